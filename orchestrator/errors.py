@@ -1,0 +1,134 @@
+"""What can go wrong, as a tree; every leaf has one exit code.
+
+OrchError
+├── UsageError                  2   the command line, or a folder without a lease
+│   └── ProfileError            2   a profile, with file:line:column
+├── ProviderError(fault)        3 AUTH · 4 CAPACITY, QUOTA · 5 everything else
+├── HostError                   8   contact with a machine was lost
+│   └── HostKeyError            8   the machine could not prove that it is ours; nothing was sent
+├── StackError                  5   the pinned packages could not be installed
+│   └── StackMismatch           7   they were installed, and something undeclared differs
+├── SyncError                   5   bytes here and there are not equal, or a path is hostile
+├── RunFailed                   6   the training itself failed
+├── ParityMismatch              7   the same job is not the same job there
+└── CleanupUnproven             8   something may still exist, and cost
+
+0 is success, 130 an interrupt by the user (what runs on the machine goes on).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+EXIT_OK = 0
+EXIT_USAGE = 2
+EXIT_AUTH = 3
+EXIT_CAPACITY = 4
+EXIT_PROVISION = 5
+EXIT_RUN = 6
+EXIT_PARITY = 7
+EXIT_CONTACT = 8
+EXIT_INTERRUPTED = 130
+
+
+class Fault(StrEnum):
+    """Why a provider refused, by structured code and never by message text."""
+
+    TRANSIENT = "transient"
+    CAPACITY = "capacity"
+    QUOTA = "quota"
+    AUTH = "auth"
+    INVALID = "invalid"
+    CONFLICT = "conflict"
+    UNKNOWN = "unknown"
+
+
+class OrchError(Exception):
+    """What happened, what still exists (and costs), and the next command.
+
+    `message` is one or more full sentences; `exists` says what is left and its price, None where
+    nothing was made; `next_command` can be typed as it stands.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, exists: str | None = None, next_command: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.exists = exists
+        self.next_command = next_command
+
+    @property
+    def kind(self) -> str:
+        """The name of this class, as `--json` prints it."""
+        return type(self).__name__
+
+
+class UsageError(OrchError):
+    exit_code = EXIT_USAGE
+
+
+class ProfileError(UsageError):
+    """A profile that was refused. `where` is "file:line:column", lines and columns from 1."""
+
+    def __init__(self, message: str, *, where: str, next_command: str | None = None) -> None:
+        super().__init__(f"{where}: {message}", next_command=next_command)
+        self.where = where
+
+
+class ProviderError(OrchError):
+    """The only error that a provider raises."""
+
+    def __init__(
+        self,
+        fault: Fault,
+        message: str,
+        *,
+        code: str = "",
+        exists: str | None = None,
+        next_command: str | None = None,
+    ) -> None:
+        super().__init__(message, exists=exists, next_command=next_command)
+        self.fault = fault
+        self.code = code
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        return {
+            Fault.AUTH: EXIT_AUTH,
+            Fault.CAPACITY: EXIT_CAPACITY,
+            Fault.QUOTA: EXIT_CAPACITY,
+            Fault.INVALID: EXIT_PROVISION,
+        }.get(self.fault, EXIT_PROVISION)
+
+
+class HostError(OrchError):
+    exit_code = EXIT_CONTACT
+
+
+class HostKeyError(HostError):
+    """The key that the machine showed is not the one that its provider vouched for."""
+
+
+class StackError(OrchError):
+    exit_code = EXIT_PROVISION
+
+
+class StackMismatch(StackError):
+    exit_code = EXIT_PARITY
+
+
+class SyncError(OrchError):
+    exit_code = EXIT_PROVISION
+
+
+class RunFailed(OrchError):
+    exit_code = EXIT_RUN
+
+
+class ParityMismatch(OrchError):
+    exit_code = EXIT_PARITY
+
+
+class CleanupUnproven(OrchError):
+    exit_code = EXIT_CONTACT
