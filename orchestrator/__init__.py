@@ -1,0 +1,134 @@
+"""Provision a right-sized machine, train there, and prove that it is the same as here.
+
+    import orchestrator as orch
+
+    lease = orch.up("profiles/digits.yaml")
+    record = orch.train(local_parity=True)
+    orch.down()
+
+or all three, for a scheduled job that may be started twice:
+
+    record = orch.run("profiles/digits.yaml", run_id="retrain-2026-01-31")
+
+Every failure is an `OrchError` with a message, what still exists, and the next command.
+Nothing heavy is imported before it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orchestrator.api import (
+        LeaseStatus,
+        RunRecord,
+        attach,
+        cancel,
+        compare,
+        down,
+        plan,
+        pull,
+        record,
+        run,
+        status,
+        train,
+        up,
+    )
+    from orchestrator.errors import (
+        CleanupUnproven,
+        HostError,
+        HostKeyError,
+        OrchError,
+        ParityMismatch,
+        ProfileError,
+        ProviderError,
+        RunFailed,
+        StackError,
+        StackMismatch,
+        SyncError,
+        UsageError,
+    )
+    from orchestrator.profile import Profile, load
+
+__version__ = "0.1.0"
+
+_HOME = {
+    **dict.fromkeys(
+        (
+            "LeaseStatus",
+            "RunRecord",
+            "attach",
+            "cancel",
+            "compare",
+            "down",
+            "plan",
+            "pull",
+            "record",
+            "run",
+            "status",
+            "train",
+            "up",
+        ),
+        "orchestrator.api",
+    ),
+    **dict.fromkeys(
+        (
+            "CleanupUnproven",
+            "HostError",
+            "HostKeyError",
+            "OrchError",
+            "ParityMismatch",
+            "ProfileError",
+            "ProviderError",
+            "RunFailed",
+            "StackError",
+            "StackMismatch",
+            "SyncError",
+            "UsageError",
+        ),
+        "orchestrator.errors",
+    ),
+    "Profile": "orchestrator.profile",
+    "load": "orchestrator.profile",
+}
+
+__all__ = [
+    "CleanupUnproven",
+    "HostError",
+    "HostKeyError",
+    "LeaseStatus",
+    "OrchError",
+    "ParityMismatch",
+    "Profile",
+    "ProfileError",
+    "ProviderError",
+    "RunFailed",
+    "RunRecord",
+    "StackError",
+    "StackMismatch",
+    "SyncError",
+    "UsageError",
+    "attach",
+    "cancel",
+    "compare",
+    "down",
+    "load",
+    "plan",
+    "pull",
+    "record",
+    "run",
+    "status",
+    "train",
+    "up",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'orchestrator' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,199 @@
+"""The journal of one lease: append-only lines, fsynced, and what they add up to.
+
+`.orch/<lease>/ledger.jsonl` holds one JSON object a line: {"v", "seq", "time", "event", ...}. An event
+that announces an effect is written before the effect happens, so that a killed `orch` finds what it
+was about to do. Losing the file loses convenience only: machines are found by their labels.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import UsageError
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line. `data` is what the event carries besides its sequence number and time (Unix seconds)."""
+
+    seq: int
+    time: float
+    event: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LeasedRun:
+    """A run as the ledger knows it. `exit_reason` is None while nobody saw it end."""
+
+    run_id: str
+    started_at: float
+    collected: bool = False
+    exit_reason: str | None = None
+    parity: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One create call. `outcome`: intended (maybe made), accepted, or the fault that refused it."""
+
+    number: int
+    instance_type: str
+    zone: str
+    price: float
+    outcome: str = "intended"
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """One `up` … `down`, as its events add up."""
+
+    id: str
+    opened_at: float
+    profile: Mapping[str, Any]
+    spec_id: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    machine: Mapping[str, Any] | None = None
+    created_at: float | None = None
+    deadline: float | None = None
+    price: float = 0.0
+    agent: Mapping[str, str] | None = None
+    stack: Mapping[str, Any] | None = None
+    runs: Mapping[str, LeasedRun] = field(default_factory=dict)
+    closed_at: float | None = None
+
+    @property
+    def open(self) -> bool:
+        return self.closed_at is None
+
+    @property
+    def uncollected(self) -> tuple[LeasedRun, ...]:
+        return tuple(run for run in self.runs.values() if not run.collected)
+
+    def cost(self, now: float) -> float:
+        """US dollars so far, at the recorded price, by the second."""
+        if self.created_at is None:
+            return 0.0
+        return max(0.0, (self.closed_at or now) - self.created_at) / 3600 * self.price
+
+
+def fold(events: Sequence[Event]) -> Lease:
+    """What the events add up to. The first must be `lease.opened`."""
+    if not events or events[0].event != "lease.opened":
+        raise UsageError("This ledger does not begin with the opening of a lease; it is damaged.")
+    opened = events[0]
+    lease = Lease(id=opened.data["lease"], opened_at=opened.time, profile=opened.data["profile"])
+    for event in events[1:]:
+        lease = _step(lease, event)
+    return lease
+
+
+def _step(lease: Lease, event: Event) -> Lease:
+    data = event.data
+    match event.event:
+        case "profile.changed":
+            return replace(lease, profile=data["profile"])
+        case "create.intent":
+            attempt = Attempt(data["attempt"], data["instance_type"], data["zone"], data["price"])
+            return replace(lease, spec_id=data["spec_id"], attempts=(*lease.attempts, attempt))
+        case "create.refused":
+            return replace(lease, attempts=_settle(lease.attempts, data["attempt"], data["fault"], data))
+        case "create.accepted":
+            return replace(
+                lease,
+                attempts=_settle(lease.attempts, data["attempt"], "accepted", data),
+                machine=data["machine"],
+                created_at=data["created_at"],
+                deadline=data["deadline"],
+                price=data["price"],
+                agent=None,
+                stack=None,
+            )
+        case "stack.installed":
+            return replace(lease, agent=data["agent"], stack=data["stack"])
+        case "run.started":
+            return _with_run(lease, LeasedRun(data["run_id"], event.time, parity=data.get("parity")))
+        case "run.ended":
+            return _with_run(lease, replace(lease.runs[data["run_id"]], exit_reason=data["reason"]))
+        case "run.collected":
+            return _with_run(lease, replace(lease.runs[data["run_id"]], collected=True))
+        case "lease.closed":
+            return replace(lease, closed_at=event.time)
+    return lease  # events of a later version inform it, they do not break this one
+
+
+def _settle(
+    attempts: tuple[Attempt, ...], number: int, outcome: str, data: Mapping[str, Any]
+) -> tuple[Attempt, ...]:
+    return tuple(
+        replace(a, outcome=outcome, message=data.get("message", "")) if a.number == number else a
+        for a in attempts
+    )
+
+
+def _with_run(lease: Lease, run: LeasedRun) -> Lease:
+    return replace(lease, runs={**lease.runs, run.run_id: run})
+
+
+class Ledger:
+    """The file. Every append is one write, flushed to the disk before it returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, event: str, **data: Any) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._locked() as handle:
+            text = _whole_lines(handle)
+            record = {"v": VERSION, "seq": text.count(b"\n"), "time": _now(), "event": event, **data}
+            os.write(handle, json.dumps(record, sort_keys=True).encode() + b"\n")
+            os.fsync(handle)
+
+    def events(self) -> list[Event]:
+        """All whole lines; a torn last line (a write cut by power loss) is left out."""
+        if not self.path.exists():
+            return []
+        whole, _, _ = self.path.read_bytes().rpartition(b"\n")
+        return [_event(line) for line in whole.splitlines() if line.strip()]
+
+    def lease(self) -> Lease:
+        return fold(self.events())
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield handle
+        finally:
+            os.close(handle)
+
+
+def _whole_lines(handle: int) -> bytes:
+    """The file's whole lines; a torn last line is cut off, so that the next append stands alone."""
+    text = os.pread(handle, os.fstat(handle).st_size, 0)
+    whole = text[: text.rfind(b"\n") + 1]
+    if len(whole) != len(text):
+        os.ftruncate(handle, len(whole))
+    return whole
+
+
+def _event(line: bytes) -> Event:
+    record = json.loads(line)
+    data = {key: value for key, value in record.items() if key not in ("v", "seq", "time", "event")}
+    return Event(record["seq"], record["time"], record["event"], data)
+
+
+def _now() -> float:
+    return datetime.now(UTC).timestamp()

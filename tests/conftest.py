@@ -1,0 +1,32 @@
+"""What all tests share: no way out of this computer, and one environment with TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DIGITS = ROOT / "examples" / "digits"
+
+
+@pytest.fixture(scope="session")
+def tf_python() -> Path:
+    """The Python of an environment built from the lock of examples/digits (TensorFlow, Keras, scikit-learn)."""
+    given = os.environ.get("ORCH_TEST_TF_PYTHON")
+    if given:
+        return Path(given)
+    from orchestrator import stack
+
+    lock = stack.read_lock(DIGITS / "requirements.lock")
+    return stack.local_environment(lock, DIGITS, None).python
+
+
+@pytest.fixture(scope="session")
+def digits_data(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The prepared data of examples/digits."""
+    folder = tmp_path_factory.mktemp("digits") / "data"
+    subprocess.run([tf_python, "prepare.py", "--output", folder], cwd=DIGITS, check=True, timeout=280)
+    return folder
