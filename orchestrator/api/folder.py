@@ -1,0 +1,119 @@
+"""A project's folder: where its leases, keys and pulled runs lie, and which lease is meant."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import re
+import secrets
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import UsageError
+from orchestrator.ledger import Lease, Ledger
+
+
+@dataclass(frozen=True)
+class Folder:
+    """`root` holds `.orch/` (state) and `runs/` (what was pulled)."""
+
+    root: Path
+
+    @classmethod
+    def at(cls, start: Path | str | None = None) -> Folder:
+        """The nearest folder upwards that has leases; `start` itself (default: the current one) if none has."""
+        here = Path(start or Path.cwd()).resolve()
+        for folder in (here, *here.parents):
+            if any((folder / ".orch").glob("*/ledger.jsonl")):
+                return cls(folder)
+        return cls(here)
+
+    @property
+    def state(self) -> Path:
+        return self.root / ".orch"
+
+    @property
+    def here(self) -> Path:
+        """The base of what runs on this computer, laid out like a machine's."""
+        return self.state / "here"
+
+    @property
+    def cache(self) -> Path:
+        return self.state / "cache"
+
+    def run(self, run_id: str) -> Path:
+        return self.root / "runs" / run_id
+
+    def ledger(self, lease: str) -> Ledger:
+        return Ledger(self.state / lease / "ledger.jsonl")
+
+    def identity(self, lease: str) -> Path:
+        """The private key that opens this lease's machine, and nothing else."""
+        return self.state / lease / "identity"
+
+    def known_hosts(self, lease: str) -> Path:
+        return self.state / lease / "known_hosts"
+
+    def ledgers(self) -> list[Ledger]:
+        return [Ledger(path) for path in sorted(self.state.glob("*/ledger.jsonl"))]
+
+    def leases(self) -> list[Lease]:
+        """Every lease of this folder, oldest first."""
+        return sorted((ledger.lease() for ledger in self.ledgers()), key=lambda lease: lease.opened_at)
+
+    def open_leases(self) -> list[Lease]:
+        return [lease for lease in self.leases() if lease.open]
+
+    def lease(self, wanted: str | None = None) -> Lease:
+        """The open lease that is meant: by id or profile name, or the only one there is."""
+        found = [
+            lease
+            for lease in self.open_leases()
+            if wanted is None or wanted in (lease.id, lease.profile["name"])
+        ]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(lease.id for lease in found)
+            raise UsageError(
+                f"Several machines are leased in {self.root}: {names}. Say which one is meant.",
+                next_command=f"orch status    # then add --lease {found[-1].id}",
+            )
+        meant = f" named {wanted}" if wanted else ""
+        raise UsageError(
+            f"No machine{meant} is leased in {self.root} or a folder above it.",
+            next_command="orch up PROFILE.yaml",
+        )
+
+    def ignore_state(self) -> None:
+        """Keep our state out of the project's version control."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        marker = self.state / ".gitignore"
+        if not marker.exists():
+            marker.write_text("*\n")
+
+
+def new_lease_id(name: str) -> str:
+    """`<profile name>-<6 hex>`: unique enough, and safe as a label and as a host name."""
+    return f"{name[:40].rstrip('-')}-{secrets.token_hex(3)}"
+
+
+def new_run_id(name: str) -> str:
+    return f"{name[:40].rstrip('-')}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+
+
+def check_run_id(run_id: str) -> str:
+    """A caller's run id is a folder's name on two machines: letters, digits, . _ - only, at most 100."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", run_id):
+        raise UsageError(
+            f"The run id {run_id!r} cannot be a folder's name everywhere; use letters, digits, '.', '_' "
+            "and '-', at most 100, beginning with a letter or digit."
+        )
+    return run_id
+
+
+def owner() -> str:
+    """Who pays: a label that is equal for all leases of one user on one computer, and names nobody."""
+    return hashlib.sha256(f"{getpass.getuser()}@{socket.gethostname()}".encode()).hexdigest()[:16]

@@ -1,0 +1,33 @@
+"""One key pair per lease: it opens one machine and is thrown away with it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def public_key(identity: Path, comment: str) -> str:
+    """The public half, as one OpenSSH line, of the Ed25519 key at `identity`, which is made if absent."""
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    if identity.exists():
+        key = form.load_ssh_private_key(identity.read_bytes(), password=None)
+    else:
+        key = Ed25519PrivateKey.generate()
+        secret = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
+        _write_secret(identity, secret)
+    line = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
+    return f"{line.decode()} {comment}"
+
+
+def _write_secret(path: Path, secret: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = path.with_suffix(".part")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(handle, secret)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    part.rename(path)
