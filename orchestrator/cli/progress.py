@@ -1,0 +1,63 @@
+"""Progress on stderr: one moving line with sizes and rates on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import TextIO
+
+from orchestrator.report.units import duration, size
+
+_REDRAW_SECONDS = 0.1
+
+
+class Lines:
+    """Plain lines: each step, and each transfer once it is done."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._begun: dict[str, float] = {}
+
+    def say(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+    def transfer(self, label: str, done: int, total: int) -> None:
+        begun = self._begun.setdefault(label, time.monotonic())
+        if done >= total and total > 0:
+            del self._begun[label]
+            self.say(f"  {label}: {size(total)}{_rate(total, time.monotonic() - begun)}")
+
+
+class Moving(Lines):
+    """The same on a terminal, with the current transfer redrawn in place."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._drawn = 0.0
+
+    def say(self, text: str) -> None:
+        self._stream.write("\r\x1b[K")
+        super().say(text)
+
+    def transfer(self, label: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        begun = self._begun.get(label, now)
+        if done < total and now - self._drawn >= _REDRAW_SECONDS:
+            self._drawn = now
+            self._stream.write(f"\r\x1b[K  {label}: {size(done)} of {size(total)}{_rate(done, now - begun)}")
+            self._stream.flush()
+        super().transfer(label, done, total)
+
+
+def _rate(count: int, seconds: float) -> str:
+    if seconds < 0.05 or count < 1 << 20:
+        return ""
+    return f", {size(count / seconds)}/s, {duration(seconds)}"
+
+
+def progress(environ: Mapping[str, str] = os.environ) -> Lines:
+    """The right one for this stderr. TERM=dumb and CI mean: no moving line."""
+    moving = sys.stderr.isatty() and environ.get("TERM") != "dumb" and not environ.get("CI")
+    return Moving(sys.stderr) if moving else Lines(sys.stderr)

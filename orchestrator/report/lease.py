@@ -1,0 +1,77 @@
+"""Leases, plans and what `down` ended, as text."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from orchestrator.model import DownReport, LeaseStatus
+from orchestrator.report.units import duration, money, plural, size, table
+
+
+def status_text(leases: Sequence[LeaseStatus], now: float | None = None) -> str:
+    """One block a lease: what runs, until when, what it costs, its runs."""
+    if not leases:
+        return "Nothing is leased from this folder, and nothing costs.\nNext: orch up PROFILE.yaml"
+    return "\n\n".join(_lease(lease, time.time() if now is None else now) for lease in leases)
+
+
+def _lease(lease: LeaseStatus, now: float) -> str:
+    where = " ".join(part for part in (lease.instance_type, lease.zone) if part)
+    lines = [f"{lease.lease}  {lease.state}  {lease.cloud} {where}".rstrip()]
+    for name in ("tier", "address"):
+        if lease.detail.get(name):
+            lines.append(f"  {name:<9} {lease.detail[name]}")
+    lines.append(f"  {'cost':<9} {money(lease.cost)} so far, {money(lease.price)}/h")
+    if lease.deadline and lease.state not in ("gone", "closed"):
+        at = datetime.fromtimestamp(lease.deadline, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        lines.append(f"  {'deadline':<9} powers itself off at {at}, in {duration(lease.deadline - now)}")
+    if lease.state == "gone":
+        lines.append("  The machine is gone (deadline, power-off, or ended by its provider). Next: orch down")
+    if lease.runs:
+        rows = [["run", "state", "collected"]]
+        rows += [[run["run_id"], run["state"], "yes" if run["collected"] else "no"] for run in lease.runs]
+        lines.append(table(rows, indent="  "))
+    return "\n".join(lines)
+
+
+def plan_text(plan: Mapping[str, Any]) -> str:
+    """The plan's actions with their reasons and prices, and the near misses. See `orch plan --json`."""
+    lines = [_action(action) for action in plan["actions"]] or ["Nothing to do."]
+    offers = plan.get("offers") or []
+    if offers:
+        rows = [["type", "zone", "CPUs", "memory", "accelerator", "$/h", "worst case"]]
+        rows += [_offer(offer) for offer in offers[:10]]
+        lines += ["", table(rows, indent="  ")]
+    for miss in (plan.get("rejected") or [])[:5]:
+        lines.append(f"  not {miss['instance_type']}: {miss['reason']}")
+    return "\n".join(lines)
+
+
+def _action(action: Mapping[str, Any]) -> str:
+    return f"{action['action']} {action.get('what', '')}: {action['reason']}".replace(" :", ":")
+
+
+def _offer(offer: Mapping[str, Any]) -> list[str]:
+    accelerator = f"{offer['accelerator']} x{offer['accelerator_count']}" if offer.get("accelerator") else "-"
+    worst = offer.get("worst_case")
+    return [
+        offer["instance_type"],
+        offer["zone"],
+        str(offer["cpus"]),
+        size(offer["memory"]),
+        accelerator,
+        money(offer["price"]),
+        "-" if worst is None else money(worst),
+    ]
+
+
+def down_text(report: DownReport) -> str:
+    if not report.machines and not report.leases:
+        return "Nothing was leased; nothing is running, nothing costs."
+    ended = plural(len(report.machines), "machine") if report.machines else "no machine (it was gone already)"
+    return (
+        f"Ended {ended}; nothing is left. It took {duration(report.seconds)} and cost {money(report.cost)}."
+    )

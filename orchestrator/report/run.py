@@ -1,0 +1,117 @@
+"""One run on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.model import RunRecord
+from orchestrator.report.units import duration, money, plural, share, size, table
+
+
+def summary(record: RunRecord) -> str:
+    """The end of `orch train`: what ended how, what was proven, what it cost, where the time went."""
+    facts = [
+        ("exit", _exit(record.exit)),
+        ("parity", parity_line(record.parity)),
+        ("stack", _stack(record.stack)),
+        ("data", _data(record.data)),
+        ("metrics", _metrics(record.metrics)),
+        ("model", _model(record.model_check)),
+        ("files", _files(record)),
+        ("cost", _cost(record.cost)),
+    ]
+    width = max(len(name) for name, _ in facts)
+    lines = [f"run {record.run_id}"]
+    lines += [f"  {name.ljust(width)}  {text}" for name, text in facts if text]
+    if record.profile:
+        lines += ["", io_table(record.profile)]
+    return "\n".join(lines)
+
+
+def io_table(profile: Mapping[str, Any]) -> str:
+    """The small table of where the time went; what was not observed is "unknown"."""
+    speed = profile.get("steps_per_s")
+    heading = ["steps", "steps/s", "waiting for input", "read", "peak memory", "limited by"]
+    row = [
+        "unknown" if profile.get("steps") is None else f"{profile['steps']:,}",
+        "unknown" if speed is None else f"{speed:.1f}",
+        share(profile.get("input_wait")),
+        size(profile.get("bytes_read")),
+        size(profile.get("peak_memory")),
+        profile.get("limited_by") or "unknown",
+    ]
+    because = profile.get("because")
+    return table([heading, row], indent="  ") + (f"\n  {because}" if because else "")
+
+
+def parity_line(parity: Mapping[str, Any] | None) -> str:
+    """One line for the verdict; a difference gets its place, its size, its cause and the way out."""
+    if not parity:
+        return ""
+    verdict = parity["verdict"]
+    if verdict == "IDENTICAL":
+        steps, compared = parity.get("steps") or 0, parity.get("compared") or 0
+        return f"IDENTICAL: {compared:,} tensors of {plural(steps, 'step')} equal to the last bit"
+    lines = [f"{verdict}: {parity.get('detail') or 'no detail was recorded'}"]
+    if parity.get("cause"):
+        lines.append(f"cause ({'confirmed' if parity.get('confirmed') else 'suspected'}): {parity['cause']}")
+    return "\n           ".join(lines)
+
+
+def difference_line(difference: Mapping[str, Any]) -> str:
+    here, there = difference["here"] or "absent", difference["there"] or "absent"
+    reason = f" ({difference['reason']})" if difference.get("reason") else ""
+    return f"{difference['kind']} {difference['name']}: here {here}, there {there}{reason}"
+
+
+def _exit(exit_: Mapping[str, Any]) -> str:
+    detail = exit_.get("detail") or ""
+    return f"{exit_['reason']}: {detail}" if detail else str(exit_["reason"])
+
+
+def _stack(stack: Mapping[str, Any] | None) -> str:
+    if not stack:
+        return ""
+    undeclared = [d for d in stack["differences"] if not d["declared"]]
+    declared = len(stack["differences"]) - len(undeclared)
+    count = plural(stack["packages"], "package") if stack.get("packages") else "stack"
+    if undeclared:
+        return f"{plural(len(undeclared), 'undeclared difference')}: " + "; ".join(
+            map(difference_line, undeclared)
+        )
+    tail = f", {plural(declared, 'declared difference')}" if declared else ""
+    against = "equal the lock, hash for hash" if stack.get("lock") else "recorded"
+    return f"{count} {against}; Python {stack.get('python', 'unknown')}{tail}"
+
+
+def _data(data: Mapping[str, Any] | None) -> str:
+    if not data or not data.get("files"):
+        return ""
+    return f"{plural(data['files'], 'file')}, {size(data.get('bytes'))}, the same bytes on both sides"
+
+
+def _metrics(metrics: Mapping[str, Any]) -> str:
+    shown = {k: v for k, v in metrics.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+    return "  ".join(f"{name} {value:.6g}" for name, value in list(shown.items())[:6])
+
+
+def _model(check: Mapping[str, Any] | None) -> str:
+    if not check:
+        return ""
+    if check.get("loaded") and check.get("equal"):
+        return f"{check.get('path', 'the model')} loads here and predicts the same"
+    return f"{check.get('path', 'the model')}: {check.get('reason') or 'could not be checked'}"
+
+
+def _files(record: RunRecord) -> str:
+    if not record.artifacts:
+        return ""
+    total = sum(artifact["bytes"] for artifact in record.artifacts)
+    return f"{plural(len(record.artifacts), 'file')}, {size(total)}, verified, in {record.folder}"
+
+
+def _cost(cost: Mapping[str, Any] | None) -> str:
+    if not cost:
+        return ""
+    return f"{money(cost['usd'])} for {duration(cost['seconds'])} at {money(cost['price_usd_hour'])}/h"

@@ -1,0 +1,52 @@
+"""Numbers as people read them. Sizes are powers of 1024, as memory and disks of machines are sold."""
+
+from __future__ import annotations
+
+
+def size(count: float | None) -> str:
+    """1536 → "1.5 KiB"; None → "unknown"."""
+    if count is None:
+        return "unknown"
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def duration(seconds: float | None) -> str:
+    """0.42 → "0.4 s"; 5400 → "1 h 30 min"; None → "unknown"."""
+    if seconds is None:
+        return "unknown"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def money(dollars: float) -> str:
+    """Cents from ten cents on, finer below: nothing that cost something is shown as nothing."""
+    if dollars == 0:
+        return "$0.00"
+    return f"${dollars:.2f}" if dollars >= 0.1 else f"${dollars:.4f}"
+
+
+def share(part: float | None) -> str:
+    return "unknown" if part is None else f"{part * 100:.0f} %"
+
+
+def plural(count: int, noun: str, plural_form: str | None = None) -> str:
+    return f"{count:,} {noun if count == 1 else plural_form or noun + 's'}"
+
+
+def table(rows: list[list[str]], *, indent: str = "") -> str:
+    """Left-aligned columns, two spaces apart; the first row is the heading."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(indent + line.rstrip() for line in lines)
