@@ -1,0 +1,45 @@
+"""The verbs of the runtime: `python -I <root>/enter.py VERB …`.
+
+One JSON object goes to standard output, unless a verb says otherwise; what went wrong goes to standard
+error as plain text. Exit status 2 means that the command line was wrong.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import List, Optional
+
+VERBS = {
+    "scan": "tree",
+    "apply": "tree",
+    "pack": "tree",
+    "start": "launch",
+    "state": "launch",
+    "tail": "launch",
+    "cancel": "launch",
+    "outputs": "launch",
+    "watch": "watch",
+    "attest": "attest",
+    "run": "observe.runner",
+    "check-model": "modelcheck",
+}
+"""Verb -> module of this package, imported when it is asked for; each has `main(argv) -> exit status`."""
+
+_SHARED = frozenset(module for module in VERBS.values() if list(VERBS.values()).count(module) > 1)
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run one verb. A module with several verbs gets [verb, …], one with a single verb its arguments alone."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments or arguments[0] not in VERBS:
+        asked = arguments[0] if arguments else "nothing"
+        print(f"No such verb: {asked}. There are: {', '.join(sorted(VERBS))}.", file=sys.stderr)
+        return 2
+    module = VERBS[arguments[0]]
+    verb_main = importlib.import_module(f".{module}", __package__).main
+    return int(verb_main(arguments if module in _SHARED else arguments[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
