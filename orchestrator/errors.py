@@ -123,7 +123,10 @@ class SyncError(OrchError):
 
 
 class RunFailed(OrchError):
+    """The training failed. `record` is the RunRecord that was pulled all the same, where there is one."""
+
     exit_code = EXIT_RUN
+    record: object | None = None
 
 
 class ParityMismatch(OrchError):

@@ -34,13 +34,16 @@ class Event:
 
 @dataclass(frozen=True)
 class LeasedRun:
-    """A run as the ledger knows it. `exit_reason` is None while nobody saw it end."""
+    """A run as the ledger knows it. `exit_reason` is None while nobody saw it end.
+
+    `draft` is the part of its record that was known when it started: stack, data, parity, timings.
+    """
 
     run_id: str
     started_at: float
     collected: bool = False
     exit_reason: str | None = None
-    parity: Mapping[str, Any] | None = None
+    draft: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class Attempt:
     instance_type: str
     zone: str
     price: float
+    deadline: float
     outcome: str = "intended"
     message: str = ""
 
@@ -105,8 +109,7 @@ def _step(lease: Lease, event: Event) -> Lease:
         case "profile.changed":
             return replace(lease, profile=data["profile"])
         case "create.intent":
-            attempt = Attempt(data["attempt"], data["instance_type"], data["zone"], data["price"])
-            return replace(lease, spec_id=data["spec_id"], attempts=(*lease.attempts, attempt))
+            return replace(lease, spec_id=data["spec_id"], attempts=_intended(lease.attempts, data))
         case "create.refused":
             return replace(lease, attempts=_settle(lease.attempts, data["attempt"], data["fault"], data))
         case "create.accepted":
@@ -123,7 +126,7 @@ def _step(lease: Lease, event: Event) -> Lease:
         case "stack.installed":
             return replace(lease, agent=data["agent"], stack=data["stack"])
         case "run.started":
-            return _with_run(lease, LeasedRun(data["run_id"], event.time, parity=data.get("parity")))
+            return _with_run(lease, LeasedRun(data["run_id"], event.time, draft=data["draft"]))
         case "run.ended":
             return _with_run(lease, replace(lease.runs[data["run_id"]], exit_reason=data["reason"]))
         case "run.collected":
@@ -131,6 +134,14 @@ def _step(lease: Lease, event: Event) -> Lease:
         case "lease.closed":
             return replace(lease, closed_at=event.time)
     return lease  # events of a later version inform it, they do not break this one
+
+
+def _intended(attempts: tuple[Attempt, ...], data: Mapping[str, Any]) -> tuple[Attempt, ...]:
+    """An attempt that is taken up again after a kill keeps its number, and is listed once."""
+    attempt = Attempt(
+        data["attempt"], data["instance_type"], data["zone"], data["price"], data["deadline"]
+    )
+    return (*(a for a in attempts if a.number != attempt.number), attempt)
 
 
 def _settle(

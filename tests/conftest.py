@@ -14,7 +14,7 @@ DIGITS = ROOT / "examples" / "digits"
 
 @pytest.fixture(scope="session")
 def tf_python() -> Path:
-    """The Python of an environment built from the lock of examples/digits (TensorFlow, Keras, scikit-learn)."""
+    """Python of an environment built from the lock of examples/digits (TensorFlow, scikit-learn)."""
     given = os.environ.get("ORCH_TEST_TF_PYTHON")
     if given:
         return Path(given)

@@ -23,7 +23,7 @@ class Folder:
 
     @classmethod
     def at(cls, start: Path | str | None = None) -> Folder:
-        """The nearest folder upwards that has leases; `start` itself (default: the current one) if none has."""
+        """The nearest folder upwards that has leases; else `start` (default: the current folder)."""
         here = Path(start or Path.cwd()).resolve()
         for folder in (here, *here.parents):
             if any((folder / ".orch").glob("*/ledger.jsonl")):

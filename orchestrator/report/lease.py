@@ -21,9 +21,8 @@ def status_text(leases: Sequence[LeaseStatus], now: float | None = None) -> str:
 def _lease(lease: LeaseStatus, now: float) -> str:
     where = " ".join(part for part in (lease.instance_type, lease.zone) if part)
     lines = [f"{lease.lease}  {lease.state}  {lease.cloud} {where}".rstrip()]
-    for name in ("tier", "address"):
-        if lease.detail.get(name):
-            lines.append(f"  {name:<9} {lease.detail[name]}")
+    shown = ("tier", "address", "lost")
+    lines += [f"  {name:<9} {lease.detail[name]}" for name in shown if lease.detail.get(name)]
     lines.append(f"  {'cost':<9} {money(lease.cost)} so far, {money(lease.price)}/h")
     if lease.deadline and lease.state not in ("gone", "closed"):
         at = datetime.fromtimestamp(lease.deadline, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,142 @@
+"""From a run that ended on a machine to `runs/<id>/` here: verified files, checks, one record."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from orchestrator import jobs, profiling, sync
+from orchestrator.errors import HostError
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Agent, Entry, Exit, Host, RunRecord
+
+RECORD = "run.json"
+OUTPUTS = "outputs"
+_MODELS = (".keras", ".h5")
+_METRICS_BYTES = 1 << 20
+
+
+def fetch(host: Host, agent: Agent, run_id: str, folder: Path, progress: Any) -> tuple[Entry, ...]:
+    """Bring a run's files into `folder`: verified, then renamed. Safe to repeat, safe to interrupt."""
+    source = jobs.run_dir(agent, run_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = jobs.outputs(host, agent, run_id)
+    sync.pull(host, agent, f"{source}/work", entries, folder / OUTPUTS, progress=progress)
+    for name in ("output.log", "trace.jsonl", "exit.json"):
+        try:
+            host.get(f"{source}/{name}", folder / name)
+        except HostError:
+            if name != "trace.jsonl":  # a run that was killed early has no trace
+                raise
+    return entries
+
+
+def artifacts(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    return [
+        {"path": f"{OUTPUTS}/{entry.path}", "sha256": entry.digest, "bytes": entry.size}
+        for entry in entries
+        if entry.kind == "file"
+    ]
+
+
+def io_profile(folder: Path) -> dict[str, Any] | None:
+    trace = folder / "trace.jsonl"
+    return asdict(profiling.summarise(trace)) if trace.exists() else None
+
+
+def metrics(folder: Path, entries: Sequence[Entry]) -> dict[str, Any]:
+    """The numbers of the run's own metrics files (`metrics.json`, `eval_metrics.json`, ...), merged."""
+    found: dict[str, Any] = {}
+    for entry in entries:
+        name = Path(entry.path).name
+        if entry.kind == "file" and name.endswith("metrics.json") and entry.size <= _METRICS_BYTES:
+            found.update(_numbers(folder / OUTPUTS / entry.path))
+    return found
+
+
+def _numbers(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text())
+    except (ValueError, OSError):
+        return {}
+    return {k: v for k, v in value.items() if isinstance(v, int | float)} if isinstance(value, dict) else {}
+
+
+def check_model(
+    host: Host,
+    agent: Agent,
+    local: Agent,
+    pythons: tuple[str, str],
+    run_id: str,
+    entries: Sequence[Entry],
+    folder: Path,
+) -> dict[str, Any] | None:
+    """Does the pulled model load here, and predict what it predicted there? None where there is no model.
+
+    `pythons` are the stack's interpreters there and here. Every model is checked; the first that fails
+    is the answer.
+    """
+    answer: dict[str, Any] | None = None
+    for path in _model_paths(entries):
+        there = _checked(host, agent, pythons[0], f"{jobs.run_dir(agent, run_id)}/work/{path}", None)
+        expected = folder / f"model-check-{path.replace('/', '-')}.json"
+        expected.write_text(json.dumps(there))
+        here = _checked(HereHost(), local, pythons[1], str(folder / OUTPUTS / path), expected)
+        answer = _answer(path, there, here)
+        if not (answer["loaded"] and answer["equal"]):
+            return answer
+    return answer
+
+
+def _model_paths(entries: Sequence[Entry]) -> list[str]:
+    files = [e.path for e in entries if e.kind == "file"]
+    saved = [path.removesuffix("/saved_model.pb") for path in files if path.endswith("/saved_model.pb")]
+    return sorted([path for path in files if path.endswith(_MODELS)] + saved)
+
+
+def _checked(host: Host, agent: Agent, python: str, path: str, expected: Path | None) -> dict[str, Any]:
+    argv = Agent(python, agent.root, agent.base).argv("check-model", path)
+    done = host.run([*argv, "--expect", str(expected)] if expected else argv, timeout=600)
+    try:
+        value = json.loads(done.stdout)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        tail = done.stderr.decode(errors="replace").strip().splitlines()[-3:]
+        return {"loaded": False, "reason": f"the check itself ended with {done.returncode}: {' '.join(tail)}"}
+    return value
+
+
+def _answer(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, Any]:
+    loaded = bool(here.get("loaded"))
+    equal = bool(here.get("equal")) if loaded and there.get("loaded") else None
+    reason = here.get("reason")
+    if not there.get("loaded"):
+        reason = f"it did not load on the machine either: {there.get('reason')}"
+    return {"path": path, "loaded": loaded, "equal": equal, "reason": reason}
+
+
+def exit_json(exit_: Exit | None) -> dict[str, Any]:
+    if exit_ is None:
+        return {"code": None, "signal": None, "reason": "lost", "detail": "The machine went away."}
+    return asdict(exit_)
+
+
+def write(record: RunRecord) -> None:
+    """`run.json`, whole or not at all: its presence says that the folder is complete."""
+    record.folder.mkdir(parents=True, exist_ok=True)
+    part = record.folder / f"{RECORD}.part"
+    with open(part, "w") as handle:
+        json.dump(record.as_json(), handle, indent=1)
+        handle.flush()
+        os.fsync(handle.fileno())
+    part.rename(record.folder / RECORD)
+
+
+def read(folder: Path) -> RunRecord | None:
+    path = folder / RECORD
+    return RunRecord.from_json(json.loads(path.read_text()), folder) if path.exists() else None

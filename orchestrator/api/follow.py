@@ -1,0 +1,101 @@
+"""Watching a run over a connection that may break: every byte once, from where the watcher left off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from orchestrator import jobs
+from orchestrator.api.session import Session, connect
+from orchestrator.errors import HostError, HostKeyError
+from orchestrator.model import LABEL_LEASE, Exit, MachineState
+
+_RECONNECT_SECONDS = 600.0
+_PAUSE_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class Bookmark:
+    """How far this folder's user has read a run's output, in bytes; survives this process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.offset = int(path.read_text()) if path.exists() else 0
+
+    def advance(self, count: int) -> None:
+        self.offset += count
+
+    def save(self) -> None:
+        part = self._path.with_suffix(".part")
+        part.write_text(str(self.offset))
+        part.rename(self._path)
+
+
+def bookmark(session: Session, run_id: str) -> Bookmark:
+    return Bookmark(session.ledger.path.parent / f"read-{run_id}")
+
+
+def to_the_end(session: Session, run_id: str, output: Callable[[bytes], None] | None) -> Exit | None:
+    """Pass on the run's output from the bookmark until it ends; None where the machine was lost.
+
+    A broken connection is made again for ten minutes: the run itself does not notice. An interrupt
+    leaves the bookmark behind the last byte that was shown.
+    """
+    mark = bookmark(session, run_id)
+
+    def show(data: bytes) -> None:
+        if output:
+            output(data)
+        mark.advance(len(data))
+
+    try:
+        while True:
+            try:
+                jobs.follow(session.host, session.agent, run_id, mark.offset, show)
+                state = jobs.state(session.host, session.agent, run_id)
+                if state.state != "running":
+                    return state.exit
+            except HostKeyError:
+                raise
+            except HostError as lost:
+                if not _reconnect(session, lost):
+                    return None
+    finally:
+        mark.save()
+
+
+def _reconnect(session: Session, lost: HostError) -> bool:
+    """A new connection in place of the broken one; False where the machine does not exist any more."""
+    limit = time.monotonic() + _RECONNECT_SECONDS
+    labels = {LABEL_LEASE: session.ledger.lease().id}
+    for count in range(10_000):
+        time.sleep(_PAUSE_SECONDS[min(count, len(_PAUSE_SECONDS) - 1)])
+        machines = session.provider.list(labels)
+        if not any(machine.state is MachineState.RUNNING for machine in machines):
+            return False
+        session.progress.say("The connection broke; connecting again (the run goes on)")
+        if _connected(session):
+            return True
+        if time.monotonic() > limit:
+            break
+    raise HostError(
+        f"Contact with {session.machine.id} was lost: {lost.message}",
+        exists=f"The run goes on there, at ${session.machine.price:.2f}/h, until its deadline.",
+        next_command="orch logs -f",
+    ) from lost
+
+
+def _connected(session: Session) -> bool:
+    lease = session.ledger.lease()
+    endpoint = session.provider.endpoint(session.machine)
+    if endpoint is None:
+        return False
+    try:
+        fresh = connect(session.place, lease, session.machine, endpoint)
+    except HostKeyError:
+        raise
+    except HostError:
+        return False
+    session.host.close()
+    session.host = fresh
+    return True

@@ -1,0 +1,100 @@
+"""The first steps here and there, compared: before the long run, not after it."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from orchestrator import jobs, parity, sync
+from orchestrator.api.session import Session
+from orchestrator.api.trees import Trees
+from orchestrator.errors import RunFailed
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Agent, Host, Job, Verdict
+
+_SIDES = ("here", "there")
+
+
+def prove(session: Session, local: Agent, trees: Trees, run_id: str, there_python: str) -> Verdict:
+    """Run the profile's first steps on both sides at once and compare every tensor.
+
+    The recordings stay in `runs/<id>/parity/{here,there}`. Raises RunFailed where a side fails.
+    """
+    session.progress.say(f"Parity: the first {session.profile.parity.steps} steps, here and there")
+    folder = session.place.run(run_id) / "parity"
+    observed = f"{run_id}.parity-{secrets.token_hex(3)}"
+    with ThreadPoolExecutor(max_workers=2) as both:
+        here_python = str(session.local().python)
+        here = both.submit(_observe, session, HereHost(), local, trees.here, here_python, observed)
+        there = both.submit(
+            _observe, session, session.host, session.agent, trees.there, there_python, observed
+        )
+        failures = [
+            _failure(side, future.result()) for side, future in zip(_SIDES, (here, there), strict=True)
+        ]
+    for host, agent, side in ((HereHost(), local, "here"), (session.host, session.agent, "there")):
+        _fetch(host, agent, observed, folder / side)
+    shutil.rmtree(jobs.run_dir(local, observed), ignore_errors=True)
+    verdict = parity.compare(folder / "here", folder / "there")
+    if any(failures) and verdict.verdict == "NOT COMPARED":
+        raise RunFailed("\n".join(filter(None, failures)), next_command=f"orch logs {run_id}")
+    return verdict
+
+
+def _observe(
+    session: Session, host: Host, agent: Agent, trees: tuple[Any, ...], python: str, run_id: str
+) -> tuple[str, bytes]:
+    profile = session.profile
+    job = Job(
+        run_id=run_id,
+        argv=profile.train.command,
+        python=python,
+        env=profile.train.environment(),
+        trees=trees,
+        observe_steps=profile.parity.steps,
+        stop_after_observed=True,
+    )
+    jobs.start(host, agent, job)
+    log: list[bytes] = []
+    jobs.follow(host, agent, job.run_id, 0, log.append)
+    ended = jobs.state(host, agent, job.run_id).exit
+    return (ended.reason if ended else "lost"), b"".join(log)
+
+
+def _failure(side: str, ended: tuple[str, bytes]) -> str | None:
+    reason, log = ended
+    if reason in ("observed", "completed"):
+        return None
+    tail = "\n".join("    " + line for line in log.decode(errors="replace").strip().splitlines()[-12:])
+    place = "on this computer" if side == "here" else "on the machine"
+    return f"The script ended with {reason} {place}:\n{tail}"
+
+
+def _fetch(host: Host, agent: Agent, run_id: str, target: Path) -> None:
+    """The recording of one side, replacing what an earlier attempt left."""
+    shutil.rmtree(target, ignore_errors=True)
+    source = f"{jobs.run_dir(agent, run_id)}/observe"
+    entries = sync.far_scan(host, agent, source).entries
+    sync.pull(host, agent, source, entries, target / "observe")
+
+
+def as_json(verdict: Verdict) -> Mapping[str, Any]:
+    """The `parity` object of `run.json`."""
+    divergence = asdict(verdict.divergence) if verdict.divergence else {}
+    return {
+        "verdict": verdict.verdict,
+        "stage": divergence.get("stage"),
+        "tensor": divergence.get("tensor"),
+        "relative": divergence.get("relative"),
+        "step": divergence.get("step"),
+        "cause": verdict.cause,
+        "confirmed": verdict.confirmed,
+        "steps": verdict.steps,
+        "compared": verdict.compared,
+        "detail": verdict.detail,
+    }

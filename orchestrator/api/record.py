@@ -1,0 +1,148 @@
+"""record and compare: runs on this computer, in whatever environment a command's Python is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator import jobs, parity, stack, sync
+from orchestrator.api import collect, proof
+from orchestrator.api.folder import Folder, check_run_id, new_run_id
+from orchestrator.api.session import local_agent
+from orchestrator.errors import UsageError
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Agent, Job, Progress, RunRecord, Silent, Verdict
+
+DEFAULT_STEPS = 3
+
+
+def record(
+    command: Sequence[str],
+    *,
+    steps: int = DEFAULT_STEPS,
+    run_id: str | None = None,
+    folder: Path | str | None = None,
+    output: Callable[[bytes], None] | None = None,
+    progress: Progress | None = None,
+) -> RunRecord:
+    """Run `command` in the current folder and record it: exit, stack, I/O profile, the first `steps` steps.
+
+    Nothing is staged or copied; the recording is `runs/<id>/`. The returned record tells a failure in
+    `exit`; only a command that cannot be started raises UsageError.
+    """
+    tell = progress or Silent()
+    place = Folder.at(folder)
+    place.ignore_state()
+    name = check_run_id(run_id) if run_id else new_run_id("record")
+    if place.run(name).exists():
+        raise UsageError(f"A run {name} is in {place.run(name).parent} already.", next_command="orch status")
+    agent = local_agent(place)
+    python = command_python(command)
+    host = HereHost()
+    job = Job(run_id=name, argv=tuple(command), python=python, cwd=str(Path.cwd()), observe_steps=steps)
+    jobs.start(host, agent, job)
+    try:
+        jobs.follow(host, agent, name, 0, output or _nowhere)
+    except KeyboardInterrupt:
+        jobs.cancel(host, agent, name)
+        raise
+    state = jobs.state(host, agent, name)
+    done = _recorded(host, agent, name, place.run(name), python, tell)
+    exit_ = collect.exit_json(state.exit)
+    timings = {}
+    if state.started_at and state.ended_at:
+        timings["train_s"] = round(state.ended_at - state.started_at, 3)
+    finished = RunRecord(run_id=name, folder=place.run(name), exit=exit_, timings=timings, **done)
+    collect.write(finished)
+    return finished
+
+
+def _nowhere(data: bytes) -> None:
+    del data
+
+
+def _recorded(
+    host: HereHost, agent: Agent, run_id: str, folder: Path, python: str, tell: Progress
+) -> dict[str, Any]:
+    source = Path(jobs.run_dir(agent, run_id))
+    folder.mkdir(parents=True)
+    for name in ("output.log", "trace.jsonl", "exit.json"):
+        if (source / name).exists():
+            shutil.copy2(source / name, folder / name)
+    if (source / "observe").exists():
+        shutil.copytree(source / "observe", folder / "observe")
+    entries = jobs.outputs(host, agent, run_id)
+    cwd = Path.cwd()
+    artifacts = [
+        {"path": os.path.relpath(cwd / e.path, folder), "sha256": e.digest, "bytes": e.size}
+        for e in entries
+        if e.kind == "file"
+    ]
+    shutil.rmtree(source, ignore_errors=True)
+    return {
+        "stack": _stack(python, tell),
+        "profile": collect.io_profile(folder),
+        "artifacts": artifacts,
+    }
+
+
+def _stack(python: str, tell: Progress) -> dict[str, Any] | None:
+    """What CMD's environment is; None where its Python cannot be read."""
+    try:
+        here = stack.attest_here(Path(python))
+    except Exception as error:  # a command need not be Python at all
+        tell.say(f"The environment of {python} could not be read: {error}")
+        return None
+    return {
+        "digest": here.digest,
+        "python": here.python,
+        "packages": len(here.distributions),
+        "interpreter": python,
+        "lock": None,
+        "differences": [],
+    }
+
+
+def command_python(command: Sequence[str]) -> str:
+    """The interpreter of a command's environment: the command itself, or the first `python` on PATH."""
+    if not command:
+        raise UsageError("No command was given.", next_command="orch record -- python train.py")
+    found = shutil.which(command[0])
+    if found is None:
+        raise UsageError(f"{command[0]!r} is not a program that can be found on PATH.")
+    if Path(found).name.startswith("python"):
+        return found
+    beside = Path(found).parent / "python"  # a console script lies beside its interpreter
+    return str(beside) if beside.exists() else shutil.which("python") or sys.executable
+
+
+def compare(a: Path | str, b: Path | str, *, folder: Path | str | None = None) -> Verdict:
+    """The verdict on two recorded runs, given as folders or as ids under `runs/`."""
+    place = Folder.at(folder)
+    return parity.compare(_observed(place, a), _observed(place, b))
+
+
+def compare_json(a: Path | str, b: Path | str) -> dict[str, Any]:
+    """The same as the `parity` object of `run.json`."""
+    return dict(proof.as_json(compare(a, b)))
+
+
+def _observed(place: Folder, run: Path | str) -> Path:
+    """The folder that holds `observe/`: the run's own, or that of its side of a parity check."""
+    for folder in (Path(run), place.run(str(run))):
+        for inside in (folder, folder / "parity" / "there"):
+            if (inside / "observe").is_dir():
+                return inside
+    raise UsageError(
+        f"{run} is not a recorded run: neither that folder nor {place.run(str(run))} holds a recording.",
+        next_command="orch record -- python train.py",
+    )
+
+
+def scan_text(profile_code: Path, ignore: Sequence[str]) -> list[tuple[str, str]]:
+    """What a sync leaves behind, with the reason."""
+    return [(path, why) for path, why in sync.scan(profile_code, ignore=ignore).skipped]

@@ -1,0 +1,199 @@
+"""A lease's machine with its door open: connected, key verified, ready to install and to run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator import hosts, stack
+from orchestrator.api.folder import Folder
+from orchestrator.errors import HostError, HostKeyError, StackError
+from orchestrator.ledger import Lease, Ledger
+from orchestrator.model import (
+    FAR_BASE,
+    LABEL_LEASE,
+    Agent,
+    Difference,
+    Endpoint,
+    Fingerprint,
+    Host,
+    Lock,
+    Machine,
+    MachineState,
+    Progress,
+    Provider,
+)
+from orchestrator.profile import Profile
+from orchestrator.providers import open_provider
+
+_BOOT_SECONDS = 300.0
+_POLL_SECONDS = 0.1
+_CONNECT_SECONDS = 60.0
+
+
+@dataclass
+class Session:
+    """Everything that one command needs of a lease: the folder, its journal, the machine, the door."""
+
+    place: Folder
+    ledger: Ledger
+    profile: Profile
+    provider: Provider
+    machine: Machine
+    host: Host
+    agent: Agent
+    progress: Progress
+
+    def install(self) -> stack.Installed:
+        """The lock's packages on the machine, exactly. Quick where they are there already."""
+        lock = self.lock()
+        return stack.install(
+            self.host,
+            self.agent,
+            lock,
+            stack.interpreter(self.local().python),
+            delivery=self.profile.stack.delivery,
+            progress=self.progress,
+        )
+
+    def lock(self) -> Lock:
+        return stack.read_lock(self.profile.stack.lock)
+
+    def local(self) -> stack.LocalStack:
+        """The environment in which the user works, made from the lock where there is none."""
+        return local_stack(self.profile, self.progress)
+
+    def watch_idleness(self) -> None:
+        """The machine powers itself off when nobody used it for the profile's `idle_duration`."""
+        deadline = self.machine.deadline.timestamp() if self.machine.deadline else 0.0
+        seconds = self.profile.idle_duration or 0
+        argv = self.agent.argv(
+            "watch", self.agent.base, "--deadline", f"{deadline:.0f}", "--idle", f"{seconds:.0f}"
+        )
+        done = self.host.run(argv, timeout=30)
+        if done.returncode != 0:
+            raise HostError(
+                f"The machine did not start its idle watch: {done.stderr.decode(errors='replace').strip()}",
+                exists=f"{self.machine.id} runs on until its deadline.",
+                next_command="orch up " + str(self.profile.path),
+            )
+
+
+def local_stack(profile: Profile, progress: Progress) -> stack.LocalStack:
+    if profile.stack.lock is None:
+        raise StackError(
+            f"{profile.name} names no lock, and {profile.code.path} has none of uv.lock, pylock.toml, "
+            "requirements.lock or a requirements.txt with hashes.",
+            next_command="uv pip compile --generate-hashes requirements.in -o requirements.lock",
+        )
+    lock = stack.read_lock(profile.stack.lock)
+    return stack.local_environment(lock, profile.code.path, profile.stack.python, progress=progress)
+
+
+def check_stack(
+    session: Session, installed: stack.Installed, allow: Sequence[str]
+) -> tuple[Fingerprint, tuple[Difference, ...]]:
+    """The local fingerprint, and every way in which the machine's stack is not the lock or not the local one."""
+    here = stack.attest_here(session.local().python)
+    return here, stack.differences(session.lock(), here, installed.fingerprint, allow)
+
+
+def stack_facts(installed: stack.Installed) -> dict[str, Any]:
+    fingerprint = installed.fingerprint
+    return {
+        "digest": fingerprint.digest,
+        "python": fingerprint.python,
+        "packages": len(fingerprint.distributions),
+        "interpreter": installed.python,
+    }
+
+
+@contextmanager
+def open_session(place: Folder, ledger: Ledger, profile: Profile, *, progress: Progress) -> Iterator[Session]:
+    """Wait until the machine answers, verify its key, put the runtime there.
+
+    Raises HostKeyError before anything is sent where the key is not the one its provider vouches for.
+    """
+    lease = ledger.lease()
+    provider = open_provider(profile.cloud)
+    machine, endpoint = _answering(provider, lease, progress)
+    interpreter = stack.interpreter(local_stack(profile, progress).python)
+    host = connect(place, lease, machine, endpoint)
+    try:
+        base = str(machine.detail.get("base", FAR_BASE))
+        agent = stack.bootstrap(host, base=base, interpreter=interpreter, progress=progress)
+        session = Session(place, ledger, profile, provider, machine, host, agent, progress)
+        yield session
+        host = session.host  # a broken connection may have been replaced
+    finally:
+        host.close()
+
+
+def _answering(provider: Provider, lease: Lease, progress: Progress) -> tuple[Machine, Endpoint]:
+    begun = time.monotonic()
+    told = False
+    while time.monotonic() - begun < _BOOT_SECONDS:
+        machines = provider.list({LABEL_LEASE: lease.id})
+        if not machines and time.monotonic() - begun > _gone_after(lease):
+            raise _gone(lease)
+        for machine in machines:
+            if machine.state in (MachineState.STOPPED, MachineState.STOPPING):
+                raise _gone(lease)
+            endpoint = provider.endpoint(machine) if machine.state is MachineState.RUNNING else None
+            if endpoint:
+                return machine, endpoint
+        if not told and time.monotonic() - begun > 2:
+            progress.say("Waiting for the machine to answer")
+            told = True
+        time.sleep(_POLL_SECONDS)
+    raise HostError(
+        f"The machine of {lease.id} did not answer within {_BOOT_SECONDS:.0f} s.",
+        exists=f"It may be running, at ${lease.price:.2f}/h, until its deadline.",
+        next_command="orch down    # or orch up again, to wait on",
+    )
+
+
+def _gone_after(lease: Lease) -> float:
+    """A machine made seconds ago may not be listed yet; an older one that is not listed is gone."""
+    fresh = lease.created_at is not None and time.time() - lease.created_at < 120
+    return 60.0 if fresh and lease.profile["cloud"] != "local" else 2.0
+
+
+def _gone(lease: Lease) -> HostError:
+    lost = ", ".join(run.run_id for run in lease.uncollected)
+    return HostError(
+        f"The machine of {lease.id} is gone: its deadline came, it was powered off, or its provider ended it."
+        + (f" Not pulled from it: {lost}." if lost else ""),
+        exists="Nothing is running; nothing costs.",
+        next_command=f"orch down && orch up {lease.profile['path']}",
+    )
+
+
+def connect(place: Folder, lease: Lease, machine: Machine, endpoint: Endpoint) -> Host:
+    """The door of a machine, opened with the lease's own key after its host key was verified."""
+    try:
+        return hosts.connect(
+            endpoint,
+            identity=place.identity(lease.id),
+            known_hosts=place.known_hosts(lease.id),
+            machine_id=machine.id,
+            timeout=_CONNECT_SECONDS,
+        )
+    except HostKeyError as error:
+        error.exists = error.exists or f"{machine.id} runs on, at ${machine.price:.2f}/h; nothing was sent."
+        error.next_command = error.next_command or "orch down --discard"
+        raise
+
+
+def local_agent(place: Folder) -> Agent:
+    """The runtime for what runs on this computer: recordings and the local side of parity."""
+    return stack.local_agent(place.here)
+
+
+def python_here() -> Path:
+    return Path(sys.executable)

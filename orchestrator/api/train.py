@@ -1,0 +1,323 @@
+"""train, attach, pull, cancel: one run on a lease's machine, from its first byte to its record here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from orchestrator import jobs
+from orchestrator.api import collect, follow, proof
+from orchestrator.api import trees as trees_
+from orchestrator.api.folder import Folder, check_run_id, new_run_id
+from orchestrator.api.session import Session, check_stack, local_agent, open_session, stack_facts
+from orchestrator.api.spec import machine_facts
+from orchestrator.errors import ParityMismatch, RunFailed, StackMismatch, UsageError
+from orchestrator.ledger import Lease, LeasedRun
+from orchestrator.model import Difference, Exit, Job, Progress, RunRecord, Silent, TreeLink
+from orchestrator.profile import Profile, load
+
+Output = Callable[[bytes], None]
+
+
+def train(
+    *,
+    run_id: str | None = None,
+    lease: str | None = None,
+    folder: Path | str | None = None,
+    local_parity: bool = False,
+    detach: bool = False,
+    overrides: Sequence[str] = (),
+    output: Output | None = None,
+    progress: Progress | None = None,
+) -> RunRecord:
+    """Sync, prove, run, follow, pull, check: the record of one run of the lease's profile.
+
+    `local_parity` first runs the first steps here and there and stops where they differ. A `run_id`
+    that was used before re-attaches to that run and never starts it twice. `detach` returns once the
+    run is started (exit reason "running"); `attach` or `pull` bring it home. `output` receives what the
+    job prints.
+    Raises StackMismatch, SyncError, ParityMismatch, RunFailed (the record is in `runs/<id>/` all the
+    same), HostError (the run goes on without us).
+    """
+    place = Folder.at(folder)
+    held = place.lease(lease)
+    profile = profile_of(held, overrides)
+    name = check_run_id(run_id) if run_id else new_run_id(profile.name)
+    done = collect.read(place.run(name))
+    if done and done.exit["reason"] != "not_started" and not _pending(held, name):
+        return _judged(done)
+    with open_session(place, place.ledger(held.id), profile, progress=progress or Silent()) as session:
+        if name not in held.runs:
+            _begin(session, name, local_parity)
+        _start(session, name)
+        if detach:
+            return _running(session, name)
+        return _judged(_finish(session, name, output))
+
+
+def attach(
+    run_id: str | None = None,
+    *,
+    lease: str | None = None,
+    folder: Path | str | None = None,
+    output: Output | None = None,
+    progress: Progress | None = None,
+) -> RunRecord:
+    """Follow a run that was started before until it ends, and bring it home."""
+    place = Folder.at(folder)
+    held, run = known_run(place, run_id, lease)
+    profile = profile_of(held, ())
+    with open_session(place, place.ledger(held.id), profile, progress=progress or Silent()) as session:
+        return _judged(_finish(session, run.run_id, output))
+
+
+def pull(
+    run_id: str | None = None,
+    *,
+    lease: str | None = None,
+    folder: Path | str | None = None,
+    progress: Progress | None = None,
+) -> RunRecord:
+    """Bring home a run that has ended. Repeating it is safe. A run that still goes on is refused."""
+    place = Folder.at(folder)
+    held, run = known_run(place, run_id, lease)
+    profile = profile_of(held, ())
+    with open_session(place, place.ledger(held.id), profile, progress=progress or Silent()) as session:
+        state = jobs.state(session.host, session.agent, run.run_id)
+        if state.state == "running":
+            raise UsageError(
+                f"{run.run_id} is still running.",
+                exists=f"The machine runs on, at ${held.price:.2f}/h.",
+                next_command=f"orch logs -f {run.run_id}",
+            )
+        return _bring_home(session, run.run_id, state.exit)
+
+
+def cancel(
+    run_id: str | None = None,
+    *,
+    lease: str | None = None,
+    folder: Path | str | None = None,
+    progress: Progress | None = None,
+) -> Exit | None:
+    """End a run on its machine; what it wrote stays and can be pulled. Ended already is success."""
+    place = Folder.at(folder)
+    held, run = known_run(place, run_id, lease)
+    profile = profile_of(held, ())
+    with open_session(place, place.ledger(held.id), profile, progress=progress or Silent()) as session:
+        state = jobs.cancel(session.host, session.agent, run.run_id)
+        _note_end(session, run.run_id, state.exit)
+        return state.exit
+
+
+def profile_of(lease: Lease, overrides: Sequence[str]) -> Profile:
+    """The profile of a lease as its file is now: what to run may change while the machine is held."""
+    return load(Path(lease.profile["path"]), overrides=(*lease.profile["overrides"], *overrides))
+
+
+def known_run(place: Folder, run_id: str | None, lease: str | None) -> tuple[Lease, LeasedRun]:
+    """The run that is meant: by id, or the latest of the open lease."""
+    held = place.lease(lease)
+    if run_id is None and held.runs:
+        return held, list(held.runs.values())[-1]
+    if run_id in held.runs:
+        return held, held.runs[run_id]
+    which = f"no run {run_id}" if run_id else "no run yet"
+    raise UsageError(f"The lease {held.id} has {which}.", next_command="orch train    # or: orch status")
+
+
+# ---------------------------------------------------------------- the steps of one run
+
+
+def _begin(session: Session, run_id: str, local_parity: bool) -> None:
+    """Everything up to the start: stack, bytes, parity; then the run itself, detached."""
+    timings: dict[str, float] = {}
+    with _timed(timings, "install_s"):
+        installed = session.install()
+        _, differences = check_stack(session, installed, session.profile.stack.allow)
+    stack = {**stack_facts(installed), "lock": session.lock().digest, "differences": _plain(differences)}
+    _refuse_undeclared(session, differences)
+    local = local_agent(session.place) if local_parity else None
+    with _timed(timings, "sync_s"):
+        trees = trees_.send(session, local)
+    draft: dict[str, Any] = {"stack": stack, "data": dict(trees.data), "parity": None, "timings": timings}
+    if local:
+        with _timed(timings, "parity_s"):
+            verdict = proof.prove(session, local, trees, run_id, installed.python)
+        draft["parity"] = proof.as_json(verdict)
+        _refuse_mismatch(session, run_id, draft)
+    job = asdict(_job(session.profile, run_id, installed.python, trees))
+    session.ledger.append("run.started", run_id=run_id, draft={**draft, "job": job})
+
+
+def _start(session: Session, run_id: str) -> None:
+    """Start the run that the ledger announced. One that was started before is only found again."""
+    fields = dict(session.ledger.lease().runs[run_id].draft["job"])
+    trees = tuple(TreeLink(**link) for link in fields.pop("trees"))
+    env = session.profile.train.environment()
+    job = Job(**{**fields, "argv": tuple(fields["argv"]), "env": env}, trees=trees)
+    jobs.start(session.host, session.agent, job, outputs=session.profile.train.outputs)
+    session.progress.say(f"Training: {run_id}")
+
+
+def _pending(held: Lease, run_id: str) -> bool:
+    return run_id in held.runs and not held.runs[run_id].collected
+
+
+def _job(profile: Profile, run_id: str, python: str, trees: trees_.Trees) -> Job:
+    """The job without its environment, which may hold secrets and therefore never enters the ledger."""
+    return Job(
+        run_id=run_id,
+        argv=profile.train.command,
+        python=python,
+        trees=trees.there,
+    )
+
+
+def _plain(differences: Sequence[Difference]) -> list[dict[str, Any]]:
+    return [asdict(difference) for difference in differences]
+
+
+def _refuse_undeclared(session: Session, differences: Sequence[Difference]) -> None:
+    undeclared = [d for d in differences if not d.declared]
+    if not undeclared:
+        return
+    listed = "\n".join(
+        f"  {d.kind} {d.name}: here {d.here or 'absent'}, there {d.there or 'absent'}"
+        + (f" ({d.reason})" if d.reason else "")
+        for d in undeclared
+    )
+    names = ", ".join(d.name for d in undeclared)
+    raise StackMismatch(
+        f"The machine's stack is not the one here, and the profile does not allow the difference:\n{listed}",
+        exists=f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h.",
+        next_command=f"mend the difference, or allow it by name: stack.allow: [{names}]",
+    )
+
+
+def _refuse_mismatch(session: Session, run_id: str, draft: Mapping[str, Any]) -> None:
+    parity = draft["parity"]
+    if parity["verdict"] == "IDENTICAL":
+        return
+    place = session.place.run(run_id) / "parity"
+    if session.profile.parity.on_mismatch == "warn":
+        session.progress.say(f"Parity: {parity['verdict']}: {parity['detail']}")
+        return
+    ended = {"code": None, "signal": None, "reason": "not_started", "detail": "Parity stopped it."}
+    collect.write(_record(session, run_id, draft, exit=ended))
+    cause = parity["cause"]
+    raise ParityMismatch(
+        f"{parity['verdict']}: {parity['detail']}" + (f"\nSuspected cause: {cause}" if cause else ""),
+        exists=f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h. "
+        f"Both recordings are in {place}.",
+        next_command="orch train --local-parity    # once mended; or, to go on all the same: "
+        "orch train --local-parity --set parity.on_mismatch=warn",
+    )
+
+
+def _finish(session: Session, run_id: str, output: Output | None) -> RunRecord:
+    exit_ = follow.to_the_end(session, run_id, output)
+    if exit_ is None:
+        return _lost(session, run_id)
+    return _bring_home(session, run_id, exit_)
+
+
+def _lost(session: Session, run_id: str) -> RunRecord:
+    """The machine went away with the run: what is known of it is recorded, and nothing else."""
+    _note_end(session, run_id, None)
+    draft = session.ledger.lease().runs[run_id].draft
+    record = _record(session, run_id, draft, exit=collect.exit_json(None))
+    collect.write(record)
+    return record
+
+
+def _bring_home(session: Session, run_id: str, exit_: Exit | None) -> RunRecord:
+    _note_end(session, run_id, exit_)
+    draft = dict(session.ledger.lease().runs[run_id].draft)
+    folder = session.place.run(run_id)
+    timings = dict(draft["timings"])
+    with _timed(timings, "pull_s"):
+        entries = collect.fetch(session.host, session.agent, run_id, folder, session.progress)
+    state = jobs.state(session.host, session.agent, run_id)
+    if state.started_at and state.ended_at:
+        timings["train_s"] = round(state.ended_at - state.started_at, 3)
+    with _timed(timings, "model_check_s"):
+        check = _model_check(session, run_id, entries, folder)
+    record = _record(
+        session,
+        run_id,
+        {**draft, "timings": timings},
+        exit=collect.exit_json(exit_),
+        metrics=collect.metrics(folder, entries),
+        profile=collect.io_profile(folder),
+        artifacts=collect.artifacts(entries),
+        model_check=check,
+    )
+    collect.write(record)
+    session.ledger.append("run.collected", run_id=run_id)
+    return record
+
+
+def _model_check(
+    session: Session, run_id: str, entries: Sequence[Any], folder: Path
+) -> dict[str, Any] | None:
+    stack = session.ledger.lease().runs[run_id].draft["stack"]
+    local = local_agent(session.place)
+    pythons = (stack["interpreter"], str(session.local().python))
+    return collect.check_model(session.host, session.agent, local, pythons, run_id, entries, folder)
+
+
+def _note_end(session: Session, run_id: str, exit_: Exit | None) -> None:
+    if session.ledger.lease().runs[run_id].exit_reason is None:
+        session.ledger.append("run.ended", run_id=run_id, reason=exit_.reason if exit_ else "lost")
+
+
+def _record(session: Session, run_id: str, draft: Mapping[str, Any], **facts: Any) -> RunRecord:
+    lease = session.ledger.lease()
+    now = time.time()
+    cost = {
+        "usd": round(lease.cost(now), 6),
+        "price_usd_hour": lease.price,
+        "seconds": round(now - (lease.created_at or now), 3),
+    }
+    return RunRecord(
+        run_id=run_id,
+        folder=session.place.run(run_id),
+        stack=draft["stack"],
+        data=draft["data"],
+        parity=draft["parity"],
+        timings=draft["timings"],
+        machine=machine_facts(session.machine),
+        cost=cost,
+        **facts,
+    )
+
+
+def _running(session: Session, run_id: str) -> RunRecord:
+    draft = session.ledger.lease().runs[run_id].draft
+    ended = {"code": None, "signal": None, "reason": "running", "detail": f"orch logs -f {run_id}"}
+    return _record(session, run_id, draft, exit=ended)
+
+
+def _judged(record: RunRecord) -> RunRecord:
+    """The record of a run that succeeded; any other is raised, with the record beside it."""
+    if record.succeeded:
+        return record
+    error = RunFailed(
+        f"{record.run_id} ended: {record.exit.get('detail') or record.exit['reason']}",
+        exists=f"Its record, log and files are in {record.folder}. The machine runs on.",
+        next_command=f"orch logs {record.run_id}    # then orch down",
+    )
+    error.record = record
+    raise error
+
+
+@contextmanager
+def _timed(timings: dict[str, float], name: str) -> Iterator[None]:
+    begun = time.monotonic()
+    yield
+    timings[name] = round(time.monotonic() - begun, 3)

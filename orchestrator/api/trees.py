@@ -1,0 +1,115 @@
+"""Code and data: scanned here, sent, proven equal there, and laid out the same on both sides."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator import sync
+from orchestrator.api.session import Session
+from orchestrator.errors import SyncError, UsageError
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Agent, Manifest, TreeLink
+from orchestrator.profile import DataTree, Profile
+
+CODE_TREE = "code"
+
+
+@dataclass(frozen=True)
+class Trees:
+    """What a job finds in its working folder: the same layout there and here, from the same bytes."""
+
+    there: tuple[TreeLink, ...]
+    here: tuple[TreeLink, ...]
+    data: Mapping[str, Any]
+    seconds: float
+
+
+def send(session: Session, local: Agent | None) -> Trees:
+    """Send what changed. Where `local` is given, the same code is laid out on this computer too."""
+    begun = time.monotonic()
+    profile = session.profile
+    for each in profile.data:
+        prepare(session, each)
+    code = sync.scan(profile.code.path, ignore=_ignored(profile), cache=session.place.cache)
+    sync.push(session.host, session.agent, code, CODE_TREE, progress=session.progress)
+    there = [_link(session.agent, CODE_TREE, ".", copied=True)]
+    here = []
+    if local:
+        sync.push(HereHost(), local, code, CODE_TREE, progress=session.progress)
+        here.append(_link(local, CODE_TREE, ".", copied=True))
+    manifests = []
+    for number, each in enumerate(profile.data):
+        name = f"data-{number}"
+        data = sync.scan(each.source, cache=session.place.cache, data=True)
+        sync.push(session.host, session.agent, data, name, progress=session.progress)
+        there.append(_link(session.agent, name, each.target))
+        here += [_data_here(each)] if local else []
+        manifests.append(data.manifest)
+    return Trees(tuple(there), tuple(here), _facts(manifests), time.monotonic() - begun)
+
+
+def _ignored(profile: Profile) -> tuple[str, ...]:
+    """The profile's patterns, and the data's own folders: they travel once, as data."""
+    root = profile.code.path.resolve()
+    inside = [
+        "/" + each.source.resolve().relative_to(root).as_posix()
+        for each in profile.data
+        if each.source.resolve().is_relative_to(root) and each.source.resolve() != root
+    ]
+    return (*profile.code.ignore, *inside, "/runs/")
+
+
+def _link(agent: Agent, name: str, target: str, *, copied: bool = False) -> TreeLink:
+    return TreeLink(f"{agent.base}/trees/{name}", target, copied)
+
+
+def _data_here(tree: DataTree) -> TreeLink:
+    """Here the data lie where they lie. A script that expects them at an absolute path must find them there."""
+    target = Path(tree.target)
+    if target.is_absolute() and not target.exists():
+        raise UsageError(
+            f"The script expects its data at {target}, which is not there on this computer; the local side "
+            "of --local-parity would read nothing, or something else.",
+            next_command=f"sudo mkdir -p {shlex.quote(str(target.parent))} && "
+            f"sudo ln -s {shlex.quote(str(tree.source))} {shlex.quote(str(target))}",
+        )
+    return TreeLink(str(tree.source), tree.target)
+
+
+def _facts(manifests: list[Manifest]) -> dict[str, Any]:
+    files = [entry for manifest in manifests for entry in manifest.entries if entry.kind == "file"]
+    digest = hashlib.sha256("\n".join(manifest.digest for manifest in manifests).encode()).hexdigest()
+    return {
+        "digest": digest if manifests else None,
+        "files": len(files),
+        "bytes": sum(entry.size for entry in files),
+    }
+
+
+def prepare(session: Session, tree: DataTree) -> None:
+    """Make absent data by the profile's own command, here, in the local stack."""
+    if tree.source.exists():
+        return
+    if not tree.prepare:
+        raise SyncError(
+            f"The data {tree.source} does not exist.",
+            next_command="put the data there, or give data[].prepare, the command that makes them",
+        )
+    session.progress.say(f"Preparing {tree.source.name}: {shlex.join(tree.prepare)}")
+    python = session.local().python
+    argv = [str(python), *tree.prepare[1:]] if tree.prepare[0] in ("python", "python3") else tree.prepare
+    done = subprocess.run(argv, cwd=session.profile.code.path, capture_output=True, text=True, check=False)
+    if done.returncode != 0 or not tree.source.exists():
+        tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+        made = "" if tree.source.exists() else f", and {tree.source} is still absent"
+        raise SyncError(
+            f"{shlex.join(tree.prepare)} ended with exit code {done.returncode}{made}:\n{tail}",
+            next_command=f"cd {shlex.quote(str(session.profile.code.path))} && {shlex.join(map(str, argv))}",
+        )
