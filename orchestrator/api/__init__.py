@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.api.folder import Folder
-from orchestrator.api.lease import down, plan, status, up
-from orchestrator.api.record import compare, record
-from orchestrator.api.train import attach, cancel, pull, train
-from orchestrator.model import LeaseStatus, Progress, RunRecord
+if TYPE_CHECKING:
+    from orchestrator.api.ending import down
+    from orchestrator.api.lease import plan, up
+    from orchestrator.api.recording import compare, record
+    from orchestrator.api.standing import status
+    from orchestrator.api.training import attach, cancel, pull, train
+    from orchestrator.api.whole import run
+    from orchestrator.model import LeaseStatus, RunRecord
+
+_HOME = {
+    "LeaseStatus": "orchestrator.model",
+    "RunRecord": "orchestrator.model",
+    "attach": "orchestrator.api.training",
+    "cancel": "orchestrator.api.training",
+    "compare": "orchestrator.api.recording",
+    "down": "orchestrator.api.ending",
+    "plan": "orchestrator.api.lease",
+    "pull": "orchestrator.api.training",
+    "record": "orchestrator.api.recording",
+    "run": "orchestrator.api.whole",
+    "status": "orchestrator.api.standing",
+    "train": "orchestrator.api.training",
+    "up": "orchestrator.api.lease",
+}
 
 __all__ = [
-    "Folder",
     "LeaseStatus",
     "RunRecord",
     "attach",
@@ -29,29 +47,10 @@ __all__ = [
 ]
 
 
-def run(
-    profile: str | Path,
-    *,
-    run_id: str,
-    overrides: Sequence[str] = (),
-    folder: Path | str | None = None,
-    local_parity: bool = False,
-    progress: Progress | None = None,
-) -> RunRecord:
-    """up, train, down in one call, for a scheduled job.
-
-    Called again with the same `run_id` it finds what it left: the record, the run, or the machine. The
-    machine is ended in every case but one: results that could not be pulled keep it until its deadline.
-    """
-    held = up(profile, overrides=overrides, folder=folder, progress=progress)
-    try:
-        return train(
-            run_id=run_id, lease=held.lease, folder=folder, local_parity=local_parity, progress=progress
-        )
-    finally:
-        if not _has_results_to_lose(held.lease, folder):
-            down(held.lease, folder=folder, progress=progress)
-
-
-def _has_results_to_lose(lease: str, folder: Path | str | None) -> bool:
-    return bool(Folder.at(folder).lease(lease).uncollected)
+def __getattr__(name: str) -> Any:
+    """Each verb loads what it needs, when it is first used: `status` needs no SSH and no profile."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'orchestrator.api' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value

@@ -1,4 +1,4 @@
-"""up, plan, status, down: the life of a lease."""
+"""plan, up: from a profile to a machine that is ready."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from typing import Any
 
 from orchestrator.api.folder import Folder, new_lease_id, owner
 from orchestrator.api.session import Session, open_session, stack_facts
-from orchestrator.api.spec import machine_facts, profile_facts, spec_labels, user_data
-from orchestrator.errors import CleanupUnproven, Fault, ProviderError, UsageError
+from orchestrator.api.spec import profile_facts, spec_labels, user_data
+from orchestrator.api.standing import lease_status, machine_facts
+from orchestrator.errors import Fault, ProviderError, UsageError
 from orchestrator.hosts.identity import public_key
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import (
     LABEL_LEASE,
-    LABEL_OWNER,
     LABEL_SPEC,
-    DownReport,
     LeaseStatus,
     Machine,
     MachineSpec,
@@ -34,9 +33,6 @@ from orchestrator.plan import Plan
 from orchestrator.plan import plan as make_plan
 from orchestrator.profile import Profile, load
 from orchestrator.providers import open_provider
-
-_POLL_SECONDS = 0.2
-_GONE_LIMIT = 300.0
 
 Approve = Callable[[Plan], bool]
 
@@ -82,36 +78,7 @@ def up(
     with open_session(place, ledger, wanted, progress=tell) as session:
         _installed(session, tell)
         session.watch_idleness()
-    return _status(ledger.lease(), machine)
-
-
-def status(*, folder: Path | str | None = None, ask: bool = False) -> tuple[LeaseStatus, ...]:
-    """Every open lease of this folder. `ask` asks clouds too; the local provider is always asked."""
-    place = Folder.at(folder)
-    return tuple(_asked(lease, ask) for lease in place.open_leases())
-
-
-def down(
-    lease: str | None = None,
-    *,
-    folder: Path | str | None = None,
-    discard: bool = False,
-    everything: bool = False,
-    progress: Progress | None = None,
-) -> DownReport:
-    """End the lease's machine and prove it gone. Nothing leased is success.
-
-    Refuses while results were not pulled, unless `discard`. `everything` ends all machines of this
-    user, found by label, also those whose ledger is lost.
-    Raises UsageError, ProviderError, CleanupUnproven (something may still cost).
-    """
-    tell = progress or Silent()
-    place = Folder.at(folder)
-    if everything:
-        return _down_all(place, discard, tell)
-    leases = [place.lease(lease)] if lease or len(place.open_leases()) > 1 else place.open_leases()
-    reports = [_down_one(place, each, discard, tell) for each in leases]
-    return _sum(reports)
+    return lease_status(ledger.lease(), machine)
 
 
 # ---------------------------------------------------------------- up, step by step
@@ -262,116 +229,6 @@ def _installed(session: Session, tell: Progress) -> None:
     facts = {**stack_facts(stack), "seconds": round(seconds, 3)}
     session.ledger.append("stack.installed", agent=asdict(session.agent), stack=facts)
     tell.say("Stack: " + ("already there" if stack.skipped else f"installed in {seconds:.0f} s"))
-
-
-# ---------------------------------------------------------------- status
-
-
-def _asked(lease: Lease, ask: bool) -> LeaseStatus:
-    if lease.profile["cloud"] != "local" and not ask:
-        return _status(lease, None, asked=False)
-    machines = open_provider(lease.profile["cloud"]).list({LABEL_LEASE: lease.id})
-    return _status(lease, machines[0] if machines else None)
-
-
-def _status(lease: Lease, machine: Machine | None, *, asked: bool = True) -> LeaseStatus:
-    facts = machine_facts(machine) if machine else lease.machine or {}
-    return LeaseStatus(
-        lease=lease.id,
-        name=lease.profile["name"],
-        cloud=lease.profile["cloud"],
-        state=_state(lease, machine, asked),
-        profile=lease.profile["path"],
-        machine=facts.get("id"),
-        instance_type=facts.get("instance_type"),
-        zone=facts.get("zone"),
-        price=lease.price,
-        cost=lease.cost(time.time()),
-        created_at=lease.created_at,
-        deadline=lease.deadline,
-        detail=facts.get("detail", {}),
-        attempts=[asdict(attempt) for attempt in lease.attempts],
-        runs=[_run(run.run_id, run.exit_reason, run.collected) for run in lease.runs.values()],
-    )
-
-
-def _run(run_id: str, reason: str | None, collected: bool) -> dict[str, Any]:
-    return {"run_id": run_id, "state": reason or "started", "collected": collected}
-
-
-def _state(lease: Lease, machine: Machine | None, asked: bool) -> str:
-    if not lease.open:
-        return "closed"
-    if not asked:
-        return "unknown"
-    return str(machine.state) if machine else "gone"
-
-
-# ---------------------------------------------------------------- down, step by step
-
-
-def _down_one(place: Folder, lease: Lease, discard: bool, tell: Progress) -> DownReport:
-    ledger = place.ledger(lease.id)
-    provider = open_provider(lease.profile["cloud"])
-    machines = provider.list({LABEL_LEASE: lease.id})
-    if machines and lease.uncollected and not discard:
-        _refuse(lease)
-    if machines:
-        ledger.append("delete.intent", machines=[machine.id for machine in machines])
-    _delete(provider, machines, {LABEL_LEASE: lease.id}, tell)
-    ledger.append("lease.closed")
-    for secret in (place.identity(lease.id), place.known_hosts(lease.id)):
-        secret.unlink(missing_ok=True)
-    closed = ledger.lease()
-    seconds = (closed.closed_at or 0.0) - (closed.created_at or closed.opened_at)
-    return DownReport(
-        (lease.id,), tuple(m.id for m in machines), seconds if machines else 0.0, closed.cost(0.0), True
-    )
-
-
-def _refuse(lease: Lease) -> None:
-    ids = ", ".join(run.run_id for run in lease.uncollected)
-    raise UsageError(
-        f"Results of {ids} are on the machine only; ending it would lose them.",
-        exists=f"The machine runs on, at ${lease.price:.2f}/h.",
-        next_command=f"orch pull {lease.uncollected[0].run_id}    # or, to lose them: orch down --discard",
-    )
-
-
-def _delete(provider: Provider, machines: Sequence[Machine], labels: dict[str, str], tell: Progress) -> None:
-    for machine in machines:
-        tell.say(f"Ending {machine.id}")
-        provider.delete(machine)
-    limit = time.monotonic() + _GONE_LIMIT
-    while left := provider.list(labels):
-        if time.monotonic() > limit:
-            names = ", ".join(machine.id for machine in left)
-            raise CleanupUnproven(
-                f"{provider.name} still lists {names}, {_GONE_LIMIT:.0f} s after their deletion was accepted.",
-                exists=f"They may cost up to ${sum(m.price for m in left):.2f}/h.",
-                next_command="orch down",
-            )
-        time.sleep(_POLL_SECONDS)
-
-
-def _down_all(place: Folder, discard: bool, tell: Progress) -> DownReport:
-    reports = [_down_one(place, lease, discard, tell) for lease in place.open_leases()]
-    provider = open_provider("local")
-    labels = {LABEL_OWNER: owner()}
-    strays = provider.list(labels)
-    _delete(provider, strays, labels, tell)
-    stray = DownReport((), tuple(machine.id for machine in strays), 0.0, 0.0, True)
-    return _sum([*reports, stray])
-
-
-def _sum(reports: Sequence[DownReport]) -> DownReport:
-    return DownReport(
-        leases=tuple(name for report in reports for name in report.leases),
-        machines=tuple(name for report in reports for name in report.machines),
-        seconds=max((report.seconds for report in reports), default=0.0),
-        cost=sum(report.cost for report in reports),
-        proven_gone=True,
-    )
 
 
 @contextmanager

@@ -98,7 +98,7 @@ def local_stack(profile: Profile, progress: Progress) -> stack.LocalStack:
 def check_stack(
     session: Session, installed: stack.Installed, allow: Sequence[str]
 ) -> tuple[Fingerprint, tuple[Difference, ...]]:
-    """The local fingerprint, and every way in which the machine's stack is not the lock or not the local one."""
+    """The local fingerprint, and every way in which the machine's stack is not the lock or the local one."""
     here = stack.attest_here(session.local().python)
     return here, stack.differences(session.lock(), here, installed.fingerprint, allow)
 

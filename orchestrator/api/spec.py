@@ -14,7 +14,6 @@ from orchestrator.model import (
     LABEL_LEASE,
     LABEL_OWNER,
     LABEL_SPEC,
-    Machine,
 )
 from orchestrator.profile import Profile
 
@@ -46,21 +45,3 @@ def spec_labels(lease: str, profile: Profile, owner: str, deadline: datetime | N
 def user_data() -> str:
     """The script of the first boot: our base folder. It holds no secret."""
     return f"#!/bin/sh\nset -e\nmkdir -p {FAR_BASE}\nchmod 755 {FAR_BASE}\n"
-
-
-def machine_facts(machine: Machine) -> dict[str, Any]:
-    """A machine as the ledger and `run.json` tell it."""
-    return {
-        "provider": machine.provider,
-        "id": machine.id,
-        "name": machine.name,
-        "state": str(machine.state),
-        "instance_type": machine.instance_type,
-        "zone": machine.zone,
-        "price_usd_hour": machine.price,
-        "detail": {key: value for key, value in machine.detail.items() if _plain(value)},
-    }
-
-
-def _plain(value: object) -> bool:
-    return value is None or isinstance(value, str | int | float | bool | list | tuple | dict)

@@ -37,7 +37,7 @@ def send(session: Session, local: Agent | None) -> Trees:
     profile = session.profile
     for each in profile.data:
         prepare(session, each)
-    code = sync.scan(profile.code.path, ignore=_ignored(profile), cache=session.place.cache)
+    code = sync.scan(profile.code.path, ignore=code_ignored(profile), cache=session.place.cache)
     sync.push(session.host, session.agent, code, CODE_TREE, progress=session.progress)
     there = [_link(session.agent, CODE_TREE, ".", copied=True)]
     here = []
@@ -55,7 +55,7 @@ def send(session: Session, local: Agent | None) -> Trees:
     return Trees(tuple(there), tuple(here), _facts(manifests), time.monotonic() - begun)
 
 
-def _ignored(profile: Profile) -> tuple[str, ...]:
+def code_ignored(profile: Profile) -> tuple[str, ...]:
     """The profile's patterns, and the data's own folders: they travel once, as data."""
     root = profile.code.path.resolve()
     inside = [
@@ -71,7 +71,7 @@ def _link(agent: Agent, name: str, target: str, *, copied: bool = False) -> Tree
 
 
 def _data_here(tree: DataTree) -> TreeLink:
-    """Here the data lie where they lie. A script that expects them at an absolute path must find them there."""
+    """Here the data lie where they are; a script that expects them elsewhere must find them there too."""
     target = Path(tree.target)
     if target.is_absolute() and not target.exists():
         raise UsageError(

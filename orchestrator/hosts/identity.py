@@ -31,3 +31,9 @@ def _write_secret(path: Path, secret: bytes) -> None:
     finally:
         os.close(handle)
     part.rename(path)
+
+
+def known_hosts_line(alias: str, key: str) -> str:
+    """One line of a known_hosts file that pins `key` ("type base64") to `alias`."""
+    kind, blob = key.split()[:2]
+    return f"{alias} {kind} {blob}\n"

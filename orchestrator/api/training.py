@@ -14,7 +14,7 @@ from orchestrator.api import collect, follow, proof
 from orchestrator.api import trees as trees_
 from orchestrator.api.folder import Folder, check_run_id, new_run_id
 from orchestrator.api.session import Session, check_stack, local_agent, open_session, stack_facts
-from orchestrator.api.spec import machine_facts
+from orchestrator.api.standing import machine_facts
 from orchestrator.errors import ParityMismatch, RunFailed, StackMismatch, UsageError
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import Difference, Exit, Job, Progress, RunRecord, Silent, TreeLink

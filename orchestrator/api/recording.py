@@ -13,9 +13,11 @@ from orchestrator import jobs, parity, stack, sync
 from orchestrator.api import collect, proof
 from orchestrator.api.folder import Folder, check_run_id, new_run_id
 from orchestrator.api.session import local_agent
+from orchestrator.api.trees import code_ignored
 from orchestrator.errors import UsageError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job, Progress, RunRecord, Silent, Verdict
+from orchestrator.profile import load
 
 DEFAULT_STEPS = 3
 
@@ -143,6 +145,7 @@ def _observed(place: Folder, run: Path | str) -> Path:
     )
 
 
-def scan_text(profile_code: Path, ignore: Sequence[str]) -> list[tuple[str, str]]:
-    """What a sync leaves behind, with the reason."""
-    return [(path, why) for path, why in sync.scan(profile_code, ignore=ignore).skipped]
+def left_behind(profile: Path | str, overrides: Sequence[str]) -> list[tuple[str, str]]:
+    """What a sync of the profile's code does not send: (path, why)."""
+    wanted = load(Path(profile), overrides=tuple(overrides))
+    return list(sync.scan(wanted.code.path, ignore=code_ignored(wanted)).skipped)

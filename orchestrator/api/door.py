@@ -1,0 +1,52 @@
+"""ssh: a person's own door to the machine, with the host key that orch verified."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from orchestrator.api.folder import Folder
+from orchestrator.errors import HostError, UsageError
+from orchestrator.hosts.identity import known_hosts_line
+from orchestrator.model import LABEL_LEASE
+from orchestrator.providers import open_provider
+
+
+def ssh_command(
+    command: Sequence[str] = (), *, lease: str | None = None, folder: Path | str | None = None
+) -> list[str]:
+    """The `ssh` command line of the machine: its own key and known_hosts, nothing of the user's."""
+    place = Folder.at(folder)
+    held = place.lease(lease)
+    provider = open_provider(held.profile["cloud"])
+    machines = provider.list({LABEL_LEASE: held.id})
+    endpoint = provider.endpoint(machines[0]) if machines else None
+    if endpoint is None:
+        raise HostError(f"The machine of {held.id} does not answer.", next_command="orch status")
+    if shutil.which("ssh") is None:
+        raise UsageError("There is no `ssh` on this computer.", next_command="orch doctor")
+    alias = machines[0].id
+    known = place.known_hosts(held.id).with_name("known_hosts.ssh")
+    known.write_text("".join(known_hosts_line(alias, key) for key in endpoint.host_keys))
+    options = {
+        "UserKnownHostsFile": str(known),
+        "GlobalKnownHostsFile": "/dev/null",
+        "HostKeyAlias": alias,
+        "StrictHostKeyChecking": "yes",
+        "IdentitiesOnly": "yes",
+        "IdentityAgent": "none",
+    }
+    argv = ["ssh", "-F", "/dev/null", "-i", str(place.identity(held.id)), "-p", str(endpoint.port)]
+    for name, value in options.items():
+        argv += ["-o", f'{name}="{value}"' if " " in value else f"{name}={value}"]
+    argv += [f"{endpoint.user}@{endpoint.address}"]
+    return [*argv, "--", shlex.join(command)] if command else argv
+
+
+def become(argv: Sequence[str]) -> NoReturn:
+    """Give this process to ssh: its terminal, its signals, its exit code."""
+    os.execvp(argv[0], list(argv))

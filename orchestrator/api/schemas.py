@@ -1,0 +1,38 @@
+"""schema and init: what a profile and a record may hold, and a first profile."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import UsageError
+
+
+def schema(which: str) -> dict[str, Any]:
+    """The JSON Schema of `profile` or `run`."""
+    if which == "profile":
+        from orchestrator.profile import json_schema
+
+        return json_schema()
+    if which == "run":
+        text = files("orchestrator.report").joinpath("run.schema.json").read_text()
+        value: dict[str, Any] = json.loads(text)
+        return value
+    raise UsageError(f"There is no schema {which!r}; there are: profile, run.")
+
+
+def start_profile(project: Path, output: Path, force: bool) -> tuple[Path, str]:
+    """Write a profile for `project` at `output` (relative to it); returns its path and text."""
+    from orchestrator.profile import load, starter
+
+    if not project.is_dir():
+        raise UsageError(f"{project} is not a folder.")
+    path = output if output.is_absolute() else project / output
+    if path.exists() and not force:
+        raise UsageError(f"{path} is there already.", next_command=f"orch init --force --output {output}")
+    text = starter(project)
+    path.write_text(text)
+    load(path)
+    return path, text

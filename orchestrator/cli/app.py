@@ -1,0 +1,300 @@
+"""The verbs. Each parses, calls the api, and renders; imports wait until a verb is called."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.output import emit, guarded
+
+app = typer.Typer(
+    name="orch",
+    help="Provision a right-sized machine, train there, and prove that it is the same as here.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    epilog="Exit codes: 0 ok, 2 usage or profile, 3 credentials, 4 capacity or quota, 5 provisioning, "
+    "6 training failed, 7 parity or stack mismatch, 8 contact lost or clean-up unproven, 130 interrupted.",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")]
+Lease = Annotated[str | None, typer.Option("--lease", help="Which lease, where this folder has several.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the profile; repeatable."),
+]
+ProfilePath = Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile, like profiles/digits.yaml.")]
+RunId = Annotated[str | None, typer.Argument(metavar="RUN", help="A run's id; default: the latest.")]
+
+
+@app.command(rich_help_panel=None)
+@guarded
+def up(
+    profile: ProfilePath,
+    sets: Sets = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before what costs.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Make the machine that PROFILE describes, or find it, and install its stack."""
+    from orchestrator import api
+    from orchestrator.cli import approval, progress
+    from orchestrator.report.lease import plan_text, status_text
+
+    if dry_run:
+        planned = api.plan(profile, overrides=sets or ()).as_json()
+        return emit("plan", planned, as_json, plan_text(planned))
+    tell = progress.progress()
+    held = api.up(profile, overrides=sets or (), approve=approval.ask(yes), progress=tell)
+    text = status_text([held]) + "\nNext: orch train --local-parity"
+    return emit("up", held.as_json(), as_json, text)
+
+
+@app.command()
+@guarded
+def plan(profile: ProfilePath, sets: Sets = None, as_json: Json = False) -> None:
+    """Show what `up` would do: offers, prices, and what does not fit."""
+    from orchestrator import api
+    from orchestrator.report.lease import plan_text
+
+    planned = api.plan(profile, overrides=sets or ()).as_json()
+    emit("plan", planned, as_json, plan_text(planned))
+
+
+@app.command()
+@guarded
+def train(
+    local_parity: Annotated[
+        bool,
+        typer.Option("--local-parity", help="First prove that the first steps are equal here and there."),
+    ] = False,
+    run_id: Annotated[
+        str | None, typer.Option("--run-id", help="Name the run; a second call re-attaches to it.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return once the run is started.")] = False,
+    lease: Lease = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Train on the leased machine and bring everything home."""
+    from orchestrator import api
+    from orchestrator.cli import progress, runs
+
+    with runs.detachable():
+        record = api.train(
+            run_id=run_id,
+            lease=lease,
+            local_parity=local_parity,
+            detach=detach,
+            overrides=sets or (),
+            output=runs.output(as_json),
+            progress=progress.progress(),
+        )
+    runs.show(record, as_json)
+
+
+@app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+@guarded
+def record(
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="What to run, here.")],
+    steps: Annotated[int, typer.Option("--steps", min=0, help="Steps to record tensor by tensor.")] = 3,
+    run_id: Annotated[str | None, typer.Option("--run-id", help="Name the run.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Record a run on this computer, without a machine, in the environment of CMD's python."""
+    from orchestrator import api
+    from orchestrator.cli import progress, runs
+
+    done = api.record(
+        command, steps=steps, run_id=run_id, output=runs.output(as_json), progress=progress.progress()
+    )
+    runs.show(done, as_json)
+    if not done.succeeded:
+        raise typer.Exit(6)
+
+
+@app.command()
+@guarded
+def compare(
+    run_a: Annotated[str, typer.Argument(help="A recorded run: a folder, or an id under runs/.")],
+    run_b: Annotated[str, typer.Argument(help="The other one.")],
+    as_json: Json = False,
+) -> None:
+    """Compare two recorded runs tensor by tensor. Exit code 7 unless they are identical."""
+    from orchestrator.api.recording import compare_json
+    from orchestrator.report.run import parity_line
+
+    verdict = compare_json(run_a, run_b)
+    emit("compare", verdict, as_json, parity_line(verdict))
+    if verdict["verdict"] != "IDENTICAL":
+        raise typer.Exit(7)
+
+
+@app.command()
+@guarded
+def status(
+    ask: Annotated[bool, typer.Option("--live", help="Ask the clouds too, not only the ledger.")] = False,
+    as_json: Json = False,
+) -> None:
+    """What is leased from this folder, until when, and what it costs."""
+    from orchestrator.api.standing import status as leases
+    from orchestrator.report.lease import status_text
+
+    held = leases(ask=ask)
+    emit("status", {"leases": [each.as_json() for each in held]}, as_json, status_text(held))
+
+
+@app.command()
+@guarded
+def logs(
+    run_id: RunId = None,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on from where you left off.")] = False,
+    lease: Lease = None,
+    as_json: Json = False,
+) -> None:
+    """Print what a run has printed. With -f: follow it; Ctrl-C detaches, and -f again goes on from there."""
+    from orchestrator.api import logs as logs_
+    from orchestrator.cli import progress, runs
+
+    with runs.detachable():
+        ended = logs_.logs(
+            run_id, follow=follow, lease=lease, output=runs.output(as_json), progress=progress.progress()
+        )
+    emit("logs", ended, as_json, "")
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+@guarded
+def ssh(
+    command: Annotated[list[str] | None, typer.Argument(metavar="[CMD...]")] = None,
+    lease: Lease = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the ssh command line, do not run it.")
+    ] = False,
+) -> None:
+    """Open a shell on the machine, or run CMD there, with its verified host key."""
+    from orchestrator.api import door
+
+    argv = door.ssh_command(command or (), lease=lease)
+    if as_json:
+        return emit("ssh", {"argv": argv}, True, "")
+    return door.become(argv)
+
+
+@app.command()
+@guarded
+def pull(run_id: RunId = None, lease: Lease = None, as_json: Json = False) -> None:
+    """Bring home a run that has ended: its files verified, its model checked."""
+    from orchestrator import api
+    from orchestrator.cli import progress, runs
+
+    runs.show(api.pull(run_id, lease=lease, progress=progress.progress()), as_json)
+
+
+@app.command()
+@guarded
+def cancel(run_id: RunId = None, lease: Lease = None, as_json: Json = False) -> None:
+    """End a run on its machine; what it wrote can still be pulled."""
+    from orchestrator import api
+    from orchestrator.cli import progress, runs
+
+    ended = api.cancel(run_id, lease=lease, progress=progress.progress())
+    runs.show_exit(ended, as_json)
+
+
+@app.command()
+@guarded
+def down(
+    lease: Annotated[str | None, typer.Argument(metavar="LEASE")] = None,
+    discard: Annotated[bool, typer.Option("--discard", help="Lose results that were not pulled.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every machine of yours, found by label, ledger or not.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Accepted for scripts; down never asks.")] = False,
+    as_json: Json = False,
+) -> None:
+    """End the machine, prove that nothing is left, and say what it took."""
+    from dataclasses import asdict
+
+    from orchestrator import api
+    from orchestrator.cli import progress
+    from orchestrator.report.lease import down_text
+
+    del yes
+    report = api.down(lease, discard=discard, everything=everything, progress=progress.progress())
+    emit("down", asdict(report), as_json, down_text(report))
+
+
+@app.command()
+@guarded
+def doctor(as_json: Json = False) -> None:
+    """What this computer can do for orch, what is lost, and how to mend it."""
+    from orchestrator.api import doctor as doctor_
+    from orchestrator.report.doctor import doctor_text
+
+    found = doctor_.examine()
+    emit("doctor", found, as_json, doctor_text(found))
+    if not found["ready"]:
+        raise typer.Exit(5)
+
+
+@app.command()
+@guarded
+def schema(
+    which: Annotated[str, typer.Argument(help="profile or run")] = "profile",
+    as_json: Annotated[bool, typer.Option("--json", help="Accepted; a schema is always JSON.")] = False,
+) -> None:
+    """Print the JSON Schema of profiles, or of run.json."""
+    import json
+
+    from orchestrator.api.schemas import schema as find
+
+    del as_json
+    print(json.dumps(find(which), indent=1))
+
+
+@app.command()
+@guarded
+def init(
+    project: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The profile to write.")] = Path("orch.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace a profile that is there.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a profile for the project in this folder."""
+    from orchestrator.api.schemas import start_profile
+
+    path, text = start_profile(project, output, force)
+    emit("init", {"path": str(path), "profile": text}, as_json, f"Wrote {path}\nNext: orch up {path}")
+
+
+@app.command()
+@guarded
+def skipped(profile: ProfilePath, sets: Sets = None, as_json: Json = False) -> None:
+    """List what a sync of PROFILE's code leaves behind, and why."""
+    from orchestrator.api.recording import left_behind
+
+    rows = left_behind(profile, sets or ())
+    text = "\n".join(f"{path}  {why}" for path, why in rows) or "Nothing is left behind."
+    emit("skipped", {"skipped": [{"path": path, "why": why} for path, why in rows]}, as_json, text)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from orchestrator import __version__
+
+        print(f"orch {__version__}")
+        sys.exit(0)
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    del version

@@ -1,0 +1,26 @@
+"""Asking before money is spent: on a terminal by a question, off it only by --yes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from orchestrator.errors import UsageError
+from orchestrator.plan import Plan
+from orchestrator.report.lease import plan_text
+
+
+def ask(yes: bool) -> Callable[[Plan], bool]:
+    """What costs nothing is never asked about."""
+
+    def approve(plan: Plan) -> bool:
+        value = plan.as_json()
+        print(plan_text(value), file=sys.stderr)
+        if yes or not any(offer["price"] for offer in value.get("offers", [])):
+            return True
+        if not sys.stdin.isatty():
+            raise UsageError("This costs money, and nobody can be asked here.", next_command="orch up --yes")
+        print("Make it? [y/N] ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    return approve

@@ -1,0 +1,65 @@
+"""One versioned object on stdout with --json, text without; errors with their next command."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import typer
+
+from orchestrator.errors import EXIT_INTERRUPTED, OrchError
+
+
+def emit(verb: str, value: Mapping[str, Any], as_json: bool, text: str) -> None:
+    """Print the outcome of a verb: `{"schema": "orch.<verb>/1", ...}`, or `text`."""
+    if as_json:
+        print(json.dumps({"schema": f"orch.{verb}/1", **value}, indent=1, default=str))
+    elif text:
+        print(text)
+
+
+def guarded(function: Callable[..., None]) -> Callable[..., None]:
+    """A verb whose failures become a message and an exit code, and never a stack trace."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> None:
+        as_json = bool(kwargs.get("as_json"))
+        try:
+            function(*args, **kwargs)
+        except OrchError as error:
+            fail(error, as_json)
+        except KeyboardInterrupt:
+            print(f"\nInterrupted.\n{_INTERRUPTED}", file=sys.stderr)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        except BrokenPipeError:
+            sys.stderr.close()
+            raise typer.Exit(0) from None
+
+    return call
+
+
+_INTERRUPTED = "What was made still exists. Next: orch status"
+
+
+def fail(error: OrchError, as_json: bool) -> None:
+    """What happened, what still exists, the next command; then leave."""
+    if as_json:
+        value = {
+            "kind": error.kind,
+            "message": error.message,
+            "exists": error.exists,
+            "next_command": error.next_command,
+            "exit_code": error.exit_code,
+        }
+        record = getattr(error, "record", None)
+        run = record.as_json() if record is not None else None
+        print(json.dumps({"schema": "orch.error/1", "error": value, "run": run}, indent=1))
+    else:
+        print(f"orch: {error.message}", file=sys.stderr)
+        for text in (error.exists, f"Next: {error.next_command}" if error.next_command else None):
+            if text:
+                print(text, file=sys.stderr)
+    raise typer.Exit(error.exit_code)

@@ -1,0 +1,57 @@
+"""What train, attach, logs and pull share: where output goes, and how a run is shown."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import typer
+
+from orchestrator.cli.output import emit
+from orchestrator.errors import EXIT_INTERRUPTED
+from orchestrator.model import Exit, RunRecord
+from orchestrator.report.run import summary
+
+
+def output(as_json: bool) -> Callable[[bytes], None]:
+    """The job's own output goes to stdout as it is; with --json to stderr."""
+    stream = (sys.stderr if as_json else sys.stdout).buffer
+
+    def write(data: bytes) -> None:
+        stream.write(data)
+        stream.flush()
+
+    return write
+
+
+def show(record: RunRecord, as_json: bool) -> None:
+    """The run's published object, or its screen."""
+    if as_json:
+        print(json.dumps(record.as_json(), indent=1))
+    elif record.exit["reason"] == "running":
+        print(f"{record.run_id} is running.\nNext: orch logs -f {record.run_id}")
+    else:
+        print(f"\n{summary(record)}")
+
+
+def show_exit(ended: Exit | None, as_json: bool) -> None:
+    value = (
+        {"reason": ended.reason, "code": ended.code, "signal": ended.signal} if ended else {"reason": None}
+    )
+    emit("cancel", value, as_json, f"Ended: {value['reason'] or 'it was not running'}.\nNext: orch pull")
+
+
+@contextmanager
+def detachable() -> Iterator[None]:
+    """Ctrl-C lets go of the run; the run itself goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(
+            "\nDetached; what was started on the machine goes on.\n"
+            "Next: orch logs -f    # goes on from the byte you saw last; or: orch cancel",
+            file=sys.stderr,
+        )
+        raise typer.Exit(EXIT_INTERRUPTED) from None
