@@ -73,7 +73,8 @@ release_services() {
     HELD=''
     case " $* " in
     *' openssh-server '*)
-        if have systemctl; then as_root systemctl --quiet disable ssh.service ssh.socket >/dev/null 2>&1 || true; fi
+        as_root update-rc.d ssh disable >/dev/null 2>&1 || true
+        as_root systemctl --quiet disable ssh.service ssh.socket >/dev/null 2>&1 || true
         ;;
     esac
 }
