@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import sys
@@ -10,7 +11,7 @@ from typing import Any
 
 import typer
 
-from orchestrator.errors import EXIT_INTERRUPTED, OrchError
+from orchestrator.errors import EXIT_INTERRUPTED, OrchError, UsageError
 
 
 def emit(verb: str, value: Mapping[str, Any], as_json: bool, text: str) -> None:
@@ -31,16 +32,30 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
             function(*args, **kwargs)
         except OrchError as error:
             fail(error, as_json)
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                sys.stderr.close()
+                raise typer.Exit(0) from None
+            fail(_of_this_computer(error), as_json)
         except KeyboardInterrupt:
             print(f"\nInterrupted.\n{_INTERRUPTED}", file=sys.stderr)
             raise typer.Exit(EXIT_INTERRUPTED) from None
-        except BrokenPipeError:
-            sys.stderr.close()
-            raise typer.Exit(0) from None
 
     return call
 
 
+def _of_this_computer(error: OSError) -> OrchError:
+    """A full disk, a missing permission, a vanished file: of this computer, not of the machine."""
+    where = f": {error.filename}" if error.filename else ""
+    text = f"This computer refused: {error.strerror or error}{where}"
+    if error.errno == errno.ENOSPC:
+        return UsageError(
+            text, exists=_INTERRUPTED_EXISTS, next_command="free some space and repeat the command"
+        )
+    return UsageError(text, exists=_INTERRUPTED_EXISTS, next_command="orch status")
+
+
+_INTERRUPTED_EXISTS = "What was made before still exists."
 _INTERRUPTED = "What was made still exists. Next: orch status"
 
 

@@ -1,0 +1,124 @@
+"""The journal survives being cut anywhere, and its events add up to the lease."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.errors import UsageError
+from orchestrator.ledger import Event, Ledger, fold
+
+PROFILE = {"name": "digits", "cloud": "local", "path": "p.yaml", "overrides": [], "digest": "d"}
+MACHINE = {"id": "m-1", "instance_type": "local", "zone": "here", "detail": {}}
+
+LIFE = [
+    ("lease.opened", {"lease": "digits-1", "profile": PROFILE}),
+    (
+        "create.intent",
+        {"attempt": 0, "spec_id": "s", "instance_type": "big", "zone": "a", "price": 3.6, "deadline": 9e9},
+    ),
+    ("create.refused", {"attempt": 0, "fault": "capacity", "message": "none left"}),
+    (
+        "create.intent",
+        {"attempt": 1, "spec_id": "s", "instance_type": "big", "zone": "b", "price": 3.6, "deadline": 9e9},
+    ),
+    (
+        "create.accepted",
+        {"attempt": 1, "machine": MACHINE, "created_at": 1000.0, "deadline": 9e9, "price": 3.6},
+    ),
+    ("stack.installed", {"agent": {"python": "p", "root": "r", "base": "b"}, "stack": {"digest": "x"}}),
+    ("run.started", {"run_id": "r1", "draft": {"stack": {}}}),
+    ("run.ended", {"run_id": "r1", "reason": "completed"}),
+    ("run.collected", {"run_id": "r1"}),
+    ("delete.intent", {"machines": ["m-1"]}),
+    ("lease.closed", {}),
+]
+
+
+def events(count: int) -> list[Event]:
+    return [Event(n, 1000.0 + n, name, data) for n, (name, data) in enumerate(LIFE[:count])]
+
+
+def test_a_whole_life_adds_up() -> None:
+    lease = fold(events(len(LIFE)))
+    assert not lease.open
+    assert [attempt.outcome for attempt in lease.attempts] == ["capacity", "accepted"]
+    assert lease.machine == MACHINE
+    assert lease.uncollected == ()
+    assert lease.cost(0.0) == pytest.approx(10 / 3600 * 3.6)
+
+
+@given(st.integers(1, len(LIFE)))
+def test_every_beginning_of_a_life_is_a_lease(count: int) -> None:
+    lease = fold(events(count))
+    assert lease.id == "digits-1"
+    assert lease.open == (count < len(LIFE))
+
+
+def test_an_attempt_that_was_only_intended_is_known_as_such() -> None:
+    assert [a.outcome for a in fold(events(2)).attempts] == ["intended"]
+
+
+def test_an_attempt_taken_up_again_is_listed_once() -> None:
+    again = Event(2, 1002.0, *LIFE[1])
+    assert len(fold([*events(2), again]).attempts) == 1
+
+
+def test_events_of_a_later_version_do_not_break_this_one() -> None:
+    lease = fold([*events(5), Event(5, 1005.0, "machine.sang", {"song": "la"})])
+    assert lease.machine == MACHINE
+
+
+def test_a_ledger_without_its_beginning_is_refused() -> None:
+    with pytest.raises(UsageError, match="damaged"):
+        fold(events(3)[1:])
+
+
+def write_life(path: Path) -> Ledger:
+    ledger = Ledger(path)
+    for name, data in LIFE:
+        ledger.append(name, **data)
+    return ledger
+
+
+def test_a_file_cut_at_any_byte_keeps_its_whole_lines_and_takes_new_ones(tmp_path: Path) -> None:
+    text = write_life(tmp_path / "whole.jsonl").path.read_bytes()
+    first = text.index(b"\n") + 1
+    for cut in range(first, len(text), 37):
+        path = tmp_path / "cut.jsonl"
+        path.write_bytes(text[:cut])
+        ledger = Ledger(path)
+        before = text[:cut].count(b"\n")
+        assert len(ledger.events()) == before
+        ledger.append("lease.closed")
+        assert [event.seq for event in ledger.events()] == list(range(before + 1))
+        assert not ledger.lease().open
+
+
+def _append_many(path: str, name: str) -> None:
+    for count in range(50):
+        Ledger(Path(path)).append("noted", by=name, count=count)
+
+
+def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    fork = multiprocessing.get_context("fork")
+    writers = [fork.Process(target=_append_many, args=(str(path), str(n))) for n in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["seq"] for line in lines] == list(range(150))
+    assert sorted((line["by"], line["count"]) for line in lines) == sorted(
+        (str(n), count) for n in range(3) for count in range(50)
+    )
+
+
+def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
+    assert write_life(tmp_path / "l.jsonl").path.stat().st_mode & 0o777 == 0o600
