@@ -1,0 +1,32 @@
+"""Ways onto a machine: over ssh, or here as a process of this computer.
+
+Both answer to `model.Host`. Nothing heavy is loaded before `connect` is called.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Endpoint, Host
+
+__all__ = ["HereHost", "connect"]
+
+
+def connect(
+    endpoint: Endpoint, *, identity: Path, known_hosts: Path, machine_id: str, timeout: float = 30
+) -> Host:
+    """Log in to a machine that has proved itself.
+
+    The host key is compared with `endpoint.host_keys`, and with the pin of `machine_id` in
+    `known_hosts`, before anything that names a user or a command is sent; the first success writes
+    the pin. Only `identity` (a private key file without a passphrase) is offered: no agent, no key
+    of the user's. A machine that does not answer yet is asked again for `timeout` seconds.
+
+    Raises HostKeyError for a key that was not vouched for, HostError for everything else.
+    """
+    from orchestrator.hosts.ssh import connect as connect_ssh
+
+    return connect_ssh(
+        endpoint, identity=identity, known_hosts=known_hosts, machine_id=machine_id, timeout=timeout
+    )

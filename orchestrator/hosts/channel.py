@@ -1,0 +1,205 @@
+"""One command over ssh, both ways at once, on a channel of an open connection."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+import paramiko
+
+from orchestrator.errors import HostError
+from orchestrator.hosts.command import shown
+from orchestrator.model import Completed
+
+_CHUNK = 1 << 15
+_POLL = 0.1
+"""Seconds between looks at the other stream and at the clock while one stream is silent."""
+
+
+class AfterMark:
+    """The bytes of a stream from the line that starts with `mark` on; what came before it is noise."""
+
+    def __init__(self, mark: bytes) -> None:
+        self._mark = mark
+        self.noise = bytearray()
+        self.line: bytes | None = None
+        """The marked line itself, without its end; None while it has not come."""
+
+    def feed(self, data: bytes) -> bytes:
+        if self.line is not None:
+            return data
+        self.noise += data
+        start = self.noise.find(self._mark)
+        end = self.noise.find(b"\n", start)
+        if start < 0 or end < 0:
+            return b""
+        self.line = bytes(self.noise[start:end])
+        return bytes(self.noise[end + 1 :])
+
+
+class SshChannel:
+    """A running command. One thread may write while another reads."""
+
+    def __init__(
+        self,
+        argv: tuple[str, ...],
+        raw: paramiko.Channel,
+        mark: bytes,
+        timeout: float | None,
+        *,
+        lost: Callable[[str], HostError],
+        stop: Callable[[int], None],
+        signal_of: Callable[[], int | None],
+    ) -> None:
+        self._argv = argv
+        self._raw = raw
+        self._lost = lost
+        self._stop = stop
+        self._signal_of = signal_of
+        self._set_timeout(timeout)
+        self._reading = threading.Lock()
+        self._stdout, self._stderr = bytearray(), bytearray()
+        self._out_mark, self._err_mark = AfterMark(mark), AfterMark(mark)
+        raw.settimeout(_POLL)
+
+    def write(self, data: bytes) -> None:
+        """All of `data`; what a command that has ended did not take is dropped: `wait` says how it ended."""
+        view = memoryview(data)
+        while view:
+            self._take_what_came()
+            try:
+                sent = self._raw.send(bytes(view[:_CHUNK]))
+            except TimeoutError:
+                self._check_deadline()
+                continue
+            except OSError:
+                sent = 0
+            if not sent:
+                return self._check_contact()
+            view = view[sent:]
+        return None
+
+    def close_stdin(self) -> None:
+        try:
+            self._raw.shutdown_write()
+        except (OSError, EOFError):
+            self._check_contact()
+
+    def read(self, limit: int) -> bytes:
+        with self._reading:
+            while not self._stdout and self._receive():
+                pass
+            data = bytes(self._stdout[:limit])
+            del self._stdout[:limit]
+            return data
+
+    def wait(self, timeout: float | None = None) -> Completed:
+        if timeout is not None:
+            self._set_timeout(timeout)
+        with self._reading:
+            while self._receive():
+                pass
+            self._receive_rest_of_stderr()
+            code = self._returncode()
+            return Completed(self._argv, code, bytes(self._stdout), bytes(self._stderr))
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def __enter__(self) -> SshChannel:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _set_timeout(self, timeout: float | None) -> None:
+        self._timeout = timeout
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+
+    def _receive(self) -> bool:
+        """Take in some output, waiting for it; False at the end of stdout."""
+        self._receive_stderr()
+        try:
+            data = self._raw.recv(_CHUNK)
+        except TimeoutError:
+            self._check_deadline()
+            return True
+        if data:
+            self._stdout += self._out_mark.feed(data)
+            return True
+        self._check_whole()
+        return False
+
+    def _take_what_came(self) -> None:
+        """Keep a command from waiting for us to read while we wait for it to read."""
+        if not self._reading.acquire(blocking=False):
+            return  # another thread is reading
+        try:
+            while self._raw.recv_ready():
+                self._stdout += self._out_mark.feed(self._raw.recv(_CHUNK))
+            self._receive_stderr()
+        finally:
+            self._reading.release()
+
+    def _receive_stderr(self) -> None:
+        while self._raw.recv_stderr_ready():
+            self._stderr += self._err_mark.feed(self._raw.recv_stderr(_CHUNK))
+
+    def _receive_rest_of_stderr(self) -> None:
+        while True:
+            try:
+                data = self._raw.recv_stderr(_CHUNK)
+            except TimeoutError:
+                self._check_deadline()
+                continue
+            if not data:
+                return
+            self._stderr += self._err_mark.feed(data)
+
+    def _returncode(self) -> int:
+        while not self._raw.exit_status_ready():
+            time.sleep(0.005)
+            self._check_deadline()
+        self._check_whole()
+        if self._out_mark.line is None:
+            raise self._not_started()
+        code = self._raw.recv_exit_status()
+        if code >= 0:
+            return code
+        number = self._signal_of()
+        if number is None:
+            raise self._lost(f"while `{shown(self._argv)}` ran")
+        return 128 + number
+
+    def _check_whole(self) -> None:
+        """Without the far side's word that its output ended, what came may be a part."""
+        if not self._raw.eof_received:
+            raise self._lost(f"while `{shown(self._argv)}` ran")
+
+    def _check_contact(self) -> None:
+        if not self._raw.get_transport().is_active():
+            raise self._lost(f"while `{shown(self._argv)}` ran")
+
+    def _check_deadline(self) -> None:
+        if self._deadline is None or time.monotonic() < self._deadline:
+            return
+        line = self._out_mark.line
+        if line is not None:
+            self._stop(int(line.split()[-1]))
+        self._raw.close()
+        raise HostError(
+            f"`{shown(self._argv)}` did not end within {self._timeout:g} s, so it was stopped."
+            if line is not None
+            else f"`{shown(self._argv)}` had not begun after {self._timeout:g} s.",
+            next_command="orch status",
+        )
+
+    def _not_started(self) -> HostError:
+        said = bytes(self._out_mark.noise + self._err_mark.noise).decode("utf-8", "replace").strip()
+        return HostError(
+            f"The login shell ended before `{shown(self._argv)}` began. It said: {said[-500:] or 'nothing'}"
+        )

@@ -1,0 +1,115 @@
+"""Host keys: which are expected, which was shown, and the pin of each machine.
+
+A pin is a line of a known_hosts file whose first field is the machine's id, so that an address that
+another machine had before causes no alarm, and `ssh -o HostKeyAlias=<id>` reads the same file.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import HostKeyError
+from orchestrator.hosts.whole import whole
+
+_ALIAS = re.compile(r"[A-Za-z0-9._-]+\Z")
+
+
+@dataclass(frozen=True)
+class HostKey:
+    """One public host key: its type (`ssh-ed25519`) and its blob."""
+
+    kind: str
+    blob: bytes
+
+    @property
+    def fingerprint(self) -> str:
+        """As `ssh-keygen -lf` prints it."""
+        digest = base64.b64encode(hashlib.sha256(self.blob).digest()).decode().rstrip("=")
+        return f"SHA256:{digest} ({self.kind})"
+
+    @property
+    def line(self) -> str:
+        return f"{self.kind} {base64.b64encode(self.blob).decode()}"
+
+
+def parse(lines: Iterable[str]) -> tuple[HostKey, ...]:
+    """Keys from OpenSSH lines "type base64 [comment]". HostKeyError where one is no such line."""
+    return tuple(_parse_line(line) for line in lines if line.strip())
+
+
+def _parse_line(line: str) -> HostKey:
+    words = line.split()
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+    except (IndexError, binascii.Error):
+        raise HostKeyError(f"This is not a host key: {line!r}. Nothing was sent.") from None
+    named = blob[4 : 4 + int.from_bytes(blob[:4], "big")]
+    if named != words[0].encode():
+        raise HostKeyError(f"This host key is not of the type that it names: {line!r}. Nothing was sent.")
+    return HostKey(words[0], blob)
+
+
+def expected(machine_id: str, vouched: Sequence[str], known_hosts: Path) -> tuple[HostKey, ...]:
+    """The keys that may be shown: those the provider vouches for, and of these the pinned ones.
+
+    Fails closed: with no key at all, or with none in common, HostKeyError.
+    """
+    if not _ALIAS.match(machine_id):
+        raise HostKeyError(f"{machine_id!r} cannot be the name of a machine. Nothing was sent.")
+    keys = parse(vouched)
+    if not keys:
+        raise HostKeyError(
+            f"There is no host key to know {machine_id} by, so it was not contacted.",
+            next_command="orch status",
+        )
+    pinned = pins(machine_id, known_hosts)
+    admitted = tuple(key for key in keys if not pinned or key in pinned)
+    if not admitted:
+        raise HostKeyError(
+            f"The provider now names another host key for {machine_id} than the one it was known by.\n"
+            f"  known by: {_list(pinned)}\n  named now: {_list(keys)}\n"
+            f"It was not contacted. The key it was known by is in {known_hosts}.",
+            exists=f"Machine {machine_id} still exists, and still costs.",
+            next_command="orch down",
+        )
+    return admitted
+
+
+def verify(machine_id: str, shown: HostKey, admitted: Sequence[HostKey]) -> None:
+    """HostKeyError unless the key that the machine showed is one of `admitted`."""
+    if shown in admitted:
+        return
+    raise HostKeyError(
+        f"Whoever answers for {machine_id} could not prove to be it. Nothing was sent.\n"
+        f"  expected: {_list(admitted)}\n  shown:    {shown.fingerprint}",
+        exists=f"Machine {machine_id} may still exist, and cost.",
+        next_command="orch status",
+    )
+
+
+def pins(machine_id: str, known_hosts: Path) -> tuple[HostKey, ...]:
+    try:
+        lines = known_hosts.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return ()
+    return parse(line.split(maxsplit=1)[1] for line in lines if line.split(maxsplit=1)[:1] == [machine_id])
+
+
+def pin(machine_id: str, keys: Sequence[HostKey], known_hosts: Path) -> None:
+    """Record `keys` for `machine_id`, keeping the other lines; the file is replaced in one step."""
+    if pins(machine_id, known_hosts):
+        return
+    before = known_hosts.read_bytes() if known_hosts.exists() else b""
+    added = "".join(f"{machine_id} {key.line}\n" for key in keys)
+    with whole(known_hosts) as file:
+        file.write(before + added.encode())
+
+
+def _list(keys: Sequence[HostKey]) -> str:
+    return ", ".join(key.fingerprint for key in keys)

@@ -1,0 +1,272 @@
+"""Machines over ssh: one connection, a channel for each command, no SFTP.
+
+What slows the library down by default is set right here: small packets leave at once
+(TCP_NODELAY), the cipher that processors have instructions for comes first, and files travel as the
+input and output of commands.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import paramiko
+from paramiko.common import MSG_CHANNEL_REQUEST
+from paramiko.pkey import UnknownKeyType
+from paramiko.ssh_exception import IncompatiblePeer
+
+from orchestrator.errors import HostError, HostKeyError
+from orchestrator.hosts import hostkeys
+from orchestrator.hosts.channel import SshChannel
+from orchestrator.hosts.command import STOP_GROUP, checked, remote_text, shown
+from orchestrator.hosts.whole import whole
+from orchestrator.model import Completed, Endpoint
+
+LOST_AFTER = 30
+"""Seconds without an acknowledgement after which contact counts as lost."""
+
+_KEEPALIVE = 10
+_CHUNK = 1 << 18
+_FAST_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
+
+# $1 the folder, $2 the part, $3 the target, $4 the mode, $5 the size. A connection that is cut looks
+# like the end of the input: only the size tells them apart.
+_PUT = (
+    'if [ -d "$3" ]; then echo "$3 is a folder" >&2; exit 1; fi; '
+    'mkdir -p -- "$1" && umask 077 && cat > "$2" && [ "$(wc -c < "$2")" -eq "$5" ] && '
+    'chmod "$4" "$2" && { sync "$2" 2>/dev/null || :; } && mv -f -- "$2" "$3" || '
+    '{ code=$?; rm -f -- "$2"; exit "$code"; }'
+)
+
+# Without a handler of its own the library's warnings would land on the user's terminal.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+class _Transport(paramiko.Transport):
+    """Remembers the signals that ended commands, which the base class drops."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self.signals: dict[int, int] = {}
+
+    def _channel_request(self: Any, message: Any) -> None:
+        # Called with the channel as `self`: the table below holds plain functions.
+        packet = paramiko.Message(message.asbytes())
+        packet.get_int()
+        if packet.get_text() == "exit-signal":
+            packet.get_boolean()
+            self.transport.signals[self.chanid] = _signal_number(packet.get_text())
+        paramiko.Channel._handle_request(self, message)  # type: ignore[attr-defined]
+
+    _channel_handler_table = {  # noqa: RUF012
+        **paramiko.Transport._channel_handler_table,  # type: ignore[attr-defined]
+        MSG_CHANNEL_REQUEST: _channel_request,
+    }
+
+
+class SshHost:
+    """A machine behind one ssh connection. Commands may run at the same time, from several threads."""
+
+    def __init__(self, name: str, transport: _Transport) -> None:
+        self.name = name
+        self._transport = transport
+
+    def run(
+        self, argv: Sequence[str], *, stdin: bytes | None = None, timeout: float | None = None
+    ) -> Completed:
+        with self._open(argv, timeout) as channel:
+            channel.write(stdin or b"")
+            channel.close_stdin()
+            return channel.wait()
+
+    def open(self, argv: Sequence[str]) -> SshChannel:
+        return self._open(argv, None)
+
+    def put(self, source: bytes | Path, target: str, *, mode: int = 0o644) -> None:
+        try:
+            size = len(source) if isinstance(source, bytes) else source.stat().st_size
+        except OSError as error:
+            raise HostError(f"{source!s} cannot be read, so it was not sent: {error}") from error
+        folder = str(PurePosixPath(target).parent)
+        part = f"{target}.{secrets.token_hex(4)}.part"
+        script = ("/bin/sh", "-c", _PUT, "sh", folder, part, target, f"{mode:o}", str(size))
+        with self._open(script, None) as channel:
+            if isinstance(source, bytes):
+                channel.write(source)
+            else:
+                _write_file(channel, source)
+            channel.close_stdin()
+            done = channel.wait()
+        if done.returncode:
+            raise self._refused(f"{target} could not be written on {self.name}", done)
+
+    def get(self, source: str, target: Path) -> None:
+        with whole(target) as file, self._open(("cat", "--", source), None) as channel:
+            channel.close_stdin()
+            while data := channel.read(_CHUNK):
+                file.write(data)
+            done = channel.wait()
+            if done.returncode:
+                raise self._refused(f"{source} could not be fetched from {self.name}", done)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def _open(self, argv: Sequence[str], timeout: float | None) -> SshChannel:
+        words = checked(argv)
+        mark = secrets.token_hex(8)
+        try:
+            raw = self._transport.open_session(timeout=timeout or LOST_AFTER)
+            raw.exec_command(remote_text(words, mark))
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            if self._transport.is_active():
+                raise HostError(f"{self.name} did not begin `{shown(words)}`: {error}") from error
+            raise self._lost(f"before `{shown(words)}` began") from error
+        return SshChannel(
+            words,
+            raw,
+            mark.encode(),
+            timeout,
+            lost=self._lost,
+            stop=self._stop,
+            signal_of=lambda: self._transport.signals.get(raw.chanid),
+        )
+
+    def _stop(self, group: int) -> None:
+        self.run(("/bin/sh", "-c", STOP_GROUP, "sh", str(group)), timeout=LOST_AFTER)
+
+    def _lost(self, when: str) -> HostError:
+        return HostError(
+            f"Contact with {self.name} was lost {when}.",
+            exists=f"Machine {self.name} may still run, and cost, until its deadline.",
+            next_command="orch status",
+        )
+
+    def _refused(self, what: str, done: Completed) -> HostError:
+        why = done.stderr.decode("utf-8", "replace").strip() or f"it ended with {done.returncode}"
+        return HostError(f"{what}: {why}")
+
+
+def connect(
+    endpoint: Endpoint, *, identity: Path, known_hosts: Path, machine_id: str, timeout: float = 30
+) -> SshHost:
+    """See `hosts.connect`."""
+    admitted = hostkeys.expected(machine_id, endpoint.host_keys, known_hosts)
+    key = _read_identity(identity)
+    transport = _shake_hands(endpoint, machine_id, admitted, time.monotonic() + timeout, timeout)
+    try:
+        hostkeys.verify(machine_id, _shown_key(transport), admitted)
+        hostkeys.pin(machine_id, admitted, known_hosts)
+        transport.auth_publickey(endpoint.user, key)
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        transport.close()
+        raise HostError(
+            f"{machine_id} did not let {endpoint.user} in with the key {identity}: {error or 'it hung up'}",
+            exists=f"Machine {machine_id} exists, and costs.",
+            next_command="orch status",
+        ) from error
+    except BaseException:
+        transport.close()
+        raise
+    transport.set_keepalive(_KEEPALIVE)
+    return SshHost(machine_id, transport)
+
+
+def _shake_hands(
+    endpoint: Endpoint,
+    machine_id: str,
+    admitted: Sequence[hostkeys.HostKey],
+    deadline: float,
+    timeout: float,
+) -> _Transport:
+    """An encrypted connection, not yet logged in; asks again while nobody answers."""
+    pause = 0.05
+    while True:
+        left = max(0.1, deadline - time.monotonic())
+        try:
+            return _shake_hands_once(endpoint, admitted, left)
+        except IncompatiblePeer as error:
+            raise HostKeyError(
+                f"Whoever answers for {machine_id} shows no kind of host key that is known for it "
+                f"({error}). Nothing was sent.",
+                next_command="orch status",
+            ) from error
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            if time.monotonic() + pause >= deadline:
+                raise HostError(
+                    f"{machine_id} did not answer at {endpoint.address}:{endpoint.port} "
+                    f"within {timeout:g} s: {error or 'it hung up'}",
+                    exists=f"Machine {machine_id} may exist, and cost, until its deadline.",
+                    next_command="orch status",
+                ) from error
+        time.sleep(pause)
+        pause = min(1.0, pause * 1.6)
+
+
+def _shake_hands_once(endpoint: Endpoint, admitted: Sequence[hostkeys.HostKey], left: float) -> _Transport:
+    sock = socket.create_connection((endpoint.address, endpoint.port), timeout=min(left, 10.0))
+    transport = None
+    try:
+        _tune(sock)
+        transport = _Transport(sock)
+        transport.banner_timeout = transport.handshake_timeout = left
+        options = transport.get_security_options()
+        options.ciphers = _first(_FAST_CIPHERS, options.ciphers)
+        options.key_types = _first(_algorithms(admitted), options.key_types)
+        transport.start_client(timeout=left)
+    except BaseException:
+        if transport is not None:
+            transport.close()
+        sock.close()
+        raise
+    return transport
+
+
+def _tune(sock: socket.socket) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LOST_AFTER * 1000)
+
+
+def _first(wanted: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+    """`known` with those of `wanted` that it holds in front."""
+    front = tuple(name for name in wanted if name in known)
+    return (*front, *(name for name in known if name not in front))
+
+
+def _algorithms(keys: Sequence[hostkeys.HostKey]) -> tuple[str, ...]:
+    """The signature algorithms by which `keys` can be proved."""
+    rsa = ("rsa-sha2-512", "rsa-sha2-256")
+    return tuple(name for key in keys for name in (rsa if key.kind == "ssh-rsa" else (key.kind,)))
+
+
+def _shown_key(transport: paramiko.Transport) -> hostkeys.HostKey:
+    key = transport.get_remote_server_key()
+    return hostkeys.HostKey(key.get_name(), key.asbytes())
+
+
+def _read_identity(identity: Path) -> paramiko.PKey:
+    try:
+        return paramiko.PKey.from_path(identity)
+    except (OSError, ValueError, TypeError, paramiko.SSHException, UnknownKeyType) as error:
+        raise HostError(f"The private key {identity} cannot be used: {error}") from error
+
+
+def _write_file(channel: SshChannel, source: Path) -> None:
+    with open(source, "rb") as file:
+        while data := file.read(_CHUNK):
+            channel.write(data)
+
+
+def _signal_number(name: str) -> int:
+    """The number of a signal as ssh names it ("KILL"); 0 for one that it has no name for."""
+    try:
+        return int(signal.Signals[f"SIG{name.partition('@')[0]}"])
+    except KeyError:
+        return 0
