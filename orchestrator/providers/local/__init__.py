@@ -1,0 +1,1 @@
+"""Machines on this computer: real ones over real ssh, as isolated as it allows."""

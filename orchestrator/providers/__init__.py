@@ -1,0 +1,37 @@
+"""Providers sell machines. They are opened by name, and loaded only then."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from pathlib import Path
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import Provider
+
+_REGISTRY = {
+    "local": ("orchestrator.providers.local.provider", "open_local"),
+    "memory": ("orchestrator.providers.memory", "open_memory"),
+}
+_FORESEEN = ("aws", "gcp")
+
+
+def open_provider(name: str, *, state: Path | None = None) -> Provider:
+    """The provider of that name; `state` is where it may keep what outlives this process.
+
+    Raises ProviderError(INVALID) for a name that is unknown or not part of this version.
+    """
+    if name not in _REGISTRY:
+        raise ProviderError(Fault.INVALID, _unknown(name), code="UnknownProvider")
+    module, opener = _REGISTRY[name]
+    provider: Provider = getattr(importlib.import_module(module), opener)(state)
+    return provider
+
+
+def _unknown(name: str) -> str:
+    known = ", ".join(sorted(_REGISTRY))
+    if name in _FORESEEN:
+        return f"The provider {name} is not part of this version; it has {known}."
+    near = difflib.get_close_matches(name, [*_REGISTRY, *_FORESEEN], 1, 0.4)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return f"There is no provider {name!r}; this version has {known}.{hint}"

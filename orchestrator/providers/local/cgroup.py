@@ -1,0 +1,197 @@
+"""The control group that holds one machine's processes and its limits, in version 1, 2 or both."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+WANTED = ("memory", "cpu", "pids", "freezer")
+CPU_PERIOD_US = 100_000
+
+
+@dataclass(frozen=True)
+class Hierarchies:
+    """Where control groups are mounted: version 1 by controller, version 2 once, with what it controls."""
+
+    v1: Mapping[str, Path]
+    v2: Path | None = None
+    v2_controllers: frozenset[str] = frozenset()
+
+    def missing(self) -> tuple[str, ...]:
+        """Those of WANTED that no hierarchy offers. Version 2 can always freeze."""
+        return tuple(name for name in WANTED if name not in self.v1 and not self._in_v2(name))
+
+    def _in_v2(self, controller: str) -> bool:
+        return self.v2 is not None and (controller == "freezer" or controller in self.v2_controllers)
+
+    def for_v2(self) -> frozenset[str]:
+        """The wanted controllers that only version 2 offers."""
+        return frozenset(name for name in WANTED if name not in self.v1 and self._in_v2(name))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """cpus in processors, memory in bytes, pids in processes and threads."""
+
+    cpus: float
+    memory: int
+    pids: int
+
+
+def hierarchies(mounts: str) -> Hierarchies:
+    """What the text of /proc/mounts says. Read-only mounts are of no use and left out."""
+    v1: dict[str, Path] = {}
+    v2: Path | None = None
+    controllers: frozenset[str] = frozenset()
+    for line in mounts.splitlines():
+        _, where, kind, options = line.split()[:4]
+        words = options.split(",")
+        if "ro" in words:
+            continue
+        if kind == "cgroup":
+            v1.update({word: Path(where) for word in words if word in (*WANTED, "cpuacct")})
+        elif kind == "cgroup2":
+            v2, controllers = Path(where), _delegable(Path(where))
+    return Hierarchies(v1, v2, controllers)
+
+
+def _delegable(mount: Path) -> frozenset[str]:
+    """The controllers that children of `mount` can have; asking for them switches them on."""
+    found = set()
+    for name in set(_read(mount / "cgroup.controllers").split()) & set(WANTED):
+        try:
+            (mount / "cgroup.subtree_control").write_text(f"+{name}")
+            found.add(name)
+        except OSError:  # its root is full of processes, as in a container: none for us
+            continue
+    return frozenset(found)
+
+
+class Cgroup:
+    """One machine's group. `name` is relative, "orch/m-1"; all methods may be called more than once."""
+
+    def __init__(self, name: str, where: Hierarchies) -> None:
+        self._name = name
+        self._where = where
+
+    def create(self, limits: Limits) -> None:
+        for folder in self._folders():
+            _make(folder)
+        for controller, folder in self._v1():
+            _write_all(folder, _v1_settings(controller, limits))
+        if self._where.v2 is not None:
+            wanted = self._where.for_v2()
+            parent = (self._where.v2 / self._name).parent
+            _write_all(parent, {"cgroup.subtree_control": f"+{name}" for name in wanted - {"freezer"}})
+            for name in wanted:
+                _write_all(self._where.v2 / self._name, _v2_settings(name, limits))
+
+    def entrances(self) -> list[str]:
+        """Files into which a process writes 0 to enter."""
+        return [str(folder / "cgroup.procs") for folder in self._folders()]
+
+    def visible(self) -> list[str]:
+        """`name=folder` of each part that the machine may see at /sys/fs/cgroup/name; no name in version 2."""
+        if self._where.v1:
+            return [f"{controller}={folder}" for controller, folder in self._v1() if controller != "freezer"]
+        return [f"={folder}" for folder in self._folders()]
+
+    def pids(self) -> set[int]:
+        found: set[int] = set()
+        for folder in self._folders():
+            found |= {int(line) for line in _read(folder / "cgroup.procs").split()}
+        return found
+
+    def freeze(self, frozen: bool) -> bool:
+        """Stop or continue every process at once; False where there is no freezer."""
+        if "freezer" in self._where.v1:
+            target, value = self._where.v1["freezer"] / self._name / "freezer.state", _V1_FREEZER[frozen]
+        elif self._where.v2 is not None:
+            target, value = self._where.v2 / self._name / "cgroup.freeze", str(int(frozen))
+        else:
+            return False
+        try:
+            target.write_text(value)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def remove(self, patience_s: float = 5.0) -> bool:
+        """Remove the empty group; False where processes stayed in it for `patience_s`."""
+        end = time.monotonic() + patience_s
+        for folder in self._folders():
+            while not _removed(folder):
+                if time.monotonic() > end:
+                    return False
+                time.sleep(0.01)
+            _removed(folder.parent)  # ours too, and shared: goes with its last machine
+        return True
+
+    def _v1(self) -> Iterator[tuple[str, Path]]:
+        for controller, mount in self._where.v1.items():
+            yield controller, mount / self._name
+
+    def _folders(self) -> list[Path]:
+        folders = {folder for _, folder in self._v1()}
+        if self._where.v2 is not None and self._where.for_v2():
+            folders.add(self._where.v2 / self._name)
+        return sorted(folders)
+
+
+_V1_FREEZER = {True: "FROZEN", False: "THAWED"}
+
+
+def _v1_settings(controller: str, limits: Limits) -> dict[str, str]:
+    return {
+        "memory": {
+            "memory.limit_in_bytes": str(limits.memory),
+            "memory.memsw.limit_in_bytes": str(limits.memory),
+        },
+        "cpu": {
+            "cpu.cfs_period_us": str(CPU_PERIOD_US),
+            "cpu.cfs_quota_us": str(int(limits.cpus * CPU_PERIOD_US)),
+        },
+        "pids": {"pids.max": str(limits.pids)},
+    }.get(controller, {})
+
+
+def _v2_settings(controller: str, limits: Limits) -> dict[str, str]:
+    return {
+        "memory": {"memory.max": str(limits.memory), "memory.swap.max": "0"},
+        "cpu": {"cpu.max": f"{int(limits.cpus * CPU_PERIOD_US)} {CPU_PERIOD_US}"},
+        "pids": {"pids.max": str(limits.pids)},
+    }.get(controller, {})
+
+
+def _write_all(folder: Path, settings: Mapping[str, str]) -> None:
+    for name, value in settings.items():
+        if (folder / name).exists():  # swap accounting, for one, is an option of the kernel
+            (folder / name).write_text(value)
+
+
+def _make(folder: Path) -> None:
+    while True:
+        folder.parent.mkdir(exist_ok=True)
+        try:
+            folder.mkdir(exist_ok=True)
+            return
+        except FileNotFoundError:  # the last machine took the parent with it just now
+            continue
+
+
+def _removed(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except OSError as error:
+        return error.errno == errno.ENOENT
+    return True
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

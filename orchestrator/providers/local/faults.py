@@ -1,0 +1,93 @@
+"""What can befall a machine, done to a real one: for tests of every promise that is made about them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+from pathlib import Path
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.providers.local import network, processes, supervise
+from orchestrator.providers.local.removal import cgroup_of, kill_guest
+from orchestrator.providers.local.store import Folder, Guest, Record
+
+FILLER = ".orch-filler"
+_CHUNK = 1 << 20
+
+
+def kill(folder: Folder) -> None:
+    """Pull the plug."""
+    kill_guest(folder)
+
+
+def preempt(folder: Folder, guest: Guest, notice_s: float) -> None:
+    """Press the power button, and pull the plug `notice_s` later."""
+    supervise.preempt_at(folder, time.time() + notice_s)
+    processes.Process(guest.pid, guest.start).signal(signal.SIGUSR2)
+
+
+def freeze(folder: Folder, guest: Guest, frozen: bool) -> None:
+    """Stop every process where it is, or let all go on."""
+    if cgroup_of(folder).freeze(frozen):
+        return
+    for pid in _members(folder, guest):
+        processes.send(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
+
+
+def partition(record: Record, guest: Guest, cut: bool) -> None:
+    """Lose every packet to and from it, or no longer."""
+    _require_own(record, "network")
+    network.partition(guest.pid, cut)
+
+
+def fill_disk(record: Record, guest: Guest) -> None:
+    """Leave no free block on its disk."""
+    _require_own(record, "disk")
+    fd = os.open(_filler(guest), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        size = _CHUNK
+        while size >= 512:
+            size = _grown(fd, size)
+    finally:
+        os.close(fd)
+
+
+def free_disk(record: Record, guest: Guest) -> None:
+    _require_own(record, "disk")
+    _filler(guest).unlink(missing_ok=True)
+
+
+def _grown(fd: int, size: int) -> int:
+    """The size to try next: all that is free at once, then ever less."""
+    status = os.fstatvfs(fd)
+    try:
+        if status.f_bavail * status.f_bsize > size:
+            os.posix_fallocate(fd, os.fstat(fd).st_size, status.f_bavail * status.f_bsize)
+        else:
+            os.write(fd, b"\0" * size)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return size // 2
+    return size
+
+
+def _filler(guest: Guest) -> Path:
+    return Path(f"/proc/{guest.pid}/root/{FILLER}")
+
+
+def _members(folder: Folder, guest: Guest) -> set[int]:
+    """Every process of a machine without a control group."""
+    namespace = processes.in_namespace_of(guest.pid)
+    isolated = namespace and os.getpid() not in namespace
+    return namespace if isolated else processes.marked(folder.mark) | {guest.pid}
+
+
+def _require_own(record: Record, what: str) -> None:
+    if record.tier != "netns":
+        raise ProviderError(
+            Fault.INVALID,
+            f"The machine {record.name} is of tier {record.tier} and has no {what} of its own to break.",
+        )

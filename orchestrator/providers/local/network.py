@@ -1,0 +1,130 @@
+"""A private link between this computer and one machine: 10.77.x.y/30, the lower address here."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import random
+import socket
+import subprocess
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.providers.local.tools import tool
+
+NETWORK = ipaddress.ip_network("10.77.0.0/16")
+LINKS = 1 << 14
+PORTS = range(20_000, 32_000)
+"""Below what systems hand out to outgoing connections."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """The `number`-th /30 of NETWORK. `interface` is its end on this computer."""
+
+    number: int
+
+    @property
+    def interface(self) -> str:
+        return f"orch{self.number}"
+
+    @property
+    def here(self) -> str:
+        return str(NETWORK[self.number * 4 + 1])
+
+    @property
+    def there(self) -> str:
+        return str(NETWORK[self.number * 4 + 2])
+
+
+def plug(pid: int, machine: str) -> Link:
+    """Make a link into the network namespace of process `pid`; it ends with that namespace.
+
+    The kernel is the allocator: it makes an interface of one name only once, whoever asks, and the
+    name implies the address.
+    """
+    first = zlib.crc32(machine.encode()) % LINKS
+    taken = _routes()
+    for offset in range(LINKS):
+        link = Link((first + offset) % LINKS)
+        if any(ipaddress.ip_address(link.there) in network for network in taken):
+            continue
+        if _made(link, pid):
+            return link
+    raise RuntimeError("every address of 10.77.0.0/16 is in use on this computer")
+
+
+def _made(link: Link, pid: int) -> bool:
+    add = [
+        tool("ip"),
+        "link",
+        "add",
+        link.interface,
+        "type",
+        "veth",
+        "peer",
+        "name",
+        "eth0",
+        "netns",
+        str(pid),
+    ]
+    made = subprocess.run(add, capture_output=True, text=True, check=False)
+    if made.returncode:
+        if Path("/sys/class/net", link.interface).exists():
+            return False
+        raise RuntimeError(f"no link to the machine: {made.stderr.strip()}")
+    batch = f"address add {link.here}/30 dev {link.interface}\nlink set {link.interface} up\n"
+    subprocess.run([tool("ip"), "-batch", "-"], input=batch, text=True, capture_output=True, check=True)
+    return True
+
+
+def unplug(interface: str) -> None:
+    """Remove the link, if the kernel has not done so already."""
+    if interface and Path("/sys/class/net", interface).exists():
+        subprocess.run([tool("ip"), "link", "del", interface], capture_output=True, check=False)
+
+
+def partition(pid: int, cut: bool) -> None:
+    """Take down (or up again) the machine's own end, so that this computer keeps its route and packets are lost."""
+    inside = [tool("nsenter"), "--target", str(pid), "--net", tool("ip")]
+    subprocess.run(
+        [*inside, "link", "set", "eth0", "down" if cut else "up"], capture_output=True, text=True, check=True
+    )
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 on which nobody listens now."""
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no free port on 127.0.0.1")
+
+
+def answers_ssh(address: str, port: int, patience_s: float) -> bool:
+    """Whether an SSH server greets there."""
+    try:
+        with socket.create_connection((address, port), timeout=patience_s) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def _routes() -> list[ipaddress.IPv4Network]:
+    """Networks inside NETWORK to which this computer already has a route of its own."""
+    try:
+        lines = Path("/proc/net/route").read_text().splitlines()[1:]
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        _, destination, _, _, _, _, _, mask = line.split()[:8]
+        network = ipaddress.ip_network((_address(destination), str(_address(mask))))
+        if network.overlaps(NETWORK) and network.prefixlen > 0:
+            found.append(network)
+    return [network for network in found if isinstance(network, ipaddress.IPv4Network)]
+
+
+def _address(text: str) -> ipaddress.IPv4Address:
+    return ipaddress.IPv4Address(int.from_bytes(bytes.fromhex(text), "little"))

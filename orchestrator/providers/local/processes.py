@@ -1,0 +1,112 @@
+"""Processes told apart by number and start, so that a reused number is never mistaken for ours."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+_STATE, _PARENT, _START = 0, 1, 19  # fields of /proc/PID/stat after the name
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process. `start` is in clock ticks since boot; "" where the system does not tell."""
+
+    pid: int
+    start: str
+
+    def alive(self) -> bool:
+        if not _PROC.joinpath("self").exists():
+            return _exists(self.pid)
+        fields = _stat(self.pid)
+        return bool(fields) and fields[_START] == self.start and fields[_STATE] not in ("Z", "X")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it; nothing happens where the process is gone."""
+        if self.alive():
+            send(self.pid, number)
+
+    def ended(self, patience_s: float) -> bool:
+        """Wait for its end, at most `patience_s`."""
+        end = time.monotonic() + patience_s
+        while self.alive():
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.005)
+        return True
+
+
+def process(pid: int) -> Process:
+    """The process that has this number now."""
+    fields = _stat(pid)
+    return Process(pid, fields[_START] if fields else "")
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def marked(mark: str) -> set[int]:
+    """Processes that were started with ORCH_MACHINE=`mark` in their environment."""
+    wanted = f"ORCH_MACHINE={mark}".encode()
+    return {pid for pid in _numbers() if wanted in _environment(pid)}
+
+
+def in_namespace_of(pid: int) -> set[int]:
+    """Processes of the process namespace whose first one is `pid`."""
+    wanted = _namespace(pid)
+    return {other for other in _numbers() if wanted and _namespace(other) == wanted}
+
+
+def descendants(pid: int) -> set[int]:
+    """Every process below `pid`, at any depth."""
+    parents = {number: int(fields[_PARENT]) for number in _numbers() if (fields := _stat(number))}
+    found: set[int] = set()
+    grown = {pid}
+    while grown:
+        grown = {child for child, parent in parents.items() if parent in grown} - found
+        found |= grown
+    return found
+
+
+def _numbers() -> Iterable[int]:
+    return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()] if _PROC.exists() else []
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        return _PROC.joinpath(str(pid), "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return _PROC.joinpath(str(pid), "environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def _namespace(pid: int) -> str:
+    try:
+        return str(_PROC.joinpath(str(pid), "ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -1,0 +1,370 @@
+"""The provider `local`: sells machines made of this computer, at no price."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import (
+    FAR_BASE,
+    AcceleratorNeed,
+    Bound,
+    Endpoint,
+    Labels,
+    Machine,
+    MachineSpec,
+    MachineState,
+    Need,
+    Offer,
+)
+from orchestrator.providers.local import computer, faults, network, processes, seed, supervise
+from orchestrator.providers.local.removal import destroy, sweep
+from orchestrator.providers.local.store import (
+    Folder,
+    Guest,
+    Owner,
+    Record,
+    claim,
+    folders,
+    machine_id,
+    machine_name,
+    state_home,
+    write_json,
+)
+from orchestrator.providers.local.survey import Survey, survey
+
+SMALLEST_DISK = 64 << 20
+CREATE_PATIENCE_S = 30.0
+DELETE_PATIENCE_S = 5.0
+GREETING_PATIENCE_S = 1.0
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _only_provider_errors(method: Callable[P, R]) -> Callable[P, R]:
+    """What this computer answers to a system call, in the one language that providers speak."""
+
+    @functools.wraps(method)
+    def translated(*arguments: P.args, **named: P.kwargs) -> R:
+        try:
+            return method(*arguments, **named)
+        except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
+            raise ProviderError(
+                Fault.UNKNOWN, f"This computer refused: {error}", code=type(error).__name__
+            ) from error
+
+    return translated
+
+
+def open_local(state: Path | None = None) -> LocalProvider:
+    return LocalProvider(state or state_home(os.environ))
+
+
+class LocalProvider:
+    """Machines in `state`/machines. Safe to use from several processes at once."""
+
+    name = "local"
+
+    def __init__(self, state: Path) -> None:
+        self._machines = state.absolute() / "machines"
+
+    # ------------------------------------------------------------ the protocol
+
+    @_only_provider_errors
+    def offers(self, need: Need) -> Sequence[Offer]:
+        self.survey()
+        return [computer.offer(need, computer.this_computer(self._machines))]
+
+    @_only_provider_errors
+    def create(self, spec: MachineSpec) -> Machine:
+        _require_sound(spec)
+        folder = self._folder(machine_id(spec))
+        end = time.monotonic() + CREATE_PATIENCE_S
+        while True:
+            owner = claim(folder, make=True)
+            if owner is not None:
+                made = self._create_in(owner, spec)
+                if made is not None:
+                    return made
+            elif (found := _described(folder)) and found.state is MachineState.RUNNING:
+                return found
+            if time.monotonic() > end:
+                raise ProviderError(
+                    Fault.TRANSIENT, f"Another command is still busy with {machine_name(spec)}."
+                )
+            time.sleep(0.01)
+
+    @_only_provider_errors
+    def list(self, labels: Labels) -> Sequence[Machine]:
+        sweep(self._machines)
+        found = [machine for folder in folders(self._machines) if (machine := _looked_after(folder))]
+        return [machine for machine in found if labels.items() <= machine.labels.items()]
+
+    @_only_provider_errors
+    def delete(self, machine: Machine) -> None:
+        folder = self._folder(machine.id)
+        if not folder.path.exists():
+            return
+        owner = claim(folder)
+        if owner is None:
+            owner = _taken_from_supervisor(folder)
+        if owner is None:
+            return
+        try:
+            if not destroy(folder):
+                raise ProviderError(
+                    Fault.TRANSIENT,
+                    f"Some processes of {machine.name} do not die yet.",
+                    exists=f"{machine.name} on this computer, at no price",
+                )
+        finally:
+            owner.release()
+
+    @_only_provider_errors
+    def endpoint(self, machine: Machine) -> Endpoint | None:
+        folder, record, guest = self._running(machine, required=False)
+        if record is None or guest is None:
+            return None
+        greeted = folder.path / "greeted.json"
+        if not greeted.exists():
+            if not network.answers_ssh(guest.address, guest.port, GREETING_PATIENCE_S):
+                return None
+            write_json(greeted, {"at": time.time()})
+        return Endpoint(guest.address, guest.port, record.user, (folder.host_key(),))
+
+    # ------------------------------------------------------------ what befalls machines, for tests
+
+    @_only_provider_errors
+    def kill(self, machine: Machine) -> None:
+        """End it without any notice, as a preemption at its worst."""
+        faults.kill(self._folder(machine.id))
+
+    @_only_provider_errors
+    def preempt(self, machine: Machine, notice_s: float) -> None:
+        """Press its power button; pull the plug `notice_s` seconds later. Returns at once."""
+        folder, _, guest = self._certainly_running(machine)
+        faults.preempt(folder, guest, notice_s)
+
+    @_only_provider_errors
+    def freeze(self, machine: Machine) -> None:
+        folder, _, guest = self._certainly_running(machine)
+        faults.freeze(folder, guest, True)
+
+    @_only_provider_errors
+    def thaw(self, machine: Machine) -> None:
+        folder, _, guest = self._certainly_running(machine)
+        faults.freeze(folder, guest, False)
+
+    @_only_provider_errors
+    def partition(self, machine: Machine) -> None:
+        """Lose every packet between it and this computer."""
+        _, record, guest = self._certainly_running(machine)
+        faults.partition(record, guest, True)
+
+    @_only_provider_errors
+    def heal(self, machine: Machine) -> None:
+        _, record, guest = self._certainly_running(machine)
+        faults.partition(record, guest, False)
+
+    @_only_provider_errors
+    def fill_disk(self, machine: Machine) -> None:
+        _, record, guest = self._certainly_running(machine)
+        faults.fill_disk(record, guest)
+
+    @_only_provider_errors
+    def free_disk(self, machine: Machine) -> None:
+        _, record, guest = self._certainly_running(machine)
+        faults.free_disk(record, guest)
+
+    # ------------------------------------------------------------ inside
+
+    def survey(self) -> Survey:
+        """Which tier this computer allows; ProviderError(INVALID) where it allows none."""
+        found = survey()
+        if found.tier == "none":
+            raise ProviderError(
+                Fault.INVALID,
+                f"No machine can be made on this computer: {', '.join(found.missing) or 'its tier'} missing.",
+                code="LocalTools",
+                next_command=found.fix or None,
+            )
+        return found
+
+    def _folder(self, identity: str) -> Folder:
+        if not identity or "/" in identity or identity.startswith("."):
+            raise ProviderError(Fault.INVALID, f"{identity!r} is not a machine of this computer.")
+        return Folder(self._machines / identity)
+
+    def _create_in(self, owner: Owner, spec: MachineSpec) -> Machine | None:
+        """The machine, made in a folder that is ours; None where only leftovers were removed: try again."""
+        folder = owner.folder
+        try:
+            if folder.record() is not None:
+                found = _described(folder)
+                if found is not None and found.state is MachineState.RUNNING:
+                    return found
+                destroy(folder)
+                return None
+            found_tier = self.survey()
+            _require_capacity(spec, self._machines)
+            folder.write_record(_record(spec, found_tier, folder))
+            refusal = supervise.spawn(owner)
+        except BaseException:
+            if folder.record() is None:
+                destroy(folder)
+            raise
+        finally:
+            owner.release()
+        if refusal:
+            raise ProviderError(
+                Fault.UNKNOWN,
+                f"The machine {machine_name(spec)} did not come up: {refusal}",
+                code="LocalBoot",
+            )
+        return _described(folder) or _machine(_record(spec, found_tier, folder), MachineState.STOPPING, None)
+
+    def _running(self, machine: Machine, *, required: bool) -> tuple[Folder, Record | None, Guest | None]:
+        folder = self._folder(machine.id)
+        record, guest = folder.record(), folder.guest()
+        if guest is not None and guest.ready and processes.Process(guest.pid, guest.start).alive():
+            return folder, record, guest
+        if required:
+            raise ProviderError(Fault.INVALID, f"The machine {machine.name} does not run.")
+        return folder, record, None
+
+    def _certainly_running(self, machine: Machine) -> tuple[Folder, Record, Guest]:
+        folder, record, guest = self._running(machine, required=True)
+        assert record is not None
+        assert guest is not None
+        return folder, record, guest
+
+
+def _looked_after(folder: Folder) -> Machine | None:
+    """The machine as it is; leftovers of one that nobody looks after any more are removed."""
+    owner = claim(folder)
+    if owner is None:
+        return _described(folder)
+    try:
+        found = _described(folder)
+        if found is not None and found.state is MachineState.RUNNING and not _overdue(folder):
+            return found
+        return None if destroy(folder) else found and replace(found, state=MachineState.STOPPING)
+    finally:
+        owner.release()
+
+
+def _overdue(folder: Folder) -> bool:
+    record = folder.record()
+    return record is not None and time.time() > record.deadline_s + supervise.DEADLINE_GRACE_S
+
+
+def _described(folder: Folder) -> Machine | None:
+    record, guest = folder.record(), folder.guest()
+    if record is None:
+        return None
+    if guest is None or (not guest.ready and processes.Process(guest.pid, guest.start).alive()):
+        return _machine(record, MachineState.PENDING, guest)
+    alive = processes.Process(guest.pid, guest.start).alive()
+    return _machine(record, MachineState.RUNNING if alive else MachineState.STOPPING, guest)
+
+
+def _machine(record: Record, state: MachineState, guest: Guest | None) -> Machine:
+    return Machine(
+        provider="local",
+        id=record.id,
+        name=record.name,
+        state=state,
+        labels=dict(record.labels),
+        instance_type=record.instance_type,
+        zone=record.zone,
+        price=0.0,
+        created_at=datetime.fromisoformat(record.created_at),
+        deadline=datetime.fromisoformat(record.deadline),
+        detail=_detail(record, guest),
+    )
+
+
+def _detail(record: Record, guest: Guest | None) -> dict[str, Any]:
+    """`base` is the absolute path under which everything of ours lies on that machine."""
+    return {
+        "tier": record.tier,
+        "base": record.base,
+        "cpus": record.cpus,
+        "memory": record.memory,
+        "disk": record.disk,
+        "address": guest.address if guest else None,
+    }
+
+
+def _record(spec: MachineSpec, found: Survey, folder: Folder) -> Record:
+    own = found.tier == "process"
+    return Record(
+        id=folder.id,
+        name=machine_name(spec),
+        tier=found.tier,
+        cpus=spec.offer.cpus,
+        memory=spec.offer.memory,
+        disk=spec.disk,
+        gpus=spec.offer.accelerator_count,
+        instance_type=spec.offer.instance_type,
+        zone=spec.offer.zone,
+        labels=dict(spec.labels),
+        created_at=datetime.now(UTC).isoformat(),
+        deadline=spec.deadline.astimezone(UTC).isoformat(),
+        ssh_public_key=spec.ssh_public_key,
+        user_data=spec.user_data,
+        user=seed.current_user() if own else "root",
+        base=str(folder.path / "base") if own else FAR_BASE,
+    )
+
+
+def _taken_from_supervisor(folder: Folder) -> Owner | None:
+    """Have the supervisor end its machine; end the supervisor where it does not. None: all is gone."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        supervisor = supervise.supervisor_of(folder)
+        if supervisor is not None:
+            supervisor.signal(number)
+        owner = claim(folder, patience_s=DELETE_PATIENCE_S)
+        if owner is not None or not folder.path.exists():
+            return owner
+    raise ProviderError(Fault.TRANSIENT, f"Another command is still busy with the machine {folder.id}.")
+
+
+def _require_capacity(spec: MachineSpec, state: Path) -> None:
+    """ProviderError(CAPACITY) where this computer is not as large as the offer that was taken."""
+    offered = spec.offer
+    accelerator = AcceleratorNeed(offered.accelerator_count) if offered.accelerator_count else None
+    need = Need(
+        cloud="local",
+        cpus=Bound(offered.cpus),
+        memory=Bound(offered.memory),
+        disk=spec.disk,
+        accelerator=accelerator,
+        arch=offered.arch,
+    )
+    computer.offer(need, computer.this_computer(state))
+
+
+def _require_sound(spec: MachineSpec) -> None:
+    problems = {
+        "ssh_public_key is not one OpenSSH line": len(spec.ssh_public_key.strip().splitlines()) != 1,
+        "user_data does not begin with #!": bool(spec.user_data) and not spec.user_data.startswith("#!"),
+        "the deadline has no time zone": spec.deadline.tzinfo is None,
+        f"the disk is smaller than {SMALLEST_DISK >> 20} MiB": spec.disk < SMALLEST_DISK,
+        "labels are not text": not all(
+            isinstance(text, str) for pair in spec.labels.items() for text in pair
+        ),
+    }
+    for problem, present in problems.items():
+        if present:
+            raise ProviderError(Fault.INVALID, f"Refused for {machine_name(spec)}: {problem}.")

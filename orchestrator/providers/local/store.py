@@ -1,0 +1,206 @@
+"""The folder in which machines are written down: one private folder each, files whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import MachineSpec
+
+MAX_HOSTNAME = 63
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was asked for and promised, written before anything is made. Times are ISO 8601, sizes bytes."""
+
+    id: str
+    name: str
+    tier: str
+    cpus: int
+    memory: int
+    disk: int
+    gpus: int
+    instance_type: str
+    zone: str
+    labels: Mapping[str, str]
+    created_at: str
+    deadline: str
+    ssh_public_key: str
+    user_data: str
+    user: str
+    base: str
+
+    @property
+    def deadline_s(self) -> float:
+        """Seconds since the epoch."""
+        return datetime.fromisoformat(self.deadline).timestamp()
+
+
+@dataclass(frozen=True)
+class Guest:
+    """The machine's first process as this computer numbers it, and where its sshd listens."""
+
+    pid: int
+    start: str
+    address: str
+    port: int
+    interface: str = ""
+    ready: bool = False
+
+
+def state_home(environ: Mapping[str, str]) -> Path:
+    """Where this product keeps what outlives a command: ORCH_STATE_HOME, XDG_STATE_HOME/orch, ~/.local/state/orch."""
+    if environ.get("ORCH_STATE_HOME"):
+        return Path(environ["ORCH_STATE_HOME"])
+    if environ.get("XDG_STATE_HOME"):
+        return Path(environ["XDG_STATE_HOME"]) / "orch"
+    return Path(environ.get("HOME") or "~").expanduser() / ".local/state/orch"
+
+
+def machine_id(spec: MachineSpec) -> str:
+    """The same for the same id and attempt, always."""
+    return "m-" + hashlib.sha256(f"{spec.id}\0{spec.attempt}".encode()).hexdigest()[:12]
+
+
+def machine_name(spec: MachineSpec) -> str:
+    """A host name: letters, digits and dashes, at most 63."""
+    tail = f"-{spec.attempt}"
+    slug = re.sub(r"[^a-z0-9]+", "-", spec.id.lower()).strip("-") or "machine"
+    return slug[: MAX_HOSTNAME - len(tail)].strip("-") + tail
+
+
+@dataclass(frozen=True)
+class Folder:
+    """One machine's folder and the files in it."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    @property
+    def mark(self) -> str:
+        """Names it in control groups and environments. Not the id alone: two state folders may hold that."""
+        return f"{self.id}.{hashlib.sha256(str(self.path).encode()).hexdigest()[:8]}"
+
+    @property
+    def cgroup(self) -> str:
+        return f"orch/{self.mark}"
+
+    def record(self) -> Record | None:
+        found = read_json(self.path / "machine.json")
+        return Record(**found) if found else None
+
+    def guest(self) -> Guest | None:
+        found = read_json(self.path / "guest.json")
+        return Guest(**found) if found else None
+
+    def write_record(self, record: Record) -> None:
+        write_json(self.path / "machine.json", asdict(record))
+
+    def write_guest(self, guest: Guest) -> None:
+        write_json(self.path / "guest.json", asdict(guest))
+
+    def host_key(self) -> str:
+        """The public host key, "type base64", from a folder that nobody else can have written to."""
+        self.require_private()
+        return " ".join((self.path / "host_key.pub").read_text().split()[:2])
+
+    def require_private(self) -> None:
+        status = self.path.stat()
+        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise ProviderError(
+                Fault.AUTH,
+                f"The folder {self.path} is open to other users of this computer, so its host key proves nothing.",
+                next_command=f"chmod 700 {self.path}",
+            )
+
+
+class Owner:
+    """The right to change one machine: a lock on its folder, held by its creator, then by its supervisor.
+
+    The kernel gives it back when the last holder dies, so a lock that is free means that nobody is at it.
+    """
+
+    def __init__(self, folder: Folder, fd: int) -> None:
+        self.folder = folder
+        self.fd = fd
+
+    def release(self) -> None:
+        os.close(self.fd)
+
+
+def claim(folder: Folder, *, make: bool = False, patience_s: float = 0.0) -> Owner | None:
+    """Take a machine's folder; None where another holds it for longer than `patience_s`, or it is gone."""
+    end = time.monotonic() + patience_s
+    while True:
+        if make:
+            folder.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.path.mkdir(exist_ok=True, mode=0o700)
+        try:
+            fd = os.open(folder.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            if make:
+                continue
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _still_there(folder, fd):
+                return Owner(folder, fd)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                os.close(fd)
+                return None
+            time.sleep(0.01)
+        os.close(fd)
+
+
+def _still_there(folder: Folder, fd: int) -> bool:
+    """Whether the locked file is the one in the folder, which may have been removed meanwhile."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(fd), (folder.path / "lock").stat())
+    return False
+
+
+def folders(machines: Path) -> Iterator[Folder]:
+    """Every machine's folder, half-removed ones left out."""
+    if not machines.exists():
+        return
+    for path in sorted(machines.iterdir()):
+        if path.is_dir() and not path.name.startswith("."):
+            yield Folder(path)
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Whole or not at all, and on the disk when this returns."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with open(part, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        json.dump(value, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    part.rename(path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What the file holds; empty where there is none."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except NotADirectoryError:
+        return {}
+    return found

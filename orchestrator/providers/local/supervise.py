@@ -1,0 +1,200 @@
+"""The process that outlives the command: makes one machine, waits for its end, removes what it was.
+
+It owns the machine's folder by an inherited lock. Should it be killed, the machine goes on, keeps its
+deadline itself, and what it leaves is removed by the next `list` or `delete`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from orchestrator.providers.local import processes
+from orchestrator.providers.local.computer import usable_cpus
+from orchestrator.providers.local.launch import Child, LaunchError, launch, prepare
+from orchestrator.providers.local.removal import destroy, kill_guest
+from orchestrator.providers.local.store import Folder, Guest, Owner, Record, folders, read_json, write_json
+from orchestrator.providers.local.tools import search_path
+
+DEADLINE_GRACE_S = 15.0
+"""The machine powers itself off at its deadline; a frozen one is ended so much later."""
+_PR_SET_CHILD_SUBREAPER = 36
+_START = (
+    "import sys; sys.path.insert(0, sys.argv[1]);"
+    "from orchestrator.providers.local.supervise import main; main(sys.argv[2:])"
+)
+
+
+class Told(Exception):
+    """Somebody asked for the end of this machine."""
+
+
+def spawn(owner: Owner) -> str:
+    """Start the supervisor of a recorded machine, hand it the lock, and wait until the machine is built.
+
+    Returns "" or the reason why it was not.
+    """
+    reading, writing = os.pipe()
+    root = str(Path(__file__).resolve().parents[3])
+    arguments = [str(owner.folder.path), str(owner.fd), str(writing)]
+    with open(reading, "rb") as report:
+        try:
+            with (owner.folder.path / "supervisor.log").open("ab") as log:
+                subprocess.run(
+                    [sys.executable, "-I", "-c", _START, root, *arguments],
+                    env={"PATH": search_path(), "HOME": os.environ.get("HOME", "/")},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(owner.fd, writing),
+                    start_new_session=True,
+                    cwd="/",
+                    check=True,
+                )
+        finally:
+            os.close(writing)
+        said = report.read()
+    return str(json.loads(said)["error"]) if said else "its supervisor died while building it"
+
+
+def main(arguments: list[str]) -> None:
+    """FOLDER LOCK_FD REPORT_FD"""
+    if os.fork():
+        os._exit(0)  # so that the supervisor has no parent that would have to wait for it
+    os.umask(0o022)
+    _default_signals()
+    folder = Folder(Path(arguments[0]))
+    report_fd = int(arguments[2])
+    for fd in map(int, arguments[1:]):
+        os.set_inheritable(fd, False)
+
+    def report(error: str) -> None:
+        os.write(report_fd, json.dumps({"error": error}).encode())
+        os.close(report_fd)
+
+    try:
+        _live(folder, report)
+    except Told:
+        pass
+    except Exception:
+        traceback.print_exc()  # into supervisor.log
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _kill_children()
+        destroy(folder)
+
+
+def supervisor_of(folder: Folder) -> processes.Process | None:
+    found = read_json(folder.path / "supervisor.json")
+    return processes.Process(**found) if found else None
+
+
+def preempt_at(folder: Folder, when: float) -> None:
+    """Let the supervisor pull the plug at `when`, seconds since the epoch."""
+    write_json(folder.path / "preempt.json", {"at": when})
+    supervisor = supervisor_of(folder)
+    if supervisor is not None:
+        supervisor.signal(signal.SIGUSR1)
+
+
+def _live(folder: Folder, report: Callable[[str], None]) -> None:
+    record = folder.record()
+    assert record is not None
+    wake, woken = os.pipe()
+    for fd in (wake, woken):
+        os.set_blocking(fd, False)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGUSR1):
+        signal.signal(number, lambda *_: None)
+    signal.signal(signal.SIGTERM, _on_term)
+    write_json(folder.path / "supervisor.json", asdict(processes.process(os.getpid())))
+    _bind_to_cpus(folder, record)
+    if record.tier == "process":
+        _adopt_orphans()
+    try:
+        child, guest = launch(folder, record, prepare(folder, record))
+    except (LaunchError, OSError, RuntimeError, subprocess.SubprocessError) as error:
+        report(_explain(error))
+        raise
+    report("")
+    _wait(folder, record, child, guest, wake)
+
+
+def _wait(folder: Folder, record: Record, child: Child, guest: Guest, wake: int) -> None:
+    """Until the machine has ended: by itself, at its deadline, or preempted."""
+    while True:
+        if child.pid in _reaped():
+            return
+        plug = read_json(folder.path / "preempt.json").get("at", record.deadline_s + DEADLINE_GRACE_S)
+        left = min(plug, record.deadline_s + DEADLINE_GRACE_S) - time.time()
+        if left <= 0:
+            kill_guest(folder)
+        readable, _, _ = select.select([wake], [], [], min(max(left, 0.05), 60.0))
+        if readable:
+            os.read(wake, 4096)
+
+
+def _reaped() -> set[int]:
+    """Children that have ended, adopted ones among them."""
+    found = set()
+    try:
+        while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
+            found.add(pid)
+    except ChildProcessError:
+        pass
+    return found
+
+
+def _kill_children() -> None:
+    for pid in processes.descendants(os.getpid()):
+        processes.send(pid, signal.SIGKILL)
+    _reaped()
+
+
+def _on_term(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Told
+
+
+def _default_signals() -> None:
+    """A command in the background ignores some: its machines' jobs must not inherit that."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of processes that detached themselves, so that they can be found."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _bind_to_cpus(folder: Folder, record: Record) -> None:
+    """Give this process, and so its machine, as many processors as it was sold: the least used ones."""
+    if not hasattr(os, "sched_setaffinity"):
+        return
+    used = [
+        cpu for other in folders(folder.path.parent) for cpu in _cpus_of(other) if other.path != folder.path
+    ]
+    chosen = sorted(usable_cpus(), key=lambda cpu: (used.count(cpu), cpu))[: record.cpus]
+    os.sched_setaffinity(0, chosen)
+    write_json(folder.path / "cpus.json", {"cpus": chosen})
+
+
+def _cpus_of(folder: Folder) -> list[int]:
+    return list(read_json(folder.path / "cpus.json").get("cpus", []))
+
+
+def _explain(error: Exception) -> str:
+    stderr = getattr(error, "stderr", None)
+    return f"{error}" + (f": {stderr.strip()}" if stderr else "")

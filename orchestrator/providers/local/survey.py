@@ -1,0 +1,216 @@
+"""Which kind of machine this computer allows, what is lost with it, and what would make it better.
+
+netns    as root: own files, processes, name, network address and limits
+userns   without root: own files, processes and name; this computer's network, no limits
+process  a private sshd as the user: nothing is isolated
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.providers.local.cgroup import Hierarchies, hierarchies
+from orchestrator.providers.local.tools import find, search_path, sftp_server
+
+TIERS = ("netns", "userns", "process")
+NAMESPACES: dict[str, tuple[str, ...]] = {
+    "netns": ("--net", "--mount", "--pid", "--fork", "--uts", "--ipc", "--cgroup"),
+    "userns": (
+        *("--user", "--map-root-user", "--map-auto"),
+        *("--mount", "--pid", "--fork", "--uts", "--ipc"),
+    ),
+}
+"""Options of unshare(1) by tier."""
+
+_NEEDS: dict[str, tuple[str, ...]] = {
+    "netns": ("sshd", "ssh-keygen", "unshare", "nsenter", "mount", "umount", "pivot_root", "ip"),
+    "userns": ("sshd", "ssh-keygen", "unshare", "nsenter", "mount", "umount", "pivot_root", "newuidmap"),
+    "process": ("sshd", "ssh-keygen"),
+}
+_PACKAGES: dict[str, dict[str, str]] = {
+    "apt-get": {
+        **{"sshd": "openssh-server", "ssh-keygen": "openssh-client", "ip": "iproute2", "newuidmap": "uidmap"},
+        **{"mkfs.ext4": "e2fsprogs", "mount": "mount"},
+    },
+    "dnf": {
+        **{"sshd": "openssh-server", "ssh-keygen": "openssh", "ip": "iproute", "newuidmap": "shadow-utils"},
+        **{"mkfs.ext4": "e2fsprogs"},
+    },
+    "apk": {
+        **{"sshd": "openssh-server", "ssh-keygen": "openssh-keygen", "ip": "iproute2"},
+        **{"newuidmap": "shadow-uidmap", "mkfs.ext4": "e2fsprogs"},
+    },
+    "pacman": {
+        "sshd": "openssh",
+        "ssh-keygen": "openssh",
+        "ip": "iproute2",
+        "newuidmap": "shadow",
+        "mkfs.ext4": "e2fsprogs",
+    },
+}
+_INSTALL = {"apt-get": "install -y", "dnf": "install -y", "apk": "add", "pacman": "-S --noconfirm"}
+
+
+@dataclass(frozen=True)
+class Survey:
+    """`tier` is netns, userns, process, or none where not even an sshd is here.
+
+    `lost` says in short phrases what a machine of this tier lacks beside one of a cloud; `missing`
+    names programs without which a better tier (or any) is out of reach; `fix` is a command, or "".
+    """
+
+    tier: str
+    lost: tuple[str, ...]
+    missing: tuple[str, ...]
+    fix: str
+
+
+def survey(environ: Mapping[str, str] | None = None) -> Survey:
+    """Try what this computer allows. ORCH_LOCAL_TIER forces a tier, for tests; takes about 50 ms once."""
+    wanted = (os.environ if environ is None else environ).get("ORCH_LOCAL_TIER", "")
+    tiers = (wanted,) if wanted else TIERS
+    tier = next((name for name in tiers if name in TIERS and _works(name)), "none")
+    better = TIERS[: TIERS.index(tier) + 1] if tier in TIERS else tiers
+    missing = tuple(dict.fromkeys(name for other in better for name in _absent(other)))
+    if tier == "netns" and disk_kind(Path(tempfile.gettempdir())) != "loop" and not find("mkfs.ext4"):
+        missing = (*missing, "mkfs.ext4")
+    return Survey(tier=tier, lost=_lost(tier), missing=missing, fix=_fix(missing))
+
+
+def current_hierarchies() -> Hierarchies:
+    try:
+        return hierarchies(Path("/proc/mounts").read_text())
+    except OSError:
+        return Hierarchies({})
+
+
+def disk_kind(folder: Path) -> str:
+    """Where a machine's files can lie: on a loop device of its own size, in a folder, or in memory."""
+    if os.geteuid() == 0 and _loops_work() and find("mkfs.ext4"):
+        return "loop"
+    return "tmpfs" if _file_system(folder) == "overlay" else "folder"
+
+
+def _absent(tier: str) -> tuple[str, ...]:
+    if tier == "netns" and os.geteuid() != 0:
+        return ()  # no program would help
+    if tier != "process" and not sys.platform.startswith("linux"):
+        return ()
+    return tuple(name for name in _NEEDS[tier] if find(name) is None)
+
+
+def _works(tier: str) -> bool:
+    if any(find(name) is None for name in _NEEDS[tier]):
+        return False
+    if tier == "process":
+        return True
+    if not sys.platform.startswith("linux") or (tier == "netns" and os.geteuid() != 0):
+        return False
+    return _unshares(tier)
+
+
+_TRIAL = """
+set -e
+mount -t tmpfs tmpfs "$1"
+cd "$1"
+mkdir upper work root
+mount -t overlay overlay -o "lowerdir=/etc,upperdir=upper,workdir=work$2" root
+mount -t proc proc root
+[ "$3" != netns ] || ip link add trial0 type veth peer name trial1
+"""
+
+
+@functools.cache
+def _unshares(tier: str) -> bool:
+    """Make the namespaces, an overlay and a link for a moment, and see."""
+    option = "" if tier == "netns" else ",userxattr"
+    with tempfile.TemporaryDirectory() as folder:
+        trial = subprocess.run(
+            [find("unshare") or "unshare", *NAMESPACES[tier], "sh", "-c", _TRIAL, "sh", folder, option, tier],
+            env={**os.environ, "PATH": search_path()},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=20,
+            check=False,
+        )
+    return trial.returncode == 0
+
+
+@functools.cache
+def _loops_work() -> bool:
+    return (
+        subprocess.run(
+            [find("losetup") or "losetup", "--find"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        ).returncode
+        == 0
+    )
+
+
+def _file_system(folder: Path) -> str:
+    """The type of the file system that holds `folder`."""
+    best, kind = "", ""
+    for line in Path("/proc/mounts").read_text().splitlines():
+        where, found = line.split()[1:3]
+        if folder.absolute().is_relative_to(where) and len(where) >= len(best):
+            best, kind = where, found
+    return kind
+
+
+def _lost(tier: str) -> tuple[str, ...]:
+    if tier == "netns":
+        return _lost_as_root()
+    if tier == "userns":
+        return (
+            "no address of its own: a port of 127.0.0.1, and this computer's network",
+            "no limit on memory, processes or disk",
+            "files of this computer's root cannot be changed inside",
+            "freeze stops processes one by one; no partition, no disk of its own",
+        )
+    if tier == "process":
+        return (
+            "no isolation: the job sees and may change the user's files",
+            "no root inside, no own name, address or processes",
+            "no limit on memory, processes or disk",
+            "power-off only through the machine's own PATH",
+            "processes that hide their environment are not found after a crash of the supervisor",
+        )
+    return ("no machine at all",)
+
+
+def _lost_as_root() -> tuple[str, ...]:
+    absent = current_hierarchies().missing()
+    limits = {
+        "memory": "no limit on memory",
+        "cpu": "CPUs by affinity alone, no quota",
+        "pids": "no limit on processes",
+    }
+    disk = {
+        "folder": "no limit on disk: no loop device here",
+        "tmpfs": "the disk lies in memory: no loop device here",
+        "loop": "",
+    }[disk_kind(Path(tempfile.gettempdir()))]
+    always = (
+        "this computer's kernel, /usr, /etc and /opt are visible inside: no security boundary",
+        "free and /proc/meminfo show this computer's memory",
+        "no route out",
+    )
+    return (*(text for name, text in limits.items() if name in absent), *filter(None, [disk]), *always)
+
+
+def _fix(missing: Sequence[str]) -> str:
+    manager = next((name for name in _PACKAGES if find(name)), None)
+    if not missing or manager is None:
+        return ""
+    names = sorted({_PACKAGES[manager].get(program, "util-linux") for program in missing})
+    prefix = "" if os.geteuid() == 0 else "sudo "
+    return f"{prefix}{manager} {_INSTALL[manager]} {' '.join(names)}"
