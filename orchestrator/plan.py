@@ -1,0 +1,340 @@
+"""Need + offers + machines -> Plan: what to keep, make and end, why, and at what price. Pure and deterministic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from orchestrator.model import LABEL_SPEC, Bound, Machine, MachineState, Need, Offer
+
+MAX_REJECTED = 5
+_GIB = 1 << 30
+_ARCHITECTURES = {"amd64": "x86_64", "aarch64": "arm64"}
+
+
+@dataclass(frozen=True)
+class Keep:
+    """This machine serves. `worst_case` is what it costs from now to its deadline, where both are known."""
+
+    machine: Machine
+    reason: str
+    worst_case: float | None
+
+
+@dataclass(frozen=True)
+class Create:
+    """One machine is to be made, of the first of the plan's offers that can be had."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Delete:
+    """This machine is to be ended."""
+
+    machine: Machine
+    reason: str
+
+
+Action = Keep | Create | Delete
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """An offer that almost fits, and the one thing that is wrong with it."""
+
+    offer: Offer
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Ordered actions. `offers` are those that fit, best first, empty where nothing is to be made.
+
+    `price` is US dollars an hour afterwards; `worst_case` US dollars until the deadline, of the first
+    offer or of the machine kept; both None where nothing would be there. `refusal` says in a
+    sentence why nothing can be made where something should be.
+    """
+
+    actions: tuple[Action, ...]
+    offers: tuple[Offer, ...]
+    rejected: tuple[Rejected, ...]
+    max_duration: int
+    deadline: datetime | None
+    price: float | None
+    worst_case: float | None
+    refusal: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as plain data: memory in bytes, times in ISO 8601, prices in US dollars."""
+        return {
+            "actions": [_action_json(action) for action in self.actions],
+            "offers": [{**asdict(offer), "worst_case": self.cost(offer)} for offer in self.offers],
+            "rejected": [{**asdict(near.offer), "reason": near.reason} for near in self.rejected],
+            "max_duration": self.max_duration,
+            "deadline": self.deadline.isoformat() if self.deadline else None,
+            "price": self.price,
+            "worst_case": self.worst_case,
+            "refusal": self.refusal,
+        }
+
+    def cost(self, offer: Offer) -> float:
+        """What `offer` costs if it runs until its deadline, in US dollars."""
+        return _cost(offer.price, self.max_duration)
+
+
+def plan(
+    need: Need,
+    offers: Sequence[Offer],
+    machines: Sequence[Machine],
+    *,
+    max_duration: int,
+    now: datetime | None = None,
+    spec: str | None = None,
+) -> Plan:
+    """What to do so that exactly one machine serves `need`.
+
+    `machines` are those of the lease; `spec` is the label of what is wanted now, and a machine with
+    another is not kept. `max_duration` in seconds. Without `now`, no deadline is judged or computed.
+    """
+    serving, ending = _sorted_out(machines, now, spec)
+    if serving:
+        kept = _keep(serving, now)
+        return Plan(
+            actions=(kept, *ending),
+            offers=(),
+            rejected=(),
+            max_duration=max_duration,
+            deadline=serving.deadline,
+            price=serving.price,
+            worst_case=kept.worst_case,
+        )
+    return _creation(need, offers, ending, max_duration, now)
+
+
+def rank(need: Need, offers: Sequence[Offer]) -> list[Offer]:
+    """The offers that satisfy `need`, best first: cheapest, then the larger, then by name."""
+    rules = _rules(need)
+    return sorted((offer for offer in offers if all(rule.admits(offer) for rule in rules)), key=_order)
+
+
+# ---------------------------------------------------------------- machines that exist
+
+
+def _sorted_out(
+    machines: Sequence[Machine], now: datetime | None, spec: str | None
+) -> tuple[Machine | None, list[Delete]]:
+    """The one machine to keep, and the others with the reason why not."""
+    useless = {machine.id: reason for machine in machines if (reason := _useless(machine, now, spec))}
+    fit = sorted((machine for machine in machines if machine.id not in useless), key=_usefulness)
+    reasons = {**{machine.id: "a second machine of the same lease" for machine in fit[1:]}, **useless}
+    others = [machine for machine in machines if machine.id in reasons]
+    ending = [Delete(machine, reasons[machine.id]) for machine in sorted(others, key=_usefulness)]
+    return (fit[0] if fit else None), ending
+
+
+def _useless(machine: Machine, now: datetime | None, spec: str | None) -> str | None:
+    if machine.state is MachineState.STOPPED:
+        return "it is stopped: it runs nothing, and its disk may still cost"
+    if machine.state is MachineState.STOPPING:
+        return "it is ending already"
+    if now and machine.deadline and machine.deadline <= now:
+        return "its deadline has passed"
+    if spec is not None and machine.labels.get(LABEL_SPEC, spec) != spec:
+        return "it was made for other resources than the profile asks for now"
+    return None
+
+
+def _usefulness(machine: Machine) -> tuple[bool, float, datetime, str]:
+    deadline = machine.deadline.timestamp() if machine.deadline else math.inf
+    return (machine.state is not MachineState.RUNNING, -deadline, machine.created_at, machine.id)
+
+
+def _keep(machine: Machine, now: datetime | None) -> Keep:
+    state = "it runs" if machine.state is MachineState.RUNNING else "it is starting"
+    worst = None
+    if now and machine.deadline:
+        worst = _cost(machine.price, (machine.deadline - now).total_seconds())
+    return Keep(machine, f"{state}, and it is what the profile asks for", worst)
+
+
+# ---------------------------------------------------------------- machines to make
+
+
+def _creation(
+    need: Need, offers: Sequence[Offer], ending: list[Delete], max_duration: int, now: datetime | None
+) -> Plan:
+    ranked = rank(need, offers)
+    rejected = _near_misses(need, offers)
+    first = ranked[0] if ranked else None
+    create = [Create(_why(ranked))] if first else []
+    return Plan(
+        actions=(*ending, *create),
+        offers=tuple(ranked),
+        rejected=rejected,
+        max_duration=max_duration,
+        deadline=now + timedelta(seconds=max_duration) if now and first else None,
+        price=first.price if first else None,
+        worst_case=_cost(first.price, max_duration) if first else None,
+        refusal=None if first else _refusal(offers, rejected),
+    )
+
+
+def _why(ranked: Sequence[Offer]) -> str:
+    first = ranked[0]
+    what = f"{first.instance_type} in {first.zone or first.region}" + (" (spot)" if first.spot else "")
+    if len(ranked) == 1:
+        return f"{what} is the one offer that fits"
+    return f"{what} is the cheapest of {len(ranked)} offers that fit"
+
+
+def _refusal(offers: Sequence[Offer], rejected: Sequence[Rejected]) -> str:
+    if not offers:
+        return "Nothing is offered that could fit."
+    if not rejected:
+        return f"None of {len(offers)} offers comes near to what is asked for."
+    near = rejected[0]
+    return f"None of {len(offers)} offers fits; the nearest is {near.offer.instance_type}: {near.reason}."
+
+
+def _order(offer: Offer) -> tuple[Any, ...]:
+    gpu_memory = offer.gpu_memory * offer.accelerator_count
+    size = (-gpu_memory, -offer.cpus, -offer.memory)
+    return (offer.price, offer.spot, *size, offer.cloud, offer.instance_type, offer.region, offer.zone)
+
+
+def _cost(price: float, seconds: float) -> float:
+    return round(price * max(seconds, 0) / 3600, 6)
+
+
+# ---------------------------------------------------------------- rules
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """One thing asked for: does an offer have it, and what is said where it has not."""
+
+    admits: Callable[[Offer], bool]
+    says: Callable[[Offer], str]
+
+
+def _rules(need: Need) -> list[_Rule]:
+    """Every constraint of `need`; what it leaves open is none."""
+    return [*_place_rules(need), *_size_rules(need), *_accelerator_rules(need), *_price_rules(need)]
+
+
+def _place_rules(need: Need) -> Iterator[_Rule]:
+    if need.cloud != "any":
+        yield _Rule(lambda o: o.cloud == need.cloud, lambda o: f"it is sold by {o.cloud}, not {need.cloud}")
+    if need.region is not None:
+        yield _Rule(lambda o: o.region == need.region, lambda o: f"it is in {o.region}, not {need.region}")
+    if need.zone is not None:
+        yield _Rule(
+            lambda o: o.zone == need.zone,
+            lambda o: f"it is in {o.zone or 'an unknown zone'}, not {need.zone}",
+        )
+
+
+def _size_rules(need: Need) -> Iterator[_Rule]:
+    cpus, memory = need.cpus, need.memory
+    if cpus is not None:
+        yield _Rule(
+            lambda o: cpus.admits(o.cpus),
+            lambda o: f"{o.cpus} CPUs, {_bound(cpus, f'{cpus.value:g}')} asked for",
+        )
+    if memory is not None:
+        wanted = _bound(memory, _gib(memory.value))
+        yield _Rule(
+            lambda o: memory.admits(o.memory), lambda o: f"{_gib(o.memory)} memory, {wanted} asked for"
+        )
+    if need.arch is not None:
+        arch = _ARCHITECTURES.get(need.arch, need.arch)
+        yield _Rule(
+            lambda o: _ARCHITECTURES.get(o.arch, o.arch) == arch,
+            lambda o: f"its processor is {o.arch}, not {arch}",
+        )
+
+
+def _accelerator_rules(need: Need) -> Iterator[_Rule]:
+    gpu = need.accelerator
+    if gpu is None:
+        return
+    name, memory = gpu.name, gpu.memory
+    what = f"{gpu.count}x {name or 'GPU'}"
+    if name is not None:
+        yield _Rule(
+            lambda o: (o.accelerator or "").upper() == name.upper(),
+            lambda o: f"it has {o.accelerator or 'no GPU'}, not {name}",
+        )
+    yield _Rule(
+        lambda o: o.accelerator is not None and o.accelerator_count == gpu.count,
+        lambda o: f"it has {o.accelerator_count}x {o.accelerator or 'GPU'}, not {what}",
+    )
+    if memory is not None:
+        wanted = _bound(memory, _gib(memory.value))
+        yield _Rule(
+            lambda o: memory.admits(o.gpu_memory),
+            lambda o: f"its GPU has {_gib(o.gpu_memory)}, {wanted} asked for",
+        )
+
+
+def _price_rules(need: Need) -> Iterator[_Rule]:
+    limit = need.max_price
+    yield _Rule(lambda o: math.isfinite(o.price) and o.price >= 0, lambda _: "its price is not known")
+    yield _Rule(
+        lambda o: o.spot == need.spot,
+        lambda o: "it is a spot offer" if o.spot else "it is no spot offer",
+    )
+    if limit is not None:
+        yield _Rule(lambda o: o.price <= limit, lambda o: f"${o.price:g}/h is over max_price ${limit:g}/h")
+
+
+def _near_misses(need: Need, offers: Sequence[Offer]) -> tuple[Rejected, ...]:
+    """Offers that break exactly one rule, the cheapest of each type and rule, best first.
+
+    The cloud itself is no near miss. Neither is spot: it is chosen, not missed.
+    """
+    rules = _rules(need)
+    nearest: dict[tuple[str, int], Offer] = {}
+    for offer in offers:
+        if (broken := _only_broken(rules, offer)) is None:
+            continue
+        if (need.cloud != "any" and broken == 0) or offer.spot != need.spot:
+            continue
+        key = (offer.instance_type, broken)
+        if key not in nearest or _order(offer) < _order(nearest[key]):
+            nearest[key] = offer
+    best = sorted(nearest.items(), key=lambda found: (_order(found[1]), found[0]))
+    return tuple(Rejected(offer, rules[broken].says(offer)) for (_, broken), offer in best[:MAX_REJECTED])
+
+
+def _only_broken(rules: Sequence[_Rule], offer: Offer) -> int | None:
+    """The index of the one rule that `offer` breaks; None where it breaks none or several."""
+    found = None
+    for index, rule in enumerate(rules):
+        if not rule.admits(offer):
+            if found is not None:
+                return None
+            found = index
+    return found
+
+
+def _bound(bound: Bound, text: str) -> str:
+    return f"{text} or more" if bound.at_least else f"exactly {text}"
+
+
+def _gib(size: float) -> str:
+    return f"{size / _GIB:.4g} GiB"
+
+
+def _action_json(action: Action) -> dict[str, Any]:
+    if isinstance(action, Create):
+        return {"action": "create", "what": "a machine", "reason": action.reason}
+    machine = action.machine
+    facts = {"what": machine.name, "machine": machine.id, "reason": action.reason, "price": machine.price}
+    if isinstance(action, Delete):
+        return {"action": "delete", **facts}
+    return {"action": "keep", **facts, "worst_case": action.worst_case}

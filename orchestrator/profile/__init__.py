@@ -1,0 +1,25 @@
+"""What is wanted: one YAML file, checked before anything happens.
+
+`load` reads it, `json_schema` describes it to editors, `starter` writes a first one.
+"""
+
+from orchestrator.profile.load import load
+from orchestrator.profile.resolved import Code, DataTree, Parity, Profile, Resources, Stack, Train
+from orchestrator.profile.schema import json_schema
+from orchestrator.profile.starter import starter
+from orchestrator.profile.values import Accelerator, FromEnv
+
+__all__ = [
+    "Accelerator",
+    "Code",
+    "DataTree",
+    "FromEnv",
+    "Parity",
+    "Profile",
+    "Resources",
+    "Stack",
+    "Train",
+    "json_schema",
+    "load",
+    "starter",
+]

@@ -1,0 +1,88 @@
+"""A command as a list of arguments, from a list or from one line. No shell is involved, and none is faked."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+_OPERATORS = "|&;<>()`"
+_RUNNERS = {"uv", "poetry", "pipenv", "pdm", "hatch", "conda", "mamba"}
+_ADVICE = (
+    'no shell is involved: write a list, ["sh", "-c", "…"], if you want one, or quote it to pass it as it is'
+)
+
+
+def parse_command(value: object) -> tuple[str, ...]:
+    """The arguments of `value`, one line or a list. Raises ValueError with what to write instead."""
+    if isinstance(value, str):
+        arguments = _split(value)
+    elif isinstance(value, tuple) and all(isinstance(argument, str) for argument in value):
+        arguments = value
+    else:
+        raise ValueError(
+            'expected a command, as one line or as a list of its arguments, ["python", "train.py"]'
+        )
+    if not arguments or not arguments[0]:
+        raise ValueError("the command is empty; write e.g. python train.py")
+    _check_program(arguments)
+    return arguments
+
+
+def _split(line: str) -> tuple[str, ...]:
+    line = line.replace("\\\n", " ").strip()
+    if (found := shell_syntax(line)) is not None:
+        raise ValueError(f"{found} means something to a shell only, and {_ADVICE}")
+    try:
+        return tuple(shlex.split(line))
+    except ValueError as error:
+        raise ValueError(f"the command cannot be split into arguments ({str(error).lower()})") from None
+
+
+def shell_syntax(line: str) -> str | None:
+    """What in `line` only a shell would act on, quoted for an error text; None where there is nothing."""
+    quote = ""
+    position = 0
+    while position < len(line):
+        character = line[position]
+        rest = line[position:]
+        if quote == "'":
+            quote = "" if character == "'" else quote
+        elif character == "\\":
+            position += 1
+        elif character == quote:
+            quote = ""
+        elif expansion := re.match(r"\$[A-Za-z_0-9({@*#?]|`", rest):
+            return f"'{expansion[0]}'"
+        elif not quote:
+            starts_word = position == 0 or line[position - 1].isspace()
+            if found := _unquoted(rest, starts_word):
+                return found
+            quote = character if character in "'\"" else ""
+        position += 1
+    return None
+
+
+def _unquoted(rest: str, starts_word: bool) -> str | None:
+    character = rest[0]
+    if character in _OPERATORS:
+        return f"'{rest[:2] if rest[:2] in ('&&', '||', '>>') else character}'"
+    if character == "*":
+        return "'*'"
+    if character == "\n":
+        return "a new line"
+    if starts_word and re.match(r"#|~(/|\s|$)", rest):
+        return f"'{character}'"
+    return None
+
+
+def _check_program(arguments: tuple[str, ...]) -> None:
+    program = arguments[0]
+    if re.match(r"[A-Za-z_][A-Za-z0-9_]*=", program):
+        name = program.split("=")[0]
+        raise ValueError(f"'{name}=…' is a shell's way to set a variable; write it under train.env")
+    if "/" in program and re.fullmatch(r"python[0-9.]*", program.rsplit("/", 1)[1]):
+        raise ValueError(
+            f"'{program}' is one computer's interpreter; write python, the pinned one on each side"
+        )
+    if program in _RUNNERS and arguments[1:2] == ("run",):
+        raise ValueError(f"'{program} run' would use a stack of its own; write python and the script")

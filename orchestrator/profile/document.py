@@ -1,0 +1,187 @@
+"""The profile as it is written: the one model behind reading, the JSON Schema and the hints."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from orchestrator.profile import kinds
+
+
+class Section(BaseModel):
+    """A mapping of known keys. A key without a value counts as absent."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _absent(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {
+            key: found for key, found in value.items() if found is not None or key not in cls.model_fields
+        }
+
+
+class AcceleratorSection(Section):
+    """GPUs by name, or by the memory of each."""
+
+    name: kinds.GpuName | None = Field(
+        default=None, description="The GPU's name in the catalogs: T4, L4, A100-80GB."
+    )
+    count: kinds.GpuCount = Field(default=1, description="How many of them.")
+    memory: kinds.Memory | None = Field(
+        default=None, description="Memory of each: exactly `24 GiB`, or at least: `16 GiB+`."
+    )
+
+
+class ResourcesSection(Section):
+    """What the machine must have."""
+
+    cpus: kinds.Cpus | None = Field(default=None, description="Virtual CPUs: exactly `4`, or at least: `8+`.")
+    memory: kinds.Memory | None = Field(
+        default=None, description="Main memory: exactly `4 GiB`, or at least: `16 GiB+`."
+    )
+    accelerator: Annotated[AcceleratorSection, kinds.GPU_SHORTHAND, kinds.OrOneWord()] | None = Field(
+        default=None, description="GPUs: `T4`, `L4:2`, or a mapping of name, count and memory."
+    )
+    disk: kinds.Disk | None = Field(
+        default=None,
+        description="Size of the machine's disk, which ends with it. Default 20 GiB; 100 GiB on a cloud.",
+    )
+    spot: kinds.Flag = Field(
+        default=False, description="Rent spare capacity: cheaper, and it may be taken away at any time."
+    )
+    arch: kinds.Arch | None = Field(default=None, description="Processor family. Default on a cloud: x86_64.")
+
+
+class StackSection(Section):
+    """The pinned packages, equal on both sides."""
+
+    lock: kinds.LocalPath | None = Field(
+        default=None,
+        description="The lock file. Default: the first of uv.lock, pylock.toml, requirements.lock and "
+        "requirements.txt in code.path.",
+    )
+    python: kinds.LocalPath | None = Field(
+        default=None,
+        description="The interpreter of the environment in which you work, e.g. .venv/bin/python. "
+        "Default: an environment is made from the lock.",
+    )
+    delivery: kinds.Delivery = Field(
+        default="auto",
+        description="How packages reach the machine: pushed from here, downloaded there, or whichever works.",
+    )
+    allow: tuple[kinds.Text, ...] = Field(
+        default=(), description="Differences between the two sides to accept, by name."
+    )
+
+
+class CodeSection(Section):
+    """The project that is trained."""
+
+    path: kinds.LocalPath = Field(
+        default=".", description="The project's folder, relative to this file. Default: this file's."
+    )
+    ignore: tuple[kinds.Text, ...] = Field(
+        default=(),
+        description="Patterns not to send, as in .gitignore, in addition to .gitignore and .orchignore.",
+    )
+
+
+class DataSection(Section):
+    """One folder or file of data."""
+
+    source: kinds.LocalPath = Field(
+        description="Where it lies here: relative to this file, absolute, or under ~."
+    )
+    target: kinds.Target | None = Field(
+        default=None,
+        description="Where the script finds it, on both sides: relative to the code, or absolute. "
+        "Default: as it lies in code.path, else its own name.",
+    )
+    prepare: kinds.Command | None = Field(
+        default=None,
+        description="The command that makes the source here, run in code.path when it is absent.",
+    )
+
+
+class TrainSection(Section):
+    """What to run, and what it leaves."""
+
+    command: kinds.Command = Field(
+        description="The command, as one line (split as a shell would, but no shell runs it) or as a list."
+    )
+    env: dict[kinds.VariableName, kinds.VariableValue] = Field(
+        default_factory=dict,
+        description="Environment variables, equal on both sides. Secrets: `NAME: {from_env: NAME}`.",
+    )
+    outputs: tuple[kinds.Output, ...] = Field(
+        default=(),
+        description="What to bring back: paths or globs in the working folder. "
+        "Default: all that the run makes there.",
+    )
+
+
+class ParitySection(Section):
+    """How the run there is compared with the same run here."""
+
+    steps: kinds.Steps = Field(default=3, description="How many training steps are compared in full.")
+    on_mismatch: kinds.OnMismatch = Field(
+        default="stop", description="What a divergence does to `train --local-parity`."
+    )
+
+
+class Document(Section):
+    """One training job: where it runs, within which limits, on which stack, with which code and data."""
+
+    version: kinds.Version = Field(description="The version of this format: 1.")
+    name: kinds.Name = Field(
+        description="A short name, part of the machine's: lower-case letters, digits, hyphens."
+    )
+    cloud: kinds.Cloud = Field(
+        description="Where: on this computer, on one cloud, or on whichever cloud is cheaper."
+    )
+    region: kinds.Location | None = Field(
+        default=None, description="The cloud's region, e.g. us-east-1. Default: the cheapest."
+    )
+    zone: kinds.Location | None = Field(
+        default=None, description="The zone within the region. Default: any that has capacity."
+    )
+    resources: ResourcesSection = Field(
+        default_factory=ResourcesSection, description="What the machine must have."
+    )
+    max_duration: kinds.Duration | None = Field(
+        default=None,
+        description="The machine powers itself off after this long, whatever happens. Default on local: 4h.",
+    )
+    idle_duration: kinds.Duration | None = Field(
+        default=None,
+        description="The machine powers itself off after this long without a run. Default: it does not.",
+    )
+    max_price: kinds.Price | None = Field(
+        default=None, description="Most to pay for the machine, in US dollars an hour."
+    )
+    stack: StackSection = Field(
+        default_factory=StackSection, description="The pinned packages, equal on both sides."
+    )
+    code: CodeSection = Field(default_factory=CodeSection, description="The project that is trained.")
+    data: tuple[DataSection, ...] = Field(default=(), description="Folders and files of data.")
+    train: TrainSection = Field(description="What to run, and what it leaves.")
+    parity: ParitySection = Field(
+        default_factory=ParitySection, description="How the run there is compared with the same run here."
+    )
+
+
+SECTIONS: dict[tuple[str, ...], type[Section]] = {
+    (): Document,
+    ("resources",): ResourcesSection,
+    ("resources", "accelerator"): AcceleratorSection,
+    ("stack",): StackSection,
+    ("code",): CodeSection,
+    ("data", "*"): DataSection,
+    ("train",): TrainSection,
+    ("parity",): ParitySection,
+}
+"""Every mapping of known keys, by the keys that lead to it; `*` is a list's index."""

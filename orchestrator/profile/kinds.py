@@ -1,0 +1,137 @@
+"""The types of a profile's fields: each parses what YAML gave, and tells editors the same as JSON Schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from orchestrator.model import Bound
+from orchestrator.profile import units, values
+from orchestrator.profile.command import parse_command
+
+MIB, GIB, TIB = 1 << 20, 1 << 30, 1 << 40
+MAX_CPUS = 1024
+CLOUDS = ("local", "aws", "gcp", "any")
+_NOT_EMPTY = {"type": "string", "minLength": 1}
+
+
+@dataclass(frozen=True, eq=False)
+class Parsed:
+    """A field's type: `parse` takes what YAML gave or raises ValueError; `schema` tells editors the same."""
+
+    parse: Callable[[object], object]
+    schema: dict[str, Any]
+
+    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: object) -> JsonSchemaValue:
+        return dict(self.schema)
+
+
+class OrOneWord:
+    """A GPU may be written as one word, too."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [_matching(values.ACCELERATOR_PATTERN, "T4", "L4:2"), handler(schema)]}
+
+
+def _matching(pattern: str, *examples: str) -> dict[str, Any]:
+    return {"type": "string", "pattern": pattern, "examples": list(examples)}
+
+
+def _choice(*choices: str, hidden: tuple[str, ...] = ()) -> Parsed:
+    return Parsed(
+        lambda value: values.parse_choice(value, choices, hidden), {"type": "string", "enum": list(choices)}
+    )
+
+
+def _whole(low: int, high: int) -> Parsed:
+    return Parsed(
+        lambda value: values.parse_whole(value, low=low, high=high),
+        {"type": "integer", "minimum": low, "maximum": high},
+    )
+
+
+def _memory(value: object) -> Bound:
+    return units.parse_size_bound(value, low=64 * MIB, high=64 * TIB)
+
+
+def _disk(value: object) -> int:
+    return units.parse_size(value, low=64 * MIB, high=64 * TIB)
+
+
+def _cpus(value: object) -> Bound:
+    return units.parse_count_bound(value, high=MAX_CPUS)
+
+
+def _duration(value: object) -> int:
+    return units.parse_duration(value, low=10, high=30 * 86400)
+
+
+_CPUS = {
+    "anyOf": [
+        {"type": "integer", "minimum": 1, "maximum": MAX_CPUS},
+        _matching(units.COUNT_BOUND_PATTERN, "8", "8+"),
+    ]
+}
+_COMMAND = {
+    "anyOf": [
+        _NOT_EMPTY,
+        {"type": "array", "items": {"type": ["string", "number", "boolean"]}, "minItems": 1},
+    ]
+}
+_FROM_ENV = {
+    "description": "The variable here whose value is passed on when the run starts.",
+    **_matching(values.VARIABLE_PATTERN, "HF_TOKEN"),
+}
+_VARIABLE = {
+    "anyOf": [
+        {"type": ["string", "number", "boolean"]},
+        {
+            "type": "object",
+            "properties": {"from_env": _FROM_ENV},
+            "required": ["from_env"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
+Version = Annotated[int, Parsed(values.parse_version, {"type": "integer", "const": 1})]
+Name = Annotated[str, Parsed(values.parse_name, _matching(values.NAME_PATTERN, "digits"))]
+Text = Annotated[str, Parsed(values.parse_text, _NOT_EMPTY)]
+Flag = Annotated[bool, Parsed(values.parse_flag, {"type": "boolean"})]
+Steps = Annotated[int, _whole(1, 10_000)]
+
+Cloud = Annotated[str, _choice(*CLOUDS, hidden=("memory",))]
+Location = Annotated[str, Parsed(values.parse_location, _matching(values.LOCATION_PATTERN, "us-east-1"))]
+Price = Annotated[
+    float, Parsed(values.parse_price, {"type": "number", "exclusiveMinimum": 0, "maximum": 10000})
+]
+Duration = Annotated[int, Parsed(_duration, _matching(units.DURATION_PATTERN, "90m", "2h30m", "1d"))]
+
+Cpus = Annotated[Bound, Parsed(_cpus, _CPUS)]
+Memory = Annotated[Bound, Parsed(_memory, _matching(units.SIZE_BOUND_PATTERN, "4 GiB", "16 GiB+"))]
+Disk = Annotated[int, Parsed(_disk, _matching(units.SIZE_PATTERN, "10 GiB", "200 GB"))]
+Arch = Annotated[str, _choice("x86_64", "arm64")]
+GpuName = Annotated[
+    str, Parsed(values.parse_accelerator_name, _matching(values.GPU_PATTERN, "T4", "A100-80GB"))
+]
+GpuCount = Annotated[int, _whole(1, values.MAX_ACCELERATORS)]
+GPU_SHORTHAND = BeforeValidator(values.expand_accelerator)
+
+LocalPath = Annotated[str, Parsed(values.parse_local_path, _NOT_EMPTY)]
+Target = Annotated[str, Parsed(values.parse_target, _NOT_EMPTY)]
+Output = Annotated[str, Parsed(values.parse_output, _NOT_EMPTY)]
+Command = Annotated[tuple[str, ...], Parsed(parse_command, _COMMAND)]
+VariableName = Annotated[str, Parsed(values.parse_variable_name, _matching(values.VARIABLE_PATTERN, "SEED"))]
+VariableValue = Annotated[str | values.FromEnv, Parsed(values.parse_variable_value, _VARIABLE)]
+Delivery = Annotated[str, _choice("auto", "push", "download")]
+OnMismatch = Annotated[str, _choice("stop", "warn")]

@@ -1,0 +1,120 @@
+"""Text -> Profile: read, override, validate, resolve; every problem of a stage is reported at once."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from pydantic import ValidationError
+
+from orchestrator.errors import ProfileError
+from orchestrator.profile import resolve as resolving
+from orchestrator.profile.document import Document
+from orchestrator.profile.overrides import apply_overrides, read_overrides
+from orchestrator.profile.refusals import dotted, place_of_key, place_of_value, problems_of
+from orchestrator.profile.resolved import Profile
+from orchestrator.profile.rules import Breach
+from orchestrator.profile.tree import (
+    MAX_BYTES,
+    Data,
+    ListNode,
+    MapNode,
+    Node,
+    Place,
+    Problem,
+    Refused,
+    read_tree,
+)
+
+MAX_SHOWN = 50
+
+
+def load(
+    path: Path,
+    *,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    files: bool = False,
+) -> Profile:
+    """The profile at `path`, with ORCH_SET_… of `environ` (this process's) and then `overrides` applied.
+
+    `overrides` are key=value. With `files`, code, lock, interpreter, data and script must exist here,
+    too. Raises ProfileError and nothing else; its message has one line for each thing that is wrong,
+    the first in the text first.
+    """
+    environ = os.environ if environ is None else environ
+    try:
+        tree = apply_overrides(read_tree(_read(path), str(path)), read_overrides(overrides, environ))
+        return _profile(tree, path, environ, files=files)
+    except Refused as error:
+        _refuse(error.problems)
+
+
+def _read(path: Path) -> bytes:
+    start = Place(str(path), 1, 1)
+    try:
+        if not stat.S_ISREG(Path(path).stat().st_mode):
+            raise Refused([Problem(start, "a profile is a plain file, and this is none")])
+        with open(path, "rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise Refused([Problem(start, "there is no such file; `orch init` writes a profile")]) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise Refused([Problem(start, f"the file cannot be read: {reason.lower()}")]) from None
+
+
+def _profile(tree: Node, path: Path, environ: Mapping[str, str], *, files: bool) -> Profile:
+    try:
+        document = Document.model_validate(to_data(tree))
+    except ValidationError as error:
+        raise Refused(problems_of(error, tree)) from None
+    profile, found = resolving.resolve(document, path, environ, dict(_places(tree)))
+    found = found or (list(resolving.absent_files(profile)) if files else [])
+    if found:
+        raise Refused([_located(breach, tree) for breach in found])
+    return profile
+
+
+def _located(breach: Breach, tree: Node) -> Problem:
+    if breach.at_key:
+        return Problem(place_of_key(tree, breach.loc), breach.text)
+    return Problem(place_of_value(tree, breach.loc), f"{dotted(breach.loc)}: {breach.text}")
+
+
+def to_data(node: Node, keys: tuple[str, ...] = ()) -> Data:
+    """`node` without its places. Arguments and variables stay the text that was written: 1.10 is not 1.1."""
+    if isinstance(node, MapNode):
+        return {key: to_data(item, (*keys, key)) for key, item in node.items.items()}
+    if isinstance(node, ListNode):
+        return tuple(to_data(item, (*keys, "*")) for item in node.items)
+    return node.text if _is_text(keys) and node.value is not None else node.value
+
+
+def _is_text(keys: tuple[str, ...]) -> bool:
+    variable = keys[:2] == ("train", "env") and len(keys) == 3
+    return variable or keys in (("train", "command", "*"), ("data", "*", "prepare", "*"))
+
+
+def _places(node: Node, key: str = "") -> Iterator[tuple[str, str]]:
+    """The place of every value, by its dotted key."""
+    if key:
+        yield key, str(node.place)
+    if isinstance(node, MapNode):
+        for name, item in node.items.items():
+            yield from _places(item, f"{key}.{name}" if key else name)
+    elif isinstance(node, ListNode):
+        for index, item in enumerate(node.items):
+            yield from _places(item, f"{key}[{index}]")
+
+
+def _refuse(problems: Sequence[Problem]) -> NoReturn:
+    """Raises ProfileError at the first place, with the other problems on lines of their own."""
+    first, *others = sorted(dict.fromkeys(problems), key=lambda problem: problem.place.order)
+    lines = [first.text, *(f"{problem.place}: {problem.text}" for problem in others)]
+    if len(lines) > MAX_SHOWN:
+        lines = [*lines[:MAX_SHOWN], f"… and {len(lines) - MAX_SHOWN} more"]
+    raise ProfileError("\n".join(lines), where=str(first.place)) from None

@@ -1,0 +1,138 @@
+"""What beats the file: `--set key=value` and, below it, ORCH_SET_… in the environment.
+
+`--set resources.cpus=4`, `--set data.0.source=~/images`; the same by environment is
+ORCH_SET_RESOURCES__CPUS=4: two underscores between keys, which are lower-cased, but for the names of
+variables (ORCH_SET_TRAIN__ENV__SEED=1). A value is read as in YAML without quotes; one that starts
+with [, { or a quote is read as YAML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.profile.tree import (
+    MAX_DEPTH,
+    ListNode,
+    MapNode,
+    Node,
+    Place,
+    Problem,
+    Refused,
+    ScalarNode,
+    plain_value,
+    read_tree,
+)
+
+PREFIX = "ORCH_SET_"
+
+
+@dataclass(frozen=True)
+class Override:
+    """One value from outside the file: the keys that lead to it, its text, and where it was said."""
+
+    keys: tuple[str, ...]
+    text: str
+    place: Place
+
+
+def read_overrides(flags: Sequence[str], environ: Mapping[str, str]) -> list[Override]:
+    """All overrides, the weaker first. Raises Refused for a flag that is not key=value."""
+    return [*_from_environ(environ), *(_from_flag(flag) for flag in flags)]
+
+
+def apply_overrides(root: Node, overrides: Sequence[Override]) -> Node:
+    """`root` with each override put in its place. Raises Refused where one has none."""
+    if isinstance(root, ScalarNode) and root.value is None:
+        root = MapNode(root.place)
+    if isinstance(root, MapNode):
+        for override in overrides:
+            _put(root, override)
+    return root
+
+
+def _from_environ(environ: Mapping[str, str]) -> Iterator[Override]:
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and len(name) > len(PREFIX):
+            keys = name[len(PREFIX) :].split("__")
+            lowered = [key.lower() for key in keys]
+            if lowered[:2] == ["train", "env"]:
+                lowered[2:] = ["__".join(keys[2:])] if keys[2:] else []
+            yield _checked(tuple(lowered), environ[name], Place(name))
+
+
+def _from_flag(flag: str) -> Override:
+    key, equals, text = flag.partition("=")
+    place = Place(f"--set {key.strip()}")
+    if not equals:
+        raise Refused([Problem(place, "expected key=value, e.g. resources.cpus=4")])
+    keys = key.strip().replace("[", ".").replace("]", "").split(".")
+    return _checked(tuple(keys), text, place)
+
+
+def _checked(keys: tuple[str, ...], text: str, place: Place) -> Override:
+    if not all(keys) or len(keys) > MAX_DEPTH:
+        raise Refused([Problem(place, "expected keys with a point between them, e.g. resources.cpus")])
+    return Override(keys, text, place)
+
+
+def _put(root: MapNode, override: Override) -> None:
+    node: Node = root
+    keys = override.keys
+    for depth, key in enumerate(keys[:-1]):
+        node = _child(node, key, override, keys[: depth + 1], is_list=keys[depth + 1].isdecimal())
+    _assign(node, keys[-1], _value(override), override, keys[:-1])
+
+
+def _child(node: Node, key: str, override: Override, path: tuple[str, ...], *, is_list: bool) -> Node:
+    found: Node | None = None
+    if isinstance(node, MapNode):
+        found = node.items.get(key)
+    elif isinstance(node, ListNode) and key.isdecimal() and int(key) < len(node.items):
+        found = node.items[int(key)]
+    if found is None or (isinstance(found, ScalarNode) and found.value is None):
+        found = ListNode(override.place) if is_list else MapNode(override.place)
+        _assign(node, key, found, override, path[:-1])
+    return found
+
+
+def _assign(node: Node, key: str, value: Node, override: Override, path: tuple[str, ...]) -> None:
+    if isinstance(node, MapNode):
+        node.keys[key] = override.place
+        node.items[key] = value
+    elif isinstance(node, ListNode):
+        _assign_item(node, key, value, override, path)
+    else:
+        holder = ".".join(path)
+        raise Refused([Problem(override.place, f"{holder} is one value here and has no keys; set {holder}")])
+
+
+def _assign_item(node: ListNode, key: str, value: Node, override: Override, path: tuple[str, ...]) -> None:
+    if not key.isdecimal() or len(key) > 6 or int(key) > len(node.items):
+        count = len(node.items)
+        text = f"{'.'.join(path)} is a list of {count}; its next key must be a number from 0 to {count}"
+        raise Refused([Problem(override.place, text)])
+    node.items[int(key) :] = [value, *node.items[int(key) + 1 :]]
+
+
+def _value(override: Override) -> Node:
+    text = override.text.strip()
+    if text[:1] in ("[", "{", '"', "'"):
+        return _moved(_read(text, override.place), override.place)
+    return ScalarNode(text, plain_value(text), override.place)
+
+
+def _read(text: str, place: Place) -> Node:
+    try:
+        return read_tree(text.encode("utf-8", "replace"), str(place))
+    except Refused as error:
+        raise Refused([Problem(place, problem.text) for problem in error.problems]) from None
+
+
+def _moved(node: Node, place: Place) -> Node:
+    if isinstance(node, ScalarNode):
+        return ScalarNode(node.text, node.value, place)
+    if isinstance(node, ListNode):
+        return ListNode(place, [_moved(item, place) for item in node.items])
+    items = {key: _moved(item, place) for key, item in node.items.items()}
+    return MapNode(place, items, dict.fromkeys(items, place))

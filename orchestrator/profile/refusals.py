@@ -1,0 +1,137 @@
+"""What pydantic found, as sentences at places in the tree: what was expected, and the nearest valid key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from orchestrator.profile.document import SECTIONS
+from orchestrator.profile.tree import ListNode, MapNode, Node, Place, Problem
+from orchestrator.profile.units import describe
+from orchestrator.profile.values import nearest
+
+Loc = Sequence[str | int]
+
+_EXAMPLES = {
+    "version": "version: 1",
+    "name": "name: my-project",
+    "cloud": "cloud: local",
+    "train": "train: {command: python train.py}",
+    "command": "command: python train.py",
+    "source": "source: data",
+}
+_OTHER_WORDS = {
+    "gpu": "resources.accelerator",
+    "gpus": "resources.accelerator",
+    "accelerators": "resources.accelerator",
+    "vcpus": "resources.cpus",
+    "ram": "resources.memory",
+    "disk_size": "resources.disk",
+    "use_spot": "resources.spot",
+    "preemptible": "resources.spot",
+    "provider": "cloud",
+    "timeout": "max_duration",
+    "idle_minutes_to_autostop": "idle_duration",
+    "workdir": "code.path",
+    "file_mounts": "data",
+    "run": "train.command",
+    "cmd": "train.command",
+    "script": "train.command",
+    "envs": "train.env",
+    "environment": "train.env",
+    "artifacts": "train.outputs",
+    "requirements": "stack.lock",
+    "lockfile": "stack.lock",
+    "interpreter": "stack.python",
+    "exclude": "code.ignore",
+}
+
+
+def problems_of(error: ValidationError, root: Node) -> list[Problem]:
+    """Every error at its key or value in `root`, in the order of the text."""
+    found = [_problem(detail, root) for detail in error.errors(include_url=False)]
+    return sorted(found, key=lambda problem: problem.place.order)
+
+
+def dotted(loc: Loc) -> str:
+    """data[0].source for ("data", 0, "source")."""
+    text = ""
+    for key in loc:
+        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key
+    return text
+
+
+def place_of_value(root: Node, loc: Loc) -> Place:
+    """Where the value at `loc` stands, or the nearest thing around it."""
+    return _walk(root, loc)[-1][1].place
+
+
+def place_of_key(root: Node, loc: Loc) -> Place:
+    """Where the key at `loc` stands; the key around it where it is absent, the start where there is none."""
+    return _walk(root, loc)[-1][0]
+
+
+def _walk(root: Node, loc: Loc) -> list[tuple[Place, Node]]:
+    """(place of key, value) from the root down to `loc`, as far as it exists."""
+    path = [(root.place, root)]
+    for key in loc:
+        node = path[-1][1]
+        if isinstance(node, MapNode) and key in node.items:
+            path.append((node.keys[str(key)], node.items[str(key)]))
+        elif isinstance(node, ListNode) and isinstance(key, int) and key < len(node.items):
+            path.append((node.items[key].place, node.items[key]))
+        else:
+            break
+    return path
+
+
+def _problem(detail: ErrorDetails, root: Node) -> Problem:
+    loc, kind = detail["loc"], detail["type"]
+    if loc[-1:] == ("[key]",):
+        return Problem(place_of_key(root, loc[:-1]), f"{dotted(loc[:-1])}: {_reason(detail)}")
+    if kind == "extra_forbidden":
+        return Problem(place_of_key(root, loc), _unknown_key(loc))
+    if kind == "missing":
+        example = _EXAMPLES.get(str(loc[-1]), "")
+        return Problem(place_of_key(root, loc), f"{dotted(loc)} is missing; write e.g. {example}")
+    text = _reason(detail)
+    return Problem(place_of_value(root, loc), f"{dotted(loc)}: {text}" if loc else text)
+
+
+def _reason(detail: ErrorDetails) -> str:
+    kind, found = detail["type"], describe(detail["input"])
+    if kind == "value_error":
+        return str(detail["ctx"]["error"])
+    if kind == "model_type":
+        return f"expected a mapping of {', '.join(_keys(detail['loc']))}; found {found}"
+    if kind == "tuple_type":
+        return f"expected a list, each entry after '- '; found {found}"
+    if kind == "dict_type":
+        return f"expected a mapping of names to values; found {found}"
+    return f"{detail['msg']}; found {found}"
+
+
+def _keys(loc: Loc) -> list[str]:
+    section = SECTIONS.get(tuple("*" if isinstance(key, int) else key for key in loc))
+    return list(section.model_fields) if section else []
+
+
+def _unknown_key(loc: Loc) -> str:
+    *around, key = loc
+    word, known = str(key), _keys(around)
+    shown = word if len(word) <= 60 else word[:57] + "…"
+    text = f"unknown key '{shown}'" + (f" in {dotted(around)}" if around else "")
+    meant = _meant(word, known, around)
+    return f"{text}; did you mean {meant}?" if meant else f"{text}; the keys here are {', '.join(known)}"
+
+
+def _meant(word: str, known: list[str], around: Loc) -> str | None:
+    if other := _OTHER_WORDS.get(word):
+        section = f"{dotted(around)}."
+        return other.removeprefix(section)
+    for keys, model in SECTIONS.items():
+        if word in model.model_fields:
+            return dotted([*keys, word]).replace(".*", "[0]")
+    return nearest(word, known)

@@ -1,0 +1,175 @@
+"""Document -> Profile: paths made absolute, defaults found, files looked at. Reads the file system only."""
+
+# ruff: noqa: PTH112, PTH113  (os.path answers False where a name is too long to exist; Path raises)
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, is_dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from orchestrator.profile import resolved
+from orchestrator.profile.document import DataSection, Document, ResourcesSection
+from orchestrator.profile.kinds import GIB
+from orchestrator.profile.rules import Breach, breaches, overlapping, region_of
+from orchestrator.profile.values import Accelerator, FromEnv
+
+LOCKS = ("uv.lock", "pylock.toml", "requirements.lock", "requirements.txt")
+LOCAL_DURATION = 4 * 3600
+LOCAL_DISK = 20 * GIB
+CLOUD_DISK = 100 * GIB
+
+
+def resolve(
+    document: Document, path: Path, environ: Mapping[str, str], places: Mapping[str, str]
+) -> tuple[resolved.Profile, list[Breach]]:
+    """The profile, and every rule that it breaks, files not looked at."""
+    folder = Folder(path.parent.resolve(), environ)
+    code = folder.path(document.code.path)
+    data = tuple(_data(entry, folder, code) for entry in document.data)
+    profile = resolved.Profile(
+        path=folder.base / path.name,
+        name=document.name,
+        cloud=document.cloud,
+        region=document.region or (region_of(document.cloud, document.zone) if document.zone else None),
+        zone=document.zone,
+        resources=_resources(document.resources, rented=document.cloud in ("aws", "gcp", "any")),
+        max_duration=document.max_duration or LOCAL_DURATION,
+        idle_duration=document.idle_duration,
+        max_price=document.max_price,
+        stack=_stack(document, folder, code),
+        code=resolved.Code(code, document.code.ignore),
+        data=data,
+        train=_train(document, places),
+        parity=resolved.Parity(document.parity.steps, document.parity.on_mismatch),
+        digest=digest(document),
+        places=places,
+    )
+    found = [*breaches(document), *_hidden_code(data), *_overlapping(profile)]
+    return profile, found
+
+
+class Folder:
+    """The folder to which a profile's paths are relative."""
+
+    def __init__(self, base: Path, environ: Mapping[str, str]) -> None:
+        self.base = base
+        self.home = environ.get("HOME") or str(Path.home())
+
+    def path(self, text: str) -> Path:
+        """`text` made absolute and plain, its links not followed."""
+        if text == "~" or text.startswith("~/"):
+            text = self.home + text[1:]
+        return Path(os.path.normpath(self.base / text))
+
+
+def digest(document: Document) -> str:
+    """SHA-256 over what the document says, in whatever words it says it."""
+    text = json.dumps(document.model_dump(), sort_keys=True, default=_plain, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(value: object) -> object:
+    assert is_dataclass(value) and not isinstance(value, type)
+    return asdict(value)
+
+
+def _resources(section: ResourcesSection, *, rented: bool) -> resolved.Resources:
+    gpu = section.accelerator
+    return resolved.Resources(
+        cpus=section.cpus,
+        memory=section.memory,
+        accelerator=Accelerator(gpu.count, gpu.name, gpu.memory) if gpu else None,
+        disk=section.disk or (CLOUD_DISK if rented else LOCAL_DISK),
+        spot=section.spot,
+        arch=section.arch or ("x86_64" if rented else None),
+    )
+
+
+def _stack(document: Document, folder: Folder, code: Path) -> resolved.Stack:
+    section = document.stack
+    return resolved.Stack(
+        lock=folder.path(section.lock) if section.lock else default_lock(code),
+        python=folder.path(section.python) if section.python else None,
+        delivery=section.delivery,
+        allow=section.allow,
+    )
+
+
+def _train(document: Document, places: Mapping[str, str]) -> resolved.Train:
+    section = document.train
+    env = {
+        name: replace(value, where=places[f"train.env.{name}"]) if isinstance(value, FromEnv) else value
+        for name, value in section.env.items()
+    }
+    return resolved.Train(section.command, env, section.outputs)
+
+
+def default_lock(code: Path) -> Path | None:
+    """The first lock that lies in `code`."""
+    return next((code / name for name in LOCKS if os.path.isfile(code / name)), None)
+
+
+def _data(entry: DataSection, folder: Folder, code: Path) -> resolved.DataTree:
+    source = folder.path(entry.source)
+    return resolved.DataTree(source, entry.target or _target(source, code), entry.prepare)
+
+
+def _target(source: Path, code: Path) -> str:
+    """As the source lies in the code's folder, seen through links above it; else its own name."""
+    for path in (source, Path(os.path.realpath(source.parent)) / source.name):
+        for root in (code, Path(os.path.realpath(code))):
+            if path.is_relative_to(root):
+                return path.relative_to(root).as_posix()
+    return source.name
+
+
+def _hidden_code(data: tuple[resolved.DataTree, ...]) -> Iterator[Breach]:
+    for index, entry in enumerate(data):
+        if entry.target in (".", ""):
+            text = "is the code's folder itself; name the folder of data in it, or another"
+            yield Breach(("data", index, "source"), text)
+
+
+def _overlapping(profile: resolved.Profile) -> Iterator[Breach]:
+    return overlapping([data.target for data in profile.data], profile.train.outputs)
+
+
+def absent_files(profile: resolved.Profile) -> Iterator[Breach]:
+    """What the profile names and this computer lacks."""
+    code = profile.code.path
+    if not os.path.isdir(code):
+        yield Breach(("code", "path"), f"there is no folder {code}")
+        return
+    yield from _absent_stack(profile)
+    for index, data in enumerate(profile.data):
+        if not data.prepare and not os.path.lexists(data.source):
+            text = f"there is no {data.source}; prepare would name the command that makes it"
+            yield Breach(("data", index, "source"), text)
+    script = _script(profile.train.command)
+    if script and not os.path.isfile(code / script):
+        yield Breach(("train", "command"), f"there is no {script} in {code}")
+
+
+def _absent_stack(profile: resolved.Profile) -> Iterator[Breach]:
+    lock, python = profile.stack.lock, profile.stack.python
+    if lock is None or not os.path.isfile(lock):
+        text = f"there is no {lock}" if lock else f"{profile.code.path} holds none of {', '.join(LOCKS)}"
+        yield Breach(
+            ("stack", "lock"), f"{text}; make one with `uv lock` or `uv pip compile --generate-hashes`"
+        )
+    if python is not None and not os.access(python, os.X_OK):
+        yield Breach(("stack", "python"), f"there is no interpreter at {python}")
+    elif python is not None and os.path.isdir(python):
+        yield Breach(("stack", "python"), f"{python} is a folder; write {python}/bin/python")
+
+
+def _script(argv: tuple[str, ...]) -> str | None:
+    """The script of `python train.py …`, where it is one of the project's own."""
+    if argv[0] != "python" or len(argv) < 2 or not argv[1].endswith(".py"):
+        return None
+    script = PurePosixPath(argv[1])
+    return None if script.is_absolute() or ".." in script.parts else argv[1]

@@ -1,0 +1,135 @@
+"""The profile as the rest of the product sees it: every path absolute, every default in its place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.errors import ProfileError
+from orchestrator.model import AcceleratorNeed, Bound, Need
+from orchestrator.profile.values import Accelerator, FromEnv
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the machine must have; memory and disk in bytes. None: anything will do."""
+
+    cpus: Bound | None
+    memory: Bound | None
+    accelerator: Accelerator | None
+    disk: int
+    spot: bool
+    arch: str | None
+
+
+@dataclass(frozen=True)
+class Stack:
+    """`lock` is None where the project has none, `python` where an environment is to be made of the lock."""
+
+    lock: Path | None
+    python: Path | None
+    delivery: str
+    allow: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Code:
+    """The project's folder; `ignore` are the patterns that the profile adds, in the form of .gitignore."""
+
+    path: Path
+    ignore: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DataTree:
+    """One folder or file: `source` here, `target` where the script finds it, relative or absolute."""
+
+    source: Path
+    target: str
+    prepare: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Train:
+    """What to run. `outputs` empty: everything that the run makes in its working folder."""
+
+    command: tuple[str, ...]
+    env: Mapping[str, str | FromEnv]
+    outputs: tuple[str, ...]
+
+    def environment(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The variables of the run, those taken from `environ` (this process's) filled in.
+
+        The result may hold secrets: hand it on, never keep or print it. Raises ProfileError where
+        `environ` lacks a variable.
+        """
+        given = os.environ if environ is None else environ
+        return {name: _value(name, value, given) for name, value in self.env.items()}
+
+
+def _value(name: str, value: str | FromEnv, environ: Mapping[str, str]) -> str:
+    if isinstance(value, str):
+        return value
+    if value.name in environ:
+        return environ[value.name]
+    raise ProfileError(
+        f"train.env.{name}: the variable {value.name} is not set here",
+        where=value.where,
+        next_command=f"export {value.name}=…",
+    )
+
+
+@dataclass(frozen=True)
+class Parity:
+    steps: int
+    on_mismatch: str
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One training job, checked. Durations in seconds, price in US dollars an hour.
+
+    `digest` covers what the profile says, with its defaults and overrides; neither the place of the
+    folder nor the value of a variable taken from the environment is in it.
+    """
+
+    path: Path
+    name: str
+    cloud: str
+    region: str | None
+    zone: str | None
+    resources: Resources
+    max_duration: int
+    idle_duration: int | None
+    max_price: float | None
+    stack: Stack
+    code: Code
+    data: tuple[DataTree, ...]
+    train: Train
+    parity: Parity
+    digest: str
+    places: Mapping[str, str] = field(repr=False, compare=False)
+
+    def need(self) -> Need:
+        """What this profile asks of a cloud."""
+        gpu = self.resources.accelerator
+        return Need(
+            cloud=self.cloud,
+            cpus=self.resources.cpus,
+            memory=self.resources.memory,
+            disk=self.resources.disk,
+            accelerator=AcceleratorNeed(gpu.count, gpu.name, gpu.memory) if gpu else None,
+            arch=self.resources.arch,
+            spot=self.resources.spot,
+            region=self.region,
+            zone=self.zone,
+            max_price=self.max_price,
+        )
+
+    def where(self, key: str) -> str:
+        """The file:line:column of `key` (`train.command`, `data[0].source`), or of what is around it."""
+        while key and key not in self.places:
+            key = key[: max(key.rfind("."), key.rfind("["), 0)]
+        return self.places.get(key, f"{self.path}:1:1")

@@ -1,0 +1,173 @@
+"""What fields must be to one another: rules that no single field can know. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from orchestrator.profile.document import Document
+from orchestrator.profile.kinds import GIB
+from orchestrator.profile.units import show_size
+from orchestrator.profile.values import FromEnv
+
+_AWS_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]{1,2}")
+_GCP_REGION = re.compile(r"[a-z]+-[a-z]+[0-9]{1,2}")
+_SECRET_NAME = re.compile(r"(^|_)(TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)$|PASSWORD", re.I)
+_SECRET_VALUE = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY|\b(AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_\w{30}|\bhf_\w{30}"
+)
+CLOUD_DISK = 10 * GIB
+"""The images of the clouds do not fit on less."""
+
+
+@dataclass(frozen=True)
+class Breach:
+    """A rule that is broken: at the value of `loc`, or at its key."""
+
+    loc: tuple[str | int, ...]
+    text: str
+    at_key: bool = False
+
+
+def breaches(document: Document) -> list[Breach]:
+    return [breach for rule in _RULES for breach in rule(document)]
+
+
+def _rents(document: Document) -> bool:
+    return document.cloud in ("aws", "gcp", "any")
+
+
+def _local_has_no(document: Document) -> Iterator[Breach]:
+    if document.cloud != "local":
+        return
+    if document.resources.spot:
+        yield Breach(("resources", "spot"), "only clouds sell spare capacity; remove it, or choose a cloud")
+    if document.resources.accelerator:
+        text = "the local machine is given no GPU; remove it, or choose a cloud"
+        yield Breach(("resources", "accelerator"), text)
+    for key in ("region", "zone"):
+        if getattr(document, key):
+            yield Breach((key,), f"this computer lies in no {key}; remove it, or choose a cloud")
+
+
+def _deadline(document: Document) -> Iterator[Breach]:
+    if _rents(document) and document.max_duration is None:
+        text = f"max_duration is required on {_shown(document.cloud)}, so that the machine always ends; "
+        yield Breach(("max_duration",), text + "write e.g. max_duration: 4h", at_key=True)
+
+
+def _enough(document: Document) -> Iterator[Breach]:
+    resources = document.resources
+    if _rents(document) and not (resources.memory or resources.accelerator):
+        text = "resources names neither memory nor an accelerator, so the smallest machine would do; "
+        yield Breach(("resources",), text + "write e.g. memory: 8 GiB+", at_key=True)
+    if _rents(document) and resources.disk is not None and resources.disk < CLOUD_DISK:
+        yield Breach(("resources", "disk"), f"the clouds' images need at least {show_size(CLOUD_DISK)}")
+
+
+def _gpu(document: Document) -> Iterator[Breach]:
+    gpu = document.resources.accelerator
+    if gpu and not (gpu.name or gpu.memory):
+        text = "says neither which GPU nor how much memory; write e.g. T4, or {memory: 16 GiB+}"
+        yield Breach(("resources", "accelerator"), text)
+
+
+def _region(document: Document) -> Iterator[Breach]:
+    if document.cloud == "any":
+        for key in ("region", "zone"):
+            if getattr(document, key):
+                yield Breach((key,), f"each cloud names its {key}s its own way; choose cloud: aws or gcp")
+        return
+    forms = {"aws": (_AWS_REGION, "us-east-1"), "gcp": (_GCP_REGION, "us-central1")}
+    if document.cloud not in forms or document.region is None:
+        return
+    form, example = forms[document.cloud]
+    if not form.fullmatch(document.region):
+        text = f"'{document.region}' is no region of {document.cloud}; its regions look like {example}"
+        yield Breach(("region",), text)
+
+
+def _zone(document: Document) -> Iterator[Breach]:
+    zone, region = document.zone, document.region
+    if zone is None or document.cloud not in ("aws", "gcp"):
+        return
+    if region is not None:
+        if not _zone_form(document.cloud, re.escape(region)).fullmatch(zone):
+            yield Breach(("zone",), f"zone '{zone}' lies outside region '{region}'")
+    elif region_of(document.cloud, zone) is None:
+        example = {"aws": "us-east-1a", "gcp": "us-central1-a"}[document.cloud]
+        yield Breach(("zone",), f"'{zone}' is no zone of {document.cloud}; its zones look like {example}")
+
+
+def _zone_form(cloud: str, region: str) -> re.Pattern[str]:
+    letter = "[a-z]|-[a-z0-9]+-[0-9][a-z]" if cloud == "aws" else "-[a-z]"
+    return re.compile(f"({region})({letter})")
+
+
+def region_of(cloud: str, zone: str) -> str | None:
+    """The region in which `zone` lies; None where it is no zone of `cloud`."""
+    region = _AWS_REGION if cloud == "aws" else _GCP_REGION
+    match = _zone_form(cloud, region.pattern).fullmatch(zone)
+    return match[1] if match else None
+
+
+def _secrets(document: Document) -> Iterator[Breach]:
+    for name, value in document.train.env.items():
+        if isinstance(value, FromEnv) or not value:
+            continue
+        if _SECRET_NAME.search(name) or _SECRET_VALUE.search(value):
+            text = "looks like a secret, and a profile is no place for one; "
+            yield Breach(("train", "env", name), f"{text}write {name}: {{from_env: {name}}}")
+
+
+def overlapping(targets: Sequence[str], outputs: Sequence[str]) -> Iterator[Breach]:
+    """Data targets of which one would hide another, and outputs that would be written into data."""
+    seen = _Paths()
+    for index, target in enumerate(targets):
+        if (first := seen.overlapped(target)) is not None:
+            text = f"the target '{target}' overlaps '{targets[first]}', that of data[{first}]; part them"
+            yield Breach(("data", index, "target"), text)
+        seen.add(target, index)
+    for number, output in enumerate(outputs):
+        if not any(c in output for c in "*?[") and (first := seen.overlapped(output)) is not None:
+            text = f"'{output}' overlaps the target of data[{first}]; write results to a folder of their own"
+            yield Breach(("train", "outputs", number), text)
+
+
+class _Paths:
+    """Normalised paths, asked which of them a further one is, holds, or lies in."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, int] = {}
+        self._holders: dict[str, int] = {}
+
+    def add(self, path: str, index: int) -> None:
+        self._owners.setdefault(path, index)
+        for parent in self._upwards(path):
+            self._holders.setdefault(parent, index)
+
+    def overlapped(self, path: str) -> int | None:
+        found = [self._owners[parent] for parent in self._upwards(path) if parent in self._owners]
+        found += [self._holders[path]] if path in self._holders else []
+        return min(found, default=None)
+
+    @staticmethod
+    def _upwards(path: str) -> list[str]:
+        return [path, *(str(parent) for parent in PurePosixPath(path).parents)]
+
+
+def _shown(cloud: str) -> str:
+    return "a cloud" if cloud == "any" else cloud
+
+
+_RULES: tuple[Callable[[Document], Iterator[Breach]], ...] = (
+    _local_has_no,
+    _deadline,
+    _enough,
+    _gpu,
+    _region,
+    _zone,
+    _secrets,
+)

@@ -1,0 +1,145 @@
+"""A first profile for a project, from what lies in its folder. Deterministic; what it writes always loads."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from orchestrator.profile.resolve import default_lock
+from orchestrator.profile.values import parse_target
+
+_SCRIPTS = ("train.py", "main.py", "run.py", "src/train.py", "src/main.py", "scripts/train.py")
+_MAKERS = ("prepare.py", "prepare_data.py", "make_data.py", "download.py", "download_data.py")
+_ENVIRONMENTS = (".venv/bin/python", "venv/bin/python", "env/bin/python")
+_DATA_NAMES = ("data", "dataset", "datasets", "inputs")
+_OUTPUT_NAMES = ("out", "output", "outputs", "models", "checkpoints", "artifacts", "results", "logs")
+_MAX_SCRIPT = 1 << 20
+
+_TEXT = """\
+# What `orch` trains, and where. Every key, with its meaning: orch schema profile
+version: 1
+name: {name}
+
+cloud: local              # local, aws, gcp or any (the cheaper of both)
+resources:
+  cpus: 2                 # exactly 2; `2+` for at least 2
+  memory: 4 GiB           # exactly; `4 GiB+` for at least
+  disk: 20 GiB            # ends with the machine
+# On a cloud:
+# region: us-east-1       # default: the cheapest
+# resources:
+#   accelerator: T4       # or L4:2, or {{memory: 16 GiB+, count: 1}}
+#   spot: true            # cheaper, and may be taken away
+# max_price: 1.00         # US dollars an hour
+
+max_duration: 4h          # the machine powers itself off then, whatever happens
+idle_duration: 30m        # and after this long without a run
+
+stack:
+{stack}
+code:
+  path: .                 # all of it is sent, but for .gitignore, .orchignore and these patterns:
+  ignore: []
+
+{data}
+train:
+  command: {command}
+  env: {{}}                 # SEED: 1, or for secrets NAME: {{from_env: NAME}}
+{outputs}
+parity:
+  steps: 3                # compared in full with the same steps here
+  on_mismatch: stop       # or warn
+"""
+
+
+_NO_LOCK = """\
+  # No lock was found. Make one with `uv lock` or `uv pip compile --generate-hashes`, and name it here:
+  # lock: uv.lock"""
+_DATA = """\
+data:                     # sent once, shared by all runs; `target:` where the script expects it elsewhere
+"""
+
+
+def starter(project: Path) -> str:
+    """The text of a profile for the project in `project`, to be written into that folder."""
+    script = _script(project)
+    code = _read(project / script) if script else ""
+    return _TEXT.format(
+        name=_name(project),
+        stack=_stack(project),
+        data=_data(project, code),
+        command=f"python {shlex.quote(script)}"
+        if script
+        else "python train.py    # no script was found; name yours",
+        outputs=_outputs(code),
+    )
+
+
+def _name(project: Path) -> str:
+    words = re.sub(r"[^a-z0-9]+", "-", project.resolve().name.lower()).strip("-0123456789")
+    return words[:40].strip("-") or "project"
+
+
+def _stack(project: Path) -> str:
+    lock = default_lock(project)
+    lines = [f"  lock: {lock.name}" if lock else _NO_LOCK]
+    python = next((path for path in _ENVIRONMENTS if (project / path).exists()), None)
+    if python:
+        lines.append(f"  python: {python}    # the environment in which you work")
+    lines.append(
+        "  delivery: auto          # push the packages from here, download them there, or what works"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _script(project: Path) -> str | None:
+    known = next((name for name in _SCRIPTS if (project / name).is_file()), None)
+    if known:
+        return known
+    runnable = [path for path in sorted(project.glob("*.py")) if "__main__" in _read(path)]
+    named = [path.name for path in runnable if _plain(path.name)]
+    return next((name for name in named if "train" in name), next(iter(named), None))
+
+
+def _data(project: Path, code: str) -> str:
+    entries = [entry for name in _DATA_NAMES if (entry := _entry(project, name, code))]
+    if not entries:
+        return "data: []                  # - {source: ~/images, target: data/images}\n"
+    return _DATA + "".join(entries)
+
+
+def _entry(project: Path, name: str, code: str) -> str | None:
+    """A folder of data: one that is here and ignored by git or named in the script, or one that can be made."""
+    if (project / name).is_dir():
+        ignored = {line.strip().strip("/") for line in _read(project / ".gitignore").splitlines()}
+        return f"  - source: {name}\n" if name in ignored or _names(code, name) else None
+    maker = next((maker for maker in _MAKERS if _names(_read(project / maker), name)), None)
+    if maker is None or not _names(code, name):
+        return None
+    return f"  - source: {name}\n    prepare: python {maker}    # makes it here when it is absent\n"
+
+
+def _outputs(code: str) -> str:
+    found = [name for name in _OUTPUT_NAMES if _names(code, name)]
+    if not found:
+        return "  # outputs: [out]        # what to bring back; default: all that the run makes\n"
+    return f"  outputs: [{', '.join(found)}]\n"
+
+
+def _names(code: str, folder: str) -> bool:
+    """Does the script hold a string that is the folder, or a path into it?"""
+    return re.search(rf"""(["'])(\./)?{folder}(/[^"'\n]*)?\1""", code) is not None
+
+
+def _plain(name: str) -> bool:
+    """Can `name` stand in YAML and in a command as it is?"""
+    return re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) is not None and parse_target(name) == name
+
+
+def _read(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MAX_SCRIPT).decode("utf-8", "replace")
+    except OSError:
+        return ""

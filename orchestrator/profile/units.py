@@ -1,0 +1,151 @@
+"""Numbers with their units: sizes in bytes, durations in seconds, bounds. Exact, or a ValueError that says
+what was expected.
+
+The patterns are those of the published JSON Schema too, so they keep to what ECMA 262 and Python share.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from orchestrator.model import Bound
+
+SIZE = r"[0-9]{1,15}(\.[0-9]{1,9})? ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)"
+SIZE_PATTERN = f"^{SIZE}$"
+SIZE_BOUND_PATTERN = f"^{SIZE} ?\\+?$"
+COUNT_BOUND_PATTERN = r"^[0-9]{1,6} ?\+?$"
+DURATION_PATTERN = r"^(?=[0-9])([0-9]{1,9}d ?)?([0-9]{1,9}h ?)?([0-9]{1,9}m ?)?([0-9]{1,9}s)?$"
+
+UNITS = {
+    "B": 1,
+    **{f"{letter}B": 1000**power for power, letter in enumerate("KMGT", 1)},
+    **{f"{letter}iB": 1024**power for power, letter in enumerate("KMGT", 1)},
+}
+_SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+
+
+def parse_size(value: object, *, low: int, high: int) -> int:
+    """Bytes of `4 GiB`, `500 MB`, … between `low` and `high`."""
+    text = _with_unit(value)
+    if not re.fullmatch(SIZE_PATTERN, text):
+        raise ValueError(_size_refusal(text))
+    number, unit = _split(text)
+    size = Fraction(number) * UNITS[unit]
+    if size.denominator != 1:
+        raise ValueError(f"'{text}' is not a whole number of bytes; write it in a smaller unit")
+    if not low <= size <= high:
+        raise ValueError(f"'{text}' is out of range; write {show_size(low)} to {show_size(high)}")
+    return int(size)
+
+
+def parse_size_bound(value: object, *, low: int, high: int) -> Bound:
+    """`16 GiB` exactly, or `16 GiB+` at least."""
+    text = _with_unit(value)
+    at_least = text.endswith("+")
+    return Bound(parse_size(text[:-1].rstrip() if at_least else text, low=low, high=high), at_least)
+
+
+def parse_count_bound(value: object, *, high: int) -> Bound:
+    """`8` exactly, or `8+` at least."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not re.fullmatch(COUNT_BOUND_PATTERN, text):
+        raise ValueError(f"expected a whole number such as 4, or 4+ for at least 4, found {describe(value)}")
+    count = int(text.rstrip("+ "))
+    if not 1 <= count <= high:
+        raise ValueError(f"{count} is out of range; write 1 to {high}")
+    return Bound(count, text.endswith("+"))
+
+
+def parse_duration(value: object, *, low: int, high: int) -> int:
+    """Seconds of `45s`, `90m`, `2h30m`, `1d`, between `low` and `high`."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f"'{value}' has no unit; write {value}m for minutes or {value}h for hours")
+    if not isinstance(value, str):
+        raise ValueError(f"expected a duration such as 90m or 2h30m, found {describe(value)}")
+    if not re.fullmatch(DURATION_PATTERN, value):
+        raise ValueError(_duration_refusal(value))
+    seconds = sum(int(number) * _SECONDS[unit] for number, unit in re.findall(r"([0-9]+)([dhms])", value))
+    if not low <= seconds <= high:
+        raise ValueError(f"'{value}' is out of range; write {show_duration(low)} to {show_duration(high)}")
+    return seconds
+
+
+def show_size(size: int | float) -> str:
+    """4 GiB for 4294967296: the largest unit that leaves at most two decimals, exact or rounded."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size >= UNITS[unit]:
+            return f"{size / UNITS[unit]:.2f}".rstrip("0").rstrip(".") + f" {unit}"
+    return f"{int(size)} B"
+
+
+def show_duration(seconds: int) -> str:
+    """2h30m for 9000."""
+    parts = []
+    for unit, length in _SECONDS.items():
+        count, seconds = divmod(seconds, length)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"
+
+
+def describe(value: object) -> str:
+    """A found value, for an error text."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"the text '{value if len(value) <= 60 else value[:57] + '…'}'"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    return "a mapping" if isinstance(value, dict) else "a list"
+
+
+def _with_unit(value: object) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f"'{value}' has no unit; write {value} GiB")
+    if not isinstance(value, str):
+        raise ValueError(f"expected a size such as 4 GiB, found {describe(value)}")
+    return value.strip()
+
+
+def _split(text: str) -> tuple[str, str]:
+    number = text.rstrip("BKMGTi").rstrip()
+    return number, text[len(number) :].strip()
+
+
+def _size_refusal(text: str) -> str:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)( ?\+)?", text)
+    if match is None:
+        return f"expected a size such as 4 GiB, found {describe(text)}"
+    number, unit, more = match[1], match[2], match[3] or ""
+    if more:
+        return f"'{text}' may not end in + here; write one size, {number} {unit or 'GiB'}"
+    if not unit:
+        return f"'{text}' has no unit; write {number} GiB"
+    letter = unit[0].upper()
+    if letter in "KMGT" and unit.upper() in (letter, f"{letter}I"):
+        return f"'{text}' may mean {number} {letter}iB (1024s) or {number} {letter}B (1000s); write which"
+    known = next((name for name in UNITS if name.lower() == unit.lower()), None)
+    if known and len(number.split(".")[0]) <= 15:
+        return f"'{unit}' is not a unit; write {number} {known}"
+    return f"'{unit}' is not a unit; write one of {', '.join(UNITS)}"
+
+
+def _duration_refusal(text: str) -> str:
+    if re.fullmatch(r"[0-9]{1,9}", text):
+        return f"'{text}' has no unit; write {text}m for minutes or {text}h for hours"
+    if clock := re.fullmatch(r"([0-9]{1,4}):([0-5][0-9])(?::([0-5][0-9]))?", text):
+        return f"'{text}' is not a duration; write {_clock(clock)}"
+    if part := re.fullmatch(r"([0-9]{1,6}\.[0-9]{1,6}) ?([dhms])", text):
+        seconds = Fraction(part[1]) * _SECONDS[part[2]]
+        if seconds.denominator == 1:
+            return f"'{text}' has a fraction; write {show_duration(int(seconds))}"
+    return f"expected a duration such as 45s, 90m, 2h30m or 1d, found {describe(text)}"
+
+
+def _clock(clock: re.Match[str]) -> str:
+    first, second, third = (int(part or 0) for part in clock.groups())
+    as_hours = show_duration(first * 3600 + second * 60 + third)
+    return as_hours if clock[3] else f"{as_hours}, or {show_duration(first * 60 + second)}"

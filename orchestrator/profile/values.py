@@ -1,0 +1,230 @@
+"""Values that are neither numbers nor commands: names, choices, paths, environment variables."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from orchestrator.model import Bound
+from orchestrator.profile.units import describe
+
+NAME_PATTERN = r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$"
+LOCATION_PATTERN = r"^[a-z]+(-[a-z0-9]+)+$"
+GPU_PATTERN = r"^[A-Za-z][A-Za-z0-9-]{0,39}$"
+ACCELERATOR_PATTERN = r"^[A-Za-z][A-Za-z0-9-]{0,39}(:[0-9]{1,2})?$"
+VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+MAX_ACCELERATORS = 16
+
+_WINDOWS = re.compile(r"[A-Za-z]:([\\/]|$)|.*\\")
+_SYSTEM = ("bin boot dev etc lib lib32 lib64 libx32 proc run sbin sys usr opt/orch").split()  # noqa: SIM905
+_TOP = "home media mnt opt root srv tmp var".split()  # noqa: SIM905
+_SYNONYMS = {
+    "amd64": "x86_64",
+    "x64": "x86_64",
+    "aarch64": "arm64",
+    "yes": "true",
+    "google": "gcp",
+    "ec2": "aws",
+}
+
+
+@dataclass(frozen=True)
+class FromEnv:
+    """A value that is taken from the environment variable `name` when the run starts, and never kept.
+
+    `where` is the place of the entry in the profile, for the error when the variable is not set.
+    """
+
+    name: str
+    where: str = field(default="", repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """GPUs as a profile names them; `memory` of each, in bytes."""
+
+    count: int = 1
+    name: str | None = None
+    memory: Bound | None = None
+
+
+def nearest(word: str, known: Sequence[str]) -> str | None:
+    """The one of `known` that `word` was probably meant to be."""
+    if _SYNONYMS.get(word.lower()) in known:
+        return _SYNONYMS[word.lower()]
+    return next(iter(difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.6)), None)
+
+
+def parse_choice(value: object, choices: Sequence[str], hidden: Sequence[str] = ()) -> str:
+    """One of `choices`; those in `hidden` are taken too, and never mentioned."""
+    if isinstance(value, str) and (value in choices or value in hidden):
+        return value
+    near = nearest(value, choices) if isinstance(value, str) else None
+    advice = f"; did you mean {near}?" if near else ""
+    raise ValueError(f"expected one of {', '.join(choices)}, found {describe(value)}{advice}")
+
+
+def parse_text(value: object) -> str:
+    if not isinstance(value, str):
+        advice = f"; put it in quotes, '{value}'" if isinstance(value, int | float) else ""
+        raise ValueError(f"expected text, found {describe(value)}{advice}")
+    if not value.strip():
+        raise ValueError("expected text, found an empty one")
+    return value
+
+
+def parse_name(value: object) -> str:
+    text = parse_text(value)
+    if not re.fullmatch(NAME_PATTERN, text):
+        raise ValueError(
+            "expected at most 40 lower-case letters, digits and hyphens, with a letter first, "
+            f"found {describe(text)}"
+        )
+    return text
+
+
+def parse_location(value: object) -> str:
+    """The name of a region or zone: its form alone."""
+    text = parse_text(value)
+    if not re.fullmatch(LOCATION_PATTERN, text) or len(text) > 60:
+        raise ValueError(f"expected a name such as us-east-1 or us-central1-a, found {describe(text)}")
+    return text
+
+
+def parse_version(value: object) -> int:
+    if value != 1 or isinstance(value, bool | float):
+        raise ValueError(f"expected 1, the version of profiles that this orch reads, found {describe(value)}")
+    return 1
+
+
+def parse_whole(value: object, *, low: int, high: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"expected a whole number, found {describe(value)}")
+    if not low <= value <= high:
+        raise ValueError(f"{value} is out of range; write {low} to {high}")
+    return value
+
+
+def parse_flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    meant = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+    word = meant.get(value.lower()) if isinstance(value, str) else None
+    advice = f"; write {word}" if word else ""
+    raise ValueError(f"expected true or false, found {describe(value)}{advice}")
+
+
+def parse_price(value: object) -> float:
+    """US dollars an hour."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"expected US dollars an hour such as 0.75, found {describe(value)}")
+    if not 0 < value <= 10_000:
+        raise ValueError(f"{value} is out of range; write US dollars an hour, above 0 and up to 10000")
+    return float(value)
+
+
+def expand_accelerator(value: object) -> object:
+    """`T4` and `L4:2` as the mapping that they stand for; a mapping as it is."""
+    if isinstance(value, dict):
+        return value
+    if not isinstance(value, str) or not re.fullmatch(ACCELERATOR_PATTERN, value):
+        raise ValueError(
+            "expected a GPU such as T4 or L4:2, or a mapping of name, count and memory, "
+            f"found {describe(value)}"
+        )
+    name, _, count = value.partition(":")
+    return {"name": name, "count": int(count or 1)}
+
+
+def parse_accelerator_name(value: object) -> str:
+    """A GPU's name in the catalogs' spelling, upper case: T4, L4, A100-80GB."""
+    text = parse_text(value)
+    if not re.fullmatch(GPU_PATTERN, text):
+        raise ValueError(f"expected a GPU's name such as T4 or A100-80GB, found {describe(text)}")
+    bare = re.sub(r"^(NVIDIA-)(TESLA-)?|^TESLA-", "", text.upper())
+    if bare != text.upper():
+        raise ValueError(f"'{text}' is one cloud's name for it; write {bare}")
+    return bare
+
+
+def parse_local_path(value: object) -> str:
+    """A path on this computer as written; `~` is expanded later, nothing else is."""
+    text = parse_text(value)
+    if _WINDOWS.match(text):
+        raise ValueError(
+            f"'{text}' is a Windows path; write it as this computer has it, with / between folders"
+        )
+    if variable := re.search(r"\$\{|\$[A-Za-z_]", text):
+        raise ValueError(f"'{variable[0]}' is not expanded in paths (only ~ is); write the path out")
+    if re.match(r"~[^/]", text):
+        raise ValueError("only your own ~ is expanded; write the path out")
+    return text
+
+
+def parse_target(value: object) -> str:
+    """Where data appears to the script: relative to its working folder, or absolute; normalised."""
+    text = parse_text(value)
+    if _WINDOWS.match(text):
+        raise ValueError(
+            f"'{text}' is a Windows path, and the machines run Linux; write where the script looks there, "
+            "e.g. data/images or /data/images"
+        )
+    if text.startswith("~") or "$" in text:
+        raise ValueError(f"'{text}': nothing is expanded in targets; write the path out")
+    path = PurePosixPath(text)
+    if ".." in path.parts:
+        raise ValueError(f"'{text}' leaves the working folder; write a path without ..")
+    if str(path) in (".", "/", "//"):
+        raise ValueError("the target must name a folder or file of its own, e.g. data")
+    if path.is_absolute():
+        _check_absolute(text, str(path).lstrip("/"))
+        return "/" + str(path).lstrip("/")
+    return str(path)
+
+
+def _check_absolute(text: str, inside: str) -> None:
+    if any(inside == system or inside.startswith(f"{system}/") for system in _SYSTEM):
+        raise ValueError(f"'{text}' belongs to the machine's own system; write another, e.g. /data")
+    if inside in _TOP:
+        raise ValueError(
+            f"'{text}' exists on every machine; write a folder of its own in it, e.g. {text}/data"
+        )
+
+
+def parse_output(value: object) -> str:
+    """A glob under the working folder; `*` stays within a folder and `**` does not."""
+    text = parse_text(value)
+    if _WINDOWS.match(text):
+        raise ValueError(f"'{text}' is a Windows path; the machines run Linux, write / between folders")
+    if text.startswith(("/", "~")) or ".." in PurePosixPath(text).parts:
+        raise ValueError(f"'{text}' lies outside the working folder; outputs are collected from inside it")
+    try:
+        re.compile("".join(re.findall(r"\[[^\]]+\]", text)))
+    except re.error:
+        raise ValueError(f"'{text}' has brackets that hold no range of characters") from None
+    return str(PurePosixPath(text))
+
+
+def parse_variable_value(value: object) -> str | FromEnv:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and set(value) == {"from_env"} and isinstance(value["from_env"], str):
+        name = value["from_env"]
+        if not re.fullmatch(VARIABLE_PATTERN, name):
+            raise ValueError("from_env takes the name of a variable, e.g. {from_env: HF_TOKEN}")
+        return FromEnv(name)
+    if value is None:
+        raise ValueError("the variable has no value; write '' for an empty one")
+    raise ValueError("expected text, or {from_env: NAME} to take the value of NAME here when the run starts")
+
+
+def parse_variable_name(value: object) -> str:
+    text = str(value)
+    if not re.fullmatch(VARIABLE_PATTERN, text):
+        raise ValueError("expected a variable's name: letters, digits and _, with no digit first")
+    if text.startswith("ORCH_"):
+        raise ValueError("names with ORCH_ are set by orch itself")
+    return text
