@@ -37,9 +37,9 @@ offer_machine_packages() {
     fi
     say "machine packages: missing $missing. Isolated machines here need them; to install:"
     if have apt-get; then
-        say "    sudo apt-get install -y --no-install-recommends $missing"
+        printf '    sudo apt-get install -y --no-install-recommends %s\n' "$missing" >&2
     else
-        say "    the packages of your distribution with these names or these programs"
+        printf '    (names of Debian packages; your distribution has the same programs)\n' >&2
     fi
 }
 
