@@ -110,7 +110,7 @@ def _data(project: Path, code: str) -> str:
 
 
 def _entry(project: Path, name: str, code: str) -> str | None:
-    """A folder of data: one that is here and ignored by git or named in the script, or one that can be made."""
+    """A folder of data that is here and ignored by git or named in the script, or that can be made."""
     if (project / name).is_dir():
         ignored = {line.strip().strip("/") for line in _read(project / ".gitignore").splitlines()}
         return f"  - source: {name}\n" if name in ignored or _names(code, name) else None
