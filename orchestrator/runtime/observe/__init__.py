@@ -1,0 +1,79 @@
+"""Recording what a training script does in its first steps, from outside and without changing it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Mapping, Optional
+
+from .settings import Settings, from_environment
+
+
+class Observation:
+    """One process's observation. The import hook tells it which frameworks were imported."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.RLock()
+        self._known_recorder: Any = None
+        self._hooks: Any = None
+        self._kerases: set[str] = set()
+
+    def on_tensorflow(self, tf: Any) -> None:
+        """TensorFlow has been imported."""
+        with self._lock:
+            self._start(tf)
+
+    def on_keras(self, keras: Any) -> None:
+        """A Keras has been imported, whichever: `keras` or `tf_keras`."""
+        with self._lock:
+            if keras.__name__ in self._kerases:
+                return
+            self._kerases.add(keras.__name__)
+            if self._backend(keras) != "tensorflow":
+                self._recorder().note(f"Keras on {self._backend(keras)}", "only the TensorFlow backend is observed")
+                return
+            import tensorflow as tf
+
+            self._start(tf)
+            if self._hooks is None:
+                return
+            try:
+                self._hooks.on_keras(keras)
+                self._hooks.facts.set_keras(keras)
+            except Exception as error:
+                self._hooks.recorder.fail(f"hooking {keras.__name__} {keras.__version__}", error)
+
+    def _start(self, tf: Any) -> None:
+        if self._hooks is not None:
+            return
+        recorder = self._recorder()
+        try:
+            from .channel import Channel
+            from .facts import Facts
+            from .hooks import Hooks
+
+            facts = Facts(tf)
+            recorder.environment = facts.gather
+            self._hooks = Hooks(Channel(tf, recorder), facts)
+            self._hooks.on_tensorflow(tf)
+            recorder.announce()
+        except Exception as error:
+            recorder.fail(f"hooking TensorFlow {getattr(tf, '__version__', '')}", error)
+
+    def _recorder(self) -> Any:
+        if self._known_recorder is None:
+            from .recorder import Recorder
+
+            self._known_recorder = Recorder(self._settings)
+        return self._known_recorder
+
+    @staticmethod
+    def _backend(keras: Any) -> str:
+        read = getattr(getattr(keras, "backend", None), "backend", None)
+        return str(read()) if callable(read) else "tensorflow"
+
+
+def observation(environ: Mapping[str, str]) -> Optional[Observation]:
+    """The observation that the environment asks for; None where it asks for none."""
+    settings = from_environment(environ)
+    return Observation(settings) if settings else None

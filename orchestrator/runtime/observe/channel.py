@@ -1,0 +1,267 @@
+"""How a TensorFlow value reaches the recorder: at once when eager, by an operation of its own in a graph.
+
+Three things keep the observed numbers what they would have been:
+- in a graph, reading happens after the gradients are built, when every reader of a tensor is known.
+  A tensor with a single reader may be fused away with it by the graph optimiser (matmul + relu, a
+  chain of additions), and fused operations may round differently. Such a tensor is left unread, and said.
+- everything sits behind one condition per group, so that after the last observed step it costs one test.
+- nothing here asks for a random seed, creates a variable, or is recorded by a gradient tape.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import weakref
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
+
+from .recorder import Label, Recorder
+
+Entry = Tuple[Label, Any]
+
+FUSABLE = frozenset(
+    "BiasAdd Add AddV2 AddN Sub Mul RealDiv Conv2D Conv3D DepthwiseConv2dNative MatMul BatchMatMul "
+    "BatchMatMulV2 BatchMatMulV3 FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3 Square Rsqrt Sqrt Neg".split()
+)
+"""Operations whose result the graph optimiser may merge into a single reader."""
+
+FUSING = FUSABLE | frozenset(
+    "Relu Relu6 Elu LeakyRelu Selu Tanh Sigmoid Softplus Softmax Erf Pow Exp Log Maximum Minimum Max "
+    "Sum Mean SquaredDifference Cast Identity Reshape Squeeze Transpose Pad PadV2 Log1p Prod".split()
+)
+"""Operations that may take their single input's producer into themselves."""
+
+
+class Channel:
+    """The way from TensorFlow values to a Recorder. One for a process, shared by its threads."""
+
+    def __init__(self, tf: Any, recorder: Recorder) -> None:
+        self.tf = tf
+        self.recorder = recorder
+        self.local = threading.local()
+        self._order = itertools.count()
+        self._pending: Any = weakref.WeakKeyDictionary()
+        self._sent: Any = weakref.WeakKeyDictionary()
+        self._initial: List[Any] = []
+
+    # ------------------------------------------------------------ offering values
+
+    def offer(self, stage: str, name: str, values: Iterable[Any]) -> None:
+        """Show values, in order: name, or name/0, name/1, … where there are several."""
+        flat = [part for value in values for part in self._parts(value)]
+        self.offer_named(stage, [(f"{name}/{i}" if len(flat) > 1 else name, v) for i, v in enumerate(flat)])
+
+    def offer_named(self, stage: str, named: Iterable[Tuple[str, Any]]) -> None:
+        """Show (name, tensor) pairs."""
+        entries = [(Label(stage, name, next(self._order)), value) for name, value in named]
+        if not entries:
+            return
+        if self.tf.executing_eagerly():
+            self.observe_now(entries)
+        elif self._graph_is_readable():
+            self._pending.setdefault(self.graph(), []).extend(entries)
+
+    def observe_now(self, entries: List[Entry]) -> None:
+        """Record eager values at once."""
+        with self.unrecorded():
+            arrays = [as_array(value) for _, value in entries]
+        self.recorder.observe([label for label, _ in entries], arrays)
+
+    def flush(self, *, nested: bool = False) -> None:
+        """In a graph: build the operation that reads what was offered in it. `nested`: readers may follow."""
+        if self.tf.executing_eagerly():
+            return
+        graph = self.graph()
+        entries = self._pending.pop(graph, [])
+        read = [entry for entry in entries if self._may_read(entry, nested)]
+        if read:
+            with self.unrecorded():
+                sent = self._gated([value for _, value in read], self._sink([label for label, _ in read]))
+            self._sent.setdefault(graph, []).append(sent)
+
+    def commit(self, variables: List[Tuple[str, Any]]) -> None:
+        """The step is complete once `variables` (name, variable) hold their new values: show them, and say so."""
+        entries = [(Label("update", name, next(self._order)), variable) for name, variable in variables]
+        labels = [label for label, _ in entries]
+        if self.tf.executing_eagerly():
+            self.observe_now(entries)
+            self.recorder.commit()
+        elif self._graph_is_readable():
+            before = self._sent_so_far()
+            with self.unrecorded():
+                self._gated_read(before, [variable for _, variable in entries], self._sink(labels, commit=True))
+
+    def initial(self, named: Iterable[Tuple[str, Any]]) -> None:
+        """Show variables' values before their first update; each variable once."""
+        fresh = [(name, v) for name, v in named if not any(v is known for known in self._initial)]
+        self._initial.extend(variable for _, variable in fresh)
+        entries = [(Label("initial", name, next(self._order)), variable) for name, variable in fresh]
+        late = []
+        with self.tf.init_scope():
+            for entry in entries:
+                if not (self.tf.executing_eagerly() and self._observe_initialised(entry)):
+                    late.append(entry)
+        if late and not self.tf.executing_eagerly() and self._graph_is_readable():
+            with self.unrecorded():
+                values = [(label, read_value(variable)) for label, variable in late]
+            self._pending.setdefault(self.graph(), []).extend(values)
+
+    def close(self) -> None:
+        """Let go of everything that was held for the observed steps."""
+        self._initial = []
+
+    # ------------------------------------------------------------ where we are
+
+    def graph(self) -> Any:
+        """The graph being built by this thread."""
+        return self.tf.compat.v1.get_default_graph()
+
+    @contextlib.contextmanager
+    def unrecorded(self) -> Iterator[None]:
+        """No gradient tape sees what happens inside."""
+        try:
+            from tensorflow.python.eager import record
+
+            stop = record.stop_recording
+        except ImportError:
+            from tensorflow.python.eager import tape
+
+            stop = tape.stop_recording
+        with stop():
+            yield
+
+    def _graph_is_readable(self) -> bool:
+        graph = self.graph()
+        if not getattr(graph, "building_function", False):
+            self.recorder.note("a TensorFlow 1 graph", "sessions are not observed")
+            return False
+        if self.compiled():
+            self.recorder.note(
+                "tensors inside a function compiled by XLA",
+                "jit_compile is on, and compiled code cannot be read without changing it",
+            )
+            return False
+        if self.tf.distribute.get_strategy().num_replicas_in_sync > 1:
+            self.recorder.note("steps under tf.distribute", "several replicas are not observed")
+            return False
+        return True
+
+    def compiled(self) -> bool:
+        """Whether the graph being built will be compiled by XLA."""
+        from tensorflow.python.ops import control_flow_util
+
+        return bool(control_flow_util.GraphOrParentsInXlaContext(self.graph()))
+
+    # ------------------------------------------------------------ inside
+
+    def _parts(self, value: Any) -> List[Any]:
+        """The dense tensors of a value: sparse and ragged ones and IndexedSlices in their components."""
+        tf = self.tf
+        if isinstance(value, tf.IndexedSlices):
+            return [value.values, value.indices]
+        flat = tf.nest.flatten(value, expand_composites=True)
+        eager = tf.executing_eagerly()
+        return [
+            part
+            for part in flat
+            if (tf.is_tensor(part) and part.dtype not in (tf.resource, tf.variant))
+            or (eager and hasattr(part, "__array_interface__"))
+        ]
+
+    def _observe_initialised(self, entry: Entry) -> bool:
+        try:
+            self.observe_now([entry])
+        except Exception:  # not initialised yet: a variable made while its function is being traced
+            return False
+        return True
+
+    def _may_read(self, entry: Entry, nested: bool) -> bool:
+        label, value = entry
+        if label.stage not in ("activation", "loss") or value.op.type not in FUSABLE:
+            return True
+        readers = value.consumers()
+        if (len(readers) == 1 and readers[0].type in FUSING) or (nested and not readers):
+            self.recorder.unread(f"{label.stage}/{label.name}")
+            return False
+        return True
+
+    def _sent_so_far(self) -> List[Any]:
+        """Results of the reading operations in this graph and those around it: the commit waits for them."""
+        found: List[Any] = []
+        graph = self.graph()
+        while graph is not None:
+            found += self._sent.pop(graph, [])
+            graph = getattr(graph, "outer_graph", None)
+        return found
+
+    def _sink(self, labels: List[Label], commit: bool = False) -> Callable[..., Any]:
+        import numpy as np
+
+        recorder = self.recorder
+
+        def sink(*arrays: Any) -> Any:
+            taken = arrays[len(arrays) - len(labels) :]
+            recorder.observe(labels, [np.asarray(array) for array in taken])
+            if commit:
+                recorder.commit()
+            return np.int32(0)
+
+        return sink
+
+    def _gated(self, tensors: List[Any], sink: Callable[..., Any]) -> Any:
+        return self._when_wanted(lambda: self._call(sink, tensors))
+
+    def _gated_read(self, before: List[Any], variables: List[Any], sink: Callable[..., Any]) -> Any:
+        return self._when_wanted(lambda: self._call(sink, before + [read_value(v) for v in variables]))
+
+    def _when_wanted(self, act: Callable[[], Any]) -> Any:
+        import numpy as np
+
+        tf, recorder = self.tf, self.recorder
+        with tf.device("/CPU:0"):
+            wanted = tf.numpy_function(lambda: np.bool_(recorder.wants()), [], tf.bool, stateful=True)
+            wanted.set_shape(())
+            return tf.cond(wanted, act, lambda: tf.constant(0, tf.int32))
+
+    def _call(self, sink: Callable[..., Any], tensors: List[Any]) -> Any:
+        result = self.tf.numpy_function(sink, tensors, self.tf.int32, stateful=True)
+        result.set_shape(())
+        return result
+
+
+def raw_variable(variable: Any) -> Any:
+    """The framework's variable behind a Keras one, out of reach of autocasting."""
+    return getattr(variable, "_value", None) if hasattr(variable, "_value") else variable
+
+
+def read_value(variable: Any) -> Any:
+    """The variable's value now, as a tensor of the graph or the eager context."""
+    return raw_variable(variable).read_value()
+
+
+def as_array(value: Any) -> Any:
+    """A tensor's, a variable's or an array's content as a numpy array."""
+    import numpy as np
+
+    raw = raw_variable(value) if hasattr(value, "assign") else value
+    return np.asarray(raw.numpy() if hasattr(raw, "numpy") else raw)
+
+
+def name_of(variable: Any) -> str:
+    """A name that is the same in every process: the variable's path, or its name without the output number."""
+    path = getattr(variable, "path", None) or getattr(variable, "name", None) or type(variable).__name__
+    return str(path).split(":")[0]
+
+
+def named(variables: Iterable[Any]) -> List[Tuple[str, Any]]:
+    """(name, variable) pairs, each variable once; alike names get #2, #3, …"""
+    result: List[Tuple[str, Any]] = []
+    counts: Dict[str, int] = {}
+    for variable in variables:
+        if any(variable is known for _, known in result):
+            continue
+        name = name_of(variable)
+        counts[name] = counts.get(name, 0) + 1
+        result.append((name if counts[name] == 1 else f"{name}#{counts[name]}", variable))
+    return result

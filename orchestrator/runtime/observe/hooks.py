@@ -1,0 +1,313 @@
+"""The places in TensorFlow and Keras where a training step shows itself. Keras 3 and tf-keras 2 alike.
+
+Hooks are installed on classes, once, before the first function is traced; after the last observed step
+each is one test. A fault in a hook ends observation, never the job.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Dict, List, Optional
+
+from .channel import Channel, named
+from .digest import flatten
+from .facts import Facts
+
+
+class Hooks:
+    """Watches gradient tapes and iterators of TensorFlow, and layers, losses and optimizers of Keras."""
+
+    def __init__(self, channel: Channel, facts: Facts) -> None:
+        self.channel = channel
+        self.recorder = channel.recorder
+        self.facts = facts
+        self.local = channel.local
+        self._element: Any = None
+        self._latest_model: Any = None
+
+    # ------------------------------------------------------------ installing
+
+    def on_tensorflow(self, tf: Any) -> None:
+        """Watch gradient tapes and eager iteration over datasets."""
+        self._wrap(tf.GradientTape, "__enter__", self._tape_enter)
+        self._wrap(tf.GradientTape, "__exit__", self._tape_exit)
+        self._wrap(tf.GradientTape, "gradient", self._gradient)
+        from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+
+        self._wrap(OwnedIterator, "__next__", self._next)
+        self.recorder.missing_batch = self._element_entries
+
+    def on_keras(self, keras: Any) -> None:
+        """Watch layers, losses, models and optimizers of one Keras."""
+        layer = keras.layers.Layer
+        self._wrap(_owner(layer, "__call__"), "__call__", self._layer_call)
+        self._wrap(_owner(layer, "_maybe_build"), "_maybe_build", self._layer_build)
+        self._wrap(_owner(keras.losses.Loss, "__call__"), "__call__", self._loss_call)
+        self._wrap(_owner(keras.Model, "make_train_function"), "make_train_function", self._make_train)
+        for optimizer, method in _optimizer_methods(keras):
+            self._wrap(optimizer, method, self._apply)
+
+    def _wrap(self, owner: Any, method: str, hook: Callable[..., Any]) -> None:
+        original = getattr(owner, method)
+
+        @functools.wraps(original)
+        def hooked(subject: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self.recorder.wants():
+                return original(subject, *args, **kwargs)
+            return hook(functools.partial(original, subject), subject, *args, **kwargs)
+
+        # AutoGraph must neither convert this function nor stop converting what it calls.
+        hooked.autograph_info__ = {}  # type: ignore[attr-defined]
+        setattr(owner, method, hooked)
+
+    def _try(self, what: str, act: Callable[..., Any], *args: Any) -> None:
+        try:
+            act(*args)
+        except Exception as error:
+            self.recorder.fail(what, error)
+
+    # ------------------------------------------------------------ tapes and iterators
+
+    def _tape_enter(self, original: Any, tape: Any) -> Any:
+        self._tapes().append(self._place())
+        return original()
+
+    def _tape_exit(self, original: Any, _tape: Any, *error: Any) -> Any:
+        if self._tapes():
+            self._tapes().pop()
+        return original(*error)
+
+    def _gradient(self, original: Any, _tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        self._try("reading initial weights", self._initial_sources, sources)
+        gradients = original(target, sources, *args, **kwargs)
+        self._try("reading gradients", self._show_gradients, target, sources, gradients)
+        return gradients
+
+    def _initial_sources(self, sources: Any) -> None:
+        flat = self.channel.tf.nest.flatten(sources)
+        self.channel.initial(named([source for source in flat if hasattr(source, "assign")]))
+
+    def _show_gradients(self, target: Any, sources: Any, gradients: Any) -> None:
+        tf = self.channel.tf
+        self.channel.offer("loss", "loss", tf.nest.flatten(target))
+        paired = zip(tf.nest.flatten(sources), _shallow(gradients))
+        for source, gradient in paired:
+            if gradient is not None:
+                name = named([source])[0][0] if hasattr(source, "assign") else "tensor"
+                self.channel.offer("gradient", name, [gradient])
+        self.channel.flush()
+
+    def _next(self, original: Any, _iterator: Any) -> Any:
+        element = original()
+        if self.channel.tf.executing_eagerly():
+            self._element = element
+        else:
+            self._try("reading a batch", self._offer_structure, "element", element)
+        return element
+
+    def _element_entries(self) -> List[Any]:
+        """The element that an eager loop fetched last: what its step was given, labels included."""
+        from .channel import as_array
+        from .recorder import Label
+
+        element, self._element = self._element, None
+        if element is None:
+            return []
+        leaves = self._leaves("element", element)
+        return [(Label("batch", name, i), as_array(value)) for i, (name, value) in enumerate(leaves)]
+
+    # ------------------------------------------------------------ Keras
+
+    def _layer_call(self, original: Any, layer: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self._tapes() or _is_symbolic():
+            return original(*args, **kwargs)
+        outermost = not self._layers()
+        place = self._place()
+        if outermost:
+            self._latest_model = layer
+            self._try("reading a model's input", self._show_input, layer, args)
+        self._layers().append(place)
+        try:
+            output = original(*args, **kwargs)
+        finally:
+            self._layers().pop()
+        self._try("reading a layer's output", self._show_output, layer, output, place)
+        return output
+
+    def _show_input(self, layer: Any, args: Any) -> None:
+        self.channel.initial(named(_state(layer)))
+        if args:
+            self._offer_structure("input", args[0])
+
+    def _show_output(self, layer: Any, output: Any, place: Any) -> None:
+        path = getattr(layer, "path", None) or layer.name
+        self.channel.offer("activation", str(path), [output])
+        if place is not None and place not in self._layers() and place not in self._tapes():
+            self.channel.flush(nested=True)
+
+    def _layer_build(self, original: Any, layer: Any, *args: Any, **kwargs: Any) -> Any:
+        was_built = bool(getattr(layer, "built", False))
+        result = original(*args, **kwargs)
+        if not was_built and self._tapes() and not _is_symbolic():
+            self._try("reading initial weights", lambda: self.channel.initial(named(_state(layer))))
+        return result
+
+    def _loss_call(self, original: Any, loss: Any, *args: Any, **kwargs: Any) -> Any:
+        outermost = not getattr(self.local, "in_loss", False) and not getattr(self.local, "in_train", False)
+        if outermost and self._tapes() and not _is_symbolic():
+            self._try("reading labels", self._show_labels, args, kwargs)
+        before, self.local.in_loss = getattr(self.local, "in_loss", False), True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            self.local.in_loss = before
+
+    def _show_labels(self, args: Any, kwargs: Any) -> None:
+        values = dict(zip(("y_true", "y_pred", "sample_weight"), args), **kwargs)
+        for name in ("y_true", "sample_weight"):
+            if values.get(name) is not None:
+                self._offer_structure(f"labels/{name}", values[name])
+
+    def _make_train(self, original: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
+        self._try("reading how a model was compiled", self.facts.add_model, model)
+        self._try("watching train_step", self._watch_train_step, model)
+        return original(*args, **kwargs)
+
+    def _watch_train_step(self, model: Any) -> None:
+        if "train_step" in model.__dict__:
+            return
+        step = model.train_step
+
+        @functools.wraps(step)
+        def train_step(data: Any) -> Any:
+            if not self.recorder.wants():
+                return step(data)
+            self._try("reading a batch", self._offer_structure, "data", data)
+            before, self.local.in_train = getattr(self.local, "in_train", False), True
+            try:
+                return step(data)
+            finally:
+                self.local.in_train = before
+
+        model.__dict__["train_step"] = train_step
+
+    # ------------------------------------------------------------ optimizers
+
+    def _apply(self, original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        if getattr(self.local, "in_apply", False):
+            return original(*args, **kwargs)
+        pairs = list(args[0]) if args else None  # may be a zip, which can be read once only
+        args = (pairs, *args[1:]) if pairs is not None else args
+        self._try("reading the optimizer", self._before_apply, optimizer)
+        self.local.in_apply = True
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            self.local.in_apply = False
+        self._try("reading updated weights", self._after_apply, optimizer, args, kwargs)
+        return result
+
+    def _before_apply(self, optimizer: Any) -> None:
+        self.facts.add_optimizer(optimizer)
+        if getattr(optimizer, "built", False):
+            self.channel.initial(named(_variables(optimizer)))
+        self.channel.flush()
+
+    def _after_apply(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        trained = _trained(optimizer, args, kwargs)
+        rest = _state(self._latest_model) if self._latest_model is not None else []
+        self.channel.commit(named([*trained, *rest, *_variables(optimizer)]))
+        if not self.recorder.wants():
+            self.channel.close()
+            self._latest_model = self._element = None
+
+    # ------------------------------------------------------------ where we are
+
+    def _offer_structure(self, name: str, structure: Any) -> None:
+        self.channel.offer_named("batch", self._leaves(name, structure))
+
+    def _leaves(self, name: str, structure: Any) -> List[Any]:
+        found = []
+        for path, leaf in flatten(structure):
+            parts = self.channel._parts(leaf)
+            base = f"{name}/{path}" if path else name
+            found += [(f"{base}/{i}" if len(parts) > 1 else base, part) for i, part in enumerate(parts)]
+        return found
+
+    def _place(self) -> Any:
+        """The graph being built, None when eager."""
+        return None if self.channel.tf.executing_eagerly() else self.channel.graph()
+
+    def _tapes(self) -> List[Any]:
+        return self._stack("tapes")
+
+    def _layers(self) -> List[Any]:
+        return self._stack("layers")
+
+    def _stack(self, name: str) -> List[Any]:
+        stack: Optional[List[Any]] = getattr(self.local, name, None)
+        if stack is None:
+            stack = []
+            setattr(self.local, name, stack)
+        return stack
+
+
+def _owner(kind: Any, method: str) -> Any:
+    """The class among kind's ancestors that defines `method`."""
+    return next(base for base in kind.__mro__ if method in base.__dict__)
+
+
+def _optimizer_methods(keras: Any) -> List[Any]:
+    """(class, method) of every way by which an optimizer of this Keras updates weights."""
+    if hasattr(keras.optimizers.Optimizer, "apply"):
+        base = _owner(keras.optimizers.Optimizer, "apply")
+        scaled = getattr(keras.optimizers, "LossScaleOptimizer", None)
+        return [(kind, "apply") for kind in (base, scaled) if kind is not None and "apply" in kind.__dict__]
+    found: Dict[Any, None] = {}
+    candidates = [keras.optimizers.Optimizer, keras.optimizers.legacy.Optimizer]
+    candidates += [keras.mixed_precision.LossScaleOptimizer, *keras.optimizers.Optimizer.__subclasses__()]
+    for kind in candidates:
+        for base in kind.__mro__:
+            if "apply_gradients" in base.__dict__:
+                found[base] = None
+    return [(kind, "apply_gradients") for kind in found]
+
+
+def _trained(optimizer: Any, args: Any, kwargs: Any) -> List[Any]:
+    """The variables that this call updated."""
+    given = kwargs.get("trainable_variables") or kwargs.get("grads_and_vars")
+    given = given or (args[1] if len(args) > 1 else None)
+    if given is None and args and args[0] and isinstance(args[0][0], tuple):
+        given = args[0]
+    given = list(given or getattr(optimizer, "_trainable_variables", []))
+    return [item[1] if isinstance(item, tuple) else item for item in given]
+
+
+def _variables(optimizer: Any) -> List[Any]:
+    variables = optimizer.variables
+    return list(variables() if callable(variables) else variables)
+
+
+def _state(layer: Any) -> List[Any]:
+    """A layer's variables, random state included, metrics left out (they are read after the step)."""
+    metrics = {id(v) for v in getattr(layer, "metrics_variables", [])}
+    for metric in getattr(layer, "metrics", []) if not metrics else []:
+        metrics.update(id(v) for v in metric.variables)
+    return [v for v in layer.variables if id(v) not in metrics]
+
+
+def _shallow(gradients: Any) -> List[Any]:
+    """Gradients in order, None kept, IndexedSlices whole."""
+    if isinstance(gradients, dict):
+        return [part for key in sorted(gradients) for part in _shallow(gradients[key])]
+    if isinstance(gradients, (list, tuple)):
+        return [part for item in gradients for part in _shallow(item)]
+    return [gradients]
+
+
+def _is_symbolic() -> bool:
+    """Whether Keras only works out shapes: nothing computed now will ever be a number."""
+    import sys
+
+    scope = sys.modules.get("keras.src.backend.common.stateless_scope")
+    return bool(scope and scope.in_stateless_scope())

@@ -1,0 +1,75 @@
+"""Tells when a module's import is complete, and leaves no trace in the module."""
+
+from __future__ import annotations
+
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Callable, Iterable, Optional
+
+
+class Announcer(MetaPathFinder):
+    """Calls `tell(module)` once after each module named in `names` was imported.
+
+    Looking for a module without importing it (importlib.util.find_spec) tells nothing. What `tell`
+    raises is swallowed: an import must not fail for it.
+    """
+
+    def __init__(self, names: Iterable[str], tell: Callable[[ModuleType], None]) -> None:
+        self._names = frozenset(names)
+        self._tell = tell
+        self._told: set[str] = set()
+
+    def install(self) -> None:
+        """Come before all other finders."""
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
+        """The spec that the other finders give, its loader wrapped; None for all other modules."""
+        if fullname not in self._names or fullname in self._told:
+            return None
+        for finder in sys.meta_path:
+            if finder is not self and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(fullname, path, target)
+                if spec is not None:
+                    if spec.loader is not None and hasattr(spec.loader, "exec_module"):
+                        spec.loader = _Announcing(spec.loader, self)
+                    return spec
+        return None
+
+    def imported(self, module: ModuleType) -> None:
+        """Tell, once for each name."""
+        if module.__name__ in self._told:
+            return
+        self._told.add(module.__name__)
+        try:
+            self._tell(module)
+        except Exception:
+            pass
+
+
+class _Announcing(Loader):
+    """A module's own loader, which speaks when it has done. It takes itself off before it runs."""
+
+    def __init__(self, loader: Any, announcer: Announcer) -> None:
+        self._loader = loader
+        self._announcer = announcer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> Optional[ModuleType]:
+        spec.loader = self._loader
+        try:
+            made: Optional[ModuleType] = self._loader.create_module(spec)
+        finally:
+            spec.loader = self
+        return made
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self._announcer.imported(sys.modules.get(module.__name__, module))

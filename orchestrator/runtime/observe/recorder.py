@@ -1,0 +1,194 @@
+"""Collects what one process shows of its first steps, and writes each step when it is complete."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from .digest import records
+from .settings import Settings
+from .store import Store
+
+STAGES = ("batch", "initial", "activation", "loss", "gradient", "update")
+"""The ladder, in the order in which two runs are compared."""
+
+MAX_EVENTS = 20000
+"""Tensors of one step; a script that shows more is not training in steps that we understand."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """What an array is: its stage, its name (a path), and its place in the order of the program."""
+
+    stage: str
+    name: str
+    order: int
+
+
+class Recorder:
+    """One process's recording. Safe to call from any thread; a forked child records nothing.
+
+    Methods never raise: what goes wrong is noted, recording ends, and the job goes on.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.closed = False
+        self.environment: Optional[Callable[[], Dict[str, Any]]] = None
+        self.missing_batch: Optional[Callable[[], List[Tuple[Label, Any]]]] = None
+        self._store = Store(settings.directory)
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._claimed = False
+        self._steps = 0
+        self._tensors: List[Tuple[Label, Dict[str, Any]]] = []
+        self._records: Dict[str, Dict[str, Any]] = {}
+        self._initial: set[int] = set()
+        self._unread: set[str] = set()
+        self._notes: List[Dict[str, str]] = []
+
+    # ------------------------------------------------------------ from the hooks
+
+    def wants(self) -> bool:
+        """Whether tensors are still asked for, here and now."""
+        return not self.closed and os.getpid() == self._pid
+
+    def observe(self, labels: Sequence[Label], arrays: Sequence[Any]) -> None:
+        """Take arrays of the step in progress. They are read before this returns."""
+        with self._lock:
+            if not self.wants() or not self._claim():
+                return
+            try:
+                self._take(labels, arrays)
+            except Exception as error:
+                self.fail("recording a tensor", error)
+
+    def commit(self) -> None:
+        """The step in progress is complete: write it, and stop after the last one that was asked for."""
+        with self._lock:
+            if not self.wants() or not self._claim():
+                return
+            try:
+                self._add_missing_batch()
+                self._steps += 1
+                self._store.append([self._line()])
+                if self._steps == 1 and self.environment:
+                    self._store.facts("environment", self.environment())
+                if self._steps >= self.settings.steps:
+                    self._finish()
+                self._status()
+            except Exception as error:
+                self.fail("writing a step", error)
+                return
+            if self.closed and self.settings.stop:
+                self._stop()
+
+    def announce(self) -> None:
+        """Say that hooks are in place, so that a run without a training step can be told from one without hooks."""
+        with self._lock:
+            self._status()
+
+    def saw(self, stage: str, name: str) -> bool:
+        """Whether a tensor of that stage, its name beginning with `name`, is in the step in progress."""
+        return any(label.stage == stage and label.name.startswith(name) for label, _ in self._tensors)
+
+    def unread(self, name: str) -> None:
+        """The tensor `name` exists only inside a fused operation: to read it would change the graph."""
+        self._unread.add(name)
+
+    def note(self, what: str, why: str) -> None:
+        """Something that is not compared, and why. Said once."""
+        with self._lock:
+            entry = {"what": what, "why": why}
+            if entry not in self._notes and os.getpid() == self._pid:
+                self._notes.append(entry)
+                self._status()
+
+    def fail(self, what: str, error: BaseException) -> None:
+        """A fault of ours: say so and observe no more. The job goes on."""
+        self.closed = True
+        self.note("everything from here on", f"{what} failed: {type(error).__name__}: {error}")
+
+    # ------------------------------------------------------------ inside
+
+    def _claim(self) -> bool:
+        if not self._claimed:
+            self._claimed = self._store.claim()
+            self.closed = not self._claimed
+            if self.closed:
+                self._store.facts(
+                    f"status-{os.getpid()}",
+                    {"why": "another process of this run trained first; only that one is recorded"},
+                )
+        return self._claimed
+
+    def _take(self, labels: Sequence[Label], arrays: Sequence[Any]) -> None:
+        if len(self._tensors) + len(labels) > MAX_EVENTS:
+            raise RuntimeError(f"more than {MAX_EVENTS} tensors in one step")
+        batch: Dict[str, List[Any]] = {}
+        for label, array in zip(labels, arrays):
+            if label.stage == "initial":
+                if label.order in self._initial:
+                    continue
+                self._initial.add(label.order)
+            if label.stage == "batch":
+                batch.setdefault(label.name.split("/")[0], []).append(array)
+            self._tensors.append((label, self._store.keep(array)))
+        for name, members in batch.items():
+            found = records(members)
+            if found:
+                self._records.setdefault(name, found)
+
+    def _add_missing_batch(self) -> None:
+        if self.missing_batch and not self.saw("batch", "data"):
+            entries = self.missing_batch()
+            self._take([label for label, _ in entries], [array for _, array in entries])
+
+    def _line(self) -> Dict[str, Any]:
+        ordered = sorted(self._tensors, key=lambda item: (STAGES.index(item[0].stage), item[0].order))
+        seen: Dict[Tuple[str, str], int] = {}
+        tensors = []
+        for label, facts in ordered:
+            count = seen[label.stage, label.name] = seen.get((label.stage, label.name), 0) + 1
+            name = label.name if count == 1 else f"{label.name}#{count}"
+            tensors.append({"stage": label.stage, "name": name, **facts})
+        line = {
+            "event": "step",
+            "step": self._steps,
+            "records": self._records,
+            "unread": sorted(self._unread),
+            "tensors": tensors,
+        }
+        self._tensors, self._records = [], {}
+        return line
+
+    def _finish(self) -> None:
+        self.closed = True
+        self.missing_batch = None
+        if self.environment:
+            self._store.facts("environment", self.environment())
+
+    def _status(self) -> None:
+        enough = self._steps >= self.settings.steps
+        self._store.facts(
+            "status" if self._claimed or not (self.settings.directory / "claim").exists() else "status-late",
+            {
+                "state": "complete" if enough else "recording" if self._claimed else "waiting",
+                "requested": self.settings.steps,
+                "steps": self._steps,
+                "not_compared": self._notes,
+            },
+        )
+
+    def _stop(self) -> None:
+        """End the process as a success, at once: nothing that the script still means to do is wanted."""
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                pass
+        self._store.stopped(self._steps)
+        os._exit(0)

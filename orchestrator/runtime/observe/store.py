@@ -1,0 +1,90 @@
+"""Where a recording lies on disk: one index, one folder of tensors, two small files of facts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any, Dict, List
+
+from .digest import describe, sample, storable
+from .settings import FORMAT, MAX_TENSOR, MAX_TOTAL
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """The file appears with all of `content` or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.write_bytes(content)
+    os.replace(part, path)
+
+
+def write_json(path: Path, value: Dict[str, Any]) -> None:
+    """As `write_whole`, keys sorted, one trailing newline."""
+    write_whole(path, (json.dumps(value, sort_keys=True, indent=1) + "\n").encode())
+
+
+class Store:
+    """The files of one recording. Tensors are named by their content, so equal ones are kept once."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._kept = 0
+
+    def claim(self) -> bool:
+        """Whether this process is the first to record here. Only the first one does."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            handle = os.open(self.directory / "claim", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            return False
+        with os.fdopen(handle, "w") as file:
+            file.write(f"{os.getpid()}\n")
+        return True
+
+    def keep(self, array: Any) -> Dict[str, Any]:
+        """The array's facts; its copy, or beyond the budget its sample, written under tensors/."""
+        facts = describe(array)
+        if array.dtype.hasobject or array.dtype.kind in "SU" or not array.size:
+            return facts
+        if array.nbytes <= MAX_TENSOR and self._kept + array.nbytes <= MAX_TOTAL:
+            facts["file"] = self._put(facts["sha256"][:32], storable(array))
+            return facts
+        stride, values = sample(array)
+        name = f"{facts['sha256'][:32]}.sample"
+        return {**facts, "sample": {"file": self._put(name, storable(values)), "stride": stride}}
+
+    def _put(self, name: str, array: Any) -> str:
+        relative = f"tensors/{name}.npy"
+        path = self.directory / relative
+        if not path.exists():
+            write_whole(path, npy(array))
+            self._kept += array.nbytes
+        return relative
+
+    def append(self, lines: List[Dict[str, Any]]) -> None:
+        """Add lines to the index in a single write, so that a killed process leaves whole lines."""
+        content = "".join(json.dumps({"v": FORMAT, **line}, sort_keys=True) + "\n" for line in lines)
+        handle = os.open(self.directory / "steps.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            os.write(handle, content.encode())
+        finally:
+            os.close(handle)
+
+    def facts(self, name: str, value: Dict[str, Any]) -> None:
+        """Write <name>.json whole. A full disk must not end the job: then it is left out."""
+        with contextlib.suppress(OSError):
+            write_json(self.directory / f"{name}.json", {"v": FORMAT, **value})
+
+    def stopped(self, steps: int) -> None:
+        """Say that the process ended itself after `steps` observed steps."""
+        write_whole(self.directory / "stopped", f"{steps}\n".encode())
+
+
+def npy(array: Any) -> bytes:
+    """The array as a version 1.0 .npy file, C order."""
+    header = f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {tuple(array.shape)!r}, }}"
+    padded = header.encode() + b" " * (-(len(header) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(padded)) + padded + array.tobytes()
