@@ -84,8 +84,9 @@ class Cgroup:
             _write_all(folder, _v1_settings(controller, limits))
         if self._where.v2 is not None:
             wanted = self._where.for_v2()
-            parent = (self._where.v2 / self._name).parent
-            _write_all(parent, {"cgroup.subtree_control": f"+{name}" for name in wanted - {"freezer"}})
+            enabled = " ".join(f"+{name}" for name in sorted(wanted - {"freezer"}))
+            if enabled:
+                (self._where.v2 / self._name).parent.joinpath("cgroup.subtree_control").write_text(enabled)
             for name in wanted:
                 _write_all(self._where.v2 / self._name, _v2_settings(name, limits))
 
@@ -94,7 +95,7 @@ class Cgroup:
         return [str(folder / "cgroup.procs") for folder in self._folders()]
 
     def visible(self) -> list[str]:
-        """`name=folder` of each part that the machine may see at /sys/fs/cgroup/name; no name in version 2."""
+        """`name=folder` of each part that the machine may see at /sys/fs/cgroup/name (version 2: no name)."""
         if self._where.v1:
             return [f"{controller}={folder}" for controller, folder in self._v1() if controller != "freezer"]
         return [f"={folder}" for folder in self._folders()]

@@ -37,8 +37,8 @@ class Computer:
     gpus: tuple[Gpu, ...]
 
     def describe(self) -> str:
-        gpus = ", ".join(gpu.name for gpu in self.gpus) or "no GPU"
-        return f"{self.cpus} CPUs, {gib(self.memory)} of memory, {gib(self.disk)} of free disk, {gpus}, {self.arch}"
+        sizes = f"{self.cpus} CPUs, {gib(self.memory)} of memory, {gib(self.disk)} of free disk"
+        return f"{sizes}, {', '.join(gpu.name for gpu in self.gpus) or 'no GPU'}, {self.arch}"
 
 
 def this_computer(state: Path) -> Computer:
@@ -65,7 +65,7 @@ def architecture(name: str) -> str:
 
 
 def offer(need: Need, has: Computer) -> Offer:
-    """The machine that is asked for, exactly as large; ProviderError(CAPACITY) where this computer is smaller."""
+    """The machine that is asked for, exactly; ProviderError(CAPACITY) where it cannot be had here."""
     cpus = _sized(need.cpus, has.cpus)
     memory = _sized(need.memory, has.memory)
     refusals = [
@@ -84,7 +84,7 @@ def offer(need: Need, has: Computer) -> Offer:
     if refusals:
         raise ProviderError(
             Fault.CAPACITY,
-            f"This computer cannot be that machine: {', '.join(refusals)} asked for; it has {has.describe()}.",
+            f"This computer cannot be that machine. Asked: {', '.join(refusals)}. Here: {has.describe()}.",
             code="LocalCapacity",
         )
     return Offer(

@@ -45,7 +45,7 @@ def prepare(folder: Folder, record: Record) -> Guest:
     return guest
 
 
-def launch(folder: Folder, record: Record, guest: Guest) -> tuple[Child, Guest]:
+def launch(folder: Folder, record: Record, guest: Guest) -> Child:
     """Start the machine and write down its first process before that process does anything.
 
     Should we die in between, it reads the end of its input and ends as well.
@@ -71,9 +71,8 @@ def launch(folder: Folder, record: Record, guest: Guest) -> tuple[Child, Guest]:
     folder.write_guest(guest)
     _say(child, f"go {guest.address}\n")
     _expect(child, "built", console)
-    guest = replace(guest, ready=True)
-    folder.write_guest(guest)
-    return child, guest
+    folder.write_guest(replace(guest, ready=True))
+    return child
 
 
 def _command(folder: Folder, record: Record) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from orchestrator.providers.local.tools import tool
 
-NETWORK = ipaddress.ip_network("10.77.0.0/16")
+NETWORK = ipaddress.IPv4Network("10.77.0.0/16")
 LINKS = 1 << 14
 PORTS = range(20_000, 32_000)
 """Below what systems hand out to outgoing connections."""
@@ -86,7 +86,7 @@ def unplug(interface: str) -> None:
 
 
 def partition(pid: int, cut: bool) -> None:
-    """Take down (or up again) the machine's own end, so that this computer keeps its route and packets are lost."""
+    """Take the machine's own end down, or up again: this computer keeps its route, and packets are lost."""
     inside = [tool("nsenter"), "--target", str(pid), "--net", tool("ip")]
     subprocess.run(
         [*inside, "link", "set", "eth0", "down" if cut else "up"], capture_output=True, text=True, check=True
@@ -120,10 +120,10 @@ def _routes() -> list[ipaddress.IPv4Network]:
     found = []
     for line in lines:
         _, destination, _, _, _, _, _, mask = line.split()[:8]
-        network = ipaddress.ip_network((_address(destination), str(_address(mask))))
+        network = ipaddress.IPv4Network(f"{_address(destination)}/{_address(mask)}")
         if network.overlaps(NETWORK) and network.prefixlen > 0:
             found.append(network)
-    return [network for network in found if isinstance(network, ipaddress.IPv4Network)]
+    return found
 
 
 def _address(text: str) -> ipaddress.IPv4Address:

@@ -69,7 +69,7 @@ def seed_process(folder: Folder, record: Record, port: int) -> None:
     here = folder.path
     for name in ("home", "base", "bin", "run", "log"):
         (here / name).mkdir(exist_ok=True)
-    _host_key(folder, here / "host_key")
+    _host_key(folder, here / "run/ssh_host_key")
     _write(here / "authorized_keys", record.ssh_public_key.strip() + "\n", 0o600)
     environment = {"HOME": here / "home", "PATH": f"{here}/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}
     pairs = " ".join(
@@ -80,7 +80,7 @@ def seed_process(folder: Folder, record: Record, port: int) -> None:
         _SSHD.format(
             port=port,
             listen="127.0.0.1",
-            host_key=here / "host_key",
+            host_key=here / "run/ssh_host_key",
             pid_file=here / "run/sshd.pid",
             authorized_keys=str(here / "authorized_keys").replace("%", "%%"),
         ),

@@ -62,7 +62,7 @@ class Guest:
 
 
 def state_home(environ: Mapping[str, str]) -> Path:
-    """Where this product keeps what outlives a command: ORCH_STATE_HOME, XDG_STATE_HOME/orch, ~/.local/state/orch."""
+    """Where we keep what outlives a command: ORCH_STATE_HOME, XDG_STATE_HOME/orch or ~/.local/state/orch."""
     if environ.get("ORCH_STATE_HOME"):
         return Path(environ["ORCH_STATE_HOME"])
     if environ.get("XDG_STATE_HOME"):
@@ -125,7 +125,7 @@ class Folder:
         if status.st_uid != os.geteuid() or status.st_mode & 0o077:
             raise ProviderError(
                 Fault.AUTH,
-                f"The folder {self.path} is open to other users of this computer, so its host key proves nothing.",
+                f"The folder {self.path} is open to other users, so the host key in it proves nothing.",
                 next_command=f"chmod 700 {self.path}",
             )
 

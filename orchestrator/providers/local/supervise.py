@@ -23,7 +23,7 @@ from orchestrator.providers.local import processes
 from orchestrator.providers.local.computer import usable_cpus
 from orchestrator.providers.local.launch import Child, LaunchError, launch, prepare
 from orchestrator.providers.local.removal import destroy, kill_guest
-from orchestrator.providers.local.store import Folder, Guest, Owner, Record, folders, read_json, write_json
+from orchestrator.providers.local.store import Folder, Owner, Record, folders, read_json, write_json
 from orchestrator.providers.local.tools import search_path
 
 DEADLINE_GRACE_S = 15.0
@@ -122,15 +122,15 @@ def _live(folder: Folder, report: Callable[[str], None]) -> None:
     if record.tier == "process":
         _adopt_orphans()
     try:
-        child, guest = launch(folder, record, prepare(folder, record))
+        child = launch(folder, record, prepare(folder, record))
     except (LaunchError, OSError, RuntimeError, subprocess.SubprocessError) as error:
         report(_explain(error))
         raise
     report("")
-    _wait(folder, record, child, guest, wake)
+    _wait(folder, record, child, wake)
 
 
-def _wait(folder: Folder, record: Record, child: Child, guest: Guest, wake: int) -> None:
+def _wait(folder: Folder, record: Record, child: Child, wake: int) -> None:
     """Until the machine has ended: by itself, at its deadline, or preempted."""
     while True:
         if child.pid in _reaped():

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.providers.local.cgroup import Hierarchies, hierarchies
-from orchestrator.providers.local.tools import find, search_path, sftp_server
+from orchestrator.providers.local.tools import find, search_path
 
 TIERS = ("netns", "userns", "process")
 NAMESPACES: dict[str, tuple[str, ...]] = {
@@ -34,27 +34,14 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "userns": ("sshd", "ssh-keygen", "unshare", "nsenter", "mount", "umount", "pivot_root", "newuidmap"),
     "process": ("sshd", "ssh-keygen"),
 }
-_PACKAGES: dict[str, dict[str, str]] = {
-    "apt-get": {
-        **{"sshd": "openssh-server", "ssh-keygen": "openssh-client", "ip": "iproute2", "newuidmap": "uidmap"},
-        **{"mkfs.ext4": "e2fsprogs", "mount": "mount"},
-    },
-    "dnf": {
-        **{"sshd": "openssh-server", "ssh-keygen": "openssh", "ip": "iproute", "newuidmap": "shadow-utils"},
-        **{"mkfs.ext4": "e2fsprogs"},
-    },
-    "apk": {
-        **{"sshd": "openssh-server", "ssh-keygen": "openssh-keygen", "ip": "iproute2"},
-        **{"newuidmap": "shadow-uidmap", "mkfs.ext4": "e2fsprogs"},
-    },
-    "pacman": {
-        "sshd": "openssh",
-        "ssh-keygen": "openssh",
-        "ip": "iproute2",
-        "newuidmap": "shadow",
-        "mkfs.ext4": "e2fsprogs",
-    },
+_SSH_AND_IP = {"sshd": "openssh-server", "ip": "iproute2"}
+_PACKAGES: dict[str, Mapping[str, str]] = {
+    "apt-get": {**_SSH_AND_IP, "newuidmap": "uidmap", "ssh-keygen": "openssh-client"},
+    "dnf": {"sshd": "openssh-server", "ip": "iproute", "newuidmap": "shadow-utils", "ssh-keygen": "openssh"},
+    "apk": {**_SSH_AND_IP, "newuidmap": "shadow-uidmap", "ssh-keygen": "openssh-keygen"},
+    "pacman": {"sshd": "openssh", "ip": "iproute2", "newuidmap": "shadow", "ssh-keygen": "openssh"},
 }
+"""Package of each program by package manager; the others come with util-linux."""
 _INSTALL = {"apt-get": "install -y", "dnf": "install -y", "apk": "add", "pacman": "-S --noconfirm"}
 
 
@@ -78,9 +65,7 @@ def survey(environ: Mapping[str, str] | None = None) -> Survey:
     tiers = (wanted,) if wanted else TIERS
     tier = next((name for name in tiers if name in TIERS and _works(name)), "none")
     better = TIERS[: TIERS.index(tier) + 1] if tier in TIERS else tiers
-    missing = tuple(dict.fromkeys(name for other in better for name in _absent(other)))
-    if tier == "netns" and disk_kind(Path(tempfile.gettempdir())) != "loop" and not find("mkfs.ext4"):
-        missing = (*missing, "mkfs.ext4")
+    missing = tuple(dict.fromkeys(name for other in better if other in TIERS for name in _absent(other)))
     return Survey(tier=tier, lost=_lost(tier), missing=missing, fix=_fix(missing))
 
 
@@ -99,8 +84,8 @@ def disk_kind(folder: Path) -> str:
 
 
 def _absent(tier: str) -> tuple[str, ...]:
-    if tier == "netns" and os.geteuid() != 0:
-        return ()  # no program would help
+    if (tier == "netns") != (os.geteuid() == 0) and tier != "process":
+        return ()  # no program would help: root has the better tier, and nobody else can have it
     if tier != "process" and not sys.platform.startswith("linux"):
         return ()
     return tuple(name for name in _NEEDS[tier] if find(name) is None)
@@ -211,6 +196,10 @@ def _fix(missing: Sequence[str]) -> str:
     manager = next((name for name in _PACKAGES if find(name)), None)
     if not missing or manager is None:
         return ""
-    names = sorted({_PACKAGES[manager].get(program, "util-linux") for program in missing})
+    names = sorted({_package(manager, program) for program in missing})
     prefix = "" if os.geteuid() == 0 else "sudo "
     return f"{prefix}{manager} {_INSTALL[manager]} {' '.join(names)}"
+
+
+def _package(manager: str, program: str) -> str:
+    return "e2fsprogs" if program == "mkfs.ext4" else _PACKAGES[manager].get(program, "util-linux")

@@ -1,0 +1,236 @@
+"""A cloud in this process: everything that a real one does to its callers, and nothing that runs.
+
+It lists late, starts slowly, fails before or after it has done what was asked, runs out of capacity
+and quota, and ends machines at their deadlines; all by a clock that tests can turn.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import Endpoint, Labels, Machine, MachineSpec, MachineState, Need, Offer
+
+R = TypeVar("R")
+
+GIB = 1 << 30
+OPERATIONS = ("offers", "create", "list", "delete", "endpoint")
+
+CATALOG = (
+    Offer("memory", "small", "r1", "r1-a", 2, 4 * GIB, "x86_64", 0.05),
+    Offer("memory", "small", "r1", "r1-b", 2, 4 * GIB, "x86_64", 0.06),
+    Offer("memory", "large", "r1", "r1-a", 8, 32 * GIB, "x86_64", 0.40),
+    Offer("memory", "small", "r1", "r1-a", 2, 4 * GIB, "x86_64", 0.02, spot=True),
+    Offer("memory", "gpu", "r1", "r1-a", 4, 16 * GIB, "x86_64", 0.53, False, "T4", 1, 16 * GIB),
+)
+
+
+@dataclass(frozen=True)
+class Temper:
+    """How slow this cloud is, in seconds: until listed, until running, until gone."""
+
+    visible_after: float = 0.0
+    running_after: float = 0.0
+    gone_after: float = 0.0
+
+
+@dataclass(frozen=True)
+class Mishap:
+    """One failure to come. `after_effect`: it is done all the same, and the caller does not learn it."""
+
+    fault: Fault
+    code: str = "Scripted"
+    after_effect: bool = False
+
+
+@dataclass
+class _Made:
+    """One machine as the cloud keeps it; times by the cloud's clock."""
+
+    spec: MachineSpec
+    machine: Machine
+    made_at: float
+    ended_at: float | None = None
+
+
+def open_memory(state: Path | None = None) -> MemoryProvider:  # noqa: ARG001 (it keeps nothing)
+    return MemoryProvider()
+
+
+class MemoryProvider:
+    """`clock` gives seconds since the epoch. Quota counts CPUs of machines that are not gone."""
+
+    name = "memory"
+
+    def __init__(
+        self,
+        *,
+        temper: Temper = Temper(),
+        clock: Callable[[], float] = time.time,
+        catalog: Sequence[Offer] = CATALOG,
+        quota_cpus: int | None = None,
+    ) -> None:
+        self._temper = temper
+        self._clock = clock
+        self._catalog = tuple(catalog)
+        self._quota_cpus = quota_cpus
+        self._sold_out: set[tuple[str, str]] = set()
+        self._script: dict[str, deque[Mishap | None]] = {name: deque() for name in OPERATIONS}
+        self._made: dict[str, _Made] = {}
+
+    # ------------------------------------------------------------ the protocol
+
+    def offers(self, need: Need) -> Sequence[Offer]:
+        found = [offer for offer in self._catalog if _serves(offer, need)]
+        return self._answer("offers", lambda: sorted(found, key=lambda offer: offer.price))
+
+    def create(self, spec: MachineSpec) -> Machine:
+        return self._answer("create", lambda: self._create(spec))
+
+    def list(self, labels: Labels) -> Sequence[Machine]:
+        return self._answer("list", lambda: self._visible(labels))
+
+    def delete(self, machine: Machine) -> None:
+        self._answer("delete", lambda: self._end(machine.id))
+
+    def endpoint(self, machine: Machine) -> Endpoint | None:
+        return self._answer("endpoint", lambda: self._endpoint(machine.id))
+
+    # ------------------------------------------------------------ what tests can do to it
+
+    def fail_next(self, operation: str, *mishaps: Mishap | None) -> None:
+        """Let the next calls of `operation` fail in this order; None lets one pass."""
+        self._script[operation].extend(mishaps)
+
+    def sell_out(self, instance_type: str, zone: str) -> None:
+        """No more of that type there, until restock()."""
+        self._sold_out.add((instance_type, zone))
+
+    def restock(self) -> None:
+        self._sold_out.clear()
+
+    def kill(self, machine: Machine) -> None:
+        """End it without notice, as a preemption does."""
+        self._end(machine.id)
+
+    def alive(self) -> Sequence[Machine]:
+        """What really exists, listed already or not: for tests to compare with what was claimed."""
+        self._enforce_deadlines()
+        return [made.machine for made in self._made.values() if made.ended_at is None]
+
+    # ------------------------------------------------------------ inside
+
+    def _answer(self, operation: str, effect: Callable[[], R]) -> R:
+        self._enforce_deadlines()
+        script = self._script[operation]
+        mishap = script.popleft() if script else None
+        if mishap is None:
+            return effect()
+        if mishap.after_effect:
+            effect()
+        raise ProviderError(mishap.fault, f"{operation}: {mishap.fault} by script.", code=mishap.code)
+
+    def _create(self, spec: MachineSpec) -> Machine:
+        identity = _identity(spec)
+        made = self._made.get(identity)
+        if made is not None and not self._gone(made):
+            return self._as_seen(made)
+        self._require_capacity(spec.offer)
+        machine = Machine(
+            provider=self.name,
+            id=identity,
+            name=f"{spec.id}-{spec.attempt}",
+            state=MachineState.PENDING,
+            labels=dict(spec.labels),
+            instance_type=spec.offer.instance_type,
+            zone=spec.offer.zone,
+            price=spec.offer.price,
+            created_at=datetime.fromtimestamp(self._clock(), UTC),
+            deadline=spec.deadline,
+        )
+        self._made[identity] = _Made(spec, machine, self._clock())
+        return self._as_seen(self._made[identity])
+
+    def _require_capacity(self, offer: Offer) -> None:
+        if offer not in self._catalog:
+            raise ProviderError(
+                Fault.INVALID, f"There is no {offer.instance_type} in {offer.zone}.", code="NoSuchType"
+            )
+        if (offer.instance_type, offer.zone) in self._sold_out:
+            message = f"{offer.zone} has no {offer.instance_type} left at the moment."
+            raise ProviderError(Fault.CAPACITY, message, code="InsufficientCapacity")
+        used = sum(made.spec.offer.cpus for made in self._made.values() if not self._gone(made))
+        if self._quota_cpus is not None and used + offer.cpus > self._quota_cpus:
+            message = f"{used} of {self._quota_cpus} CPUs are in use; {offer.cpus} more were asked for."
+            raise ProviderError(Fault.QUOTA, message, code="CpuQuota")
+
+    def _visible(self, labels: Labels) -> Sequence[Machine]:
+        seen = (made for made in self._made.values() if self._listed(made) and not self._gone(made))
+        machines: Iterable[Machine] = (self._as_seen(made) for made in seen)
+        return [machine for machine in machines if labels.items() <= machine.labels.items()]
+
+    def _listed(self, made: _Made) -> bool:
+        return self._clock() - made.made_at >= self._temper.visible_after
+
+    def _gone(self, made: _Made) -> bool:
+        return made.ended_at is not None and self._clock() - made.ended_at >= self._temper.gone_after
+
+    def _as_seen(self, made: _Made) -> Machine:
+        if made.ended_at is not None:
+            return replace(made.machine, state=MachineState.STOPPING)
+        runs = self._clock() - made.made_at >= self._temper.running_after
+        return replace(made.machine, state=MachineState.RUNNING if runs else MachineState.PENDING)
+
+    def _endpoint(self, identity: str) -> Endpoint | None:
+        made = self._made.get(identity)
+        if made is None or self._as_seen(made).state is not MachineState.RUNNING:
+            return None
+        number = list(self._made).index(identity) % 254 + 1
+        return Endpoint(f"192.0.2.{number}", 22, "root", (_host_key(identity),))
+
+    def _end(self, identity: str) -> None:
+        made = self._made.get(identity)
+        if made is not None and made.ended_at is None:
+            made.ended_at = self._clock()
+
+    def _enforce_deadlines(self) -> None:
+        for made in self._made.values():
+            due = made.spec.deadline.timestamp()
+            if made.ended_at is None and self._clock() >= due:
+                made.ended_at = due
+
+
+def _serves(offer: Offer, need: Need) -> bool:
+    wanted = need.accelerator
+    return (
+        (need.cpus is None or need.cpus.admits(offer.cpus))
+        and (need.memory is None or need.memory.admits(offer.memory))
+        and offer.spot == need.spot
+        and need.region in (None, offer.region)
+        and need.zone in (None, offer.zone)
+        and need.arch in (None, offer.arch)
+        and (need.max_price is None or offer.price <= need.max_price)
+        and (wanted is None or wanted.name in (None, offer.accelerator))
+        and (wanted is None or wanted.count <= offer.accelerator_count)
+        and (wanted is None or wanted.memory is None or wanted.memory.admits(offer.gpu_memory))
+    )
+
+
+def _identity(spec: MachineSpec) -> str:
+    return "vm-" + hashlib.sha256(f"{spec.id}\0{spec.attempt}".encode()).hexdigest()[:12]
+
+
+def _host_key(identity: str) -> str:
+    """A well-formed public key that belongs to nobody."""
+    kind = b"ssh-ed25519"
+    body = hashlib.sha256(identity.encode()).digest()
+    blob = b"".join(len(part).to_bytes(4, "big") + part for part in (kind, body))
+    return f"ssh-ed25519 {base64.b64encode(blob).decode()}"

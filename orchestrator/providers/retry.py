@@ -1,0 +1,70 @@
+"""A provider that tries another provider again when the trouble will pass."""
+
+from __future__ import annotations
+
+import random as _random
+import time as _time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import Endpoint, Labels, Machine, MachineSpec, Need, Offer, Provider
+
+R = TypeVar("R")
+
+
+class RetryingProvider:
+    """Repeats what failed as TRANSIENT, after full-jitter pauses, for at most `deadline_s` a call.
+
+    Pause k is uniform in [0, min(`cap_s`, `base_s`·2^k)]. Everything may be repeated, create too: it
+    names its machine. No other fault is: an UNKNOWN create may have happened, and only `list` tells.
+    The last error is raised as it came. `clock` is monotonic, `random` uniform in [0, 1).
+    """
+
+    def __init__(
+        self,
+        inner: Provider,
+        *,
+        deadline_s: float = 120.0,
+        base_s: float = 0.5,
+        cap_s: float = 20.0,
+        clock: Callable[[], float] = _time.monotonic,
+        sleep: Callable[[float], None] = _time.sleep,
+        random: Callable[[], float] = _random.random,
+    ) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self._deadline_s = deadline_s
+        self._base_s = base_s
+        self._cap_s = cap_s
+        self._clock = clock
+        self._sleep = sleep
+        self._random = random
+
+    def offers(self, need: Need) -> Sequence[Offer]:
+        return self._persist(lambda: self.inner.offers(need))
+
+    def create(self, spec: MachineSpec) -> Machine:
+        return self._persist(lambda: self.inner.create(spec))
+
+    def list(self, labels: Labels) -> Sequence[Machine]:
+        return self._persist(lambda: self.inner.list(labels))
+
+    def delete(self, machine: Machine) -> None:
+        self._persist(lambda: self.inner.delete(machine))
+
+    def endpoint(self, machine: Machine) -> Endpoint | None:
+        return self._persist(lambda: self.inner.endpoint(machine))
+
+    def _persist(self, call: Callable[[], R]) -> R:
+        end = self._clock() + self._deadline_s
+        longest = self._base_s
+        while True:
+            try:
+                return call()
+            except ProviderError as error:
+                pause = self._random() * min(longest, self._cap_s)
+                if error.fault is not Fault.TRANSIENT or self._clock() + pause > end:
+                    raise
+            self._sleep(pause)
+            longest *= 2
