@@ -10,6 +10,7 @@ from typing import Any
 from orchestrator.model import Bound, Need, Offer
 
 MAX_REJECTED = 5
+MAX_OF_ONE_RULE = 2
 _GIB = 1 << 30
 _ARCHITECTURES = {"amd64": "x86_64", "aarch64": "arm64"}
 
@@ -29,22 +30,38 @@ def rank(need: Need, offers: Sequence[Offer]) -> list[Offer]:
 
 
 def near_misses(need: Need, offers: Sequence[Offer]) -> tuple[Rejected, ...]:
-    """Offers that break exactly one rule, the cheapest of each type and rule, best first.
+    """Offers that break exactly one rule, the nearest first, then the cheapest; at most two for each rule.
 
-    The cloud itself is no near miss. Neither is spot: it is chosen, not missed.
+    Of one type the best offer stands for all. The cloud itself is no near miss, and neither is spot:
+    both are chosen, not missed.
     """
     rules = _rules(need)
-    nearest: dict[tuple[str, int], Offer] = {}
+    nearest: dict[tuple[int, str], Offer] = {}
     for offer in offers:
-        if (broken := _only_broken(rules, offer)) is None:
+        broken = _only_broken(rules, offer)
+        if broken is None or rules[broken].miss is None:
             continue
-        if (need.cloud != "any" and broken == 0) or offer.spot != need.spot:
-            continue
-        key = (offer.instance_type, broken)
+        key = (broken, offer.instance_type)
         if key not in nearest or _order(offer) < _order(nearest[key]):
             nearest[key] = offer
-    best = sorted(nearest.items(), key=lambda found: (_order(found[1]), found[0]))
-    return tuple(Rejected(offer, rules[broken].says(offer)) for (_, broken), offer in best[:MAX_REJECTED])
+    missed = sorted(
+        ((index, offer) for (index, _), offer in nearest.items()),
+        key=lambda found: (_miss(rules[found[0]], found[1]), _order(found[1]), found[0]),
+    )
+    return tuple(_some_of_each(rules, missed))
+
+
+def _miss(rule: _Rule, offer: Offer) -> float:
+    distance = rule.miss(offer) if rule.miss else math.inf
+    return distance if math.isfinite(distance) else math.inf
+
+
+def _some_of_each(rules: Sequence[_Rule], missed: Sequence[tuple[int, Offer]]) -> Iterator[Rejected]:
+    shown = [0] * len(rules)
+    for index, offer in missed:
+        shown[index] += 1
+        if shown[index] <= MAX_OF_ONE_RULE and sum(shown) <= MAX_REJECTED:
+            yield Rejected(offer, rules[index].says(offer))
 
 
 def _only_broken(rules: Sequence[_Rule], offer: Offer) -> int | None:
@@ -65,12 +82,25 @@ def _order(offer: Offer) -> tuple[Any, ...]:
     return (price, offer.spot, *size, offer.cloud, offer.instance_type, offer.region, offer.zone)
 
 
+# ---------------------------------------------------------------- rules
+
+
+def _chosen(_: Offer) -> float:
+    """The distance of what is right or wrong, and nothing in between."""
+    return 0.5
+
+
 @dataclass(frozen=True)
 class _Rule:
-    """One thing asked for: does an offer have it, and what is said where it has not."""
+    """One thing asked for: has an offer it, what is said where it has not, and how far off that is.
+
+    `miss` is 0 for almost and 1 for double or none; None where an offer that breaks the rule is never
+    near.
+    """
 
     admits: Callable[[Offer], bool]
     says: Callable[[Offer], str]
+    miss: Callable[[Offer], float] | None = _chosen
 
 
 def _rules(need: Need) -> list[_Rule]:
@@ -80,7 +110,9 @@ def _rules(need: Need) -> list[_Rule]:
 
 def _place_rules(need: Need) -> Iterator[_Rule]:
     if need.cloud != "any":
-        yield _Rule(lambda o: o.cloud == need.cloud, lambda o: f"it is sold by {o.cloud}, not {need.cloud}")
+        yield _Rule(
+            lambda o: o.cloud == need.cloud, lambda o: f"it is sold by {o.cloud}, not {need.cloud}", None
+        )
     if need.region is not None:
         yield _Rule(lambda o: o.region == need.region, lambda o: f"it is in {o.region}, not {need.region}")
     if need.zone is not None:
@@ -91,17 +123,10 @@ def _place_rules(need: Need) -> Iterator[_Rule]:
 
 
 def _size_rules(need: Need) -> Iterator[_Rule]:
-    cpus, memory = need.cpus, need.memory
-    if cpus is not None:
-        yield _Rule(
-            lambda o: cpus.admits(o.cpus),
-            lambda o: f"{o.cpus} CPUs, {_bound(cpus, f'{cpus.value:g}')} asked for",
-        )
-    if memory is not None:
-        wanted = _bound(memory, _gib(memory.value))
-        yield _Rule(
-            lambda o: memory.admits(o.memory), lambda o: f"{_gib(o.memory)} memory, {wanted} asked for"
-        )
+    if need.cpus is not None:
+        yield _amount(need.cpus, lambda o: o.cpus, lambda value: f"{value:g} CPUs", "it has")
+    if need.memory is not None:
+        yield _amount(need.memory, lambda o: o.memory, _gib, "its memory is")
     if need.arch is not None:
         arch = _ARCHITECTURES.get(need.arch, need.arch)
         yield _Rule(
@@ -110,12 +135,20 @@ def _size_rules(need: Need) -> Iterator[_Rule]:
         )
 
 
+def _amount(bound: Bound, of: Callable[[Offer], float], show: Callable[[float], str], begin: str) -> _Rule:
+    wanted = f"{show(bound.value)} or more" if bound.at_least else f"exactly {show(bound.value)}"
+    return _Rule(
+        lambda o: bound.admits(of(o)),
+        lambda o: f"{begin} {show(of(o))}, where {wanted} was asked for",
+        lambda o: abs(of(o) - bound.value) / bound.value,
+    )
+
+
 def _accelerator_rules(need: Need) -> Iterator[_Rule]:
     gpu = need.accelerator
     if gpu is None:
         return
-    name, memory = gpu.name, gpu.memory
-    what = f"{gpu.count}x {name or 'GPU'}"
+    name = gpu.name
     if name is not None:
         yield _Rule(
             lambda o: (o.accelerator or "").upper() == name.upper(),
@@ -123,29 +156,28 @@ def _accelerator_rules(need: Need) -> Iterator[_Rule]:
         )
     yield _Rule(
         lambda o: o.accelerator is not None and o.accelerator_count == gpu.count,
-        lambda o: f"it has {o.accelerator_count}x {o.accelerator or 'GPU'}, not {what}",
+        lambda o: f"it has {_gpus(o)}, where {gpu.count} {name or 'of a kind'} was asked for",
     )
-    if memory is not None:
-        wanted = _bound(memory, _gib(memory.value))
-        yield _Rule(
-            lambda o: memory.admits(o.gpu_memory),
-            lambda o: f"its GPU has {_gib(o.gpu_memory)}, {wanted} asked for",
-        )
+    if gpu.memory is not None:
+        yield _amount(gpu.memory, lambda o: o.gpu_memory, _gib, "the memory of its GPU is")
 
 
 def _price_rules(need: Need) -> Iterator[_Rule]:
     limit = need.max_price
-    yield _Rule(lambda o: math.isfinite(o.price) and o.price >= 0, lambda _: "its price is not known")
     yield _Rule(
-        lambda o: o.spot == need.spot,
-        lambda o: "it is a spot offer" if o.spot else "it is no spot offer",
+        lambda o: math.isfinite(o.price) and o.price >= 0, lambda _: "its price is not known", lambda _: 1.0
     )
+    yield _Rule(lambda o: o.spot == need.spot, lambda o: f"spot is {str(o.spot).lower()}", None)
     if limit is not None:
-        yield _Rule(lambda o: o.price <= limit, lambda o: f"${o.price:g}/h is over max_price ${limit:g}/h")
+        yield _Rule(
+            lambda o: o.price <= limit,
+            lambda o: f"${o.price:g} an hour is over max_price, ${limit:g}",
+            lambda o: abs(o.price - limit) / limit,
+        )
 
 
-def _bound(bound: Bound, text: str) -> str:
-    return f"{text} or more" if bound.at_least else f"exactly {text}"
+def _gpus(offer: Offer) -> str:
+    return f"{offer.accelerator_count} {offer.accelerator}" if offer.accelerator else "no GPU"
 
 
 def _gib(size: float) -> str:
