@@ -30,7 +30,7 @@ _SHARED = frozenset(module for module in VERBS.values() if list(VERBS.values()).
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    """Run one verb. A module with several verbs gets [verb, …], one with a single verb its arguments alone."""
+    """Run one verb. A module of several verbs gets [verb, …], one of a single verb its arguments alone."""
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments or arguments[0] not in VERBS:
         asked = arguments[0] if arguments else "nothing"

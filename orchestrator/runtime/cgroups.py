@@ -1,0 +1,153 @@
+"""The control groups that this process is in: what they allow, what they used, whom they killed.
+
+Both versions of the kernel's interface; None for whatever cannot be read.
+"""
+
+# Thin over the kernel: descriptors, modes and races are said in os calls.
+# ruff: noqa: PTH112, PTH118, PTH120
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
+
+from .processes import read
+
+_UNLIMITED = 1 << 60
+
+
+@dataclass(frozen=True)
+class Cgroups:
+    """Folders of the memory and CPU controllers, own group first, then its parents. `version` 0: none."""
+
+    version: int
+    memory: Tuple[str, ...]
+    cpu: Tuple[str, ...]
+
+    def oom_kills(self) -> Optional[int]:
+        """How many processes of the own group the kernel has killed for want of memory."""
+        name = "memory.events" if self.version == 2 else "memory.oom_control"
+        return _keyed(self.memory[0], name, "oom_kill") if self.memory else None
+
+    def memory_now(self) -> Optional[int]:
+        return self._memory("memory.current", "memory.usage_in_bytes")
+
+    def memory_peak(self) -> Optional[int]:
+        return self._memory("memory.peak", "memory.max_usage_in_bytes")
+
+    def memory_limit(self) -> Optional[int]:
+        """The tightest limit on the way up, bytes; None where there is none."""
+        name = "memory.max" if self.version == 2 else "memory.limit_in_bytes"
+        limits = _numbers(self.memory, lambda folder: _integer(folder, name))
+        tight = [limit for limit in limits if limit < _UNLIMITED]
+        return int(min(tight)) if tight else None
+
+    def cpu_limit(self) -> Optional[float]:
+        """The tightest quota on the way up, in cores; None where there is none."""
+        quotas = _numbers(self.cpu, _quota_v2 if self.version == 2 else _quota_v1)
+        return min(quotas) if quotas else None
+
+    def throttled(self) -> Optional[float]:
+        """Seconds for which the quota kept this group from running."""
+        if not self.cpu:
+            return None
+        if self.version == 2:
+            microseconds = _keyed(self.cpu[0], "cpu.stat", "throttled_usec")
+            return None if microseconds is None else microseconds / 1e6
+        nanoseconds = _keyed(self.cpu[0], "cpu.stat", "throttled_time")
+        return None if nanoseconds is None else nanoseconds / 1e9
+
+    def _memory(self, modern: str, legacy: str) -> Optional[int]:
+        name = modern if self.version == 2 else legacy
+        return _integer(self.memory[0], name) if self.memory else None
+
+
+def own() -> Cgroups:
+    """Where this process is now. Version 1 wins where both exist and it has the controllers."""
+    groups = _groups(read("/proc/self/cgroup") or "")
+    mounts = _mounts(read("/proc/self/mountinfo") or "")
+    memory = _chain(mounts.get("memory"), groups.get("memory"))
+    cpu = _chain(mounts.get("cpu"), groups.get("cpu"))
+    if memory or cpu:
+        return Cgroups(1, memory, cpu)
+    unified = _chain(mounts.get(""), groups.get(""))
+    return Cgroups(2 if unified else 0, unified, unified)
+
+
+def global_oom_kills() -> Optional[int]:
+    """How many processes of the whole computer the kernel has killed for want of memory."""
+    return _keyed("/proc", "vmstat", "oom_kill")
+
+
+def _groups(text: str) -> Dict[str, str]:
+    """Controller -> path, from /proc/self/cgroup; version 2 is the controller ""."""
+    found = {}
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            found[controller] = path
+    return found
+
+
+def _mounts(text: str) -> Dict[str, Tuple[str, str]]:
+    """Controller -> (mount point, which group is mounted there), from /proc/self/mountinfo."""
+    found: Dict[str, Tuple[str, str]] = {}
+    for line in text.splitlines():
+        left, _, right = line.partition(" - ")
+        place, kind = left.split(), right.split()
+        if kind and kind[0] == "cgroup2":
+            found.setdefault("", (place[4], place[3]))
+        elif kind and kind[0] == "cgroup":
+            for controller in kind[-1].split(","):
+                found.setdefault(controller, (place[4], place[3]))
+    return found
+
+
+def _chain(mount: Optional[Tuple[str, str]], group: Optional[str]) -> Tuple[str, ...]:
+    """The group's folder and its parents' up to the mount, as far as they can be seen."""
+    if mount is None or group is None:
+        return ()
+    point, root = mount
+    relative = os.path.relpath(group, root)
+    if relative.startswith(".."):
+        relative = "."
+    folder = os.path.normpath(os.path.join(point, relative))
+    if not os.path.isdir(folder):
+        return ()
+    return tuple(_upwards(folder, point))
+
+
+def _upwards(folder: str, top: str) -> Iterator[str]:
+    while True:
+        yield folder
+        if folder == top or len(folder) <= len(top):
+            return
+        folder = os.path.dirname(folder)
+
+
+def _numbers(folders: Tuple[str, ...], of: Callable[[str], Optional[float]]) -> List[float]:
+    return [value for value in map(of, folders) if value is not None]
+
+
+def _integer(folder: str, name: str) -> Optional[int]:
+    text = (read(os.path.join(folder, name)) or "").strip()
+    return int(text) if text.isdigit() else None
+
+
+def _keyed(folder: str, name: str, key: str) -> Optional[int]:
+    for line in (read(os.path.join(folder, name)) or "").splitlines():
+        found, _, value = line.partition(" ")
+        if found == key:
+            return int(value)
+    return None
+
+
+def _quota_v2(folder: str) -> Optional[float]:
+    fields = (read(os.path.join(folder, "cpu.max")) or "").split()
+    return int(fields[0]) / int(fields[1]) if len(fields) == 2 and fields[0].isdigit() else None
+
+
+def _quota_v1(folder: str) -> Optional[float]:
+    quota, period = _integer(folder, "cpu.cfs_quota_us"), _integer(folder, "cpu.cfs_period_us")
+    return quota / period if quota and period else None

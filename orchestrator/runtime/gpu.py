@@ -1,0 +1,114 @@
+"""What the GPUs do, as nvidia-smi tells it; nothing where there is none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import Any, Dict, List, Optional, Set
+
+_FIELDS = "index,name,utilization.gpu,utilization.memory,memory.used,memory.total"
+
+
+class GpuMeter:
+    """One nvidia-smi that prints a line per GPU and second for as long as the run goes on."""
+
+    def __init__(self) -> None:
+        self._process = _start()
+        self._rest = b""
+        self._last: List[Dict[str, Any]] = []
+        self.names = _names()
+
+    @property
+    def pids(self) -> Set[int]:
+        return {self._process.pid} if self._process else set()
+
+    def read(self) -> Optional[List[Dict[str, Any]]]:
+        """Per GPU: utilisation and memory utilisation (0..1, the mean since the last call), memory in bytes.
+
+        None where there is no GPU; what was last known where nothing new was printed.
+        """
+        if self._process is None or self._process.stdout is None:
+            return None
+        try:
+            while True:
+                block = os.read(self._process.stdout.fileno(), 1 << 16)
+                if not block:
+                    break
+                self._rest += block
+        except BlockingIOError:
+            pass
+        complete, _, self._rest = self._rest.rpartition(b"\n")
+        self._last = parse(complete.decode(errors="replace")) or self._last
+        return self._last or None
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+def parse(text: str) -> List[Dict[str, Any]]:
+    """Lines of nvidia-smi (csv, no header, no units) -> one fact per GPU; what it calls N/A is None."""
+    lines: Dict[str, List[List[str]]] = {}
+    for line in text.splitlines():
+        fields = [part.strip() for part in line.split(",")]
+        if len(fields) == len(_FIELDS.split(",")) and fields[0].isdigit():
+            lines.setdefault(fields[0], []).append(fields)
+    return [
+        {
+            "utilisation": _mean(seen, 2, 100),
+            "memory_utilisation": _mean(seen, 3, 100),
+            "memory": _last(seen, 4),
+            "memory_total": _last(seen, 5),
+        }
+        for _, seen in sorted(lines.items(), key=lambda item: int(item[0]))
+    ]
+
+
+def _mean(seen: List[List[str]], column: int, whole: int) -> Optional[float]:
+    values = [int(fields[column]) for fields in seen if fields[column].isdigit()]
+    return round(sum(values) / len(values) / whole, 3) if values else None
+
+
+def _last(seen: List[List[str]], column: int) -> Optional[int]:
+    text = seen[-1][column]
+    return int(text) << 20 if text.isdigit() else None
+
+
+def _command() -> Optional[List[str]]:
+    program = shutil.which("nvidia-smi")
+    return [program, f"--query-gpu={_FIELDS}", "--format=csv,noheader,nounits"] if program else None
+
+
+def _names() -> List[str]:
+    command = _command()
+    if command is None:
+        return []
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    lines = done.stdout.decode(errors="replace").splitlines()
+    return [line.split(",")[1].strip() for line in lines if line.count(",") == _FIELDS.count(",")]
+
+
+def _start() -> Optional[subprocess.Popen[bytes]]:
+    command = _command()
+    if command is None:
+        return None
+    try:
+        process = subprocess.Popen(
+            [*command, "--loop=1"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+        )
+    except OSError:
+        return None
+    if process.stdout is not None:
+        os.set_blocking(process.stdout.fileno(), False)
+    return process

@@ -1,0 +1,182 @@
+"""What a run created or changed in its working folder."""
+
+# Thin over the kernel: descriptors, modes and races are said in os calls.
+# ruff: noqa: PTH112, PTH114, PTH115, PTH118, PTH121, PTH206
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+from .rundir import RunDir, read_json, write_json
+from .stage import describe, relative, walk
+
+Entry = Dict[str, Any]
+"""As model.Entry: path, kind, size, mode, digest, target."""
+
+
+def outputs(run: RunDir) -> List[Entry]:
+    """What the run left, as it was written down at its end, or found now if nobody could write it then."""
+    written = read_json(run.outputs)
+    return list(written["entries"]) if written else find(run)
+
+
+def write(run: RunDir) -> None:
+    """Find what the run left and write it down."""
+    write_json(run.outputs, {"entries": find(run)})
+
+
+def find(run: RunDir) -> List[Entry]:
+    """Files, links and new folders that were not there when the run began, or are no longer what they were.
+
+    With globs in the spec, only what they match. New files among shared data are a cache as a rule: they
+    count only if a glob asks for them. Never special files, never bytecode.
+    """
+    spec = read_json(run.spec) or {}
+    wanted = matcher(spec.get("outputs") or [])
+    paths = _of_trees if spec.get("trees") else _of_folder
+    found = paths(run, spec, wanted)
+    return [entry for path, name in found if (entry := _entry(path, name)) is not None]
+
+
+def _of_trees(run: RunDir, spec: Dict[str, Any], wanted: Callable[[str], bool]) -> Iterator[Tuple[str, str]]:
+    staged = read_json(run.staged) or {"copied": {}}
+    trees = relative(spec["trees"])
+    globs = bool(spec.get("outputs"))
+    for path, _ in _walk(run.work):
+        name = os.path.relpath(path, run.work)
+        owner = _owner(name, trees)
+        if owner is not None and not owner["copied"]:
+            if globs and wanted(name) and not _is_shared(path, name, owner):
+                yield path, name
+        elif wanted(name) and _touched(path, name, staged["copied"].get(name), owner):
+            yield path, name
+
+
+def _of_folder(run: RunDir, spec: Dict[str, Any], wanted: Callable[[str], bool]) -> Iterator[Tuple[str, str]]:
+    """Without trees the run worked in the user's own folder: what globs name, if written since it began."""
+    started = read_json(run.started)
+    if not spec.get("outputs") or started is None:
+        return
+    top = spec["cwd"]
+    for path, is_folder in _walk(top):
+        name = os.path.relpath(path, top)
+        if not is_folder and wanted(name) and os.lstat(path).st_ctime >= started["started_at"]:
+            yield path, name
+
+
+def _walk(top: str) -> Iterator[Tuple[str, bool]]:
+    return ((path, folder) for path, folder in walk(top, skip=[]) if "__pycache__" not in path.split(os.sep))
+
+
+def _owner(name: str, trees: List[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+    """The innermost tree at or above the path."""
+    for tree in trees:
+        target = os.path.normpath(tree["target"])
+        if target == "." or name == target or name.startswith(target + os.sep):
+            return tree
+    return None
+
+
+def _source(name: str, owner: Dict[str, Any]) -> str:
+    """Where in its tree a path came from."""
+    return os.path.normpath(os.path.join(owner["source"], os.path.relpath(name, owner["target"])))
+
+
+def _is_shared(path: str, name: str, owner: Dict[str, Any]) -> bool:
+    """Whether it is the tree's own file (or folder), linked here."""
+    source = _source(name, owner)
+    try:
+        if os.path.isdir(path) and not os.path.islink(path):
+            return os.path.isdir(source)
+        if os.path.islink(path):
+            target = os.readlink(path)
+            return target == source or (os.path.islink(source) and os.readlink(source) == target)
+        return os.path.samefile(path, source)
+    except OSError:
+        return False
+
+
+def _touched(path: str, name: str, before: Optional[List[Any]], owner: Optional[Dict[str, Any]]) -> bool:
+    """Whether the run made it, or gave it another content, mode or target."""
+    if before is None:
+        return True
+    now = describe(path)
+    if now[0] == before[0]:
+        return False
+    if os.path.isdir(path) and not os.path.islink(path):
+        return bool(now[2] != before[2])
+    if now[1:4] != before[1:4]:
+        return True
+    if os.path.islink(path) or owner is None:
+        return False
+    return not _same_content(path, _source(name, owner), before)
+
+
+def _same_content(path: str, source: str, before: List[Any]) -> bool:
+    """Whether the file, rewritten or touched, is still what was copied; without its source it is not."""
+    try:
+        about = os.lstat(source)
+        if (about.st_size, about.st_mtime_ns) != (before[1], before[4]):
+            return False
+        return sha256(path) == sha256(source)
+    except OSError:
+        return False
+
+
+def _entry(path: str, name: str) -> Optional[Entry]:
+    try:
+        about = os.lstat(path)
+        mode = stat.S_IMODE(about.st_mode)
+        if stat.S_ISLNK(about.st_mode):
+            return _facts(name, "link", 0, 0, target=os.readlink(path))
+        if stat.S_ISDIR(about.st_mode):
+            return _facts(name, "dir", 0, mode)
+        if stat.S_ISREG(about.st_mode):
+            return _facts(name, "file", about.st_size, mode, digest=sha256(path))
+    except OSError:  # it went away between the two looks
+        return None
+    return None
+
+
+def _facts(path: str, kind: str, size: int, mode: int, digest: str = "", target: str = "") -> Entry:
+    return {"path": path, "kind": kind, "size": size, "mode": mode, "digest": digest, "target": target}
+
+
+def sha256(path: str) -> str:
+    """Lower-case hex of a file's content."""
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        while True:
+            block = file.read(1 << 20)
+            if not block:
+                return digest.hexdigest()
+            digest.update(block)
+
+
+# ---------------------------------------------------------------- globs
+
+
+def matcher(globs: List[str]) -> Callable[[str], bool]:
+    """Whether a path is asked for; without globs, every one is.
+
+    `*` and `?` stay within a name, `**` crosses folders, a glob without a slash matches at any depth, and
+    what matches a folder matches all below it.
+    """
+    if not globs:
+        return lambda _: True
+    patterns = [_pattern(glob) for glob in globs]
+    return lambda path: any(pattern.fullmatch(path) for pattern in patterns)
+
+
+def _pattern(glob: str) -> Any:
+    glob = os.path.normpath(glob)
+    text = "" if "/" in glob else "(?:.*/)?"
+    for part in re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", glob):
+        text += {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(part) or (
+            part.replace("[!", "[^") if part.startswith("[") and part.endswith("]") else re.escape(part)
+        )
+    return re.compile(f"{text}(?:/.*)?", re.DOTALL) if glob != "." else re.compile(".*", re.DOTALL)

@@ -1,0 +1,200 @@
+"""What the kernel tells of processes: who they are and whom they belong to. Linux; nothing elsewhere."""
+
+# Thin over the kernel: descriptors, modes and races are said in os calls.
+# ruff: noqa: PTH208
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from typing import Iterable, Iterator, List, Optional, Set
+
+_TICK = float(os.sysconf("SC_CLK_TCK"))
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Stat:
+    """One process now. Times in seconds, `rss` in bytes; `children_…` is of children it has waited for.
+
+    `start` is in clock ticks since boot: together with the pid it names a process for good.
+    """
+
+    pid: int
+    parent: int
+    session: int
+    state: str
+    start: int
+    user: float
+    system: float
+    children_user: float
+    children_system: float
+    major_faults: int
+    threads: int
+    rss: int
+
+    @property
+    def zombie(self) -> bool:
+        return self.state in ("Z", "X")
+
+
+def stat(pid: int) -> Optional[Stat]:
+    """The process, or None if there is none."""
+    text = read(f"/proc/{pid}/stat")
+    if text is None:
+        return None
+    fields = text[text.rindex(")") + 2 :].split()
+    return Stat(
+        pid=pid,
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        state=fields[0],
+        start=int(fields[19]),
+        user=int(fields[11]) / _TICK,
+        system=int(fields[12]) / _TICK,
+        children_user=int(fields[13]) / _TICK,
+        children_system=int(fields[14]) / _TICK,
+        major_faults=int(fields[9]) + int(fields[10]),
+        threads=int(fields[17]),
+        rss=int(fields[21]) * _PAGE,
+    )
+
+
+def read(path: str) -> Optional[str]:
+    """A small kernel file as text, or None where it is missing, gone or forbidden."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def start_of(pid: int) -> Optional[int]:
+    """When the process began, in ticks since boot; None where the kernel does not say."""
+    found = stat(pid)
+    return found.start if found else None
+
+
+def alive(pid: int, start: Optional[int]) -> bool:
+    """Whether that very process lives; a number that was given to another does not count."""
+    found = stat(pid)
+    return found is not None and not found.zombie and found.start == start
+
+
+def boot_id() -> Optional[str]:
+    """Which start of the machine this is."""
+    text = read("/proc/sys/kernel/random/boot_id")
+    return text.strip() if text else None
+
+
+def descendants(root: int) -> List[Stat]:
+    """Every process below `root`, zombies included."""
+    found: List[Stat] = []
+    seen: Set[int] = set()
+    waiting = list(_children(root))
+    while waiting:
+        pid = waiting.pop()
+        entry = None if pid in seen else stat(pid)
+        seen.add(pid)
+        if entry is not None:
+            found.append(entry)
+            waiting.extend(_children(pid))
+    return found
+
+
+def members(session: int, since: Optional[int], marker: str) -> List[int]:
+    """Live processes of a run: of its session, or with `marker` (its trace) in their environment.
+
+    `since` is when the run's first process began: an older process of that session is a stranger whose
+    session had the same number.
+    """
+    own = os.getpid()
+    return [
+        entry.pid
+        for entry in _all()
+        if entry.pid != own
+        and not entry.zombie
+        and ((entry.session == session and entry.start >= (since or 0)) or _carries(entry.pid, marker))
+    ]
+
+
+def signal_all(pids: Iterable[int], number: int) -> None:
+    """Send the signal to each that still lives."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def signal_group(leader: int, number: int) -> None:
+    """Send the signal to a process group that may be gone."""
+    try:
+        os.killpg(leader, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def adopt_orphans() -> bool:
+    """Become the parent of every descendant whose own parent ends, as init would. False: not possible."""
+    try:
+        import ctypes
+
+        return int(ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)) == 0
+    except (ImportError, OSError, AttributeError):
+        return False
+
+
+def spare_from_oom_killer(score: int = -900) -> Optional[str]:
+    """Ask the kernel to kill others first; the setting before, for the job to go back to."""
+    before = read("/proc/self/oom_score_adj")
+    return before if before is not None and set_oom_score(str(score)) else None
+
+
+def set_oom_score(score: str) -> bool:
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write(score)
+    except OSError:
+        return False
+    return True
+
+
+def describe_signal(number: int) -> str:
+    """ "SIGTERM" for 15."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _children(pid: int) -> Iterator[int]:
+    """Every thread has its own children: those that it forked."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return
+    for thread in threads:
+        text = read(f"/proc/{pid}/task/{thread}/children")
+        if text:
+            yield from map(int, text.split())
+
+
+def _all() -> Iterator[Stat]:
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return
+    for name in names:
+        entry = stat(int(name)) if name.isdigit() else None
+        if entry is not None:
+            yield entry
+
+
+def _carries(pid: int, marker: str) -> bool:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return os.fsencode(f"ORCH_TRACE={marker}") in file.read().split(b"\0")
+    except OSError:
+        return False

@@ -1,0 +1,244 @@
+"""One run's folder: what lies where, how it is written, and what can be told from it.
+
+The folder is the only truth about a run. Whoever holds `lock` works on it: `start` while it prepares,
+then the supervisor until the run has ended. The kernel frees the lock when its holder dies, in whatever way,
+so a run without `exit.json` whose lock is free has lost its supervisor.
+"""
+
+# Thin over the kernel: descriptors, modes and races are said in os calls.
+# ruff: noqa: PTH100, PTH101, PTH105, PTH108, PTH116, PTH118, PTH120
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from dataclasses import dataclass
+from typing import Any, Dict, Optional
+
+from .processes import alive, boot_id
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,127}")
+
+
+class RunError(Exception):
+    """A run that cannot be had as asked. `kind`: invalid, conflict, stage, absent, truncated or failed."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """The folder of one run below `base`; every path is absolute."""
+
+    base: str
+    run_id: str
+
+    @property
+    def root(self) -> str:
+        return os.path.join(self.base, "runs", self.run_id)
+
+    def path(self, name: str) -> str:
+        return os.path.join(self.root, name)
+
+    @property
+    def spec(self) -> str:
+        return self.path("spec.json")
+
+    @property
+    def staged(self) -> str:
+        return self.path("staged.json")
+
+    @property
+    def started(self) -> str:
+        return self.path("started.json")
+
+    @property
+    def exit(self) -> str:
+        return self.path("exit.json")
+
+    @property
+    def outputs(self) -> str:
+        return self.path("outputs.json")
+
+    @property
+    def log(self) -> str:
+        return self.path("output.log")
+
+    @property
+    def trace(self) -> str:
+        return self.path("trace.jsonl")
+
+    @property
+    def observe(self) -> str:
+        return self.path("observe")
+
+    @property
+    def work(self) -> str:
+        return self.path("work")
+
+    @property
+    def lock(self) -> str:
+        return self.path("lock")
+
+    @property
+    def cancel(self) -> str:
+        return self.path("cancel.json")
+
+
+def open_run(base: str, run_id: str) -> RunDir:
+    """The folder of `run_id`, which need not exist. Raises RunError for a name that is not one."""
+    if not _RUN_ID.fullmatch(run_id):
+        raise RunError(
+            "invalid",
+            f"{run_id!r} cannot be the name of a run: use up to 128 letters, digits and . _ : + @ = -, "
+            "a letter or digit first.",
+        )
+    return RunDir(os.path.abspath(base), run_id)
+
+
+def write_json(path: str, value: Any) -> None:
+    """Write whole or not at all, and durably; readable by the owner alone, for it may hold an environment."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(value, file, sort_keys=True)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        _remove(temporary)
+        raise
+    _sync_folder(os.path.dirname(path))
+
+
+def read_json(path: str) -> Optional[Dict[str, Any]]:
+    """The object in the file, or None where there is no such file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            value = json.load(file)
+    except FileNotFoundError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+class Reserve:
+    """Room for one small JSON file, taken while there is some, so that a full disk cannot prevent it."""
+
+    _SIZE = 16384
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._reserved = f"{path}.reserve"
+        with open(self._reserved, "wb") as file:
+            os.chmod(self._reserved, 0o600)
+            file.write(b" " * self._SIZE)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def write(self, value: Any) -> None:
+        """Put `value` into the reserved room and give it its name."""
+        text = json.dumps(value, sort_keys=True).encode()
+        with open(self._reserved, "r+b") as file:
+            file.write(text.ljust(self._SIZE))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(self._reserved, self._path)
+        _sync_folder(os.path.dirname(self._path))
+
+
+def try_lock(run: RunDir) -> Optional[int]:
+    """A descriptor that holds the run's lock until it and its copies are closed; None if another has it."""
+    descriptor = os.open(run.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def held(run: RunDir) -> bool:
+    """Whether somebody works on this run now."""
+    try:
+        descriptor = os.open(run.lock, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def log_bytes(run: RunDir) -> int:
+    """How much the run has printed so far."""
+    try:
+        return os.stat(run.log).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def state(run: RunDir) -> Dict[str, Any]:
+    """The run as model.RunState has it: state, exit, log_bytes, started_at, ended_at."""
+    ended = read_json(run.exit)
+    if ended is None and not held(run):
+        ended = read_json(run.exit)  # it may have ended between the two looks
+        if ended is None:
+            return _unheld(run)
+    started = read_json(run.started) or {}
+    exit_ = {key: ended.get(key) for key in ("code", "signal", "reason", "detail")} if ended else None
+    return {
+        "state": "ended" if ended else "running",
+        "exit": exit_,
+        "log_bytes": log_bytes(run),
+        "started_at": started.get("started_at"),
+        "ended_at": ended.get("ended_at") if ended else None,
+    }
+
+
+def _unheld(run: RunDir) -> Dict[str, Any]:
+    """Nobody holds the run and it has no end: it never began, or it was lost."""
+    started = read_json(run.started)
+    return {
+        "state": "lost" if started else "absent",
+        "exit": _lost(started) if started else None,
+        "log_bytes": log_bytes(run),
+        "started_at": started.get("started_at") if started else None,
+        "ended_at": None,
+    }
+
+
+def _lost(started: Dict[str, Any]) -> Dict[str, Any]:
+    return {"code": None, "signal": None, "reason": "lost", "detail": _why_lost(started)}
+
+
+def _why_lost(started: Dict[str, Any]) -> str:
+    if started.get("boot_id") != boot_id():
+        return "The machine was restarted while the run went on; how far it came is in its output."
+    job = started["job"]
+    if alive(job["pid"], job["start"]):
+        return "The run's supervisor was killed; the job still runs, unwatched. Cancel the run to end it."
+    return "The run's supervisor was killed, so how the job ended is not known."
+
+
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass

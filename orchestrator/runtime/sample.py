@@ -1,0 +1,283 @@
+"""Sample what a job uses, from outside of its processes, and append it to the run's trace.
+
+A trace is JSON lines. The first is {"event": "header", "version": 1, …}; `sample` lines hold totals since the
+job began and values of the moment, so that a lost line loses nothing but detail. Each line is one O_APPEND
+write: others may append to the same file, and only the last line can be torn.
+"""
+
+# Thin over the kernel: descriptors, modes and races are said in os calls.
+# ruff: noqa: PTH208
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+from . import cgroups
+from .gpu import GpuMeter
+from .processes import Stat, boot_id, descendants, read
+
+VERSION = 1
+_FIRST = 0.25
+_BASE = 1.0
+_PER_INTERVAL = 3600
+_THRIFT = 200
+
+
+class Cadence:
+    """How long to wait between lines: a second at first, longer the longer it goes on.
+
+    Four of a quarter of a second, for short jobs; then 3,600 of a second, 3,600 of two, of four, … A week
+    makes some 26,000 lines. Never so often that sampling takes more than a two-hundredth of a core.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def next(self, cost: float = 0.0) -> float:
+        """Seconds until the next line, the last one having cost `cost` seconds of CPU."""
+        self._count += 1
+        return max(self._planned(), cost * _THRIFT)
+
+    def _planned(self) -> float:
+        if self._count <= 4:
+            return _FIRST
+        return _BASE * float(2 ** ((self._count - 5) // _PER_INTERVAL))
+
+
+@dataclass
+class Totals:
+    """What the job's processes have used since it began. Seconds and bytes.
+
+    `read` and `written` reached a disk; `asked_read` and `asked_written` went through system calls, page
+    cache included. `waited` is time in which a thread could have run and had no core.
+    """
+
+    cpu_user: float = 0.0
+    cpu_system: float = 0.0
+    read: int = 0
+    written: int = 0
+    asked_read: int = 0
+    asked_written: int = 0
+    read_calls: int = 0
+    waited: float = 0.0
+    major_faults: int = 0
+
+
+_IO = {
+    "read_bytes": "read",
+    "write_bytes": "written",
+    "rchar": "asked_read",
+    "wchar": "asked_written",
+    "syscr": "read_calls",
+}
+
+
+@dataclass
+class Usage:
+    """Adds up a tree of processes that come and go.
+
+    The kernel adds what a process used to its parent's account when the parent waits for it. So the living
+    suffice, except for those whose last parent was the supervisor itself: those are kept in `_gone`.
+    """
+
+    root: int
+    totals: Totals = field(default_factory=Totals)
+    _gone: Totals = field(default_factory=Totals)
+    _last: Dict[int, Tuple[int, Totals]] = field(default_factory=dict)
+    _threads: Dict[Tuple[int, int], int] = field(default_factory=dict)
+    _waited: float = 0.0
+
+    def measure(self, processes: List[Stat]) -> Totals:
+        """The totals now, given every process of the job that there is."""
+        now = {entry.pid: (entry.parent, self._of(entry)) for entry in processes}
+        for pid, (parent, used) in self._last.items():
+            if pid not in now and parent == self.root:
+                _add(self._gone, used)
+        self._last = now
+        sum_ = Totals()
+        _add(sum_, self._gone)
+        for _, used in now.values():
+            _add(sum_, used)
+        self._waited += self._new_waiting(processes)
+        sum_.waited = self._waited
+        for name in vars(sum_):  # an account that nobody waited for is lost: totals never fall
+            setattr(sum_, name, max(getattr(sum_, name), getattr(self.totals, name)))
+        self.totals = sum_
+        return sum_
+
+    def _of(self, entry: Stat) -> Totals:
+        used = Totals(
+            cpu_user=entry.user + entry.children_user,
+            cpu_system=entry.system + entry.children_system,
+            major_faults=entry.major_faults,
+        )
+        for line in (read(f"/proc/{entry.pid}/io") or "").splitlines():
+            key, _, value = line.partition(": ")
+            if key in _IO:
+                setattr(used, _IO[key], int(value))
+        return used
+
+    def _new_waiting(self, processes: List[Stat]) -> float:
+        """Seconds that threads waited for a core since the last look, those since ended left out."""
+        found: Dict[Tuple[int, int], int] = {}
+        for entry in processes:
+            for thread in _threads(entry.pid):
+                fields = (read(f"/proc/{entry.pid}/task/{thread}/schedstat") or "").split()
+                if len(fields) == 3:
+                    found[entry.pid, thread] = int(fields[1])
+        moved = sum(value - self._threads.get(key, 0) for key, value in found.items())
+        self._threads = found
+        return max(0, moved) / 1e9
+
+
+def _add(into: Totals, used: Totals) -> None:
+    for name, value in vars(used).items():
+        setattr(into, name, getattr(into, name) + value)
+
+
+def _threads(pid: int) -> List[int]:
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+
+
+class Sampler:
+    """Writes the trace of one run. `root` is the supervisor: all below it is the job, save `strangers`."""
+
+    def __init__(self, trace: str, root: int) -> None:
+        self._file = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._root = root
+        self._usage = Usage(root)
+        self._cgroups = cgroups.own()
+        self._began = time.monotonic()
+        self._own_cpu = time.process_time()
+        self._network: Optional[Tuple[int, int]] = _network(root)
+        self._throttled = self._cgroups.throttled()
+        self._peak = 0
+        self._gpu = GpuMeter()
+        self._cadence = Cadence()
+        self._due = self._began
+        self._write(self._header())
+
+    @property
+    def strangers(self) -> Set[int]:
+        """Our own helpers among the supervisor's children."""
+        return self._gpu.pids
+
+    def wait(self) -> float:
+        """Seconds until the next sample is due."""
+        return max(0.0, self._due - time.monotonic())
+
+    def sample_if_due(self) -> None:
+        if time.monotonic() >= self._due:
+            before = time.process_time()
+            self.sample()
+            self._due = time.monotonic() + self._cadence.next(time.process_time() - before)
+
+    def sample(self) -> None:
+        """Append one sample now. Call it once more while the ended job has not been waited for."""
+        processes = [entry for entry in descendants(self._root) if entry.pid not in self.strangers]
+        used = self._usage.measure(processes)
+        rss = sum(entry.rss for entry in processes)
+        self._peak = max(self._peak, rss, *(_peak(entry.pid) for entry in processes), 0)
+        received, sent = self._moved()
+        self._write(
+            {
+                "event": "sample",
+                "up": round(time.monotonic() - self._began, 3),
+                **{name: round(value, 3) for name, value in vars(used).items()},
+                "rss": rss,
+                "peak": self._peak,
+                "processes": len(processes),
+                "threads": sum(entry.threads for entry in processes),
+                "received": received,
+                "sent": sent,
+                "throttled": self._throttling(),
+                "group_memory": self._cgroups.memory_now(),
+                "group_peak": self._cgroups.memory_peak(),
+                "available": _meminfo("MemAvailable"),
+                "gpus": self._gpu.read(),
+                "own_cpu": round(time.process_time() - self._own_cpu, 3),
+            }
+        )
+
+    def ended(self, peak: int) -> None:
+        """Append the end; `peak` is the largest process' memory as the kernel kept it, bytes."""
+        self._peak = max(self._peak, peak)
+        self._write({"event": "end", "up": round(time.monotonic() - self._began, 3), "peak": self._peak})
+
+    def close(self) -> None:
+        self._gpu.close()
+        os.close(self._file)
+
+    def _header(self) -> Dict[str, Any]:
+        return {
+            "event": "header",
+            "version": VERSION,
+            "cores": _cores(self._cgroups),
+            "memory": self._cgroups.memory_limit() or _meminfo("MemTotal"),
+            "machine": platform.machine(),
+            "boot_id": boot_id(),
+            "gpus": self._gpu.names,
+        }
+
+    def _moved(self) -> Tuple[Optional[int], Optional[int]]:
+        now = _network(self._root)
+        if now is None or self._network is None:
+            return None, None
+        return now[0] - self._network[0], now[1] - self._network[1]
+
+    def _throttling(self) -> Optional[float]:
+        now = self._cgroups.throttled()
+        return None if now is None or self._throttled is None else round(now - self._throttled, 3)
+
+    def _write(self, line: Dict[str, Any]) -> None:
+        text = json.dumps({"t": round(time.time(), 3), **line}, separators=(",", ":")) + "\n"
+        try:
+            os.write(self._file, text.encode())
+        except OSError:  # the disk is full: the job's trouble to tell, not ours
+            pass
+
+
+def _peak(pid: int) -> int:
+    """The most memory that the process ever held, bytes."""
+    for line in (read(f"/proc/{pid}/status") or "").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _network(pid: int) -> Optional[Tuple[int, int]]:
+    """(received, sent) bytes of the machine, loopback left out."""
+    text = read(f"/proc/{pid}/net/dev")
+    if text is None:
+        return None
+    received = sent = 0
+    for line in text.splitlines()[2:]:
+        name, _, counters = line.partition(":")
+        fields = counters.split()
+        if name.strip() != "lo" and len(fields) >= 9:
+            received, sent = received + int(fields[0]), sent + int(fields[8])
+    return received, sent
+
+
+def _meminfo(key: str) -> Optional[int]:
+    for line in (read("/proc/meminfo") or "").splitlines():
+        if line.startswith(f"{key}:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _cores(groups: cgroups.Cgroups) -> float:
+    """How many cores the job may use at once."""
+    try:
+        allowed = float(len(os.sched_getaffinity(0)))
+    except AttributeError:
+        allowed = float(os.cpu_count() or 1)
+    return min(allowed, groups.cpu_limit() or allowed)

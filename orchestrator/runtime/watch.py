@@ -1,0 +1,175 @@
+"""Power a machine off when its time is up, or when nobody has used it for a while; nobody need be connected.
+
+    watch BASE --deadline T --idle S [-- COMMAND…]
+
+T is in seconds since 1970 by this machine's clock, S in seconds; 0 means never. COMMAND is `poweroff` unless
+given. There is one watcher per BASE: asked again, it goes by the new numbers. A run that goes on, a run's end,
+and any touch of `BASE/active` count as use. Prints {"pid", "deadline", "idle"}.
+"""
+
+# Thin over the kernel: descriptors, modes and races are said in os calls.
+# ruff: noqa: PTH100, PTH103, PTH116, PTH118, PTH208
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional
+
+from . import processes, rundir
+from .rundir import RunDir, RunError
+
+_TICK = 1.0
+_AGAIN = 30.0
+"""Seconds after which the command is given once more, if the machine is still there."""
+
+
+@dataclass(frozen=True)
+class Orders:
+    """When to end the machine, and by which command."""
+
+    deadline: float
+    idle: float
+    command: List[str]
+
+
+def main(argv: List[str]) -> int:
+    parser = argparse.ArgumentParser(prog="orch-runtime watch")
+    parser.add_argument("base")
+    parser.add_argument("--deadline", type=float, required=True)
+    parser.add_argument("--idle", type=float, required=True)
+    parser.add_argument("command", nargs="*", default=["poweroff"])
+    arguments = parser.parse_args(argv)
+    orders = Orders(arguments.deadline, arguments.idle, arguments.command)
+    pid = watch(os.path.abspath(arguments.base), orders)
+    print(json.dumps({"pid": pid, "deadline": orders.deadline, "idle": orders.idle}))
+    return 0
+
+
+def watch(base: str, orders: Orders) -> int:
+    """Give the orders and see that a watcher is there to follow them; its pid."""
+    os.makedirs(base, exist_ok=True)
+    rundir.write_json(_orders(base), vars(orders))
+    give_up = time.monotonic() + 30
+    while time.monotonic() < give_up:
+        known = rundir.read_json(_watcher(base))
+        if known is not None and processes.alive(known["pid"], known["start"]):
+            return int(known["pid"])
+        _detach(base)
+        time.sleep(0.02)
+    raise SystemExit("The watcher did not come up.")
+
+
+def due(base: str, orders: Orders, began: float, now: float) -> Optional[str]:
+    """Why the machine is to end now, None if it is not. `began` is when the watcher came up."""
+    if orders.deadline and now >= orders.deadline:
+        return "deadline"
+    if orders.idle and not _active(base) and now - _last_use(base, began) >= orders.idle:
+        return "idle"
+    return None
+
+
+def _watch(base: str) -> None:
+    """Never returns while the machine lives."""
+    began = time.time()
+    while True:
+        orders = _read_orders(base)
+        why = due(base, orders, began, time.time())
+        if why is not None:
+            print(f"{time.time():.0f} {why}: {' '.join(orders.command)}", file=sys.stderr, flush=True)
+            subprocess.run(orders.command, stdin=subprocess.DEVNULL, check=False)
+            time.sleep(_AGAIN)
+        time.sleep(_TICK)
+
+
+def _read_orders(base: str) -> Orders:
+    return Orders(**(rundir.read_json(_orders(base)) or {}))
+
+
+def _active(base: str) -> bool:
+    """Whether a run goes on, or is about to."""
+    return any(rundir.held(run) or _unwatched(run) for run in _runs(base))
+
+
+def _unwatched(run: RunDir) -> bool:
+    """A job whose supervisor was killed still uses the machine."""
+    started = None if rundir.read_json(run.exit) else rundir.read_json(run.started)
+    return started is not None and processes.alive(started["job"]["pid"], started["job"]["start"])
+
+
+def _last_use(base: str, began: float) -> float:
+    """When the machine was last used, seconds since 1970."""
+    marks = [os.path.join(base, "active"), *(run.exit for run in _runs(base))]
+    return max([began, *(moment for moment in map(_modified, marks) if moment is not None)])
+
+
+def _modified(path: str) -> Optional[float]:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return None
+
+
+def _runs(base: str) -> List[RunDir]:
+    found = []
+    try:
+        names = os.listdir(os.path.join(base, "runs"))
+    except FileNotFoundError:
+        return []
+    for name in names:
+        try:
+            found.append(rundir.open_run(base, name))
+        except RunError:
+            continue
+    return found
+
+
+def _orders(base: str) -> str:
+    return os.path.join(base, "watch.json")
+
+
+def _watcher(base: str) -> str:
+    return os.path.join(base, "watcher.json")
+
+
+# ---------------------------------------------------------------- the process that stays
+
+
+def _detach(base: str) -> None:
+    """Fork a watcher that belongs to nobody's session. If there is one already, the new one ends at once."""
+    first = os.fork()
+    if first > 0:
+        os.waitpid(first, 0)
+        return
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            _stay(base)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def _stay(base: str) -> None:
+    lock = os.open(os.path.join(base, "watch.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    diary = os.open(os.path.join(base, "watch.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (diary, 1), (diary, 2)):
+        os.dup2(source, target)
+    os.chdir("/")
+    own: Dict[str, Any] = {"pid": os.getpid(), "start": processes.start_of(os.getpid())}
+    rundir.write_json(_watcher(base), own)
+    processes.set_oom_score("-900")
+    _watch(base)
