@@ -44,7 +44,7 @@ class OrOneWord:
 
 
 def _matching(pattern: str, *examples: str) -> dict[str, Any]:
-    return {"type": "string", "pattern": pattern, "examples": list(examples)}
+    return {"type": "string", "pattern": pattern, **({"examples": list(examples)} if examples else {})}
 
 
 def _choice(*choices: str, hidden: tuple[str, ...] = ()) -> Parsed:
@@ -131,7 +131,7 @@ LocalPath = Annotated[str, Parsed(values.parse_local_path, _NOT_EMPTY)]
 Target = Annotated[str, Parsed(values.parse_target, _NOT_EMPTY)]
 Output = Annotated[str, Parsed(values.parse_output, _NOT_EMPTY)]
 Command = Annotated[tuple[str, ...], Parsed(parse_command, _COMMAND)]
-VariableName = Annotated[str, Parsed(values.parse_variable_name, _matching(values.VARIABLE_PATTERN, "SEED"))]
+VariableName = Annotated[str, Parsed(values.parse_variable_name, _matching(values.OWN_VARIABLE_PATTERN))]
 VariableValue = Annotated[str | values.FromEnv, Parsed(values.parse_variable_value, _VARIABLE)]
 Delivery = Annotated[str, _choice("auto", "push", "download")]
 OnMismatch = Annotated[str, _choice("stop", "warn")]

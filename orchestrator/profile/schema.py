@@ -20,6 +20,9 @@ def _tidy(node: Any) -> Any:
         return [_tidy(item) for item in node]
     if not isinstance(node, dict):
         return node
+    if "patternProperties" in node:
+        node = {**node, "additionalProperties": False}
+        node.pop("propertyNames", None)
     if isinstance(node.get("properties"), dict):
         node = {**node, "properties": {key: _field(value) for key, value in node["properties"].items()}}
     return {key: _tidy(value) for key, value in node.items() if key != "title" or not isinstance(value, str)}

@@ -16,6 +16,7 @@ LOCATION_PATTERN = r"^[a-z]+(-[a-z0-9]+)+$"
 GPU_PATTERN = r"^[A-Za-z][A-Za-z0-9-]{0,39}$"
 ACCELERATOR_PATTERN = r"^[A-Za-z][A-Za-z0-9-]{0,39}(:[0-9]{1,2})?$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+OWN_VARIABLE_PATTERN = r"^(?!ORCH_)[A-Za-z_][A-Za-z0-9_]*$"
 MAX_ACCELERATORS = 16
 
 _WINDOWS = re.compile(r"[A-Za-z]:([\\/]|$)|.*\\")
