@@ -1,0 +1,230 @@
+"""The installed packages, read back: what their RECORDs say, and whether the files still are so."""
+
+# ruff: noqa: PTH103, PTH105, PTH112, PTH116, PTH118, PTH120
+# Paths are strings here: an environment has twenty thousand files.
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+import os
+import re
+import site
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+_CHUNK = 1 << 20
+_WORKERS = min(8, os.cpu_count() or 1)
+_BY_INSTALLER = frozenset(
+    {"INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json"}
+)
+
+
+class Line(NamedTuple):
+    """One line of a RECORD: a path relative to site-packages, "sha256=…" or "", the size or ""."""
+
+    path: str
+    hash: str
+    size: str
+
+
+class Package(NamedTuple):
+    """One installed package as it lies on disk. `root` is its site-packages folder."""
+
+    name: str
+    version: str
+    root: str
+    lines: Tuple[Line, ...]
+    tag: str
+    project: bool
+
+
+def search_path() -> List[str]:
+    """Where this interpreter finds packages for a user's script: also the user's own site, which -I hides."""
+    found = [path for path in sys.path if path and os.path.isdir(path) and not path.endswith("enter.py")]
+    in_environment = sys.prefix != sys.base_prefix
+    if not in_environment and not os.environ.get("PYTHONNOUSERSITE"):
+        own = site.getusersitepackages()
+        found += [own] if os.path.isdir(own) and own not in found else []
+    return found
+
+
+def installed(path: Sequence[str]) -> List[Package]:
+    """Every package on `path`, sorted by name; of one name the first, which is the one imported."""
+    found = {}  # type: Dict[str, Package]
+    for distribution in metadata.distributions(path=list(path)):
+        package = _package(distribution)
+        if package and package.name not in found:
+            found[package.name] = package
+    return [found[name] for name in sorted(found)]
+
+
+def _package(distribution: metadata.Distribution) -> Optional[Package]:
+    name = distribution.metadata["Name"]
+    if not name:
+        return None
+    record = distribution.read_text("RECORD") or ""
+    rows = ([*row, "", ""] for row in csv.reader(record.splitlines()) if row)
+    return Package(
+        re.sub(r"[-_.]+", "-", name).lower(),
+        distribution.version,
+        str(distribution.locate_file("")),
+        tuple(Line(row[0], row[1], row[2]) for row in rows),
+        _tag(distribution.read_text("WHEEL") or ""),
+        _is_project(distribution.read_text("direct_url.json") or ""),
+    )
+
+
+def _tag(wheel: str) -> str:
+    return " ".join(sorted(line[5:].strip() for line in wheel.splitlines() if line.startswith("Tag: ")))
+
+
+def _is_project(direct_url: str) -> bool:
+    """Installed from a folder: the user's own code, which travels by another way."""
+    try:
+        return "dir_info" in json.loads(direct_url)
+    except ValueError:
+        return False
+
+
+def is_payload(path: str) -> bool:
+    """What the package brings, as against what an installer writes: caches, scripts with its paths, notes."""
+    if path.endswith(".pyc") or "__pycache__" in path:
+        return False
+    if path.startswith(("../", "/")):
+        parts = path.split("/")
+        return not any(part in ("bin", "Scripts", "include") for part in parts)
+    folder, _, name = path.rpartition("/")
+    return not (folder.endswith(".dist-info") and name in _BY_INSTALLER)
+
+
+def record_digest(package: Package) -> str:
+    """One hash of the package's payload: sorted (path, hash); "" where the package keeps no record."""
+    payload = sorted((line.path, line.hash) for line in package.lines if line.hash and is_payload(line.path))
+    if not payload:
+        return ""
+    return hashlib.sha256(json.dumps(payload).encode()).hexdigest()
+
+
+# ---------------------------------------------------------------- the files themselves
+
+
+def altered_files(packages: Sequence[Package], cache: Optional[str]) -> Dict[str, List[str]]:
+    """For each package the files that are gone or not what its RECORD says, by hash of every byte.
+
+    `cache` remembers, for a package found whole, the size, times and inode of each file: while those
+    stay, no byte is read. The kernel sets the change time, so an edit that restores the others shows.
+    """
+    known = _read_cache(cache)
+    seen = {}  # type: Dict[str, str]
+    found = {}  # type: Dict[str, List[str]]
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        for package in packages:
+            state = _state(package)
+            if known.get(package.name) != state:
+                found[package.name] = _verify(package, pool)
+            if not found.get(package.name):
+                seen[package.name] = state
+    if cache and seen != known:
+        _write_cache(cache, seen)
+    return {name: files for name, files in found.items() if files}
+
+
+def _state(package: Package) -> str:
+    total = hashlib.sha256(repr((package.version, package.root)).encode())
+    for line in package.lines:
+        if line.hash:
+            total.update(("%s %s %s\n" % (line.path, line.hash, _stamp(_place(package, line)))).encode())
+    return total.hexdigest()
+
+
+def _stamp(path: str) -> str:
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return "gone"
+    return "%d %d %d %d" % (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
+
+
+def _place(package: Package, line: Line) -> str:
+    return os.path.join(package.root, line.path)
+
+
+def _verify(package: Package, pool: ThreadPoolExecutor) -> List[str]:
+    checked = [line for line in package.lines if line.hash and is_payload(line.path)]
+    verdicts = pool.map(lambda line: _is_whole(_place(package, line), line), checked)
+    return sorted(line.path for line, whole in zip(checked, verdicts) if not whole)  # noqa: B905
+
+
+def _is_whole(path: str, line: Line) -> bool:
+    algorithm, _, wanted = line.hash.partition("=")
+    try:
+        if line.size and os.stat(path).st_size != int(line.size):
+            return False
+        digest = hashlib.new(algorithm)
+        with open(path, "rb", buffering=0) as stream:
+            for piece in iter(lambda: stream.read(_CHUNK), b""):
+                digest.update(piece)
+    except (OSError, ValueError):
+        return False
+    return base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode() == wanted.rstrip("=")
+
+
+def _read_cache(path: Optional[str]) -> Dict[str, str]:
+    try:
+        with open(path or "", encoding="utf-8") as stream:
+            return {str(name): str(state) for name, state in json.load(stream).items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
+
+
+def _write_cache(path: str, seen: Dict[str, str]) -> None:
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=os.path.dirname(path))
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            json.dump(seen, stream)
+        os.replace(name, path)
+    except OSError:
+        pass  # a cache: the next time reads the files again
+
+
+# ---------------------------------------------------------------- what belongs to nobody
+
+_EXPECTED_STRAYS = re.compile(
+    r"(_virtualenv|distutils-precedence|.*\.virtualenv|README.*|~.*|.*\.egg-info|.*\.pyc)(\..*)?"
+)
+
+
+def strays(path: Sequence[str], packages: Iterable[Package]) -> List[str]:
+    """Importable things in this environment's own folders that no package brought."""
+    by_root = {}  # type: Dict[str, set[str]]
+    for package in packages:
+        owned = by_root.setdefault(os.path.normpath(package.root), set())
+        owned.update(line.path.split("/", 1)[0] for line in package.lines)
+    return sorted(name for root in path if os.path.normpath(root) in by_root and _is_environment(root)
+                  for name in _unowned(root, by_root[os.path.normpath(root)]))  # fmt: skip
+
+
+def _is_environment(root: str) -> bool:
+    """A virtual environment's folder: a system's own is full of things without records."""
+    return sys.prefix != sys.base_prefix and os.path.normpath(root).startswith(os.path.normpath(sys.prefix))
+
+
+def _unowned(root: str, owned: Any) -> Iterator[str]:
+    for entry in os.scandir(root):
+        name = entry.name
+        if (
+            name in owned
+            or name == "__pycache__"
+            or name.endswith(".dist-info")
+            or _EXPECTED_STRAYS.fullmatch(name)
+        ):
+            continue
+        if name.endswith((".py", ".so", ".pth")) or entry.is_dir():
+            yield name

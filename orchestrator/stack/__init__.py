@@ -1,0 +1,27 @@
+"""The pinned packages: a lock read, installed on a machine exactly, read back, and compared with here."""
+
+from orchestrator.stack.attest import attest, attest_here
+from orchestrator.stack.bootstrap import bootstrap, local_agent
+from orchestrator.stack.compare import altered, differences, read_back
+from orchestrator.stack.install import Installed, install, stack_digest
+from orchestrator.stack.interpreter import Interpreter, interpreter
+from orchestrator.stack.local import LocalStack, local_environment
+from orchestrator.stack.lock import read_lock
+
+__all__ = [
+    "Installed",
+    "Interpreter",
+    "LocalStack",
+    "altered",
+    "attest",
+    "attest_here",
+    "bootstrap",
+    "differences",
+    "install",
+    "interpreter",
+    "local_agent",
+    "local_environment",
+    "read_back",
+    "read_lock",
+    "stack_digest",
+]

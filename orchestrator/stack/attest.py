@@ -1,0 +1,74 @@
+"""Asking an environment what is really in it, here or on a machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from orchestrator.errors import StackError
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Agent, Distribution, Fingerprint, Host
+from orchestrator.runtime.facts import environment as relevant
+from orchestrator.stack.runtime_files import lay_out
+from orchestrator.stack.wheels import cache_home
+
+_SECONDS = 600.0
+
+
+def attest_argv(agent: Agent, python: str, *, cache: str | None = None) -> tuple[str, ...]:
+    """The command by which the environment of `python` describes itself; `cache`: a file to remember by."""
+    remembered = ("--cache", cache) if cache else ()
+    return (python, *agent.argv("attest", *remembered)[1:])
+
+
+def attest(
+    host: Host,
+    agent: Agent,
+    python: str,
+    *,
+    cache: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Fingerprint:
+    """What is installed for `python` there, every file verified against its package's RECORD.
+
+    `environment`: variables that a job would get, of which those that matter count. Raises StackError.
+    """
+    argv = attest_argv(agent, python, cache=cache)
+    if environment:
+        argv = ("env", *(f"{name}={value}" for name, value in relevant(environment).items()), *argv)
+    done = host.run(argv, timeout=_SECONDS)
+    try:
+        return parse_fingerprint(done.stdout)
+    except ValueError:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise StackError(
+            f"The environment of {python} on {host.name} does not describe itself: "
+            f"{said[-1] if said else f'status {done.returncode}'}"
+        ) from None
+
+
+def attest_here(python: Path, *, environment: Mapping[str, str] | None = None) -> Fingerprint:
+    """What is installed for `python` on this computer, in this process's environment and `environment`."""
+    base = cache_home()
+    agent = Agent(str(python), str(lay_out(base)), str(base))
+    remembered = (
+        base / "attest" / (hashlib.sha256(str(python.absolute()).encode()).hexdigest()[:24] + ".json")
+    )
+    return attest(HereHost(), agent, str(python), cache=str(remembered), environment=environment)
+
+
+def parse_fingerprint(text: bytes) -> Fingerprint:
+    """Raises ValueError where `text` is no fingerprint."""
+    try:
+        facts = json.loads(text)
+        distributions = tuple(
+            Distribution(d["name"], d["version"], d["record"], tuple(d["altered"]))
+            for d in facts["distributions"]
+        )
+        return Fingerprint(
+            facts["digest"], facts["python"], distributions, dict(facts["facts"]), dict(facts["environment"])
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not a fingerprint: {error!r}") from None

@@ -1,0 +1,279 @@
+"""From a machine that has sh, tar and coreutils to one with our interpreter, runtime and uv.
+
+Killed anywhere, the next call converges: things are unpacked under a fresh name and then renamed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+from orchestrator.errors import StackError
+from orchestrator.model import Agent, Host, Progress, Silent
+from orchestrator.stack.bundle import bundle
+from orchestrator.stack.foreign import uv_for
+from orchestrator.stack.interpreter import PROBE, Interpreter, parse
+from orchestrator.stack.pack import Member, send
+from orchestrator.stack.runtime_files import lay_out, runtime_digest, runtime_members
+from orchestrator.stack.uv import uv_binary
+
+_FAR = Path(__file__).parent / "far"
+_SELF_CHECK_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a machine has: `python`, `runtime`, `uv` are ours and complete; `libraries` by file name."""
+
+    system: str
+    machine: str
+    key: str
+    python: bool
+    runtime: bool
+    uv: bool
+    gzip: bool
+    libc: str
+    candidates: tuple[str, ...]
+    libraries: frozenset[str]
+
+
+def far_script(name: str) -> str:
+    return (_FAR / f"{name}.sh").read_text("utf-8")
+
+
+def sh(
+    host: Host, script: str, *arguments: str, stdin: bytes | None = None, timeout: float | None = None
+) -> str:
+    """Run one of our shell scripts there; its standard output. Raises StackError where it fails."""
+    done = host.run(("sh", "-c", far_script(script), script, *arguments), stdin=stdin, timeout=timeout)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).decode(errors="replace").strip()
+        raise StackError(f"On {host.name} the step {script!r} failed: {said or f'status {done.returncode}'}")
+    return done.stdout.decode(errors="replace")
+
+
+def local_agent(base: Path) -> Agent:
+    """The runtime on this computer, under `base`, with the interpreter that runs this."""
+    return Agent(python=sys.executable, root=str(lay_out(base.absolute())), base=str(base.absolute()))
+
+
+def bootstrap(
+    host: Host,
+    *,
+    base: str,
+    interpreter: Interpreter,
+    progress: Progress | None = None,
+    use_system_python: bool = True,
+) -> Agent:
+    """Put interpreter (the same patch version), runtime and uv under `base` there. Quick where they are.
+
+    `use_system_python=False` never takes the machine's own Python, even one of exactly that version.
+    Raises StackError where no such interpreter can be had there.
+    """
+    progress = progress or Silent()
+    uv = uv_binary()
+    survey = _survey(host, base, interpreter, uv)
+    if not survey.runtime:
+        _put(host, base, "runtime", runtime_digest(), runtime_members(), survey, progress, "runtime")
+    if not survey.uv:
+        _put_uv(host, base, survey, uv, progress)
+    python = str(PurePosixPath(base) / "python" / survey.key / "bin/python3")
+    if not survey.python:
+        _provide_python(host, base, interpreter, survey, progress, use_system_python)
+    return Agent(python=python, root=f"{base}/runtime/{runtime_digest()}", base=base)
+
+
+def _survey(host: Host, base: str, interpreter: Interpreter, uv: Path) -> Survey:
+    said = sh(
+        host,
+        "survey",
+        base,
+        interpreter.key,
+        interpreter.name,
+        runtime_digest(),
+        _file_digest(uv),
+        timeout=60,
+    )
+    return parse_survey(said)
+
+
+def parse_survey(text: str) -> Survey:
+    facts: dict[str, list[str]] = {}
+    for name, _, value in (line.partition("=") for line in text.splitlines()):
+        facts.setdefault(name, []).append(value)
+    first = {name: values[0] for name, values in facts.items()}
+    return Survey(
+        system=first.get("system", ""),
+        machine=first.get("machine", ""),
+        key=first.get("key", ""),
+        python="python" in first,
+        runtime="runtime" in first,
+        uv="uv" in first,
+        gzip="gzip" in first,
+        libc=first.get("libc", ""),
+        candidates=tuple(facts.get("candidate", ())),
+        libraries=frozenset(facts.get("library", ())),
+    )
+
+
+@cache
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+
+
+def _put(
+    host: Host,
+    base: str,
+    kind: str,
+    name: str,
+    members: Sequence[Member],
+    survey: Survey,
+    progress: Progress,
+    label: str,
+) -> None:
+    fresh = _fresh_name()
+    send(host, members, f"{base}/{kind}/{fresh}", squeeze=survey.gzip, label=label, progress=progress)
+    sh(host, "adopt", base, kind, fresh, name)
+
+
+def _fresh_name() -> str:
+    return f".new-{secrets.token_hex(6)}"
+
+
+def _put_uv(host: Host, base: str, survey: Survey, uv: Path, progress: Progress) -> None:
+    # The digest of this side's binary stands for the version, also for a machine of another kind.
+    members = (
+        Member("uv", uv_for(survey.system, survey.machine, uv), 0o755),
+        Member("digest", _file_digest(uv).encode()),
+    )
+    _put(host, base, "uv", "uv", members, survey, progress, "uv")
+
+
+# ---------------------------------------------------------------- the interpreter
+
+
+def _provide_python(
+    host: Host,
+    base: str,
+    interpreter: Interpreter,
+    survey: Survey,
+    progress: Progress,
+    use_system_python: bool,
+) -> None:
+    found = _system_python(host, interpreter, survey) if use_system_python else None
+    if found:
+        progress.say(f"Using the machine's own Python {interpreter.version}")
+        _link(host, base, survey, found)
+        return
+    obstacle = _push_obstacle(interpreter, survey) or _push_python(host, base, interpreter, survey, progress)
+    if obstacle and not _far_install(host, base, interpreter, survey, progress):
+        raise StackError(
+            f"The machine has no Python {interpreter.version}, and this side's cannot be sent: {obstacle}.",
+            exists=f"{host.name} runs on.",
+            next_command=f"uv python install {interpreter.version}    # and work in one made with it here",
+        )
+
+
+def _system_python(host: Host, interpreter: Interpreter, survey: Survey) -> str | None:
+    """The real path of a Python there that is exactly this version, with its whole standard library."""
+    for candidate in dict.fromkeys(survey.candidates):
+        found = ask(host, candidate)
+        if found and found.key == interpreter.key and not set(found.missing) - set(interpreter.missing):
+            return found.base_executable
+    return None
+
+
+def ask(host: Host, python: str) -> Interpreter | None:
+    """What `python` there is; None where it does not answer."""
+    done = host.run((python, "-I", "-c", PROBE), timeout=_SELF_CHECK_SECONDS)
+    try:
+        return parse(done.stdout.decode())
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _link(host: Host, base: str, survey: Survey, real: str) -> None:
+    fresh = _fresh_name()
+    sh(host, "link", base, fresh, real)
+    sh(host, "adopt", base, "python", fresh, survey.key)
+
+
+def _push_obstacle(interpreter: Interpreter, survey: Survey) -> str | None:
+    """Why this side's build cannot run there, as far as is known before anything is sent."""
+    if (interpreter.system, interpreter.machine) != (survey.system, survey.machine):
+        here, there = f"{interpreter.system} {interpreter.machine}", f"{survey.system} {survey.machine}"
+        return f"it is built for {here}, the machine is {there}"
+    if interpreter.libc and not survey.libc:
+        return f"it needs {interpreter.libc}, and the machine has another C library"
+    return None
+
+
+def _push_python(
+    host: Host, base: str, interpreter: Interpreter, survey: Survey, progress: Progress
+) -> str | None:
+    """Send this side's interpreter; why it does not run there, or None where it does.
+
+    First without the libraries that the machine has, then, should they be too old, with all of them.
+    """
+    why: str | None = None
+    for libraries in (survey.libraries, frozenset[str]()):
+        made = bundle(interpreter, libraries)
+        if made.glibc > glibc_version(survey.libc):
+            return f"it needs glibc {made.glibc[0]}.{made.glibc[1]}, the machine has {survey.libc}"
+        fresh = _fresh_name()
+        folder = f"{base}/python/{fresh}"
+        label = f"Python {interpreter.version}"
+        send(host, made.members, folder, squeeze=survey.gzip, label=label, progress=progress)
+        why = _does_not_run(host, f"{folder}/bin/python3", interpreter)
+        if why is None:
+            host.put(f"pushed {interpreter.build}\n".encode(), f"{folder}/complete")
+            sh(host, "adopt", base, "python", fresh, survey.key)
+            return None
+        host.run(("rm", "-rf", folder))
+    return why
+
+
+def glibc_version(libc: str) -> tuple[int, int]:
+    """("glibc 2.36") -> (2, 36); (0, 0) for anything else."""
+    name, _, version = libc.partition(" ")
+    parts = version.split(".")
+    return (int(parts[0]), int(parts[1])) if name == "glibc" and len(parts) >= 2 else (0, 0)
+
+
+def _does_not_run(host: Host, python: str, interpreter: Interpreter) -> str | None:
+    done = host.run((python, "-I", "-c", PROBE), timeout=_SELF_CHECK_SECONDS)
+    try:
+        found = parse(done.stdout.decode())
+    except (ValueError, KeyError, TypeError):
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        return f"there it says: {said[-1] if said else f'status {done.returncode}'}"
+    lost = set(found.missing) - set(interpreter.missing)
+    if found.key != interpreter.key:
+        return f"there it is {found.key}"
+    return f"there it lacks {', '.join(sorted(lost))}" if lost else None
+
+
+def _far_install(host: Host, base: str, interpreter: Interpreter, survey: Survey, progress: Progress) -> bool:
+    """Let uv on the machine download that interpreter; False where it cannot."""
+    if interpreter.implementation != "cpython":
+        return False
+    progress.say(f"Letting the machine download Python {interpreter.version}")
+    folder = f"{base}/python/managed"
+    environment = ("env", f"UV_CACHE_DIR={base}/uv-cache", "UV_HTTP_RETRIES=0", "UV_NO_CONFIG=1")
+    uv = f"{base}/uv/uv"
+    argv = (uv, "python", "install", "--no-bin", "--install-dir", folder, interpreter.key)
+    if host.run((*environment, *argv), timeout=600).returncode != 0:
+        return False
+    look = (uv, "python", "find", "--managed-python", "--no-python-downloads", interpreter.key)
+    done = host.run((*environment, f"UV_PYTHON_INSTALL_DIR={folder}", *look), timeout=60)
+    found = ask(host, done.stdout.decode().strip()) if done.returncode == 0 else None
+    if not found or found.key != interpreter.key:
+        return False
+    _link(host, base, survey, found.base_executable)
+    return True

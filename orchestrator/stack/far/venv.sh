@@ -1,0 +1,21 @@
+# Build the environment <base>/stacks/<digest> from a pylock.toml; nothing of an earlier attempt is kept.
+# Arguments: base folder, digest, on or off (whether uv may use the network), interpreter.
+# It is complete only when <digest>.json is written, which is not done here.
+base=$1 digest=$2 network=$3 python=$4
+cd "$base/stacks" || exit 1
+if command -v flock >/dev/null 2>&1; then
+    exec 9>".$digest.lock"
+    flock 9
+fi
+rm -f "$digest.json"
+rm -rf "$digest"
+export UV_CACHE_DIR="$base/uv-cache" UV_NO_CONFIG=1 UV_LINK_MODE=hardlink UV_PYTHON_DOWNLOADS=never UV_NO_PROGRESS=1
+set -e
+"$base/uv/uv" venv --quiet --no-project --python "$python" "$digest"
+if [ "$network" = off ]; then
+    set -- --offline --no-index --no-build
+else
+    set --
+fi
+"$base/uv/uv" pip sync --quiet --color never --python "$digest/bin/python" --require-hashes --compile-bytecode \
+    --allow-empty-requirements "$@" "pylock.$digest.toml"

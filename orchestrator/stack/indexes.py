@@ -1,0 +1,133 @@
+"""The user's package indexes: pip's settings in uv's words, and the credentials for a download.
+
+Credentials are read when they are needed and go into a request's header; they are never written anywhere.
+"""
+
+from __future__ import annotations
+
+import configparser
+import netrc
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+_UV_URLS = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS")
+_PIP_KEYS = ("index-url", "extra-index-url", "find-links")
+
+
+def pip_settings(environ: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """pip's index-url, extra-index-url and find-links: from its files, overridden by PIP_* variables."""
+    found: dict[str, tuple[str, ...]] = {}
+    for path in _pip_files(environ):
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read(path, encoding="utf-8")
+        except (configparser.Error, OSError, UnicodeDecodeError):
+            continue
+        for section in ("global", "install", "download"):
+            for key in _PIP_KEYS:
+                if parser.has_option(section, key):
+                    found[key] = tuple(parser.get(section, key).split())
+    for key in _PIP_KEYS:
+        value = environ.get("PIP_" + key.upper().replace("-", "_"))
+        if value is not None:
+            found[key] = tuple(value.split())
+    return {key: values for key, values in found.items() if values}
+
+
+def _pip_files(environ: Mapping[str, str]) -> Iterator[Path]:
+    """pip's configuration files, the weakest first."""
+    home = Path(environ.get("HOME", "~")).expanduser()
+    yield Path("/etc/pip.conf")
+    yield home / ".pip/pip.conf"
+    yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip/pip.conf"
+    if environ.get("PIP_CONFIG_FILE"):
+        yield Path(environ["PIP_CONFIG_FILE"])
+
+
+def pip_as_uv(environ: Mapping[str, str]) -> dict[str, str]:
+    """pip's index settings as uv variables, for what no uv variable says already.
+
+    Local places that do not exist are left out: pip ignores them, uv stops.
+    """
+    settings = {key: tuple(filter(_exists, values)) for key, values in pip_settings(environ).items()}
+    wanted = {
+        "UV_DEFAULT_INDEX": " ".join(settings.get("index-url", ())[:1]),
+        "UV_INDEX": " ".join(settings.get("extra-index-url", ())),
+        "UV_FIND_LINKS": ",".join(settings.get("find-links", ())),
+    }
+    taken = any(environ.get(name) for name in _UV_URLS)
+    chosen = {} if taken else {name: value for name, value in wanted.items() if value}
+    # pip asks all its indexes; the lock's hashes make that safe.
+    return {**chosen, "UV_INDEX_STRATEGY": "unsafe-best-match"} if chosen else {}
+
+
+def _exists(place: str) -> bool:
+    parts = urlsplit(place)
+    if parts.scheme in {"http", "https"}:
+        return True
+    return Path(unquote(parts.path) if parts.scheme == "file" else place).exists()
+
+
+def has_secret(url: str) -> bool:
+    return "@" in urlsplit(url).netloc
+
+
+def bare(url: str) -> str:
+    """`url` without user and password."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def without_secrets(text: str) -> str:
+    """`text` fit for people: what stands before the @ of any URL is gone."""
+    return re.sub(r"(\w+://)[^\s/@]+@", r"\1***@", text)
+
+
+def authorization(url: str, environ: Mapping[str, str], lines: tuple[str, ...] = ()) -> str | None:
+    """The Authorization header for `url`: from itself, the configured indexes of its host, or ~/.netrc.
+
+    `lines` are option lines of a requirements file, which may name indexes too.
+    """
+    host = urlsplit(bare(url)).netloc
+    for candidate in (url, *_configured(environ), *_urls_in(" ".join(lines))):
+        parts = urlsplit(candidate)
+        if parts.username and parts.netloc.rpartition("@")[2] == host:
+            return _basic(unquote(parts.username), unquote(parts.password or ""))
+    return _from_names(host, environ) or _from_netrc(urlsplit(url).hostname or "", environ)
+
+
+def _configured(environ: Mapping[str, str]) -> Iterator[str]:
+    yield from _urls_in(" ".join(environ.get(name, "") for name in _UV_URLS))
+    for values in pip_settings(environ).values():
+        yield from values
+
+
+def _urls_in(text: str) -> list[str]:
+    return re.findall(r"https?://[^\s,]+", text)
+
+
+def _from_names(host: str, environ: Mapping[str, str]) -> str | None:
+    """uv's UV_INDEX_<NAME>_USERNAME and _PASSWORD, for an index that UV_INDEX names as NAME=URL."""
+    declared = f"{environ.get('UV_INDEX', '')} {environ.get('UV_DEFAULT_INDEX', '')}"
+    for name, url in re.findall(r"([\w.-]+)=(https?://\S+)", declared):
+        prefix = "UV_INDEX_" + re.sub(r"\W", "_", name).upper()
+        user = environ.get(prefix + "_USERNAME")
+        if user and urlsplit(bare(url)).netloc == host:
+            return _basic(user, environ.get(prefix + "_PASSWORD", ""))
+    return None
+
+
+def _from_netrc(hostname: str, environ: Mapping[str, str]) -> str | None:
+    path = environ.get("NETRC") or str(Path(environ.get("HOME", "~")).expanduser() / ".netrc")
+    try:
+        entry = netrc.netrc(path).authenticators(hostname) if Path(path).exists() else None
+    except (netrc.NetrcParseError, OSError):
+        return None
+    return _basic(entry[0], entry[2] or "") if entry else None
+
+
+def _basic(user: str, password: str) -> str:
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode()

@@ -1,0 +1,210 @@
+"""A lock installed on a machine, exactly, by hash; proven by reading it back; skipped where it is there.
+
+An environment cannot be moved, so it is built in place, and it counts once its marker
+<base>/stacks/<digest>.json is written. Killed before that, the next install begins anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from orchestrator.errors import StackError
+from orchestrator.model import Agent, Fingerprint, Host, Lock, Progress, Silent
+from orchestrator.stack.attest import attest, attest_argv, parse_fingerprint
+from orchestrator.stack.bootstrap import ask, sh
+from orchestrator.stack.compare import altered, read_back
+from orchestrator.stack.interpreter import Interpreter
+from orchestrator.stack.lock import index_lines
+from orchestrator.stack.push import push_wheels
+from orchestrator.stack.target import Target, applicable, target_of
+from orchestrator.stack.wheels import Wheel, cache_home, find_wheels
+
+_FORMAT = "1"
+_DELIVERIES = ("auto", "push", "download")
+_READ_MARKER = 'cat "$1" 2>/dev/null || exit 9; echo; shift; exec "$@"'
+_REACH = """
+import socket, sys
+for place in sys.argv[1:]:
+    host, _, port = place.rpartition(":")
+    socket.create_connection((host, int(port)), timeout=3).close()
+"""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """`python`: the environment's interpreter there. `skipped`: it was there already, unaltered."""
+
+    python: str
+    fingerprint: Fingerprint
+    skipped: bool
+
+
+def stack_digest(lock: Lock, interpreter: Interpreter) -> str:
+    """Names an environment: the interpreter and every pin. Comments in a lock do not change it."""
+    pins = sorted([pin.name, pin.version, sorted(pin.hashes), pin.marker] for pin in lock.pins)
+    text = json.dumps([_FORMAT, interpreter.key, pins])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def install(
+    host: Host,
+    agent: Agent,
+    lock: Lock,
+    interpreter: Interpreter,
+    *,
+    delivery: str = "auto",
+    progress: Progress | None = None,
+) -> Installed:
+    """The lock's packages for that machine under <base>/stacks, nothing else, read back and proven.
+
+    `delivery`: push sends wheels over the connection, download lets the machine fetch them, auto asks the
+    machine what it can reach. Raises StackError where that fails.
+    """
+    if delivery not in _DELIVERIES:
+        raise StackError(f"delivery {delivery!r} is none of {', '.join(_DELIVERIES)}.")
+    progress = progress or Silent()
+    place = _Place(host, agent, stack_digest(lock, interpreter))
+    known = _already(place, lock, progress)
+    if known:
+        return Installed(place.python, known, skipped=True)
+    target = _target(host, agent, interpreter)
+    pins = applicable(lock.pins, target.markers)
+    wheels = find_wheels(lock, pins, target, cache_home()) if pins else ()
+    _deliver(place, lock, wheels, delivery, progress)
+    fingerprint = _proven(place, lock)
+    host.put(_marker(place.digest, fingerprint), place.marker)
+    return Installed(place.python, fingerprint, skipped=False)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where one environment lives there."""
+
+    host: Host
+    agent: Agent
+    digest: str
+
+    @property
+    def python(self) -> str:
+        return f"{self.agent.base}/stacks/{self.digest}/bin/python"
+
+    @property
+    def marker(self) -> str:
+        return f"{self.agent.base}/stacks/{self.digest}.json"
+
+    @property
+    def cache(self) -> str:
+        return f"{self.agent.base}/stacks/{self.digest}.seen.json"
+
+
+def _marker(digest: str, fingerprint: Fingerprint) -> bytes:
+    return json.dumps({"format": _FORMAT, "stack": digest, "fingerprint": fingerprint.digest}).encode()
+
+
+def _already(place: _Place, lock: Lock, progress: Progress) -> Fingerprint | None:
+    """The fingerprint of a complete environment that still is what was installed: one round trip."""
+    argv = attest_argv(place.agent, place.python, cache=place.cache)
+    done = place.host.run(("sh", "-c", _READ_MARKER, "sh", place.marker, *argv))
+    if done.returncode == 9:
+        return None
+    marker, _, said = done.stdout.partition(b"\n")
+    try:
+        fingerprint = parse_fingerprint(said)
+    except ValueError:
+        progress.say("The stack on the machine is damaged: installing it anew")
+        return None
+    if marker.strip() == _marker(place.digest, fingerprint) and not _faults(lock, fingerprint):
+        return fingerprint
+    progress.say("The stack on the machine is no longer what was installed: installing it anew")
+    return None
+
+
+def _faults(lock: Lock, fingerprint: Fingerprint) -> list[str]:
+    return [*read_back(lock, fingerprint), *altered(fingerprint)]
+
+
+def _proven(place: _Place, lock: Lock) -> Fingerprint:
+    fingerprint = attest(place.host, place.agent, place.python, cache=place.cache)
+    faults = _faults(lock, fingerprint)
+    if faults:
+        raise StackError("What was installed is not what the lock says:\n  " + "\n  ".join(faults))
+    return fingerprint
+
+
+def _target(host: Host, agent: Agent, interpreter: Interpreter) -> Target:
+    there = ask(host, agent.python)
+    if there is None or there.key != interpreter.key:
+        raise StackError(
+            f"The machine's interpreter is {there.key if there else 'gone'}, not {interpreter.key}.",
+            next_command="orch up    # puts it there again",
+        )
+    return target_of(there)
+
+
+# ---------------------------------------------------------------- delivery
+
+
+def _deliver(place: _Place, lock: Lock, wheels: Sequence[Wheel], delivery: str, progress: Progress) -> None:
+    if delivery != "push":
+        reason = _no_download(place, wheels)
+        if reason is None:
+            progress.say(f"Installing {len(wheels)} packages, downloaded by the machine")
+            failure = _try_build(place, wheels, network=True)
+            if failure is None:
+                return
+            reason = f"there uv said: {failure}"
+        if delivery == "download":
+            raise StackError(
+                f"The machine cannot download the stack: {reason}",
+                next_command="set stack.delivery: push, or auto",
+            )
+    lines = index_lines(lock.path.read_text("utf-8-sig")) if lock.kind == "requirements" else ()
+    push_wheels(place.host, place.agent, wheels, cache_home(), progress, index_lines=lines)
+    progress.say(f"Installing {len(wheels)} packages")
+    failure = _try_build(place, wheels, network=False)
+    if failure is not None:
+        raise StackError(f"The stack could not be installed: {failure}")
+
+
+def _no_download(place: _Place, wheels: Sequence[Wheel]) -> str | None:
+    """Why the machine cannot fetch these itself, None where it can. Index logins are never given to it."""
+    urls = [urlsplit(wheel.url) for wheel in wheels]
+    if any(url.scheme not in ("http", "https") for url in urls):
+        return "some packages come from files of this computer."
+    places = sorted({f"{url.hostname}:{url.port or (443 if url.scheme == 'https' else 80)}" for url in urls})
+    argv = ("timeout", "8", place.agent.python, "-I", "-c", _REACH, *places)
+    done = place.host.run(argv, timeout=30)
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        return f"it cannot reach {', '.join(places)}: {said[-1] if said else 'no answer'}."
+    return None
+
+
+def _try_build(place: _Place, wheels: Sequence[Wheel], *, network: bool) -> str | None:
+    """Build the environment; None, or what uv said."""
+    base, digest = place.agent.base, place.digest
+    place.host.put(pylock(wheels, network=network).encode(), f"{base}/stacks/pylock.{digest}.toml")
+    try:
+        sh(place.host, "venv", base, digest, "on" if network else "off", place.agent.python)
+    except StackError as error:
+        return error.message
+    return None
+
+
+def pylock(wheels: Sequence[Wheel], *, network: bool) -> str:
+    """A pylock.toml of exactly these wheels: by URL, or as they lie in ../wheels."""
+    parts = ['lock-version = "1.0"', 'created-by = "orch"', "packages = []" if not wheels else ""]
+    for wheel in wheels:
+        digest = f"{{ sha256 = {json.dumps(wheel.sha256)} }}"
+        key, place = ("url", wheel.url) if network else ("path", f"../wheels/{wheel.sha256}/{wheel.filename}")
+        parts += [
+            "[[packages]]",
+            f"name = {json.dumps(wheel.name)}",
+            f"version = {json.dumps(wheel.version)}",
+            f"wheels = [{{ {key} = {json.dumps(place)}, hashes = {digest} }}]",
+        ]
+    return "\n".join(parts) + "\n"

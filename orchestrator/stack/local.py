@@ -1,0 +1,143 @@
+"""The environment in which the user works, found or made from the lock."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import StackError
+from orchestrator.model import Lock, Progress, Silent
+from orchestrator.stack.files import write_whole
+from orchestrator.stack.install import stack_digest
+from orchestrator.stack.interpreter import Interpreter, interpreter
+from orchestrator.stack.lock import export
+from orchestrator.stack.uv import run_uv
+from orchestrator.stack.wheels import cache_home
+
+
+@dataclass(frozen=True)
+class LocalStack:
+    """`python` of the local environment; `made`: it is ours, built from the lock."""
+
+    python: Path
+    made: bool
+
+
+def local_environment(
+    lock: Lock,
+    project: Path,
+    python: Path | None = None,
+    *,
+    progress: Progress | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> LocalStack:
+    """`python` where given, else the project's .venv, else the activated one inside it, else one made here.
+
+    A made one lies in this computer's cache and is reused. Raises StackError.
+    """
+    found = python or _own_environment(project, environ)
+    if found:
+        interpreter(found)
+        return LocalStack(found.absolute(), made=False)
+    return LocalStack(_made(lock, project, cache_home(environ), progress or Silent(), environ), made=True)
+
+
+def _own_environment(project: Path, environ: Mapping[str, str]) -> Path | None:
+    active = environ.get("VIRTUAL_ENV")
+    places = [project / ".venv"]
+    if active and Path(active).resolve().is_relative_to(project.resolve()):
+        places.append(Path(active))
+    return next((place / "bin/python" for place in places if (place / "bin/python").exists()), None)
+
+
+def _made(lock: Lock, project: Path, cache: Path, progress: Progress, environ: Mapping[str, str]) -> Path:
+    base = interpreter(_base_python(project, environ))
+    digest = stack_digest(lock, base)
+    folder, marker = cache / "stacks" / digest, cache / "stacks" / f"{digest}.json"
+    python = folder / "bin/python"
+    if _complete(marker, python):
+        return python
+    with _alone(cache / "stacks" / f".{digest}.lock"):
+        if not _complete(marker, python):
+            progress.say(f"Making the local environment from {lock.path.name} ({len(lock.pins)} pins)")
+            _build(lock, base, folder, environ)
+            write_whole(marker, json.dumps({"lock": lock.digest, "python": base.version}).encode())
+    return python
+
+
+def _complete(marker: Path, python: Path) -> bool:
+    return marker.is_file() and python.exists()
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One builder at a time; whoever waited finds the environment made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _build(lock: Lock, base: Interpreter, folder: Path, environ: Mapping[str, str]) -> None:
+    """Anew: what an interrupted build left is removed first."""
+    shutil.rmtree(folder, ignore_errors=True)
+    purpose = f"The local environment could not be made from {lock.path}:"
+    run_uv(
+        ["venv", "--no-project", "--python", base.base_executable, folder], purpose=purpose, environ=environ
+    )
+    run_uv(
+        ["pip", "sync", "--python", folder / "bin/python", "--require-hashes", "--compile-bytecode",
+         "--allow-empty-requirements", _source(lock, folder)],
+        cwd=lock.path.parent,
+        purpose=purpose,
+        environ=environ,
+    )  # fmt: skip
+
+
+def _source(lock: Lock, folder: Path) -> Path:
+    """The file that uv reads: the lock itself, or what uv says of a uv.lock."""
+    if lock.kind != "uv.lock":
+        return lock.path.absolute()
+    target = folder.parent / f"pylock.{folder.name}.toml"
+    write_whole(target, export(lock.path, "pylock.toml").encode())
+    return target
+
+
+def _base_python(project: Path, environ: Mapping[str, str]) -> Path:
+    """The Python that the project asks for (.python-version, requires-python), else this one."""
+    if not (project / ".python-version").exists() and _satisfied(_requires_python(project)):
+        return Path(sys.executable)
+    found = run_uv(
+        ["python", "find", "--system", "--no-python-downloads"],
+        cwd=project,
+        environ=environ,
+        purpose=f"No Python here is one that {project} asks for:",
+    ).strip()
+    if not found:
+        raise StackError(f"No Python here is one that {project} asks for.", next_command="uv python install")
+    return Path(found)
+
+
+def _requires_python(project: Path) -> str:
+    try:
+        document = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return str(document.get("project", {}).get("requires-python", ""))
+
+
+def _satisfied(requires: str) -> bool:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        return SpecifierSet(requires).contains(".".join(map(str, sys.version_info[:3])))
+    except InvalidSpecifier:
+        return False

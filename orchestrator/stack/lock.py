@@ -1,0 +1,215 @@
+"""A project's lock as a Lock: hashed requirements, uv.lock or pylock.toml (PEP 751).
+
+Every refusal names file and line: a pin that is not exact, or has no SHA-256, pins nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import StackError
+from orchestrator.model import Lock, Pin
+from orchestrator.stack.uv import run_uv
+
+_HASH = re.compile(r"--hash[= ]\s*(\w+):([0-9A-Fa-f]+)")
+_PIN = re.compile(
+    r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*===?\s*(?P<version>[^\s;,*]+)\s*(?:;(?P<marker>.*))?$"
+)
+_INDEX_OPTIONS = (
+    "-i",
+    "--index-url",
+    "--extra-index-url",
+    "--no-index",
+    "-f",
+    "--find-links",
+    "--trusted-host",
+)
+_HARMLESS_OPTIONS = (
+    *_INDEX_OPTIONS,
+    "--require-hashes",
+    "--only-binary",
+    "--no-binary",
+    "--prefer-binary",
+    "--pre",
+)
+_WHY = {
+    "-r": "it includes another file: put the pins of both into one lock",
+    "-c": "it adds constraints: a lock has none",
+    "-e": "an editable package has no hash; its code belongs to the project",
+}
+_LONG = {"--requirement": "-r", "--constraint": "-c", "--constraints": "-c", "--editable": "-e"}
+
+
+def read_lock(path: Path) -> Lock:
+    """The lock in `path`, told by its name. Raises StackError with file:line where it pins too little."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StackError(f"The lock {path} cannot be read: {error.strerror}.") from error
+    text = _decoded(content, path)
+    kind = _kind(path)
+    if kind == "uv.lock":
+        pins = parse_requirements(export(path, "requirements.txt"), path, lines=False)
+    elif kind == "pylock":
+        pins = parse_pylock(text, path)
+    else:
+        pins = parse_requirements(text, path)
+    return Lock(path, kind, hashlib.sha256(content).hexdigest(), pins)
+
+
+def _kind(path: Path) -> str:
+    if path.name == "uv.lock":
+        return "uv.lock"
+    return "pylock" if re.fullmatch(r"pylock(\.[^.]+)?\.toml", path.name) else "requirements"
+
+
+def _decoded(content: bytes, path: Path) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise StackError(f"The lock {path} is not UTF-8 text.") from None
+
+
+def export(path: Path, form: str) -> str:
+    """What `uv sync` would install from a uv.lock, in another `form`, less the project itself."""
+    return run_uv(
+        ["export", "--frozen", "--no-emit-project", "--no-header", "--format", form],
+        cwd=path.parent,
+        purpose=f"uv could not read the lock {path}:",
+    )
+
+
+def normalised(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+# ---------------------------------------------------------------- requirements
+
+
+def parse_requirements(text: str, path: Path, *, lines: bool = True) -> tuple[Pin, ...]:
+    """The pins of hashed requirements. `lines=False`: refusals name the file alone, for made text."""
+    pins = []
+    for number, line in _logical_lines(text):
+        where = f"{path}:{number}" if lines else str(path)
+        if line.startswith("-"):
+            _check_option(line, where)
+        else:
+            pins.append(_pin(line, where))
+    return tuple(pins)
+
+
+def index_lines(text: str) -> tuple[str, ...]:
+    """The option lines of a requirements file that say where packages come from."""
+    found = (line for _, line in _logical_lines(text))
+    return tuple(line for line in found if re.split(r"[= ]", line, maxsplit=1)[0] in _INDEX_OPTIONS)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number of its first line, joined text without comments) of each requirement or option."""
+    parts: list[str] = []
+    start = 0
+    for number, raw in enumerate([*text.splitlines(), ""], 1):
+        continued = raw.rstrip().endswith("\\") and not raw.lstrip().startswith("#")
+        bare = re.sub(r"(^|\s)#.*$", "", raw.rstrip().removesuffix("\\") if continued else raw).strip()
+        start = start if parts else number
+        parts += [bare] if bare else []
+        # A comment line ends a requirement, even one that ends in a backslash: so pip reads it.
+        if not continued and parts:
+            yield start, " ".join(parts)
+            parts = []
+
+
+def _check_option(line: str, where: str) -> None:
+    option = re.split(r"[= ]", line, maxsplit=1)[0]
+    if option in _HARMLESS_OPTIONS:
+        return
+    short = _LONG.get(option, option)
+    # pip accepts "-rbase.txt" too.
+    reason = _WHY.get(short) or _WHY.get(short[:2]) if not short.startswith("--") else None
+    raise StackError(f"{where}: {option} is refused: {reason or 'it is no option of a lock'}.")
+
+
+def _pin(line: str, where: str) -> Pin:
+    algorithms = _HASH.findall(line)
+    bare = _HASH.sub("", line).strip()
+    match = _PIN.match(bare)
+    if not match:
+        raise StackError(f"{where}: {bare!r} {_why_no_pin(bare)}.", next_command=_HASHING)
+    marker = (match["marker"] or "").strip()
+    _check_marker(marker, where)
+    hashes = tuple(sorted({digest.lower() for algorithm, digest in algorithms if algorithm == "sha256"}))
+    if not hashes:
+        raise StackError(f"{where}: {match['name']} has no SHA-256 hash.", next_command=_HASHING)
+    return Pin(normalised(match["name"]), match["version"], hashes, marker)
+
+
+_HASHING = "uv pip compile --generate-hashes requirements.in -o requirements.lock"
+
+
+def _why_no_pin(requirement: str) -> str:
+    if "@" in requirement.split(";")[0] or "://" in requirement:
+        return "comes from a URL or a folder, which a hash of an index file cannot pin"
+    if requirement.startswith((".", "/")):
+        return "is a folder, which has no hash; its code belongs to the project"
+    return "is not pinned to one version with =="
+
+
+def _check_marker(marker: str, where: str) -> None:
+    from packaging.markers import InvalidMarker, Marker
+
+    if not marker:
+        return
+    try:
+        Marker(marker)
+    except InvalidMarker as error:
+        raise StackError(
+            f"{where}: the marker {marker!r} is not one: {str(error).splitlines()[0]}."
+        ) from None
+
+
+# ---------------------------------------------------------------- pylock.toml
+
+
+def parse_pylock(text: str, path: Path) -> tuple[Pin, ...]:
+    """The pins of a pylock.toml. Packages from version control or a folder are refused."""
+    document = read_toml(text, path)
+    packages = document.get("packages", [])
+    if str(document.get("lock-version", "")).split(".")[0] != "1" or not isinstance(packages, list):
+        raise StackError(f"{path}: this is no pylock.toml of version 1.")
+    places = _package_lines(text)
+    return tuple(
+        _pylock_pin(package, f"{path}:{line}") for package, line in zip(packages, places, strict=True)
+    )
+
+
+def read_toml(text: str, path: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise StackError(f"{path}: {error}.") from None
+
+
+def _package_lines(text: str) -> list[int]:
+    return [n for n, line in enumerate(text.splitlines(), 1) if re.match(r"\s*\[\[\s*packages\s*\]\]", line)]
+
+
+def _pylock_pin(package: Mapping[str, Any], where: str) -> Pin:
+    name = str(package.get("name", "?"))
+    for source in ("vcs", "directory", "archive"):
+        if source in package:
+            raise StackError(f"{where}: {name} comes from {source}, which no index file's hash can pin.")
+    if "version" not in package:
+        raise StackError(f"{where}: {name} has no version.")
+    files = [*package.get("wheels", []), *([package["sdist"]] if "sdist" in package else [])]
+    hashes = {str(file.get("hashes", {}).get("sha256", "")).lower() for file in files}
+    if not files or "" in hashes:
+        raise StackError(f"{where}: a file of {name} has no SHA-256 hash.")
+    marker = str(package.get("marker", ""))
+    _check_marker(marker, where)
+    return Pin(normalised(name), str(package["version"]), tuple(sorted(hashes)), marker)

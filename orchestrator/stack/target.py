@@ -1,0 +1,101 @@
+"""What a machine accepts: which pins of a lock apply there, and which wheels fit, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from orchestrator.errors import StackError
+from orchestrator.model import Pin
+from orchestrator.stack.interpreter import Interpreter
+
+_LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+_OLDEST_GLIBC = {"x86_64": 5, "i686": 5}
+
+
+@dataclass(frozen=True)
+class Target:
+    """One interpreter on one machine. `libc` as confstr says it: "glibc 2.36", or "" (musl, macOS)."""
+
+    version: str
+    flags: str
+    system: str
+    machine: str
+    libc: str
+    markers: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"Python {self.version} on {self.system} {self.machine}" + (
+            f" with {self.libc}" if self.libc else ""
+        )
+
+    @cached_property
+    def tags(self) -> tuple[str, ...]:
+        """The wheel tags that fit, best first: "cp311-cp311-manylinux_2_36_x86_64", …"""
+        from packaging.tags import compatible_tags, cpython_tags
+
+        short = tuple(int(part) for part in self.version.split(".")[:2])
+        name = f"cp{short[0]}{short[1]}"
+        platforms = self._platforms()
+        fitting = (
+            *cpython_tags(short, [name + self.flags], platforms),
+            *compatible_tags(short, name, platforms),
+        )
+        return tuple(dict.fromkeys(map(str, fitting)))
+
+    def _platforms(self) -> list[str]:
+        if self.system != "Linux":
+            raise StackError(
+                f"Wheels can be chosen for Linux machines only, and this one runs {self.system}."
+            )
+        name, _, version = self.libc.partition(" ")
+        if name != "glibc":
+            return [f"musllinux_1_{minor}_{self.machine}" for minor in (2, 1, 0)] + [f"linux_{self.machine}"]
+        newest = int(version.split(".")[1])
+        oldest = _OLDEST_GLIBC.get(self.machine, 17)
+        found = []
+        for minor in range(newest, oldest - 1, -1):
+            found.append(f"manylinux_2_{minor}_{self.machine}")
+            if minor in _LEGACY:
+                found.append(f"{_LEGACY[minor]}_{self.machine}")
+        return [*found, f"linux_{self.machine}"]
+
+
+def target_of(interpreter: Interpreter) -> Target:
+    return Target(
+        interpreter.version,
+        interpreter.flags,
+        interpreter.system,
+        interpreter.machine,
+        interpreter.libc,
+        dict(interpreter.markers),
+    )
+
+
+def applies(pin: Pin, markers: Mapping[str, str]) -> bool:
+    """Whether `pin` is for this PEP 508 environment: no extra, and PEP 751's default groups."""
+    from packaging.markers import Marker
+
+    if not pin.marker:
+        return True
+    # A lock may ask for extras and groups (PEP 751); what is installed here is the project without options.
+    environment: dict[str, object] = {"extra": "", "extras": set(), "dependency_groups": set(), **markers}
+    return bool(Marker(pin.marker).evaluate(environment))  # type: ignore[arg-type]
+
+
+def applicable(pins: Sequence[Pin], markers: Mapping[str, str]) -> tuple[Pin, ...]:
+    """The pins for this environment, by name. Raises StackError where two versions of one apply."""
+    chosen: dict[str, Pin] = {}
+    for pin in pins:
+        if not applies(pin, markers):
+            continue
+        other = chosen.get(pin.name)
+        if other and other.version != pin.version:
+            raise StackError(f"The lock wants {pin.name} {other.version} and {pin.version} at once.")
+        chosen[pin.name] = _joined(other, pin) if other else pin
+    return tuple(chosen[name] for name in sorted(chosen))
+
+
+def _joined(one: Pin, other: Pin) -> Pin:
+    return Pin(one.name, one.version, tuple(sorted({*one.hashes, *other.hashes})), one.marker)

@@ -1,0 +1,13 @@
+"""When two spellings are one version (PEP 440)."""
+
+from __future__ import annotations
+
+
+def same_version(one: str, other: str) -> bool:
+    """ "1.0" and "1.0.0" are, "1.0+cpu" and "1.0" are not."""
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        return Version(one) == Version(other)
+    except InvalidVersion:
+        return one == other

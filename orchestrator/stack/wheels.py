@@ -1,0 +1,165 @@
+"""Which files a lock means on a machine, and those files in a cache of this computer, by SHA-256.
+
+uv finds the files (it knows the user's indexes); their hashes are the lock's, so no index is trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from orchestrator.errors import StackError
+from orchestrator.model import Lock, Pin
+from orchestrator.stack.files import write_whole
+from orchestrator.stack.indexes import bare, has_secret
+from orchestrator.stack.lock import export, index_lines, normalised, read_toml
+from orchestrator.stack.target import Target
+from orchestrator.stack.uv import run_uv
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """One wheel of a lock. `url`: http(s) or file, without credentials. `size`: bytes, None where unknown."""
+
+    name: str
+    version: str
+    filename: str
+    url: str
+    sha256: str
+    size: int | None = None
+
+
+def cache_home(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where wheels and built environments are kept here: $ORCH_CACHE_HOME, or orch in the user's cache."""
+    if environ.get("ORCH_CACHE_HOME"):
+        return Path(environ["ORCH_CACHE_HOME"]).absolute()
+    home = Path(environ.get("HOME", "~")).expanduser()
+    return Path(environ.get("XDG_CACHE_HOME") or home / ".cache") / "orch"
+
+
+def find_wheels(lock: Lock, pins: Sequence[Pin], target: Target, cache: Path) -> tuple[Wheel, ...]:
+    """The wheel of each pin that fits `target` best. The answer is kept, so the next time needs no network.
+
+    Raises StackError that names each package without a fitting wheel.
+    """
+    kept = cache / "resolved" / f"{_question(pins, target)}.json"
+    if known := _read_kept(kept):
+        return known
+    offered = _offered(lock, pins, target.version)
+    chosen = [(pin, choose(pin, offered.get((pin.name, pin.version), ()), target)) for pin in pins]
+    without = [f"{pin.name} {pin.version}" for pin, wheel in chosen if wheel is None]
+    if without:
+        raise StackError(
+            f"No wheel in the lock fits {target}: {', '.join(without)}. "
+            "What is built from source on two machines is not the same on both, so it is not done.",
+            next_command="uv build --wheel    # once, and lock the built file",
+        )
+    wheels = tuple(wheel for _, wheel in chosen if wheel)
+    write_whole(kept, json.dumps([asdict(wheel) for wheel in wheels], indent=1).encode())
+    return wheels
+
+
+def _question(pins: Sequence[Pin], target: Target) -> str:
+    asked = [[pin.name, pin.version, pin.hashes] for pin in pins]
+    text = json.dumps([asked, target.tags], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _read_kept(path: Path) -> tuple[Wheel, ...] | None:
+    try:
+        return tuple(Wheel(**facts) for facts in json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def choose(pin: Pin, offered: Sequence[Wheel], target: Target) -> Wheel | None:
+    """Of the wheels whose hash the pin allows, the one whose tags stand first in the target's order."""
+    rank = {tag: place for place, tag in enumerate(target.tags)}
+    fitting = [
+        (place, _build(wheel.filename), wheel)
+        for wheel in offered
+        if wheel.sha256 in pin.hashes
+        for place in [min((rank[tag] for tag in wheel_tags(wheel.filename) if tag in rank), default=None)]
+        if place is not None
+    ]
+    return min(fitting, key=lambda item: (item[0], *item[1], item[2].filename))[2] if fitting else None
+
+
+def wheel_tags(filename: str) -> frozenset[str]:
+    """The tags in a wheel's name; none where it is no wheel's name."""
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+    try:
+        return frozenset(map(str, parse_wheel_filename(filename)[3]))
+    except InvalidWheelFilename:
+        return frozenset()
+
+
+def _build(filename: str) -> tuple[int, str]:
+    """The build number, so that the highest sorts first."""
+    from packaging.utils import parse_wheel_filename
+
+    build = parse_wheel_filename(filename)[2]
+    return (-build[0], build[1]) if build else (0, "")
+
+
+# ---------------------------------------------------------------- what the indexes offer
+
+
+def _offered(lock: Lock, pins: Sequence[Pin], version: str) -> dict[tuple[str, str], list[Wheel]]:
+    if lock.kind == "pylock":
+        text = lock.path.read_text("utf-8-sig")
+    elif lock.kind == "uv.lock":
+        text = export(lock.path, "pylock.toml")
+    else:
+        text = _compile(lock, pins, version)
+    found: dict[tuple[str, str], list[Wheel]] = {}
+    for wheel in parse_wheels(read_toml(text, lock.path), lock.path.parent):
+        found.setdefault((wheel.name, wheel.version), []).append(wheel)
+    return found
+
+
+def _compile(lock: Lock, pins: Sequence[Pin], version: str) -> str:
+    """uv's list of all files of these pins. Through stdin: an index line may hold a password."""
+    if not pins:
+        return ""
+    options = index_lines(lock.path.read_text("utf-8-sig")) if lock.path.exists() else ()
+    return run_uv(
+        ["pip", "compile", "-", "--no-deps", "--universal", "--format", "pylock.toml", "--no-header",
+         "--python-version", version],
+        stdin="\n".join([*options, requirements(pins)]),
+        cwd=lock.path.parent,
+        purpose=f"The files of {lock.path} could not be found in the package indexes:",
+    )  # fmt: skip
+
+
+def requirements(pins: Sequence[Pin]) -> str:
+    """Pins as hashed requirements, without markers."""
+    return "".join(
+        f"{pin.name}=={pin.version}"
+        + "".join(f" \\\n    --hash=sha256:{digest}" for digest in pin.hashes)
+        + "\n"
+        for pin in pins
+    )
+
+
+def parse_wheels(document: Mapping[str, Any], folder: Path) -> Iterator[Wheel]:
+    """Every wheel of a pylock document; relative paths are below `folder`."""
+    for package in document.get("packages", []):
+        for file in package.get("wheels", []):
+            url = str(file.get("url") or (folder / str(file.get("path", ""))).absolute().as_uri())
+            filename = str(file.get("name") or unquote(urlsplit(url).path).rsplit("/", 1)[-1])
+            yield Wheel(
+                normalised(str(package["name"])),
+                str(package.get("version", "")),
+                filename,
+                bare(url) if has_secret(url) else url,
+                str(file.get("hashes", {}).get("sha256", "")).lower(),
+                file.get("size"),
+            )
