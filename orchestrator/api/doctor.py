@@ -8,15 +8,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from orchestrator.providers import local
+from orchestrator.providers.local.survey import survey
 
 
 def examine() -> dict[str, Any]:
     """{ready, tier, lost[], missing[], fix, checks[{name, ok, detail}]}; changes nothing."""
-    survey = asdict(local.survey())
+    found = asdict(survey())
     checks = [_python(), _uv(), _program("ssh", "orch ssh"), _program("git", "version control"), _disk()]
-    ready = bool(survey.get("tier")) and all(check["ok"] or not check["needed"] for check in checks)
-    return {"ready": ready, **survey, "checks": checks}
+    ready = found["tier"] in ("netns", "userns", "process") and all(
+        check["ok"] or not check["needed"] for check in checks
+    )
+    return {"ready": ready, **found, "checks": checks}
 
 
 def _python() -> dict[str, Any]:

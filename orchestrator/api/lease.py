@@ -29,7 +29,7 @@ from orchestrator.model import (
     Provider,
     Silent,
 )
-from orchestrator.plan import Plan
+from orchestrator.plan import Delete, Keep, Plan
 from orchestrator.plan import plan as make_plan
 from orchestrator.profile import Profile, load
 from orchestrator.providers import open_provider
@@ -96,7 +96,7 @@ def _open_lease_of(place: Folder, wanted: Profile) -> Lease | None:
 def _plan(wanted: Profile, provider: Provider, machines: Sequence[Machine]) -> Plan:
     need = wanted.need()
     offers = () if machines else provider.offers(need)
-    return make_plan(need, offers, machines, max_duration=wanted.max_duration)
+    return make_plan(need, offers, machines, max_duration=wanted.max_duration, now=datetime.now(UTC))
 
 
 def _ledger_for(place: Folder, lease: Lease | None, wanted: Profile, overrides: Sequence[str]) -> Ledger:
@@ -116,16 +116,30 @@ def _ledger_for(place: Folder, lease: Lease | None, wanted: Profile, overrides: 
 def _machine(
     ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, place: Folder, tell: Progress
 ) -> Machine:
-    """The lease's one machine: the one there is, or a new one of the best offer that can be had."""
+    """Carry the plan out: the lease's one machine, kept or made of the best offer that can be had."""
     lease = ledger.lease()
-    found = sorted(provider.list({LABEL_LEASE: lease.id}), key=lambda m: m.created_at)
-    for extra in found[1:]:
-        tell.say(f"Deleting {extra.id}, a second machine of this lease")
-        provider.delete(extra)
-    if found:
-        return _adopt(ledger, lease, found[0], wanted)
+    for action in planned.actions:
+        if isinstance(action, Delete):
+            _delete(ledger, provider, action, tell)
+    kept = next((action.machine for action in planned.actions if isinstance(action, Keep)), None)
+    if kept:
+        return _adopt(ledger, lease, kept, wanted)
     key = public_key(place.identity(lease.id), f"orch-{lease.id}")
-    return _create(ledger, provider, planned.offers, wanted, key, tell)
+    return _create(ledger, provider, planned, wanted, key, tell)
+
+
+def _delete(ledger: Ledger, provider: Provider, action: Delete, tell: Progress) -> None:
+    lease = ledger.lease()
+    if lease.uncollected and lease.machine and lease.machine["id"] == action.machine.id:
+        raise UsageError(
+            f"The machine {action.machine.id} cannot serve any more ({action.reason}), and results of "
+            f"{lease.uncollected[0].run_id} were not pulled from it.",
+            exists=f"It is still there, at ${action.machine.price:.2f}/h.",
+            next_command="orch down --discard    # those results are lost then",
+        )
+    tell.say(f"Ending {action.machine.id}: {action.reason}")
+    ledger.append("delete.intent", machines=[action.machine.id])
+    provider.delete(action.machine)
 
 
 def _adopt(ledger: Ledger, lease: Lease, machine: Machine, wanted: Profile) -> Machine:
@@ -143,10 +157,10 @@ def _adopt(ledger: Ledger, lease: Lease, machine: Machine, wanted: Profile) -> M
 
 
 def _create(
-    ledger: Ledger, provider: Provider, offers: Sequence[Offer], wanted: Profile, key: str, tell: Progress
+    ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, key: str, tell: Progress
 ) -> Machine:
     refusals: list[ProviderError] = []
-    for spec in _specs(ledger.lease(), offers, wanted, key):
+    for spec in _specs(ledger.lease(), planned.offers, wanted, key):
         offer = spec.offer
         tell.say(f"Creating {offer.instance_type} in {offer.zone} at ${offer.price:.2f}/h")
         ledger.append("create.intent", **_intent(spec))
@@ -161,10 +175,10 @@ def _create(
             continue
         ledger.append("create.accepted", **_receipt(spec.attempt, machine))
         return machine
-    tried = "; ".join(error.message for error in refusals) or "no offer fits the profile"
+    tried = "; ".join(error.message for error in refusals) or planned.refusal or "nothing is offered"
     raise ProviderError(
         Fault.CAPACITY,
-        f"No machine could be had: {tried}",
+        f"No machine could be had. {tried}",
         exists="Nothing was made; nothing costs.",
         next_command=f"orch plan {wanted.path}",
     )

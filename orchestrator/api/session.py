@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,6 @@ from orchestrator.model import (
     Agent,
     Difference,
     Endpoint,
-    Fingerprint,
     Host,
     Lock,
     Machine,
@@ -62,7 +61,7 @@ class Session:
         )
 
     def lock(self) -> Lock:
-        return stack.read_lock(self.profile.stack.lock)
+        return read_lock(self.profile)
 
     def local(self) -> stack.LocalStack:
         """The environment in which the user works, made from the lock where there is none."""
@@ -84,23 +83,28 @@ class Session:
             )
 
 
-def local_stack(profile: Profile, progress: Progress) -> stack.LocalStack:
+def read_lock(profile: Profile) -> Lock:
     if profile.stack.lock is None:
         raise StackError(
             f"{profile.name} names no lock, and {profile.code.path} has none of uv.lock, pylock.toml, "
             "requirements.lock or a requirements.txt with hashes.",
             next_command="uv pip compile --generate-hashes requirements.in -o requirements.lock",
         )
-    lock = stack.read_lock(profile.stack.lock)
-    return stack.local_environment(lock, profile.code.path, profile.stack.python, progress=progress)
+    return stack.read_lock(profile.stack.lock)
 
 
-def check_stack(
-    session: Session, installed: stack.Installed, allow: Sequence[str]
-) -> tuple[Fingerprint, tuple[Difference, ...]]:
-    """The local fingerprint, and every way in which the machine's stack is not the lock or the local one."""
-    here = stack.attest_here(session.local().python)
-    return here, stack.differences(session.lock(), here, installed.fingerprint, allow)
+def local_stack(profile: Profile, progress: Progress) -> stack.LocalStack:
+    return stack.local_environment(
+        read_lock(profile), profile.code.path, profile.stack.python, progress=progress
+    )
+
+
+def check_stack(session: Session, installed: stack.Installed) -> tuple[Difference, ...]:
+    """Every way in which the machine's stack is not the lock or not the local one, as the job will see it."""
+    variables = session.profile.train.environment()
+    here = stack.attest_here(session.local().python, environment=variables)
+    there = stack.attest(session.host, session.agent, installed.python, environment=variables)
+    return stack.differences(session.lock(), here, there, session.profile.stack.allow)
 
 
 def stack_facts(installed: stack.Installed) -> dict[str, Any]:

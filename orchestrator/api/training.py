@@ -122,10 +122,9 @@ def profile_of(lease: Lease, overrides: Sequence[str]) -> Profile:
 def known_run(place: Folder, run_id: str | None, lease: str | None) -> tuple[Lease, LeasedRun]:
     """The run that is meant: by id, or the latest of the open lease."""
     held = place.lease(lease)
-    if run_id is None and held.runs:
-        return held, list(held.runs.values())[-1]
-    if run_id in held.runs:
-        return held, held.runs[run_id]
+    wanted = run_id or next(reversed(held.runs), None)
+    if wanted and wanted in held.runs:
+        return held, held.runs[wanted]
     which = f"no run {run_id}" if run_id else "no run yet"
     raise UsageError(f"The lease {held.id} has {which}.", next_command="orch train    # or: orch status")
 
@@ -138,7 +137,7 @@ def _begin(session: Session, run_id: str, local_parity: bool) -> None:
     timings: dict[str, float] = {}
     with _timed(timings, "install_s"):
         installed = session.install()
-        _, differences = check_stack(session, installed, session.profile.stack.allow)
+        differences = check_stack(session, installed)
     stack = {**stack_facts(installed), "lock": session.lock().digest, "differences": _plain(differences)}
     _refuse_undeclared(session, differences)
     local = local_agent(session.place) if local_parity else None

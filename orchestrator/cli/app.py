@@ -47,11 +47,12 @@ def up(
 
     if dry_run:
         planned = api.plan(profile, overrides=sets or ()).as_json()
-        return emit("plan", planned, as_json, plan_text(planned))
+        emit("plan", planned, as_json, plan_text(planned))
+        return
     tell = progress.progress()
     held = api.up(profile, overrides=sets or (), approve=approval.ask(yes), progress=tell)
     text = status_text([held]) + "\nNext: orch train --local-parity"
-    return emit("up", held.as_json(), as_json, text)
+    emit("up", held.as_json(), as_json, text)
 
 
 @app.command()
@@ -181,8 +182,9 @@ def ssh(
 
     argv = door.ssh_command(command or (), lease=lease)
     if as_json:
-        return emit("ssh", {"argv": argv}, True, "")
-    return door.become(argv)
+        emit("ssh", {"argv": argv}, True, "")
+    else:
+        door.become(argv)
 
 
 @app.command()
