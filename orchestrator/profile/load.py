@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from orchestrator.errors import ProfileError
 from orchestrator.profile import resolve as resolving
 from orchestrator.profile.document import Document
-from orchestrator.profile.overrides import apply_overrides, read_overrides
+from orchestrator.profile.overrides import overridden
 from orchestrator.profile.refusals import dotted, place_of_key, place_of_value, problems_of
 from orchestrator.profile.resolved import Profile
 from orchestrator.profile.rules import Breach
@@ -47,7 +47,7 @@ def load(
     """
     environ = os.environ if environ is None else environ
     try:
-        tree = apply_overrides(read_tree(_read(path), str(path)), read_overrides(overrides, environ))
+        tree = overridden(read_tree(_read(path), str(path)), overrides, environ)
         return _profile(tree, path, environ, files=files)
     except Refused as error:
         _refuse(error.problems)

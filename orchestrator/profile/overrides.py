@@ -22,6 +22,7 @@ from orchestrator.profile.tree import (
     ScalarNode,
     plain_value,
     read_tree,
+    refused_character,
 )
 
 PREFIX = "ORCH_SET_"
@@ -29,25 +30,25 @@ PREFIX = "ORCH_SET_"
 
 @dataclass(frozen=True)
 class Override:
-    """One value from outside the file: the keys that lead to it, its text, and where it was said."""
+    """One value from outside the file: the keys that lead to it, its text if any, and where it was said."""
 
     keys: tuple[str, ...]
-    text: str
+    text: str | None
     place: Place
 
 
-def read_overrides(flags: Sequence[str], environ: Mapping[str, str]) -> list[Override]:
-    """All overrides, the weaker first. Raises Refused for a flag that is not key=value."""
-    return [*_from_environ(environ), *(_from_flag(flag) for flag in flags)]
-
-
-def apply_overrides(root: Node, overrides: Sequence[Override]) -> Node:
-    """`root` with each override put in its place. Raises Refused where one has none."""
+def overridden(root: Node, flags: Sequence[str], environ: Mapping[str, str]) -> Node:
+    """`root` with every override put in its place, the stronger last. Raises Refused where any has none."""
     if isinstance(root, ScalarNode) and root.value is None:
         root = MapNode(root.place)
-    if isinstance(root, MapNode):
-        for override in overrides:
+    problems: list[Problem] = []
+    for override in [*_from_environ(environ), *(_from_flag(flag) for flag in flags)]:
+        try:
             _put(root, override)
+        except Refused as error:
+            problems += error.problems
+    if problems:
+        raise Refused(problems)
     return root
 
 
@@ -56,32 +57,31 @@ def _from_environ(environ: Mapping[str, str]) -> Iterator[Override]:
         if name.startswith(PREFIX) and len(name) > len(PREFIX):
             keys = name[len(PREFIX) :].split("__")
             lowered = [key.lower() for key in keys]
-            if lowered[:2] == ["train", "env"]:
-                lowered[2:] = ["__".join(keys[2:])] if keys[2:] else []
-            yield _checked(tuple(lowered), environ[name], Place(name))
+            if lowered[:2] == ["train", "env"] and len(keys) > 2:
+                lowered[2:] = ["__".join(keys[2:])]
+            yield Override(tuple(lowered), environ[name], Place(name))
 
 
 def _from_flag(flag: str) -> Override:
     key, equals, text = flag.partition("=")
-    place = Place(f"--set {key.strip()}")
-    if not equals:
-        raise Refused([Problem(place, "expected key=value, e.g. resources.cpus=4")])
     keys = key.strip().replace("[", ".").replace("]", "").split(".")
-    return _checked(tuple(keys), text, place)
+    return Override(tuple(keys), text if equals else None, Place(f"--set {key.strip()}"))
 
 
-def _checked(keys: tuple[str, ...], text: str, place: Place) -> Override:
-    if not all(keys) or len(keys) > MAX_DEPTH:
-        raise Refused([Problem(place, "expected keys with a point between them, e.g. resources.cpus")])
-    return Override(keys, text, place)
-
-
-def _put(root: MapNode, override: Override) -> None:
+def _put(root: Node, override: Override) -> None:
+    if override.text is None:
+        raise Refused([Problem(override.place, "expected key=value, e.g. resources.cpus=4")])
+    if not all(override.keys) or len(override.keys) > MAX_DEPTH:
+        raise Refused(
+            [Problem(override.place, "expected keys with a point between them, e.g. resources.cpus")]
+        )
+    if not isinstance(root, MapNode):
+        return
     node: Node = root
     keys = override.keys
     for depth, key in enumerate(keys[:-1]):
         node = _child(node, key, override, keys[: depth + 1], is_list=keys[depth + 1].isdecimal())
-    _assign(node, keys[-1], _value(override), override, keys[:-1])
+    _assign(node, keys[-1], _value(override.text, override.place), override, keys[:-1])
 
 
 def _child(node: Node, key: str, override: Override, path: tuple[str, ...], *, is_list: bool) -> Node:
@@ -115,11 +115,13 @@ def _assign_item(node: ListNode, key: str, value: Node, override: Override, path
     node.items[int(key) :] = [value, *node.items[int(key) + 1 :]]
 
 
-def _value(override: Override) -> Node:
-    text = override.text.strip()
+def _value(text: str, place: Place) -> Node:
+    text = text.strip()
+    if (odd := refused_character(text)) is not None:
+        raise Refused([Problem(place, f"the value holds the character U+{ord(odd):04X}")])
     if text[:1] in ("[", "{", '"', "'"):
-        return _moved(_read(text, override.place), override.place)
-    return ScalarNode(text, plain_value(text), override.place)
+        return _moved(_read(text, place), place)
+    return ScalarNode(text, plain_value(text), place)
 
 
 def _read(text: str, place: Place) -> Node:

@@ -14,6 +14,7 @@ from orchestrator.profile.values import FromEnv
 
 _AWS_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]{1,2}")
 _GCP_REGION = re.compile(r"[a-z]+-[a-z]+[0-9]{1,2}")
+_REGIONS = {"aws": (_AWS_REGION, "us-east-1"), "gcp": (_GCP_REGION, "us-central1")}
 _SECRET_NAME = re.compile(r"(^|_)(TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)$|PASSWORD", re.I)
 _SECRET_VALUE = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY|\b(AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_\w{30}|\bhf_\w{30}"
@@ -80,10 +81,9 @@ def _region(document: Document) -> Iterator[Breach]:
             if getattr(document, key):
                 yield Breach((key,), f"each cloud names its {key}s its own way; choose cloud: aws or gcp")
         return
-    forms = {"aws": (_AWS_REGION, "us-east-1"), "gcp": (_GCP_REGION, "us-central1")}
-    if document.cloud not in forms or document.region is None:
+    if document.cloud not in _REGIONS or document.region is None:
         return
-    form, example = forms[document.cloud]
+    form, example = _REGIONS[document.cloud]
     if not form.fullmatch(document.region):
         text = f"'{document.region}' is no region of {document.cloud}; its regions look like {example}"
         yield Breach(("region",), text)
@@ -91,9 +91,9 @@ def _region(document: Document) -> Iterator[Breach]:
 
 def _zone(document: Document) -> Iterator[Breach]:
     zone, region = document.zone, document.region
-    if zone is None or document.cloud not in ("aws", "gcp"):
+    if zone is None or document.cloud not in _REGIONS:
         return
-    if region is not None:
+    if region is not None and _REGIONS[document.cloud][0].fullmatch(region):
         if not _zone_form(document.cloud, re.escape(region)).fullmatch(zone):
             yield Breach(("zone",), f"zone '{zone}' lies outside region '{region}'")
     elif region_of(document.cloud, zone) is None:
@@ -108,8 +108,9 @@ def _zone_form(cloud: str, region: str) -> re.Pattern[str]:
 
 def region_of(cloud: str, zone: str) -> str | None:
     """The region in which `zone` lies; None where it is no zone of `cloud`."""
-    region = _AWS_REGION if cloud == "aws" else _GCP_REGION
-    match = _zone_form(cloud, region.pattern).fullmatch(zone)
+    if cloud not in _REGIONS:
+        return None
+    match = _zone_form(cloud, _REGIONS[cloud][0].pattern).fullmatch(zone)
     return match[1] if match else None
 
 

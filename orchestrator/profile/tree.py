@@ -210,7 +210,7 @@ class _Builder:
 
     def _scalar(self, event: events.ScalarEvent, place: Place) -> None:
         text = event.value
-        if (odd := _control(text)) is not None:
+        if (odd := refused_character(text)) is not None:
             self._wrong(place, f"the value holds the control character U+{ord(odd):04X}")
         plain = event.style is None
         if plain and text == "<<" and self._awaits_key():
@@ -270,8 +270,8 @@ def _code(error: ReaderError) -> int:
     return character if isinstance(character, int) else ord(character)
 
 
-def _control(text: str) -> str | None:
-    """The first character that no value may hold: controls but tab and newline, and lone surrogates."""
+def refused_character(text: str) -> str | None:
+    """The first character in `text` that no value may hold: a control but tab and newline, half a pair."""
     return next((c for c in text if (c < " " and c not in "\t\n") or "\ud800" <= c <= "\udfff"), None)
 
 

@@ -14,7 +14,7 @@ from orchestrator.model import Bound
 SIZE = r"[0-9]{1,15}(\.[0-9]{1,9})? ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)"
 SIZE_PATTERN = f"^{SIZE}$"
 SIZE_BOUND_PATTERN = f"^{SIZE} ?\\+?$"
-COUNT_BOUND_PATTERN = r"^[0-9]{1,6} ?\+?$"
+COUNT_BOUND_PATTERN = r"^[1-9][0-9]{0,5} ?\+?$"
 DURATION_PATTERN = r"^(?=[0-9])([0-9]{1,9}d ?)?([0-9]{1,9}h ?)?([0-9]{1,9}m ?)?([0-9]{1,9}s)?$"
 
 UNITS = {
@@ -107,7 +107,7 @@ def _with_unit(value: object) -> str:
         raise ValueError(f"'{value}' has no unit; write {value} GiB")
     if not isinstance(value, str):
         raise ValueError(f"expected a size such as 4 GiB, found {describe(value)}")
-    return value.strip()
+    return value
 
 
 def _split(text: str) -> tuple[str, str]:
