@@ -53,8 +53,15 @@ def main(argv: List[str]) -> int:
     try:
         return int(arguments.act(arguments))
     except RunError as error:
-        print(json.dumps({"error": error.message, "kind": error.kind}), file=sys.stderr)
-        return REFUSED
+        return _refuse(error.kind, error.message)
+    except OSError as error:  # a full disk, a folder that may not be written, …
+        where = f": {error.filename}" if error.filename else ""
+        return _refuse("failed", f"The machine could not do it: {error.strerror}{where}.")
+
+
+def _refuse(kind: str, message: str) -> int:
+    print(json.dumps({"error": message, "kind": kind}), file=sys.stderr)
+    return REFUSED
 
 
 def _parser() -> argparse.ArgumentParser:

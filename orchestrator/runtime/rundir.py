@@ -130,7 +130,7 @@ def read_json(path: str) -> Optional[Dict[str, Any]]:
 class Reserve:
     """Room for one small JSON file, taken while there is some, so that a full disk cannot prevent it."""
 
-    _SIZE = 16384
+    _SIZE = 4096
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -145,7 +145,8 @@ class Reserve:
         """Put `value` into the reserved room and give it its name."""
         text = json.dumps(value, sort_keys=True).encode()
         with open(self._reserved, "r+b") as file:
-            file.write(text.ljust(self._SIZE))
+            file.write(text)
+            file.truncate()  # gives room back, so it cannot fail for want of any
             file.flush()
             os.fsync(file.fileno())
         os.replace(self._reserved, self._path)

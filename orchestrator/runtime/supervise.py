@@ -196,11 +196,19 @@ def supervise(run: RunDir, command: Command, ready: int) -> None:
         supervision = Supervision(run, command)
         supervision.start()
     except OSError as error:
-        os.write(ready, f"The run could not be started: {error.strerror}.".encode())
+        _tell(ready, f"The run could not be started: {error.strerror}.")
         return
-    os.write(ready, b"ok")
-    os.close(ready)
+    _tell(ready, "ok")
     supervision.see_to_the_end()
+
+
+def _tell(ready: int, text: str) -> None:
+    try:
+        os.write(ready, text.encode())
+    except BrokenPipeError:  # the one that asked was killed meanwhile; the run goes on
+        pass
+    finally:
+        os.close(ready)
 
 
 def _wake_on_signals(stop: Any) -> int:
@@ -218,7 +226,7 @@ def _wake_on_signals(stop: Any) -> int:
 
 
 def _reap_one(look: Callable[[int], None]) -> Optional[Tuple[int, int, int]]:
-    """(pid, status, peak memory) of one child that has ended; `look` at it while it is still in the tables."""
+    """(pid, status, peak memory) of a child that has ended; `look` at it while it is in the tables."""
     try:
         if hasattr(os, "waitid"):
             found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -2,9 +2,9 @@
 
     watch BASE --deadline T --idle S [-- COMMAND…]
 
-T is in seconds since 1970 by this machine's clock, S in seconds; 0 means never. COMMAND is `poweroff` unless
-given. There is one watcher per BASE: asked again, it goes by the new numbers. A run that goes on, a run's end,
-and any touch of `BASE/active` count as use. Prints {"pid", "deadline", "idle"}.
+T is in seconds since 1970 by this machine's clock, S in seconds; 0 means never. COMMAND is `poweroff`
+unless given. There is one watcher per BASE: asked again, it goes by the new numbers. A run that goes on, a
+run's end, and any touch of `BASE/active` count as use. Prints {"pid", "deadline", "idle"}.
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.

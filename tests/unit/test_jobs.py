@@ -1,0 +1,375 @@
+"""Runs: real processes, started, followed, ended and lost, on this computer as the host."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator import jobs
+from orchestrator.errors import HostError, RunFailed, UsageError
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Agent, Job, RunState
+from orchestrator.stack.runtime_files import lay_out
+
+HOST = HereHost()
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Agent]:
+    base = tmp_path / "base"
+    base.mkdir()
+    yield Agent(sys.executable, str(lay_out(base)), str(base))
+    for started in base.glob("runs/*/started.json"):
+        if not (started.parent / "exit.json").exists():
+            jobs.cancel(HOST, Agent(sys.executable, str(lay_out(base)), str(base)), started.parent.name, 0)
+
+
+def python(code: str, run_id: str = "r", **fields: Any) -> Job:
+    return Job(run_id=run_id, argv=("python", "-c", code), python=sys.executable, cwd="/", **fields)
+
+
+def shell(text: str, run_id: str = "r", **fields: Any) -> Job:
+    return Job(run_id=run_id, argv=("sh", "-c", text), python=sys.executable, cwd="/", **fields)
+
+
+def to_the_end(agent: Agent, job: Job, **more: Any) -> tuple[RunState, bytes]:
+    jobs.start(HOST, agent, job, **more)
+    output = bytearray()
+    jobs.follow(HOST, agent, job.run_id, 0, output.extend)
+    return jobs.state(HOST, agent, job.run_id), bytes(output)
+
+
+def until(true: Callable[[], Any], seconds: float = 30) -> Any:
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        found = true()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("it never came true")
+
+
+def folder(agent: Agent, run_id: str = "r") -> Path:
+    return Path(jobs.run_dir(agent, run_id))
+
+
+def started(agent: Agent, run_id: str = "r") -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((folder(agent, run_id) / "started.json").read_text())
+    return value
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+# ---------------------------------------------------------------- how runs end
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "number", "reason"),
+    [
+        ("exit 0", 0, None, "completed"),
+        ("exit 3", 3, None, "failed"),
+        ("kill -TERM $$", None, signal.SIGTERM, "signal"),
+        ("kill -SEGV $$", None, signal.SIGSEGV, "signal"),
+        ("kill -KILL $$", None, signal.SIGKILL, "signal"),
+        ("echo 'OSError: [Errno 28] No space left on device'; exit 1", 1, None, "disk_full"),
+    ],
+)
+def test_ends_are_told_apart(
+    agent: Agent, command: str, code: int | None, number: int | None, reason: str
+) -> None:
+    state, _ = to_the_end(agent, shell(command))
+    assert state.state == "ended" and state.exit
+    assert (state.exit.code, state.exit.signal, state.exit.reason) == (code, number, reason)
+    assert state.exit.detail.endswith(".")
+    assert state.started_at and state.ended_at and state.ended_at >= state.started_at
+
+
+def test_a_command_that_is_not_there(agent: Agent) -> None:
+    state, output = to_the_end(agent, Job("r", ("no-such-program",), sys.executable, cwd="/"))
+    assert state.exit and (state.exit.code, state.exit.reason) == (127, "failed")
+    assert "no-such-program" in state.exit.detail
+    assert b"no-such-program" in output
+
+
+def test_stopped_after_the_observed_steps(agent: Agent) -> None:
+    code = "import os, pathlib; pathlib.Path(os.environ['ORCH_OBSERVE_DIR'], 'stopped').touch()"
+    state, _ = to_the_end(agent, python(code, observe_steps=2, stop_after_observed=True))
+    assert state.exit and state.exit.reason == "observed"
+
+
+def test_an_unknown_run_is_absent(agent: Agent) -> None:
+    assert jobs.state(HOST, agent, "nobody") == RunState("absent")
+    with pytest.raises(UsageError, match="no run nobody"):
+        jobs.outputs(HOST, agent, "nobody")
+
+
+@pytest.mark.parametrize("run_id", ["", "../up", "a/b", ".hidden", "a b", "x" * 129])
+def test_names_that_are_not_names(agent: Agent, run_id: str) -> None:
+    with pytest.raises(UsageError):
+        jobs.start(HOST, agent, shell("true", run_id=run_id))
+    assert not list(Path(agent.base).glob("runs/*"))
+
+
+# ---------------------------------------------------------------- once, whatever happens
+
+
+def test_a_second_start_finds_the_first(agent: Agent, tmp_path: Path) -> None:
+    job = shell(f"echo once >> {tmp_path}/ran; sleep 0.3")
+    first = jobs.start(HOST, agent, job)
+    again = jobs.start(HOST, agent, job)
+    assert first.state == again.state == "running"
+    to_the_end(agent, job)
+    assert jobs.start(HOST, agent, job).state == "ended"
+    assert (tmp_path / "ran").read_text() == "once\n"
+
+
+def test_two_starts_race(agent: Agent, tmp_path: Path) -> None:
+    job = shell(f"echo once >> {tmp_path}/ran; sleep 0.2")
+    seen: list[RunState] = []
+    racers = [threading.Thread(target=lambda: seen.append(jobs.start(HOST, agent, job))) for _ in range(6)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    to_the_end(agent, job)
+    assert len(seen) == 6 and {state.started_at for state in seen} == {started(agent)["started_at"]}
+    assert (tmp_path / "ran").read_text() == "once\n"
+
+
+def test_another_job_under_the_same_id_is_refused(agent: Agent) -> None:
+    jobs.start(HOST, agent, shell("true", env={"TOKEN": "hunter2"}))
+    with pytest.raises(UsageError, match=r"argv, env \(TOKEN\) differ") as refused:
+        jobs.start(HOST, agent, shell("false", env={"TOKEN": "other"}))
+    assert "hunter2" not in refused.value.message
+
+
+def test_a_start_that_died_is_taken_up(agent: Agent, tmp_path: Path) -> None:
+    """The spec is there and nobody holds the run: as after a kill between the two."""
+    job = shell(f"echo once >> {tmp_path}/ran")
+    to_the_end(agent, job)
+    spec = (folder(agent) / "spec.json").read_text()
+    other = folder(agent, "s")
+    other.mkdir()
+    (other / "spec.json").write_text(spec.replace('"run_id": "r"', '"run_id": "s"'))
+    assert jobs.state(HOST, agent, "s").state == "absent"
+    state, _ = to_the_end(agent, replace(job, run_id="s"))
+    assert state.exit and state.exit.reason == "completed"
+    assert (tmp_path / "ran").read_text() == "once\nonce\n"
+
+
+def test_start_killed_at_any_moment_runs_the_job_once(agent: Agent, tmp_path: Path) -> None:
+    """Kill `start` and all its children ever later, until it gets through; then start again."""
+    for delay in range(0, 160, 8):
+        job = shell(f"echo ran >> {tmp_path}/{delay}", run_id=f"r{delay}")
+        spec = {**json.loads(json.dumps(vars(job))), "outputs": []}
+        process = subprocess.Popen(
+            agent.argv("start", agent.base), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        )
+        assert process.stdin
+        process.stdin.write(json.dumps(spec).encode())
+        process.stdin.close()
+        time.sleep(delay / 1000)
+        process.kill()
+        process.wait()
+        state, _ = to_the_end(agent, job)
+        assert state.exit and state.exit.reason == "completed"
+        assert (tmp_path / str(delay)).read_text() == "ran\n"
+
+
+def test_supervisor_killed_at_any_moment_never_runs_the_job_twice(agent: Agent, tmp_path: Path) -> None:
+    for delay in range(0, 60, 4):
+        job = shell(f"echo ran >> {tmp_path}/{delay}; sleep 0.02", run_id=f"r{delay}")
+        jobs.start(HOST, agent, job)
+        time.sleep(delay / 1000)
+        os.kill(started(agent, job.run_id)["supervisor"]["pid"], signal.SIGKILL)
+        state = until(lambda r=job.run_id: (s := jobs.state(HOST, agent, r)).state != "running" and s)
+        assert state.exit.reason in ("lost", "completed")
+        assert jobs.start(HOST, agent, job) == state
+        time.sleep(0.05)
+        assert (tmp_path / str(delay)).read_text() == "ran\n"
+
+
+def test_a_killed_supervisor_is_told_as_lost_and_its_job_can_be_cancelled(agent: Agent) -> None:
+    jobs.start(HOST, agent, shell("echo hello; sleep 60 & exec sleep 60"))
+    facts = started(agent)
+    os.kill(facts["supervisor"]["pid"], signal.SIGKILL)
+    state = until(lambda: (s := jobs.state(HOST, agent, "r")).state == "lost" and s)
+    assert state.exit.reason == "lost" and "supervisor was killed; the job still runs" in state.exit.detail
+    output = bytearray()
+    assert jobs.follow(HOST, agent, "r", 0, output.extend) == 6
+    assert running(facts["job"]["pid"])
+    jobs.cancel(HOST, agent, "r", grace=5)
+    until(lambda: not running(facts["job"]["pid"]))
+    assert jobs.start(HOST, agent, shell("echo hello; sleep 60 & exec sleep 60")).state == "lost"
+
+
+def test_another_boot_is_told_as_lost(agent: Agent) -> None:
+    to_the_end(agent, shell("true"))
+    (folder(agent) / "exit.json").unlink()
+    facts = {**started(agent), "boot_id": "another"}
+    (folder(agent) / "started.json").write_text(json.dumps(facts))
+    state = jobs.state(HOST, agent, "r")
+    assert state.state == "lost" and state.exit and "restarted" in state.exit.detail
+
+
+# ---------------------------------------------------------------- what the job sees
+
+
+def test_the_environment(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INHERITED", "1")
+    monkeypatch.setenv("SSH_CONNECTION", "x")
+    monkeypatch.setenv("ORCH_STATE_HOME", "x")
+    monkeypatch.setenv("PYTHONPATH", "/theirs")
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    _, output = to_the_end(agent, python(code, env={"GIVEN": "ü"}))
+    seen = json.loads(output)
+    assert seen["INHERITED"] == "1" and seen["GIVEN"] == "ü" and "SSH_CONNECTION" not in seen
+    assert {name for name in seen if name.startswith("ORCH_")} == {"ORCH_TRACE"}
+    assert seen["ORCH_TRACE"] == str(folder(agent) / "trace.jsonl")
+    assert seen["PYTHONPATH"] == f"{agent.root}/orch_runtime/hook{os.pathsep}/theirs"
+    assert seen["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
+    assert seen["VIRTUAL_ENV"] == str(Path(sys.executable).parent.parent)
+
+
+def test_observation_is_announced(agent: Agent) -> None:
+    code = "import os; print(*sorted(v for v in os.environ if v.startswith('ORCH_')))"
+    _, output = to_the_end(agent, python(code, observe_steps=3, stop_after_observed=True))
+    assert output.split() == [b"ORCH_OBSERVE_DIR", b"ORCH_OBSERVE_STEPS", b"ORCH_OBSERVE_STOP", b"ORCH_TRACE"]
+    assert (folder(agent) / "observe").is_dir()
+
+
+def test_its_own_session_and_signals_as_a_shell_gives_them(agent: Agent) -> None:
+    code = (
+        "import os, signal, sys;"
+        "print(os.getsid(0) == os.getpid(), sys.stdin.read() == '',"
+        "signal.getsignal(signal.SIGHUP) == signal.SIG_DFL, signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+    )
+    _, output = to_the_end(agent, python(code))
+    assert output == b"True True True set()\n"
+    _, output = to_the_end(agent, shell("yes | head -1; echo ${PIPESTATUS:-}; trap", run_id="s"))
+    assert output.split() == [b"y"]
+
+
+def test_no_descriptor_of_ours_reaches_the_job(agent: Agent) -> None:
+    _, output = to_the_end(agent, shell("ls /proc/self/fd | wc -l"))
+    assert int(output) == 4  # 0, 1, 2 and the one that lists them
+
+
+def test_what_the_job_left_running_is_ended(agent: Agent) -> None:
+    state, output = to_the_end(agent, shell("sleep 60 & echo $!; setsid sleep 61 & echo $!"))
+    assert not any(running(int(pid)) for pid in output.split())
+    assert state.exit and state.exit.reason == "completed" and "left behind" in state.exit.detail
+
+
+# ---------------------------------------------------------------- cancelling
+
+
+def test_cancel_asks_first(agent: Agent) -> None:
+    jobs.start(HOST, agent, shell("trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done"))
+    until(lambda: (folder(agent) / "output.log").read_bytes())
+    state = jobs.cancel(HOST, agent, "r")
+    assert state.state == "ended" and state.exit
+    assert (state.exit.code, state.exit.reason) == (0, "cancelled")
+    assert (folder(agent) / "output.log").read_bytes().endswith(b"saved\n")
+    assert jobs.cancel(HOST, agent, "r") == state
+
+
+def test_cancel_ends_what_will_not_listen_with_all_its_children(agent: Agent) -> None:
+    deaf = "trap '' TERM; (setsid sh -c \"trap '' TERM; sleep 60\") & echo $!; while :; do sleep 0.05; done"
+    jobs.start(HOST, agent, shell(deaf))
+    until(lambda: (folder(agent) / "output.log").read_bytes())
+    state = jobs.cancel(HOST, agent, "r", grace=0.3)
+    assert state.exit and (state.exit.signal, state.exit.reason) == (signal.SIGKILL, "cancelled")
+    marked = f"ORCH_TRACE={folder(agent)}/trace.jsonl".encode()
+    environments = [_environ(path) for path in Path("/proc").glob("[0-9]*/environ")]
+    assert not any(marked in environment for environment in environments)
+
+
+def _environ(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_cancelling_what_ended_changes_nothing(agent: Agent) -> None:
+    state, _ = to_the_end(agent, shell("exit 4"))
+    assert jobs.cancel(HOST, agent, "r") == state
+
+
+# ---------------------------------------------------------------- output
+
+
+def test_follow_across_reconnects_gives_every_byte_once(agent: Agent) -> None:
+    """The tail is killed again and again while the job prints; each time we go on where we were."""
+    code = (
+        "import sys, time\n"
+        "for i in range(300):\n"
+        "    sys.stdout.buffer.write(bytes(range(256)) + b'%d' % i); sys.stdout.flush(); time.sleep(0.005)"
+    )
+    jobs.start(HOST, agent, python(code))
+    output, broken = bytearray(), 0
+    while True:
+        killer = threading.Timer(0.25, _kill_tails, [agent])
+        killer.start()
+        try:
+            jobs.follow(HOST, agent, "r", len(output), output.extend)
+            break
+        except jobs.FollowInterrupted as lost:
+            assert isinstance(lost, HostError) and lost.offset == len(output)
+            broken += 1
+        finally:
+            killer.cancel()
+    assert broken >= 2
+    assert bytes(output) == b"".join(bytes(range(256)) + b"%d" % i for i in range(300))
+
+
+def _kill_tails(agent: Agent) -> None:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        words = _environ(path).split(b"\0")
+        if b"tail" in words and agent.base.encode() in words:
+            os.kill(int(path.parent.name), signal.SIGKILL)
+
+
+def test_a_tail_that_nobody_reads_ends(agent: Agent) -> None:
+    jobs.start(HOST, agent, shell("sleep 60"))
+    with subprocess.Popen(
+        agent.argv("tail", agent.base, "r", "0", "--follow"), stdout=subprocess.PIPE
+    ) as tail:
+        time.sleep(0.3)
+        assert tail.poll() is None and tail.stdout
+        tail.stdout.close()
+        assert until(lambda: tail.poll() is not None)
+    jobs.cancel(HOST, agent, "r", 0)
+
+
+def test_output_so_far(agent: Agent) -> None:
+    jobs.start(HOST, agent, shell("echo one; echo two >&2; sleep 60"))
+    until(lambda: jobs.state(HOST, agent, "r").log_bytes == 8)
+    output = bytearray()
+    assert jobs.follow(HOST, agent, "r", 4, output.extend, live=False) == 8
+    assert output == b"two\n"
+    jobs.cancel(HOST, agent, "r", 0)
+
+
+def test_output_that_became_shorter_is_noticed(agent: Agent) -> None:
+    to_the_end(agent, shell("echo hello"))
+    (folder(agent) / "output.log").write_bytes(b"he")
+    with pytest.raises(RunFailed, match="no byte 6"):
+        jobs.follow(HOST, agent, "r", 6, lambda _: None)
