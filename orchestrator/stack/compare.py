@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from orchestrator.model import Difference, Distribution, Fingerprint, Lock, Pin
 from orchestrator.stack.lock import normalised
@@ -66,7 +67,7 @@ def differences(
 ) -> tuple[Difference, ...]:
     """Every way in which `there` is not the lock, or not `here`; undeclared ones first.
 
-    `allow` names differences to accept: "numpy", "package:numpy", "TF_ENABLE_ONEDNN_OPTS", "driver:cuda".
+    `allow` names differences to accept: "numpy", "package:numpy", "environment:TF_*".
     """
     found = [
         *_from_lock(lock, there),
@@ -83,8 +84,8 @@ def differences(
 
 
 def _allowed(difference: Difference, allow: Collection[str]) -> Difference:
-    names = {difference.name, f"{difference.kind}:{difference.name}"}
-    if difference.declared or not names & set(allow):
+    names = (difference.name, f"{difference.kind}:{difference.name}")
+    if difference.declared or not any(fnmatchcase(name, wanted) for name in names for wanted in allow):
         return difference
     return replace(difference, declared=True, reason="allowed by the profile")
 

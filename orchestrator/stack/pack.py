@@ -81,7 +81,8 @@ def _write_tar(sink: _Sink, members: Sequence[Member], total: int, label: str, p
         for member in members:
             _add(archive, member)
             done += member.size
-            progress.transfer(label, min(done, total), total)
+            if done < total:
+                progress.transfer(label, done, total)
 
 
 def _add(archive: tarfile.TarFile, member: Member) -> None:

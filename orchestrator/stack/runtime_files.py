@@ -13,6 +13,7 @@ from orchestrator.stack.pack import Member
 _SOURCE = Path(__file__).resolve().parent.parent / "runtime"
 _ENTER = b'''"""Starts the runtime that lies beside this file."""
 
+import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))

@@ -1,0 +1,42 @@
+"""Locks of two tiny packages, made by uv as a user makes them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from orchestrator.stack.uv import uv_binary
+
+WANTED = "six==1.17.0\npackaging==24.2\ncolorama==0.4.6; sys_platform == 'win32'\n"
+PROJECT = """\
+[project]
+name = "demo"
+version = "0.1"
+requires-python = ">=3.9"
+dependencies = ["six==1.17.0", "packaging==24.2", "colorama==0.4.6; sys_platform == 'win32'"]
+"""
+
+
+def uv(*arguments: str | Path, cwd: Path, stdin: str = "") -> str:
+    argv = [str(uv_binary()), *map(str, arguments)]
+    return subprocess.run(argv, cwd=cwd, input=stdin, check=True, capture_output=True, text=True).stdout
+
+
+def requirements_lock(folder: Path, wanted: str = WANTED) -> Path:
+    text = uv("pip", "compile", "-", "--universal", "--generate-hashes", cwd=folder, stdin=wanted)
+    path = folder / "requirements.lock"
+    path.write_text(text)
+    return path
+
+
+def uv_lock(folder: Path) -> Path:
+    (folder / "pyproject.toml").write_text(PROJECT)
+    uv("lock", cwd=folder)
+    return folder / "uv.lock"
+
+
+def pylock(folder: Path) -> Path:
+    text = uv("export", "--frozen", "--no-emit-project", "--format", "pylock.toml", cwd=uv_lock(folder).parent)
+    path = folder / "pylock.toml"
+    path.write_text(text)
+    return path
