@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from orchestrator.model import (
 )
 from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
+from orchestrator.runtime.facts import environment as acting_variables
 
 _BOOT_SECONDS = 300.0
 _POLL_SECONDS = 0.1
@@ -103,7 +104,10 @@ def check_stack(session: Session, installed: stack.Installed) -> tuple[Differenc
     """Every way in which the machine's stack is not the lock or not the local one, as the job will see it."""
     variables = session.profile.train.environment()
     here = stack.attest_here(session.local().python, environment=variables)
-    there = stack.attest(session.host, session.agent, installed.python, environment=variables)
+    there = replace(
+        installed.fingerprint,
+        environment={**installed.fingerprint.environment, **acting_variables(variables)},
+    )
     return stack.differences(session.lock(), here, there, session.profile.stack.allow)
 
 

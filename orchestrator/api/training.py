@@ -122,7 +122,7 @@ def profile_of(lease: Lease, overrides: Sequence[str]) -> Profile:
 def known_run(place: Folder, run_id: str | None, lease: str | None) -> tuple[Lease, LeasedRun]:
     """The run that is meant: by id, or the latest of the open lease."""
     held = place.lease(lease)
-    wanted = run_id or next(reversed(held.runs), None)
+    wanted = run_id or next(reversed(list(held.runs)), None)
     if wanted and wanted in held.runs:
         return held, held.runs[wanted]
     which = f"no run {run_id}" if run_id else "no run yet"

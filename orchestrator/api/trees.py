@@ -6,7 +6,7 @@ import hashlib
 import shlex
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def send(session: Session, local: Agent | None) -> Trees:
     profile = session.profile
     for each in profile.data:
         prepare(session, each)
-    code = sync.scan(profile.code.path, ignore=code_ignored(profile), cache=session.place.cache)
+    code = _scan(session, profile.code.path, ignore=code_ignored(profile))
     sync.push(session.host, session.agent, code, CODE_TREE, progress=session.progress)
     there = [_link(session.agent, CODE_TREE, ".", copied=True)]
     here = []
@@ -47,12 +47,20 @@ def send(session: Session, local: Agent | None) -> Trees:
     manifests = []
     for number, each in enumerate(profile.data):
         name = f"data-{number}"
-        data = sync.scan(each.source, cache=session.place.cache, data=True)
+        data = _scan(session, each.source, data=True)
         sync.push(session.host, session.agent, data, name, progress=session.progress)
         there.append(_link(session.agent, name, each.target))
-        here += [_data_here(each)] if local else []
+        if local:
+            here.append(_data_here(session, local, each, data, name))
         manifests.append(data.manifest)
     return Trees(tuple(there), tuple(here), _facts(manifests), time.monotonic() - begun)
+
+
+def _scan(session: Session, root: Path, *, ignore: Sequence[str] = (), data: bool = False) -> sync.Scan:
+    found = sync.scan(root, ignore=ignore, cache=session.place.cache, data=data)
+    for warning in found.warnings:
+        session.progress.say(f"Note: {warning}")
+    return found
 
 
 def code_ignored(profile: Profile) -> tuple[str, ...]:
@@ -70,7 +78,7 @@ def _link(agent: Agent, name: str, target: str, *, copied: bool = False) -> Tree
     return TreeLink(f"{agent.base}/trees/{name}", target, copied)
 
 
-def _data_here(tree: DataTree) -> TreeLink:
+def _data_here(session: Session, local: Agent, tree: DataTree, data: sync.Scan, name: str) -> TreeLink:
     """Here the data lie where they are; a script that expects them elsewhere must find them there too."""
     target = Path(tree.target)
     if target.is_absolute() and not target.exists():
@@ -80,6 +88,9 @@ def _data_here(tree: DataTree) -> TreeLink:
             next_command=f"sudo mkdir -p {shlex.quote(str(target.parent))} && "
             f"sudo ln -s {shlex.quote(str(tree.source))} {shlex.quote(str(target))}",
         )
+    if data.skipped:  # the machine has less than lies here, so neither may the local side see more
+        sync.push(HereHost(), local, data, name, progress=session.progress)
+        return _link(local, name, tree.target)
     return TreeLink(str(tree.source), tree.target)
 
 

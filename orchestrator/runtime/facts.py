@@ -16,19 +16,15 @@ import sys
 import time
 from typing import Dict, List, Mapping, Optional, Sequence
 
+from .acting import acts
 from .probe import libc, markers
 
-PREFIXES = (
-    "TF_", "XLA_", "OMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "BLIS_", "CUDA_", "CUBLAS_",
-    "CUDNN_", "NCCL_", "NVIDIA_", "KERAS_", "JAX_", "LC_",
-)  # fmt: skip
-NAMES = frozenset({"PYTHONHASHSEED", "TZ", "LANG", "LANGUAGE", "PYTHONOPTIMIZE", "PYTHONUTF8"})
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY", re.IGNORECASE)
 
 
 def environment(environ: Mapping[str, str]) -> Dict[str, str]:
     """The variables that can change numbers or text; one that looks like a secret only as "(set)"."""
-    chosen = {name: value for name, value in environ.items() if name in NAMES or name.startswith(PREFIXES)}
+    chosen = {name: value for name, value in environ.items() if acts(name)}
     return {name: "(set)" if _SECRET.search(name) else value for name, value in sorted(chosen.items())}
 
 
