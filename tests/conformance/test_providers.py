@@ -1,0 +1,279 @@
+"""What every provider promises, asked of all of them alike. A cloud joins by one more bed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import LABEL_LEASE, Machine, MachineSpec, MachineState, Need, Offer, Provider
+from orchestrator.providers import open_provider
+from orchestrator.providers.memory import CATALOG, MemoryProvider, Mishap, Temper
+from orchestrator.providers.retry import RetryingProvider
+
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtQzVn0VdkT0Wm2yQ0nXUkPSpPkXyBzQkq5dlqCqk0a nobody"
+LABELS = {LABEL_LEASE: "conformance", "colour": "blue"}
+
+
+@dataclass(frozen=True)
+class Bed:
+    """A provider under test, what to ask of it, and how its time passes (seconds since the epoch)."""
+
+    provider: Provider
+    need: Need
+    disk: int
+    now: Callable[[], float]
+    rest: Callable[[], None]
+
+    def offer(self) -> Offer:
+        return self.provider.offers(self.need)[0]
+
+    def spec(self, name: str, attempt: int = 1, *, deadline_s: float = 600, **labels: str) -> MachineSpec:
+        return MachineSpec(
+            id=name,
+            attempt=attempt,
+            offer=self.offer(),
+            disk=self.disk,
+            deadline=datetime.fromtimestamp(self.now(), UTC) + timedelta(seconds=deadline_s),
+            labels={**LABELS, **labels},
+            ssh_public_key=PUBLIC_KEY,
+        )
+
+    def await_that(self, holds: Callable[[], bool], patience_s: float = 60) -> None:
+        """Until it holds; fails where it does not within `patience_s` of the provider's own time."""
+        end = self.now() + patience_s
+        while not holds():
+            assert self.now() < end, "it never came to hold"
+            self.rest()
+
+    def names(self, **labels: str) -> list[str]:
+        return sorted(machine.name for machine in self.provider.list({**LABELS, **labels}))
+
+    def find(self, machine: Machine) -> Machine | None:
+        found = [other for other in self.provider.list(LABELS) if other.id == machine.id]
+        assert len(found) <= 1
+        return found[0] if found else None
+
+    def is_running(self, machine: Machine) -> bool:
+        found = self.find(machine)
+        return found is not None and found.state is MachineState.RUNNING
+
+
+class Clock:
+    """Time that passes only when somebody rests."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def memory_bed(temper: Temper, seed: int | None) -> Bed:
+    clock = Clock()
+    cloud = MemoryProvider(temper=temper, clock=clock)
+    provider: Provider = cloud
+    if seed is not None:
+        chance = random.Random(seed)
+        mishaps = [None, None, Mishap(Fault.TRANSIENT), Mishap(Fault.TRANSIENT, after_effect=True)]
+        for operation in ("offers", "create", "list", "delete", "endpoint"):
+            cloud.fail_next(operation, *chance.choices(mishaps, k=2000))
+        provider = RetryingProvider(cloud, clock=clock, sleep=clock.sleep, random=chance.random)
+    need = Need("memory")
+    return Bed(provider, need, CATALOG[0].memory, clock, lambda: clock.sleep(1.0))
+
+
+def local_bed(state: Path) -> Bed:
+    from orchestrator.model import Bound
+
+    need = Need("local", cpus=Bound(1), memory=Bound(256 << 20), disk=256 << 20)
+    return Bed(open_provider("local", state=state), need, need.disk, time.time, lambda: time.sleep(0.02))
+
+
+SLOW = Temper(visible_after=20, running_after=35, gone_after=15)
+BEDS = [
+    "memory",
+    *(f"memory-adverse-{seed}" for seed in range(3)),
+    pytest.param("local", marks=pytest.mark.machine),
+    pytest.param("local-process", marks=pytest.mark.machine),
+]
+
+
+@pytest.fixture(params=BEDS)
+def bed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bed]:
+    kind, _, variant = request.param.partition("-")
+    if kind == "memory":
+        yield memory_bed(SLOW, int(variant.rpartition("-")[2])) if variant else memory_bed(Temper(), None)
+        return
+    if shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+        pytest.skip("no sshd on this computer")
+    if variant:
+        monkeypatch.setenv("ORCH_LOCAL_TIER", variant)
+    made = local_bed(tmp_path / "state")
+    try:
+        yield made
+    finally:
+        for machine in made.provider.list({}):
+            made.provider.delete(machine)
+
+
+def test_offers_serve_the_need_cheapest_first(bed: Bed) -> None:
+    offers = bed.provider.offers(bed.need)
+    assert offers
+    assert [offer.price for offer in offers] == sorted(offer.price for offer in offers)
+    for offer in offers:
+        assert bed.need.cpus is None or bed.need.cpus.admits(offer.cpus)
+        assert bed.need.memory is None or bed.need.memory.admits(offer.memory)
+
+
+def test_a_machine_carries_what_was_asked_and_comes_to_run(bed: Bed) -> None:
+    spec = bed.spec("whole")
+    made = bed.provider.create(spec)
+    assert made.state in (MachineState.PENDING, MachineState.RUNNING)
+    bed.await_that(lambda: bed.is_running(made))
+    found = bed.find(made)
+    assert found is not None
+    assert found.provider == bed.provider.name == made.provider
+    assert (found.id, found.name) == (made.id, made.name)
+    assert found.labels == spec.labels
+    assert found.deadline is not None
+    assert abs((found.deadline - spec.deadline).total_seconds()) < 1
+    assert (found.instance_type, found.zone) == (spec.offer.instance_type, spec.offer.zone)
+    assert found.price == spec.offer.price
+    assert found.created_at.tzinfo is not None
+    assert abs(found.created_at.timestamp() - bed.now()) < 120
+
+
+def test_create_twice_is_one_machine(bed: Bed) -> None:
+    spec = bed.spec("twin")
+    first = bed.provider.create(spec)
+    again = bed.provider.create(spec)
+    bed.await_that(lambda: bed.is_running(first))
+    later = bed.provider.create(replace(spec, deadline=spec.deadline + timedelta(seconds=60)))
+    assert first.id == again.id == later.id
+    assert bed.names() == [first.name]
+
+
+def test_another_attempt_is_another_machine(bed: Bed) -> None:
+    first, second = (bed.provider.create(bed.spec("again", attempt)) for attempt in (1, 2))
+    assert first.id != second.id
+    bed.await_that(lambda: bed.is_running(first) and bed.is_running(second))
+    bed.provider.delete(first)
+    bed.await_that(lambda: bed.find(first) is None)
+    assert bed.is_running(second)
+
+
+def test_labels_choose(bed: Bed) -> None:
+    machines = {name: bed.provider.create(bed.spec(name, lease=name)) for name in ("red", "green")}
+    bed.await_that(lambda: all(bed.is_running(machine) for machine in machines.values()))
+    assert bed.names() == sorted(machine.name for machine in machines.values())
+    assert bed.names(lease="red") == [machines["red"].name]
+    assert bed.names(lease="nobody") == []
+    assert bed.names(never="set") == []
+
+
+def test_deleted_is_gone_and_deleting_again_is_fine(bed: Bed) -> None:
+    made = bed.provider.create(bed.spec("short"))
+    bed.await_that(lambda: bed.is_running(made))
+    bed.provider.delete(made)
+    bed.provider.delete(made)
+    assert not bed.is_running(made)
+    bed.await_that(lambda: bed.names() == [])
+    bed.provider.delete(made)
+    assert bed.provider.endpoint(made) is None
+
+
+def test_deleted_before_it_is_listed_never_runs(bed: Bed) -> None:
+    made = bed.provider.create(bed.spec("regretted"))
+    bed.provider.delete(made)
+    for _ in range(60):
+        assert not bed.is_running(made)
+        bed.rest()
+    assert bed.find(made) is None
+
+
+def test_the_unknown_can_be_deleted(bed: Bed) -> None:
+    made = bed.provider.create(bed.spec("known"))
+    stranger = replace(made, id=made.id[:-4] + "0000", name="stranger")
+    bed.provider.delete(stranger)
+    assert bed.provider.endpoint(stranger) is None
+    bed.await_that(lambda: bed.is_running(made))
+
+
+def test_the_endpoint_comes_with_a_host_key_and_stays(bed: Bed) -> None:
+    made = bed.provider.create(bed.spec("reachable"))
+    bed.await_that(lambda: bed.provider.endpoint(made) is not None)
+    endpoint = bed.provider.endpoint(made)
+    assert endpoint is not None
+    assert endpoint.address
+    assert endpoint.user
+    assert 0 < endpoint.port < 65536
+    assert endpoint.host_keys
+    for key in endpoint.host_keys:
+        fingerprint = subprocess.run(["ssh-keygen", "-lf", "-"], input=key, text=True, capture_output=True)
+        assert fingerprint.returncode == 0, fingerprint.stderr
+    assert bed.provider.endpoint(made) == endpoint
+
+
+def test_machines_do_not_share_what_identifies_them(bed: Bed) -> None:
+    machines = [bed.provider.create(bed.spec(f"crowd{number}")) for number in range(3)]
+    bed.await_that(lambda: all(bed.provider.endpoint(machine) for machine in machines))
+    endpoints = [endpoint for machine in machines if (endpoint := bed.provider.endpoint(machine))]
+    for one, other in itertools.combinations(endpoints, 2):
+        assert (one.address, one.port) != (other.address, other.port)
+        assert set(one.host_keys).isdisjoint(other.host_keys)
+    assert len(bed.names()) == 3
+
+
+def test_the_deadline_ends_it_with_nobody_asking(bed: Bed) -> None:
+    spec = bed.spec("brief", deadline_s=90 if bed.provider.name == "memory" else 3)
+    made = bed.provider.create(spec)
+    bed.await_that(lambda: bed.is_running(made))
+    assert bed.now() < spec.deadline.timestamp()
+    bed.await_that(lambda: bed.find(made) is None, 90)
+    assert bed.now() > spec.deadline.timestamp() - 1
+    assert bed.provider.endpoint(made) is None
+
+
+def test_its_name_can_be_used_again_once_it_is_gone(bed: Bed) -> None:
+    spec = bed.spec("phoenix")
+    first = bed.provider.create(spec)
+    bed.await_that(lambda: bed.is_running(first))
+    bed.provider.delete(first)
+    bed.await_that(lambda: bed.names() == [])
+    second = bed.provider.create(spec)
+    bed.await_that(lambda: bed.is_running(second))
+    assert second.id == first.id
+
+
+def test_too_much_is_refused_by_its_fault_and_leaves_nothing(bed: Bed) -> None:
+    spec = bed.spec("giant")
+    giant = replace(spec.offer, cpus=100_000, memory=1 << 60, instance_type=spec.offer.instance_type)
+    with pytest.raises(ProviderError) as refused:
+        bed.provider.create(replace(spec, offer=giant))
+    assert refused.value.fault in (Fault.CAPACITY, Fault.QUOTA, Fault.INVALID)
+    assert bed.names() == []
+
+
+def test_nonsense_raises_only_provider_errors(bed: Bed) -> None:
+    made = bed.provider.create(bed.spec("victim"))
+    for identity in ("", "../..", "a/b", "nul\0", "x" * 5000):
+        try:
+            bed.provider.delete(replace(made, id=identity))
+            assert bed.provider.endpoint(replace(made, id=identity)) is None
+        except ProviderError:
+            continue
+    bed.await_that(lambda: bed.is_running(made))

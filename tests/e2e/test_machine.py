@@ -1,0 +1,599 @@
+"""The machine that `local` makes is a real one: what is promised of it, tried over real ssh."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import Bound, Endpoint, Machine, MachineSpec, MachineState, Need
+from orchestrator.providers.local.provider import LocalProvider
+from orchestrator.providers.local.survey import survey
+
+pytestmark = pytest.mark.machine
+
+ROOT = Path(__file__).parents[2]
+MIB = 1 << 20
+LABELS = {"orch-lease": "e2e"}
+
+
+class Bench:
+    """A provider with its own state folder, an identity, and strict ssh to its machines."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.provider = LocalProvider(folder / "state")
+        self.identity = folder / "id"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.identity], check=True)
+
+    def spec(
+        self, name: str, *, seconds: float = 300, memory: int = 512 * MIB, user_data: str = ""
+    ) -> MachineSpec:
+        need = Need("local", cpus=Bound(1), memory=Bound(memory), disk=512 * MIB)
+        return MachineSpec(
+            id=name,
+            attempt=1,
+            offer=self.provider.offers(need)[0],
+            disk=need.disk,
+            deadline=datetime.now(UTC) + timedelta(seconds=seconds),
+            labels=LABELS,
+            ssh_public_key=self.identity.with_suffix(".pub").read_text(),
+            user_data=user_data,
+        )
+
+    def up(self, name: str, **wishes: object) -> Machine:
+        machine = self.provider.create(self.spec(name, **wishes))  # type: ignore[arg-type]
+        self.endpoint(machine)
+        return machine
+
+    def endpoint(self, machine: Machine) -> Endpoint:
+        until(lambda: self.provider.endpoint(machine) is not None)
+        found = self.provider.endpoint(machine)
+        assert found is not None
+        return found
+
+    def ssh_command(self, machine: Machine, command: str) -> list[str]:
+        endpoint = self.endpoint(machine)
+        known = self.folder / f"known-{machine.id}"
+        known.write_text("".join(f"{machine.id} {key}\n" for key in endpoint.host_keys))
+        options = {
+            "StrictHostKeyChecking": "yes",
+            "UserKnownHostsFile": str(known),
+            "GlobalKnownHostsFile": "/dev/null",
+            "HostKeyAlias": machine.id,
+            "IdentitiesOnly": "yes",
+            "BatchMode": "yes",
+            "ConnectTimeout": "5",
+            "Port": str(endpoint.port),
+        }
+        flags = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+        target = f"{endpoint.user}@{endpoint.address}"
+        return ["ssh", "-F", "none", "-i", str(self.identity), *flags, target, command]
+
+    def ssh(self, machine: Machine, command: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.ssh_command(machine, command), capture_output=True, text=True, timeout=timeout, check=False
+        )
+
+    def says(self, machine: Machine, command: str) -> str:
+        done = self.ssh(machine, command)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def listed(self) -> list[Machine]:
+        return list(self.provider.list(LABELS))
+
+    def folder_of(self, machine: Machine) -> Path:
+        return self.folder / "state/machines" / machine.id
+
+    def guest(self, machine: Machine) -> int:
+        return int(json.loads((self.folder_of(machine) / "guest.json").read_text())["pid"])
+
+    def supervisor(self, machine: Machine) -> int:
+        return int(json.loads((self.folder_of(machine) / "supervisor.json").read_text())["pid"])
+
+    def remains(self) -> list[str]:
+        """All that this computer still holds of machines of this bench."""
+        state = str(self.folder / "state")
+        machines = [*(self.folder / "state/machines").glob("*"), *(self.folder / "state/machines").glob(".*")]
+        mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if state in line]
+        loops = [
+            path.read_text()
+            for path in Path("/sys/block").glob("loop*/loop/backing_file")
+            if state in path.read_text()
+        ]
+        processes = [
+            entry.name
+            for entry in Path("/proc").iterdir()
+            if entry.name.isdigit()
+            and state.encode() in read_quietly(entry / "environ") + read_quietly(entry / "cmdline")
+        ]
+        return [*map(str, machines), *mounts, *loops, *processes]
+
+    def await_nothing(self) -> None:
+        """The supervisor is the last to go, a moment after its machine."""
+        end = time.monotonic() + 10
+        while remains := self.remains():
+            assert time.monotonic() < end, remains
+            time.sleep(0.02)
+
+
+def read_quietly(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def until(holds: Callable[[], bool], patience_s: float = 60) -> None:
+    end = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < end, "it never came to hold"
+        time.sleep(0.02)
+
+
+def groups() -> set[str]:
+    """Control groups of machines on this computer, of anybody's."""
+    found = subprocess.run(
+        ["find", "/sys/fs/cgroup", "-path", "*/orch/m-*", "-type", "d"], capture_output=True, text=True
+    )
+    return {Path(line).name for line in found.stdout.splitlines()}
+
+
+def links() -> set[str]:
+    return {path.name for path in Path("/sys/class/net").glob("orch*")}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    if survey().tier != "netns":
+        pytest.skip(f"needs an isolated machine; this computer allows {survey().tier}: {survey().missing}")
+    made = Bench(tmp_path)
+    try:
+        yield made
+    finally:
+        ids = {path.name for path in (tmp_path / "state/machines").glob("m-*")}
+        for machine in made.provider.list({}):
+            made.provider.delete(machine)
+        made.await_nothing()
+        assert not any(group.split(".")[0] in ids for group in groups())
+
+
+# ---------------------------------------------------------------- what it is
+
+
+def test_it_is_a_computer_of_its_own(bench: Bench) -> None:
+    machine = bench.up("own")
+    assert bench.says(machine, "hostname") == machine.name
+    assert bench.says(machine, "id -un") == "root"
+    assert bench.endpoint(machine).address.startswith("10.77.")
+    assert bench.endpoint(machine).address in bench.says(machine, "ip -4 -o addr show eth0")
+    assert int(bench.says(machine, "ls -d /proc/[0-9]* | wc -l")) < 20
+    assert "sshd" in bench.says(machine, "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n'")
+    assert bench.says(machine, "nproc") == "1"
+    assert bench.says(machine, "cat /proc/self/oom_score_adj") == "0"
+
+
+def test_its_files_are_its_own(bench: Bench) -> None:
+    before = Path("/etc/debian_version").read_bytes() if Path("/etc/debian_version").exists() else None
+    machine = bench.up("files")
+    bench.says(machine, "rm -f /etc/debian_version; echo hacked >/usr/bin/orch-e2e; echo x >/etc/orch-e2e")
+    bench.says(
+        machine,
+        "mkdir -p /opt/orch && echo y >/opt/orch/file && cp -r /usr/lib/ssl /root/ && rm -rf /usr/share",
+    )
+    after = Path("/etc/debian_version").read_bytes() if before is not None else None
+    assert after == before
+    assert Path("/usr/share").exists()
+    for path in ("/usr/bin/orch-e2e", "/etc/orch-e2e", "/opt/orch/file"):
+        assert not Path(path).exists()
+
+
+def test_what_is_this_users_is_not_seen_in_it(bench: Bench) -> None:
+    machine = bench.up("hidden")
+    visible = set(bench.says(machine, "ls -A /").split())
+    system = (
+        "bin sbin lib lib32 lib64 libx32 usr etc opt var nix dev proc sys run tmp root home srv mnt media"
+    )
+    assert visible <= set(system.split())
+    assert bench.says(machine, "ls -A /home /tmp /mnt | grep -v :; true").strip() == ""
+    assert bench.says(machine, "ls -A /root") == ".ssh"
+    assert bench.ssh(machine, f"test -e {bench.folder}").returncode == 1
+    keys = bench.says(machine, "find /etc/ssh -name 'ssh_host_*_key' -size +0")
+    assert keys == "/etc/ssh/ssh_host_ed25519_key"
+    assert "$" not in bench.says(machine, "cut -d: -f2 /etc/shadow")
+
+
+def test_a_folder_of_ours_on_this_computer_is_hidden_too(bench: Bench) -> None:
+    """/opt/orch may be in use here: a machine must start without it."""
+    marker = Path("/opt/orch")
+    if marker.exists():
+        pytest.skip("/opt/orch is in use on this computer")
+    marker.mkdir()
+    try:
+        (marker / "secret").write_text("here")
+        machine = bench.up("masked")
+        assert bench.says(machine, "ls -A /opt/orch") == ""
+        bench.says(machine, "echo there >/opt/orch/secret")
+        assert (marker / "secret").read_text() == "here"
+    finally:
+        shutil.rmtree(marker)
+
+
+def test_only_the_key_that_was_given_opens_it(bench: Bench) -> None:
+    machine = bench.up("keys")
+    stranger = bench.folder / "stranger"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", stranger], check=True)
+    command = [
+        str(stranger) if word == str(bench.identity) else word for word in bench.ssh_command(machine, "true")
+    ]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 255
+    assert "Permission denied" in refused.stderr
+
+
+def test_machines_have_different_host_keys_and_addresses(bench: Bench) -> None:
+    first, second = bench.up("one"), bench.up("two")
+    assert bench.endpoint(first).address != bench.endpoint(second).address
+    assert set(bench.endpoint(first).host_keys).isdisjoint(bench.endpoint(second).host_keys)
+    bench.provider.delete(first)
+    assert bench.says(second, "hostname") == second.name
+
+
+def test_a_terminal_works_on_it(bench: Bench) -> None:
+    machine = bench.up("tty")
+    command = bench.ssh_command(machine, "tty")
+    done = subprocess.run(
+        [command[0], "-tt", *command[1:]], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    assert "/dev/pts/" in done.stdout
+
+
+def test_jobs_can_be_interrupted(bench: Bench) -> None:
+    """No signal is ignored in a session because somebody started a shell in the background."""
+    machine = bench.up("signals")
+    assert bench.says(machine, "grep SigIgn /proc/self/status").split()[1].strip("0") == ""
+
+
+# ---------------------------------------------------------------- limits
+
+
+def test_memory_is_limited_and_the_kill_can_be_seen_inside(bench: Bench) -> None:
+    machine = bench.up("memory", memory=128 * MIB)
+    hungry = "head -c 400m /dev/zero | tail -c 400m >/dev/null"
+    done = bench.ssh(machine, f"sh -c '{hungry}; exit $?'")
+    assert done.returncode == 137, done
+    seen = bench.says(
+        machine,
+        "cd /sys/fs/cgroup; cat memory.events memory/memory.oom_control 2>/dev/null | grep '^oom_kill '",
+    )
+    assert int(seen.split()[1]) >= 1
+    assert bench.says(machine, "hostname") == machine.name
+
+
+def test_it_cannot_raise_its_own_limits(bench: Bench) -> None:
+    machine = bench.up("limits")
+    limit = "$(ls /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null)"
+    assert "Read-only" in bench.ssh(machine, f"echo 99999999999 >{limit}").stderr
+
+
+def test_cpu_is_limited_however_many_threads_it_starts(bench: Bench) -> None:
+    machine = bench.up("cpu")
+    burn = "timeout 2 sh -c 'while :; do :; done' & timeout 2 sh -c 'while :; do :; done' & wait; times"
+    spent = bench.says(machine, burn).splitlines()[-1].split()[0]
+    minutes, seconds = spent.rstrip("s").split("m")
+    assert (
+        float(minutes) * 60 + float(seconds) < 3.0
+    )  # two of them for two seconds: four, were there no limit
+
+
+def test_a_full_disk_is_full_and_can_be_freed(bench: Bench) -> None:
+    machine = bench.up("disk")
+    assert int(bench.says(machine, "df --output=size -B1 / | tail -1")) <= 512 * MIB
+    bench.provider.fill_disk(machine)
+    write = "mkdir -p /opt/orch && head -c 1m /dev/zero >/opt/orch/more"
+    failed = bench.ssh(machine, write)
+    assert failed.returncode != 0
+    assert "No space left" in failed.stderr
+    bench.provider.free_disk(machine)
+    assert bench.ssh(machine, write).returncode == 0
+
+
+# ---------------------------------------------------------------- first boot
+
+
+def test_user_data_is_done_once_as_root_before_the_first_login(bench: Bench) -> None:
+    script = '#!/bin/sh\nsleep 0.5; id -un; echo ran >>/root/count; echo "it\'s $HOME ä"\nexit 3\n'
+    machine = bench.up("userdata", user_data=script)
+    assert bench.says(machine, "cat /root/count") == "ran"
+    log = bench.says(machine, "cat /var/log/user-data.log").splitlines()
+    assert log == ["root", "it's /root ä"]
+
+
+@pytest.mark.slow
+def test_user_data_that_never_ends_does_not_lock_anybody_out(bench: Bench) -> None:
+    machine = bench.up("endless", user_data="#!/bin/sh\nsleep 1000\n")
+    assert bench.says(machine, "hostname") == machine.name
+
+
+def test_user_data_of_a_missing_interpreter_is_told_in_its_log(bench: Bench) -> None:
+    machine = bench.up("missing", user_data="#!/no/such/interpreter\n")
+    assert "not found" in bench.says(machine, "cat /var/log/user-data.log")
+
+
+def test_user_data_without_an_interpreter_is_refused(bench: Bench) -> None:
+    with pytest.raises(ProviderError, match="user_data") as refused:
+        bench.provider.create(replace(bench.spec("bad"), user_data="echo hello"))
+    assert refused.value.fault is Fault.INVALID
+    assert bench.listed() == []
+
+
+# ---------------------------------------------------------------- how it ends
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "poweroff",
+        "/sbin/shutdown -h now",
+        "shutdown -P +0",
+        "halt -p",
+        "reboot",
+        "setsid nohup poweroff >/dev/null 2>&1 &",
+    ],
+)
+def test_power_off_from_inside_is_the_end_of_it(bench: Bench, command: str) -> None:
+    machine = bench.up("off")
+    guest = bench.guest(machine)
+    bench.says(machine, "nohup setsid sleep 4242 >/dev/null 2>&1 </dev/null & echo started")
+    bench.ssh(machine, command)
+    until(lambda: bench.listed() == [])
+    assert not Path(f"/proc/{guest}").exists()
+    bench.await_nothing()
+
+
+def test_the_reboot_system_call_is_the_end_of_it_too(bench: Bench) -> None:
+    if not shutil.which("perl"):
+        pytest.skip("no perl here to make the system call with")
+    machine = bench.up("syscall")
+    bench.ssh(machine, "perl -e 'syscall(169, 0xfee1dead, 672274793, 0x4321fedc, 0)'")  # x86-64
+    until(lambda: bench.listed() == [])
+    bench.await_nothing()
+
+
+def test_shutdown_can_be_delayed_and_taken_back(bench: Bench) -> None:
+    machine = bench.up("later")
+    bench.says(machine, "shutdown +1; test -f /run/shutdown.pid; shutdown -c; ! test -e /run/shutdown.pid")
+    refused = bench.ssh(machine, "shutdown 23:00")
+    assert refused.returncode == 1
+    assert bench.listed()[0].state is MachineState.RUNNING
+
+
+def test_a_job_hears_of_the_end_before_it_comes(bench: Bench) -> None:
+    machine = bench.up("notice")
+    job = "trap 'echo bye >/root/heard; while ! [ -e /root/leave ]; do sleep 0.1; done; exit' TERM"
+    bench.says(
+        machine, f'setsid sh -c "{job}; while :; do sleep 0.1; done" >/dev/null 2>&1 </dev/null & sleep 0.3'
+    )
+    inside = Path(f"/proc/{bench.guest(machine)}/root/root")
+    bench.provider.preempt(machine, notice_s=30)
+    until(lambda: (inside / "heard").exists())
+    assert bench.listed()[0].state is MachineState.RUNNING
+    (inside / "leave").touch()
+    until(lambda: bench.listed() == [], 20)
+
+
+def test_preemption_pulls_the_plug_on_whoever_does_not_listen(bench: Bench) -> None:
+    machine = bench.up("deaf")
+    bench.says(
+        machine,
+        "setsid sh -c 'trap : TERM; while :; do sleep 1; done' >/dev/null 2>&1 </dev/null & sleep 0.2",
+    )
+    bench.provider.preempt(machine, notice_s=1)
+    until(lambda: bench.listed() == [], 20)
+
+
+def test_a_kill_ends_everything_at_once(bench: Bench) -> None:
+    machine = bench.up("killed")
+    bench.says(machine, "nohup setsid sleep 4243 >/dev/null 2>&1 </dev/null & echo started")
+    bench.provider.kill(machine)
+    until(lambda: bench.listed() == [])
+    assert bench.provider.endpoint(machine) is None
+
+
+def test_the_deadline_holds_with_its_creator_dead(bench: Bench) -> None:
+    spec = bench.spec("orphan", seconds=6)
+    creator = start_creator(bench, spec, "time.sleep(1000)")
+    until(lambda: [found.state for found in bench.listed()] == [MachineState.RUNNING])
+    creator.kill()
+    creator.wait()
+    machine = bench.listed()[0]
+    guest = bench.guest(machine)
+    assert bench.says(machine, "hostname") == machine.name
+    until(lambda: not Path(f"/proc/{guest}").exists(), 30)
+    assert datetime.now(UTC) >= spec.deadline - timedelta(seconds=1)
+    bench.await_nothing()  # nobody has asked for it
+
+
+def test_the_deadline_holds_with_its_supervisor_dead_too(bench: Bench) -> None:
+    machine = bench.up("alone", seconds=5)
+    guest = bench.guest(machine)
+    os.kill(bench.supervisor(machine), signal.SIGKILL)
+    assert bench.says(machine, "hostname") == machine.name
+    assert [found.state for found in bench.listed()] == [MachineState.RUNNING]
+    until(lambda: not Path(f"/proc/{guest}").exists(), 30)
+    assert bench.listed() == []
+    bench.await_nothing()
+
+
+@pytest.mark.slow
+def test_the_deadline_ends_a_frozen_machine(bench: Bench) -> None:
+    machine = bench.up("icy", seconds=2)
+    bench.provider.freeze(machine)
+    until(lambda: bench.listed() == [], 60)
+
+
+def test_delete_removes_what_a_killed_supervisor_left(bench: Bench) -> None:
+    machine = bench.up("abandoned")
+    os.kill(bench.supervisor(machine), signal.SIGKILL)
+    bench.provider.delete(machine)
+    assert bench.listed() == []
+    bench.await_nothing()
+
+
+def test_list_removes_what_a_dead_machine_and_a_killed_supervisor_left(bench: Bench) -> None:
+    machine = bench.up("ruin")
+    interface = json.loads((bench.folder_of(machine) / "guest.json").read_text())["interface"]
+    assert interface in links()
+    os.kill(bench.supervisor(machine), signal.SIGKILL)
+    os.kill(bench.guest(machine), signal.SIGKILL)
+    until(lambda: bench.listed() == [])
+    bench.await_nothing()
+    assert interface not in links()
+
+
+def test_delete_ends_a_machine_whose_supervisor_hangs(bench: Bench) -> None:
+    machine = bench.up("stuck")
+    os.kill(bench.supervisor(machine), signal.SIGSTOP)
+    bench.provider.delete(machine)
+    assert bench.listed() == []
+    bench.await_nothing()
+
+
+def test_delete_ends_a_frozen_machine(bench: Bench) -> None:
+    machine = bench.up("frozen-end")
+    bench.provider.freeze(machine)
+    bench.provider.delete(machine)
+    assert bench.listed() == []
+
+
+# ---------------------------------------------------------------- killed while creating
+
+
+@pytest.mark.parametrize("delay_ms", [0, 20, 40, 60, 80, 100, 130, 160, 200, 250, 300])
+def test_a_creator_killed_at_any_time_leaves_one_machine_or_none(bench: Bench, delay_ms: int) -> None:
+    spec = bench.spec("halfway")
+    creator = start_creator(bench, spec, "time.sleep(1000)")
+    assert creator.stdout is not None
+    assert creator.stdout.readline() == b"creating\n"
+    time.sleep(delay_ms / 1000)
+    creator.kill()
+    creator.wait()
+    machine = bench.provider.create(spec)
+    until(lambda: [found.state for found in bench.listed()] == [MachineState.RUNNING])
+    assert bench.says(machine, "hostname") == machine.name
+    bench.provider.delete(machine)
+    assert bench.listed() == []
+    bench.await_nothing()
+
+
+@pytest.mark.parametrize("delay_ms", [0, 30, 60, 90, 120, 160, 200])
+def test_a_supervisor_killed_at_any_time_is_cleaned_up_after(bench: Bench, delay_ms: int) -> None:
+    spec = bench.spec("orphaned")
+    creator = start_creator(bench, spec, "time.sleep(1000)")
+    until(lambda: any(bench.folder.glob("state/machines/*/supervisor.json")))
+    time.sleep(delay_ms / 1000)
+    folder = next(bench.folder.glob("state/machines/m-*"))
+    os.kill(int(json.loads((folder / "supervisor.json").read_text())["pid"]), signal.SIGKILL)
+    creator.kill()
+    creator.wait()
+    until(lambda: all(found.state is MachineState.RUNNING for found in bench.listed()))
+    for machine in bench.listed():
+        bench.provider.delete(machine)
+    assert bench.listed() == []
+    bench.await_nothing()
+
+
+def test_several_creators_of_one_machine_make_one(bench: Bench) -> None:
+    spec = bench.spec("raced")
+    creators = [start_creator(bench, spec, "print(machine.id, flush=True)") for _ in range(4)]
+    said = [creator.communicate(timeout=60)[0].split() for creator in creators]
+    assert {words[-1] for words in said} == {bench.listed()[0].id.encode()}
+    assert len(bench.listed()) == 1
+
+
+def start_creator(bench: Bench, spec: MachineSpec, then: str) -> subprocess.Popen[bytes]:
+    """Another process that says "creating", creates the machine, and goes on with `then`."""
+    program = f"""
+        import sys, time
+        sys.path.insert(0, {str(ROOT)!r})
+        import datetime
+        from pathlib import Path, PosixPath
+        from orchestrator.model import MachineSpec, Offer
+        from orchestrator.providers.local.provider import LocalProvider
+        spec = {spec!r}
+        provider = LocalProvider(Path({str(bench.folder / "state")!r}))
+        print("creating", flush=True)
+        machine = provider.create(spec)
+        {then}
+    """
+    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE)
+
+
+# ---------------------------------------------------------------- what befalls it
+
+
+def test_a_frozen_machine_answers_nobody_and_goes_on_when_thawed(bench: Bench) -> None:
+    machine = bench.up("frozen")
+    bench.says(machine, "hostname")
+    bench.provider.freeze(machine)
+    with pytest.raises(subprocess.TimeoutExpired):
+        bench.ssh(machine, "hostname", timeout=1.5)
+    assert bench.listed()[0].state is MachineState.RUNNING
+    bench.provider.thaw(machine)
+    assert bench.says(machine, "hostname") == machine.name
+
+
+def test_a_partition_cuts_a_live_session_and_heals(bench: Bench) -> None:
+    machine = bench.up("cut")
+    ticks = bench.folder / "ticks"
+    session = subprocess.Popen(
+        bench.ssh_command(machine, "while :; do date +%s%N; sleep 0.05; done"),
+        stdout=ticks.open("w"),
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until(lambda: ticks.stat().st_size > 0)
+        bench.provider.partition(machine)
+        time.sleep(0.3)
+        cut = ticks.stat().st_size
+        assert bench.ssh(machine, "true").returncode == 255
+        assert ticks.stat().st_size == cut
+        bench.provider.heal(machine)
+        until(lambda: ticks.stat().st_size > cut)
+        assert bench.says(machine, "hostname") == machine.name
+    finally:
+        session.kill()
+        session.wait()
+
+
+def test_what_is_too_large_for_this_computer_says_what_there_is(bench: Bench) -> None:
+    with pytest.raises(ProviderError, match=r"Here: .* CPUs, .* of memory") as refused:
+        bench.provider.offers(Need("local", cpus=Bound(4096), memory=Bound(1 << 50)))
+    assert refused.value.fault is Fault.CAPACITY
+    with pytest.raises(ProviderError, match="accelerator 1 × H999") as refused:
+        from orchestrator.model import AcceleratorNeed
+
+        bench.provider.offers(Need("local", accelerator=AcceleratorNeed(name="H999")))
+    assert refused.value.fault is Fault.CAPACITY
+
+
+def test_a_state_folder_that_others_can_write_proves_no_host_key(bench: Bench) -> None:
+    machine = bench.up("open")
+    bench.folder_of(machine).chmod(0o777)
+    with pytest.raises(ProviderError, match="open to other users") as refused:
+        bench.provider.endpoint(machine)
+    assert refused.value.fault is Fault.AUTH
+    bench.folder_of(machine).chmod(0o700)
