@@ -64,7 +64,7 @@ def with_runpath(image: bytes, runpath: str) -> bytes:
     changed = bytearray(image.ljust(offset, b"\0") + table)
     _write_entries(changed, dynamic, _redirected(entries, address, len(table), len(strings)))
     header = (_PT_LOAD, _READABLE, offset, address, address, len(table), len(table), page)
-    _PROGRAM_HEADER.pack_into(changed, _header_offset(image, spare[-1].index), *header)
+    _PROGRAM_HEADER.pack_into(changed, _header_offset(image, spare[0].index), *header)
     return bytes(changed)
 
 

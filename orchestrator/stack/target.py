@@ -51,15 +51,15 @@ class Target:
             )
         name, _, version = self.libc.partition(" ")
         if name != "glibc":
-            return [f"musllinux_1_{minor}_{self.machine}" for minor in (2, 1, 0)] + [f"linux_{self.machine}"]
+            return [f"linux_{self.machine}", *(f"musllinux_1_{minor}_{self.machine}" for minor in (2, 1, 0))]
         newest = int(version.split(".")[1])
         oldest = _OLDEST_GLIBC.get(self.machine, 17)
-        found = []
+        found = [f"linux_{self.machine}"]
         for minor in range(newest, oldest - 1, -1):
             found.append(f"manylinux_2_{minor}_{self.machine}")
             if minor in _LEGACY:
                 found.append(f"{_LEGACY[minor]}_{self.machine}")
-        return [*found, f"linux_{self.machine}"]
+        return found
 
 
 def target_of(interpreter: Interpreter) -> Target:
