@@ -1,0 +1,182 @@
+"""A tree as facts: its rows, their one canonical encoding, what separates two trees, which paths are hostile.
+
+Names are text that stands for bytes: UTF-8, with surrogates for bytes that are not (`surrogateescape`),
+whatever the locale of either side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+
+class Row(NamedTuple):
+    """One path, in the order of model.Entry. kind: file, dir or link; "special" only as a thing found."""
+
+    path: str
+    kind: str
+    size: int = 0
+    mode: int = 0
+    digest: str = ""
+    target: str = ""
+
+
+class Difference(NamedTuple):
+    """What turns one tree into another; true where there is work to do.
+
+    `content` and `shape` index the wanted rows: files whose bytes are needed; and what is there with the
+    right bytes, or needs none, but has to be made or given another mode. `remove` are paths, deepest last.
+    """
+
+    content: Tuple[int, ...]
+    shape: Tuple[int, ...]
+    remove: Tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.content or self.shape or self.remove)
+
+
+def raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
+
+
+def ordered(rows: Sequence[Row]) -> List[Row]:
+    return sorted(rows, key=lambda row: raw(row.path))
+
+
+def digest(rows: Sequence[Row]) -> str:
+    """SHA-256 over every field of every row, in the order of the paths' bytes."""
+    return hashlib.sha256(json.dumps(ordered(rows), separators=(",", ":")).encode()).hexdigest()
+
+
+def difference(have: Sequence[Row], want: Sequence[Row]) -> Difference:
+    """What to do to `have` so that it becomes `want`."""
+    before = {row.path: row for row in have}
+    kinds = {row.path: row.kind for row in want}
+    content, shape = [], []
+    for number, row in enumerate(want):
+        old = before.get(row.path)
+        if row.kind == "file" and (old is None or (old.kind, old.digest) != ("file", row.digest)):
+            content.append(number)
+        elif old != row:
+            shape.append(number)
+    remove = tuple(row.path for row in ordered(have) if kinds.get(row.path) != row.kind)
+    return Difference(tuple(content), tuple(shape), remove)
+
+
+def first_difference(one: Sequence[Row], other: Sequence[Row]) -> Optional[str]:
+    """The first path, in order, that the two trees do not agree on."""
+    for left, right in zip(ordered(one), ordered(other)):  # noqa: B905  (`strict` came after 3.9)
+        if left != right:
+            return min(left.path, right.path, key=raw)
+    longer = max(one, other, key=len)
+    shorter = min(len(one), len(other))
+    return ordered(longer)[shorter].path if len(longer) > shorter else None
+
+
+# ---------------------------------------------------------------- paths that must not be followed
+
+_DRIVE = re.compile(r"[A-Za-z]:([/\\]|\Z)")
+_HEX = re.compile(r"[0-9a-f]{64}\Z")
+
+
+def hostile(rows: Sequence[Row], *, sealed: bool) -> List[Tuple[str, str]]:
+    """(path, why) of every row that must not be written, whoever asks.
+
+    `sealed` adds what is fine in a tree of one's own but not in one that comes from elsewhere: links that
+    lead out of it, and names that some file systems take for one.
+    """
+    found = [(row.path, why) for row in rows for why in _wrong(row, sealed)]
+    found.extend(_conflicts(rows))
+    if sealed:
+        found.extend(_collisions(rows))
+    return found
+
+
+def _wrong(row: Row, sealed: bool) -> Iterator[str]:
+    yield from _wrong_path(row.path)
+    if row.kind not in ("file", "dir", "link"):
+        yield f"a {row.kind or 'thing'} is neither file, folder nor link"
+    if row.kind == "file" and not (_HEX.match(row.digest) and row.size >= 0):
+        yield "its size or hash is not one"
+    if row.kind == "link" and (not row.target or "\0" in row.target):
+        yield "the link leads nowhere"
+    elif row.kind == "link" and sealed and leads_out(row):
+        yield f"the link leads out of the folder, to {row.target}"
+
+
+def _wrong_path(path: str) -> Iterator[str]:
+    parts = path.split("/")
+    if path.startswith("/"):
+        yield "the path is absolute"
+    elif _DRIVE.match(path):
+        yield "the path names a drive"
+    elif "" in parts:
+        yield "the path has an empty part"
+    if ".." in parts or "." in parts:
+        yield "the path climbs with . or .."
+    if "\0" in path:
+        yield "the path holds a NUL character"
+
+
+def leads_out(link: Row) -> bool:
+    """Whether a link's target may lie outside the tree.
+
+    Climbing counts only before the first name: after it, a name that is itself a link would make `..`
+    mean another folder than the text says.
+    """
+    if link.target.startswith("/") or _DRIVE.match(link.target):
+        return True
+    parts = [part for part in link.target.split("/") if part not in ("", ".")]
+    climbs = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
+    return climbs > link.path.count("/") or ".." in parts[climbs:]
+
+
+def _conflicts(rows: Sequence[Row]) -> Iterator[Tuple[str, str]]:
+    """Paths that cannot both be: named twice, or below what is no folder."""
+    kinds: Dict[str, str] = {}
+    for row in rows:
+        if row.path in kinds:
+            yield row.path, "it is named twice"
+        kinds[row.path] = row.kind
+    for path in kinds:
+        for above in parents(path):
+            if kinds.get(above, "dir") != "dir":
+                yield path, f"{above} is a {kinds[above]}, and cannot hold it"
+
+
+def _collisions(rows: Sequence[Row]) -> Iterator[Tuple[str, str]]:
+    seen: Dict[str, str] = {}
+    for path in _with_parents(rows):
+        other = seen.setdefault(folded(path), path)
+        if other != path:
+            yield path, f"it differs from {other} only in case or in how its characters are composed"
+
+
+def folded(path: str) -> str:
+    """Equal for names that a file system may take for one."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+
+
+def _with_parents(rows: Sequence[Row]) -> Iterator[str]:
+    done: Set[str] = set()
+    for row in rows:
+        for path in (*parents(row.path), row.path):
+            if path not in done:
+                done.add(path)
+                yield path
+
+
+def parents(path: str) -> Iterator[str]:
+    """The folders above a path, the outermost first, without the root."""
+    at = path.find("/")
+    while at > 0:
+        yield path[:at]
+        at = path.find("/", at + 1)

@@ -1,0 +1,235 @@
+"""Trees on this side: find what is there, take what is sent, hand out what is asked for.
+
+scan ROOT    one JSON object: digest, entries (rows of model.Entry), special, unreadable
+apply ROOT   makes ROOT what the other side says, in a conversation of frames (see apply.py)
+pack         a frame {"root", "paths"} in, the bodies of those files out
+"""
+
+# ruff: noqa: PTH115, PTH118, ARG002
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+
+from .confined import Confined, pieces
+from .entries import Row, digest, ordered, raw, text
+from .frames import PIECE, Broken, receive, send_body
+
+RACY = 2_000_000_000
+"""Nanoseconds: a file written this short before it was looked at may change again within one clock tick."""
+
+Stamp = Tuple[int, int, int]
+"""size, mtime_ns, inode: what says that a file was not written since."""
+Known = Dict[str, Tuple[Stamp, str]]
+"""path -> stamp and hash of a file whose content was read."""
+
+
+class Found(NamedTuple):
+    """A path as the folder names it: its row, without a file's hash, and a file's stamp."""
+
+    row: Row
+    stamp: Optional[Stamp]
+
+
+class Survey(NamedTuple):
+    """All that lies below a folder, unread. `special` are sockets, pipes and devices."""
+
+    found: List[Found]
+    special: List[str]
+    unreadable: List[Tuple[str, str]]
+
+
+CHANGING = "it was written while it was read"
+
+
+class Changing(OSError):
+    """A file was written, or replaced, while it was read."""
+
+    def __init__(self) -> None:
+        super().__init__(CHANGING)
+
+
+class Chooser:
+    """Says what belongs to a tree; this one: everything."""
+
+    def enter(self, path: str, names: Set[str]) -> bool:
+        """Whether the folder `path` ("" is the root), which holds `names`, belongs."""
+        return True
+
+    def keep(self, path: str, is_folder: bool) -> bool:
+        """Whether `path` belongs; asked after its folder was entered, and before a folder is."""
+        return True
+
+
+def survey(root: str, chooser: Optional[Chooser] = None) -> Survey:
+    """List the folder `root` without reading any file."""
+    result = Survey([], [], [])
+    _survey(raw(root), "", chooser or Chooser(), result)
+    return result
+
+
+def _survey(folder: bytes, inside: str, chooser: Chooser, result: Survey) -> bool:
+    """Add what lies in `folder`; False where the chooser does not want the folder itself."""
+    try:
+        with os.scandir(folder) as listing:
+            items = sorted(listing, key=lambda item: item.name)
+    except OSError as error:
+        result.unreadable.append((inside or ".", error.strerror or str(error)))
+        return True
+    if not chooser.enter(inside, {text(item.name) for item in items}):
+        return False
+    for item in items:
+        path = f"{inside}/{text(item.name)}" if inside else text(item.name)
+        is_folder = item.is_dir(follow_symlinks=False)
+        if not chooser.keep(path, is_folder):
+            continue
+        try:
+            about = item.stat(follow_symlinks=False)
+            if not is_folder:
+                _add(path, item.path, about, result)
+                continue
+        except OSError as error:
+            result.unreadable.append((path, error.strerror or str(error)))
+            continue
+        place = len(result.found)
+        if _survey(item.path, path, chooser, result):
+            # The owner of the copy must be able to fill the folder and to empty it.
+            mode = stat.S_IMODE(about.st_mode) & 0o777 | 0o700
+            result.found.insert(place, Found(Row(path, "dir", mode=mode), None))
+    return True
+
+
+def _add(path: str, place: bytes, about: os.stat_result, result: Survey) -> None:
+    if stat.S_ISREG(about.st_mode):
+        row = Row(path, "file", about.st_size, about.st_mode & 0o777)
+        result.found.append(Found(row, stamp_of(about)))
+    elif stat.S_ISLNK(about.st_mode):
+        result.found.append(Found(Row(path, "link", target=text(os.readlink(place))), None))
+    else:
+        result.special.append(path)
+
+
+def stamp_of(about: os.stat_result) -> Stamp:
+    return about.st_size, about.st_mtime_ns, about.st_ino
+
+
+def content(path: bytes) -> Tuple[str, Stamp]:
+    """SHA-256 of a regular file, and the stamp it had. Changing where it was written meanwhile."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        before = os.fstat(fd)
+        if not stat.S_ISREG(before.st_mode):
+            raise Changing
+        hasher = hashlib.sha256()
+        while True:
+            piece = os.read(fd, PIECE)
+            if not piece:
+                break
+            hasher.update(piece)
+        if stamp_of(os.fstat(fd)) != stamp_of(before):
+            raise Changing
+        return hasher.hexdigest(), stamp_of(before)
+    finally:
+        os.close(fd)
+
+
+def read(root: str, listed: Survey, known: Known) -> Tuple[List[Row], Known]:
+    """The survey's rows with every file's hash, and what is now known.
+
+    A file whose stamp is `known` is not read again. What cannot be read joins `listed.unreadable`.
+    """
+    rows, now = [], {}
+    top = raw(root)
+    for row, stamp in listed.found:
+        if row.kind != "file":
+            rows.append(row)
+            continue
+        old = known.get(row.path)
+        try:
+            if old is not None and old[0] == stamp:
+                now[row.path] = old
+            else:
+                hashed, seen = content(os.path.join(top, raw(row.path)))
+                now[row.path] = (seen, hashed)
+        except OSError as error:
+            listed.unreadable.append((row.path, error.strerror or str(error)))
+            continue
+        (size, _, _), hashed = now[row.path]
+        rows.append(row._replace(size=size, digest=hashed))
+    return rows, now
+
+
+def settled(known: Known, now_ns: int) -> Known:
+    """What of `known` can be trusted later: files last written well before they were looked at."""
+    return {path: (stamp, hashed) for path, (stamp, hashed) in known.items() if stamp[1] < now_ns - RACY}
+
+
+# ---------------------------------------------------------------- verbs
+
+
+def main(argv: List[str]) -> int:
+    """[verb, …]. Exit status 2 for a wrong command line."""
+    verb, arguments = argv[0], argv[1:]
+    if verb == "pack" and not arguments:
+        return _pack()
+    if verb == "scan" and len(arguments) == 1:
+        print(json.dumps(scan(arguments[0]), separators=(",", ":")))
+        return 0
+    if verb == "apply" and len(arguments) == 1:
+        from .apply import serve
+
+        return serve(arguments[0], _incoming(), _outgoing())
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+def scan(root: str) -> Dict[str, Any]:
+    """The tree at `root`, every file read."""
+    listed = survey(root)
+    rows, _ = read(root, listed, {})
+    return {
+        "digest": digest(rows),
+        "entries": ordered(rows),
+        "special": listed.special,
+        "unreadable": listed.unreadable,
+    }
+
+
+def _pack() -> int:
+    read_some, write = _incoming(), _outgoing()
+    try:
+        ask = receive(read_some)
+        with Confined(os.path.realpath(ask["root"])) as inside:
+            for path in ask["paths"]:
+                send_body(write, _body(inside, path))
+        write(b"")
+    except (Broken, OSError) as error:
+        print(f"Nothing was handed out: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _body(inside: Confined, path: str) -> Any:
+    # A generator, so that a file that cannot be opened is its own body's failure.
+    yield from pieces(inside.open_file(path))
+
+
+def _incoming() -> Any:
+    return open(0, "rb", buffering=1 << 20, closefd=False).read
+
+
+def _outgoing() -> Any:
+    """Writes through a buffer; an empty write sends what is in it."""
+    out = open(1, "wb", buffering=1 << 18, closefd=False)  # noqa: SIM115
+
+    def write(data: bytes) -> None:
+        out.write(data)
+        if not data:
+            out.flush()
+
+    return write

@@ -1,0 +1,15 @@
+"""Trees from one side to the other: found, compared, sent as a difference, proven equal.
+
+scan      a local folder or file -> Scan: its Manifest, and what was left out and why
+push      a Scan -> the same tree on the other side, hashed there again
+far_scan  a folder on the other side -> its Manifest
+pull      entries of a folder on the other side -> verified files here
+"""
+
+from __future__ import annotations
+
+from orchestrator.sync.pull import Pulled, far_scan, pull
+from orchestrator.sync.push import Pushed, push, tree_path
+from orchestrator.sync.scan import Scan, scan
+
+__all__ = ["Pulled", "Pushed", "Scan", "far_scan", "pull", "push", "scan", "tree_path"]

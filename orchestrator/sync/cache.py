@@ -1,0 +1,55 @@
+"""Hashes of files that were not written since they were last read.
+
+A file is the same while its size, modification time in nanoseconds and inode are; a file written
+within two seconds before it was read is read again, for a clock tick may hide a second write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from orchestrator.runtime.tree import Known, settled
+
+_SCHEMA = 1
+
+
+def load(folder: Path | None, root: Path) -> Known:
+    """What is known of the files below `root`; nothing where the cache is absent or damaged."""
+    if folder is None:
+        return {}
+    try:
+        stored = json.loads(_place(folder, root).read_bytes())
+        if stored["schema"] != _SCHEMA or stored["root"] != os.fsencode(root).hex():
+            return {}
+        return {path: ((size, mtime, inode), digest) for path, size, mtime, inode, digest in stored["files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def save(folder: Path | None, root: Path, before: Known, now: Known) -> None:
+    """Keep what can be trusted later. A cache that cannot be written costs time, nothing else."""
+    trusted = settled(now, time.time_ns())
+    if folder is None or trusted == before:
+        return
+    stored = {
+        "schema": _SCHEMA,
+        "root": os.fsencode(root).hex(),
+        "files": [(path, *stamp, digest) for path, (stamp, digest) in trusted.items()],
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(dir=folder, suffix=".part")
+        with os.fdopen(handle, "w") as file:
+            json.dump(stored, file, separators=(",", ":"))
+        Path(part).replace(_place(folder, root))
+    except OSError:
+        return
+
+
+def _place(folder: Path, root: Path) -> Path:
+    return folder / f"hashes-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}.json"

@@ -1,0 +1,107 @@
+"""A scanned tree made equal on the other side."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from orchestrator.errors import SyncError
+from orchestrator.model import Agent, Entry, Host, Manifest, Progress, Silent
+from orchestrator.runtime import frames
+from orchestrator.runtime.confined import pieces
+from orchestrator.runtime.entries import Row, hostile
+from orchestrator.sync.scan import Scan, shown
+from orchestrator.sync.talk import Talk
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+\Z")
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """What it took. `deleted` counts paths that were there and no longer belong."""
+
+    manifest: Manifest
+    sent_files: int
+    sent_bytes: int
+    deleted: int
+
+
+def tree_path(agent: Agent, name: str) -> str:
+    """Where the tree `name` lies on the other side: a folder, or a file where one file was scanned."""
+    if not _NAME.match(name):
+        raise ValueError(f"{name!r} cannot be the name of a tree.")
+    return f"{agent.base}/trees/{name}"
+
+
+def push(
+    host: Host,
+    agent: Agent,
+    scan: Scan,
+    name: str,
+    progress: Progress | None = None,
+    *,
+    verify: bool = False,
+) -> Pushed:
+    """Make the tree `name` there equal to `scan`, sending only what differs.
+
+    The other side hashes what arrives, and compares the digest of all that then lies there with the
+    scan's; files it has seen unchanged since (size, time, inode) it does not read again, unless `verify`.
+    Interrupted and repeated, it goes on where it was. Raises SyncError where anything is not equal:
+    unreadable files, files that change meanwhile, a full disk, a tree that something else writes to.
+    """
+    progress = progress or Silent()
+    _refuse_incomplete(scan)
+    with Talk(host, agent, "apply", tree_path(agent, name)) as talk:
+        talk.say({"digest": scan.manifest.digest, "verify": verify, "single": scan.single})
+        sent, deleted = ([], 0) if talk.hear()["same"] else _send(talk, scan, name, progress)
+        there = talk.hear()["digest"]
+    if there != scan.manifest.digest:
+        raise SyncError(f"The tree {name} on {host.name} is not what was sent: {there}.")
+    return Pushed(scan.manifest, len(sent), sum(entry.size for entry in sent), deleted)
+
+
+def _refuse_incomplete(scan: Scan) -> None:
+    if scan.unreadable:
+        names = [f"{path} ({why})" for path, why in scan.unreadable]
+        raise SyncError(
+            f"{shown(names)} cannot be read here, so nothing was sent. "
+            "Make it readable, or name it in .orchignore."
+        )
+    for path, why in hostile([Row(*_fields(entry)) for entry in scan.manifest.entries], sealed=False):
+        raise SyncError(f"{shown([path])} cannot be sent: {why}.")
+
+
+def _send(talk: Talk, scan: Scan, name: str, progress: Progress) -> tuple[list[Entry], int]:
+    entries = scan.manifest.entries
+    talk.say(
+        {
+            "rows": [_fields(entry) for entry in entries],
+            "mtimes": [scan.mtimes.get(entry.path, 0) for entry in entries],
+        }
+    )
+    answer = talk.hear()
+    needed = [entries[number] for number in answer["need"]]
+    _send_bodies(talk, scan, needed, name, progress)
+    return needed, int(answer["remove"])
+
+
+def _send_bodies(talk: Talk, scan: Scan, needed: Sequence[Entry], name: str, progress: Progress) -> None:
+    total, done = sum(entry.size for entry in needed), 0
+    for entry in needed:
+        # A file that cannot be read any more is said to be gone, and named by the other side with the
+        # others that are not what they were.
+        done += frames.send_body(talk.write, _content(scan, entry))
+        progress.transfer(name, min(done, total - 1), total)
+    talk.flush()
+    if needed:
+        progress.transfer(name, total, total)
+
+
+def _content(scan: Scan, entry: Entry) -> Iterator[bytes]:
+    yield from pieces(os.open(scan.place(entry.path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
+
+
+def _fields(entry: Entry) -> tuple[str, str, int, int, str, str]:
+    return entry.path, entry.kind, entry.size, entry.mode, entry.digest, entry.target

@@ -1,0 +1,130 @@
+"""A folder, or one file, as a Manifest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orchestrator.errors import SyncError
+from orchestrator.model import Entry, Manifest
+from orchestrator.runtime import tree
+from orchestrator.runtime.entries import Row, digest, folded, leads_out, ordered, text
+from orchestrator.sync import cache as hashes
+from orchestrator.sync.ignore import Ignore
+
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What was found at `root`.
+
+    `skipped` are (path, why) of what does not belong, a folder's path with a slash behind and nothing
+    below it; `unreadable` are (path, why) of what belongs and cannot be sent; `warnings` sentences
+    about what will be different there. `single` is the file's name where the root is one file.
+    """
+
+    root: Path
+    manifest: Manifest
+    skipped: tuple[tuple[str, str], ...] = ()
+    unreadable: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+    single: str = ""
+    mtimes: Mapping[str, int] = field(default_factory=dict)
+    """path -> nanoseconds, of files."""
+
+    def place(self, path: str) -> Path:
+        """Where a file of the manifest lies here."""
+        return self.root if self.single else self.root / os.fsdecode(path.encode("utf-8", "surrogateescape"))
+
+
+def scan(root: Path, *, ignore: Sequence[str] = (), cache: Path | None = None, data: bool = False) -> Scan:
+    """Find what is at `root`, a folder or a file.
+
+    `ignore` are further patterns in the syntax of .gitignore, relative to the root; `cache` a folder for
+    hashes. With `data`, .gitignore does not count: data are ignored by git as a rule. Raises SyncError
+    where there is no such root, or where files never stop changing.
+    """
+    top = root.resolve()
+    if top.is_file():
+        return _scan_file(top)
+    if not top.is_dir():
+        raise SyncError(f"There is no folder or file {root}.")
+    known = hashes.load(cache, top)
+    chooser = Ignore(top, ignore, gitignore=not data)
+    listed = tree.survey(os.fspath(text(os.fsencode(top))), chooser)
+    rows, now = _read(top, listed, known)
+    hashes.save(cache, top, known, now)
+    skipped = chooser.skipped + [(path, "neither file, folder nor link") for path in listed.special]
+    return Scan(
+        top,
+        manifest_of(rows),
+        tuple(skipped),
+        tuple(listed.unreadable),
+        tuple(_warnings(rows)),
+        mtimes={path: stamp[1] for path, (stamp, _) in now.items()},
+    )
+
+
+def manifest_of(rows: Iterable[Row]) -> Manifest:
+    in_order = ordered(list(rows))
+    return Manifest(tuple(Entry(*row) for row in in_order), digest(in_order))
+
+
+def _scan_file(path: Path) -> Scan:
+    name = text(os.fsencode(path.name))
+    try:
+        hashed, stamp = tree.content(os.fsencode(path))
+        mode = path.stat().st_mode & 0o777
+    except tree.Changing as error:
+        raise _never_still([name]) from error
+    except OSError as error:
+        why = error.strerror or str(error)
+        return Scan(path, manifest_of([]), unreadable=((name, why),), single=name)
+    row = Row(name, "file", stamp[0], mode, hashed)
+    return Scan(path, manifest_of([row]), single=name, mtimes={name: stamp[1]})
+
+
+def _read(top: Path, listed: tree.Survey, known: tree.Known) -> tuple[list[Row], tree.Known]:
+    """Read once more what was written meanwhile; SyncError where it never stops."""
+    place = text(os.fsencode(top))
+    unreadable = list(listed.unreadable)
+    for _ in range(_ATTEMPTS):
+        listed.unreadable[:] = unreadable
+        rows, known = tree.read(place, listed, known)
+        changing = [path for path, why in listed.unreadable if why == tree.CHANGING]
+        if not changing:
+            return rows, known
+    raise _never_still(changing)
+
+
+def _never_still(paths: Sequence[str]) -> SyncError:
+    return SyncError(
+        f"{shown(paths)} changed while being read, again and again. Wait for what writes there, "
+        "or name it in .orchignore."
+    )
+
+
+def _warnings(rows: Sequence[Row]) -> Iterable[str]:
+    seen: dict[str, str] = {}
+    for row in rows:
+        other = seen.setdefault(folded(row.path), row.path)
+        if other != row.path:
+            yield (
+                f"{shown([other, row.path])} differ only in case or in how their characters are composed; "
+                "some file systems take them for one."
+            )
+        if row.kind == "link" and leads_out(row):
+            yield (
+                f"{shown([row.path])} is a link that leads out of the folder, to {shown([row.target])}: "
+                "it will lead to something else there, or nowhere."
+            )
+
+
+def shown(paths: Sequence[str], limit: int = 5) -> str:
+    """Paths for a message."""
+    names = [path.encode("utf-8", "backslashreplace").decode() for path in paths[:limit]]
+    more = f" and {len(paths) - limit} more" if len(paths) > limit else ""
+    return ", ".join(names) + more
