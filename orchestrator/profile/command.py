@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 
+MAX_LINE = 32 << 10
 _OPERATORS = "|&;<>()`"
 _RUNNERS = {"uv", "poetry", "pipenv", "pdm", "hatch", "conda", "mamba"}
+_CONTINUED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
+"""What quotes, or a backslash alone, takes as one: among them the end of a line that goes on."""
 _ADVICE = (
     'no shell is involved: write a list, ["sh", "-c", "…"], if you want one, or quote it to pass it as it is'
 )
@@ -29,7 +32,9 @@ def parse_command(value: object) -> tuple[str, ...]:
 
 
 def _split(line: str) -> tuple[str, ...]:
-    line = line.replace("\\\n", " ").strip()
+    if len(line) > MAX_LINE:
+        raise ValueError("the command is longer than any system takes")
+    line = _CONTINUED.sub(lambda found: "" if found[0] == "\\\n" else found[0], line).strip()
     if (found := shell_syntax(line)) is not None:
         raise ValueError(f"{found} means something to a shell only, and {_ADVICE}")
     try:

@@ -150,7 +150,8 @@ class Document(Section):
         default=None, description="The zone within the region. Default: any that has capacity."
     )
     resources: ResourcesSection = Field(
-        default_factory=ResourcesSection, description="What the machine must have."
+        default_factory=ResourcesSection,
+        description="CPUs, memory, GPUs and disk that the machine must have.",
     )
     max_duration: kinds.Duration | None = Field(
         default=None,
@@ -164,13 +165,15 @@ class Document(Section):
         default=None, description="Most to pay for the machine, in US dollars an hour."
     )
     stack: StackSection = Field(
-        default_factory=StackSection, description="The pinned packages, equal on both sides."
+        default_factory=StackSection, description="The lock and how its packages reach the machine."
     )
-    code: CodeSection = Field(default_factory=CodeSection, description="The project that is trained.")
+    code: CodeSection = Field(
+        default_factory=CodeSection, description="The project's folder, and what of it stays here."
+    )
     data: tuple[DataSection, ...] = Field(default=(), description="Folders and files of data.")
-    train: TrainSection = Field(description="What to run, and what it leaves.")
+    train: TrainSection = Field(description="The command, its environment, and what to bring back.")
     parity: ParitySection = Field(
-        default_factory=ParitySection, description="How the run there is compared with the same run here."
+        default_factory=ParitySection, description="How much is compared with a run here, and what follows."
     )
 
 

@@ -18,6 +18,7 @@ ACCELERATOR_PATTERN = r"^[A-Za-z][A-Za-z0-9-]{0,39}(:[0-9]{1,2})?$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 OWN_VARIABLE_PATTERN = r"^(?!ORCH_)[A-Za-z_][A-Za-z0-9_]*$"
 MAX_ACCELERATORS = 16
+MAX_PATH = 4096
 
 _WINDOWS = re.compile(r"[A-Za-z]:([\\/]|$)|.*\\")
 _SYSTEM = ("bin boot dev etc lib lib32 lib64 libx32 proc run sbin sys usr opt/orch").split()  # noqa: SIM905
@@ -151,9 +152,16 @@ def parse_accelerator_name(value: object) -> str:
     return bare
 
 
+def parse_path(value: object) -> str:
+    text = parse_text(value)
+    if len(text) > MAX_PATH:
+        raise ValueError(f"expected a path, found {describe(text)}, longer than any system takes")
+    return text
+
+
 def parse_local_path(value: object) -> str:
     """A path on this computer as written; `~` is expanded later, nothing else is."""
-    text = parse_text(value)
+    text = parse_path(value)
     if _WINDOWS.match(text):
         raise ValueError(
             f"'{text}' is a Windows path; write it as this computer has it, with / between folders"
@@ -167,7 +175,7 @@ def parse_local_path(value: object) -> str:
 
 def parse_target(value: object) -> str:
     """Where data appears to the script: relative to its working folder, or absolute; normalised."""
-    text = parse_text(value)
+    text = parse_path(value)
     if _WINDOWS.match(text):
         raise ValueError(
             f"'{text}' is a Windows path, and the machines run Linux; write where the script looks there, "
@@ -197,7 +205,7 @@ def _check_absolute(text: str, inside: str) -> None:
 
 def parse_output(value: object) -> str:
     """A glob under the working folder; `*` stays within a folder and `**` does not."""
-    text = parse_text(value)
+    text = parse_path(value)
     if _WINDOWS.match(text):
         raise ValueError(f"'{text}' is a Windows path; the machines run Linux, write / between folders")
     if text.startswith(("/", "~")) or ".." in PurePosixPath(text).parts:
