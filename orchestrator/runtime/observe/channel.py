@@ -1,9 +1,8 @@
 """How a TensorFlow value reaches the recorder: at once when eager, by an operation of its own in a graph.
 
 Three things keep the observed numbers what they would have been:
-- in a graph, reading happens after the gradients are built, when every reader of a tensor is known.
-  A tensor with a single reader may be fused away with it by the graph optimiser (matmul + relu, a
-  chain of additions), and fused operations may round differently. Such a tensor is left unread, and said.
+- in a graph, reading is added when the step is complete and every reader of a tensor is known; a tensor
+  that would be merged into its only reader is left unread (see fusion).
 - everything sits behind one condition per group, so that after the last observed step it costs one test.
 - nothing here asks for a random seed, creates a variable, or is recorded by a gradient tape.
 """
@@ -16,22 +15,10 @@ import threading
 import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
+from .fusion import mergeable
 from .recorder import Label, Recorder
 
 Entry = Tuple[Label, Any]
-
-FUSABLE = frozenset(
-    "BiasAdd Add AddV2 AddN Sub Mul RealDiv Conv2D Conv3D DepthwiseConv2dNative MatMul BatchMatMul "
-    "BatchMatMulV2 BatchMatMulV3 FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3 Square Rsqrt Sqrt Neg".split()
-)
-"""Operations whose result the graph optimiser may merge into a single reader."""
-
-FUSING = FUSABLE | frozenset(
-    "Relu Relu6 Elu LeakyRelu Selu Tanh Sigmoid Softplus Softmax Erf Pow Exp Log Maximum Minimum Max "
-    "Sum Mean SquaredDifference Cast Identity Reshape Squeeze Transpose Pad PadV2 Log1p Prod".split()
-)
-"""Operations that may take their single input's producer into themselves."""
-
 
 class Channel:
     """The way from TensorFlow values to a Recorder. One for a process, shared by its threads."""
@@ -178,13 +165,13 @@ class Channel:
 
     def _may_read(self, entry: Entry, nested: bool) -> bool:
         label, value = entry
-        if label.stage not in ("activation", "loss") or value.op.type not in FUSABLE:
+        contractions = label.stage != "gradient"
+        if label.stage in ("batch", "initial") or not mergeable(
+            value, contractions=contractions, more_readers=nested
+        ):
             return True
-        readers = value.consumers()
-        if (len(readers) == 1 and readers[0].type in FUSING) or (nested and not readers):
-            self.recorder.unread(f"{label.stage}/{label.name}")
-            return False
-        return True
+        self.recorder.unread(f"{label.stage}/{label.name}")
+        return False
 
     def _sent_so_far(self) -> List[Any]:
         """Results of the reading operations in this graph and those around it: the commit waits for them."""

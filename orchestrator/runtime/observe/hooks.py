@@ -24,6 +24,7 @@ class Hooks:
         self.local = channel.local
         self._element: Any = None
         self._latest_model: Any = None
+        self._compiled = False
 
     # ------------------------------------------------------------ installing
 
@@ -35,6 +36,7 @@ class Hooks:
         from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
         self._wrap(OwnedIterator, "__next__", self._next)
+        self._wrap(OwnedIterator, "get_next", self._get_next)
         self.recorder.missing_batch = self._element_entries
 
     def on_keras(self, keras: Any) -> None:
@@ -95,7 +97,6 @@ class Hooks:
             if gradient is not None:
                 name = named([source])[0][0] if hasattr(source, "assign") else "tensor"
                 self.channel.offer("gradient", name, [gradient])
-        self.channel.flush()
 
     def _next(self, original: Any, _iterator: Any) -> Any:
         element = original()
@@ -171,7 +172,10 @@ class Hooks:
     def _make_train(self, original: Any, model: Any, *args: Any, **kwargs: Any) -> Any:
         self._try("reading how a model was compiled", self.facts.add_model, model)
         self._try("watching train_step", self._watch_train_step, model)
-        return original(*args, **kwargs)
+        made = original(*args, **kwargs)
+        if getattr(model, "jit_compile", False):
+            self._try("watching a compiled model", self._watch_compiled, model)
+        return made
 
     def _watch_train_step(self, model: Any) -> None:
         if "train_step" in model.__dict__:
@@ -190,6 +194,37 @@ class Hooks:
                 self.local.in_train = before
 
         model.__dict__["train_step"] = train_step
+
+    def _watch_compiled(self, model: Any) -> None:
+        """Under XLA only the outside of a step can be seen: batch, weights before and after, what it reports."""
+        function = model.train_function
+        if getattr(function, "orch_watched", False):
+            return
+        self._compiled = True
+
+        @functools.wraps(function)
+        def train_function(iterator: Any) -> Any:
+            if not self.recorder.wants():
+                return function(iterator)
+            self._try("reading initial weights", lambda: self.channel.initial(named(_state(model))))
+            logs = function(iterator)
+            self._try("reading a compiled step", self._after_compiled, model, logs)
+            return logs
+
+        train_function.orch_watched = True  # type: ignore[attr-defined]
+        model.__dict__["train_function"] = train_function
+
+    def _after_compiled(self, model: Any, logs: Any) -> None:
+        for name, value in flatten(logs):
+            self.channel.offer("loss", name, [value])
+        self.channel.commit(named([*_state(model), *_variables(model.optimizer)]))
+
+    def _get_next(self, original: Any, _iterator: Any, *args: Any, **kwargs: Any) -> Any:
+        element = original(*args, **kwargs)
+        if self._compiled and not self.channel.tf.executing_eagerly() and not self.channel.compiled():
+            self._try("reading a batch", self._offer_structure, "data", element)
+            self._try("reading a batch", self.channel.flush)
+        return element
 
     # ------------------------------------------------------------ optimizers
 
@@ -211,9 +246,9 @@ class Hooks:
         self.facts.add_optimizer(optimizer)
         if getattr(optimizer, "built", False):
             self.channel.initial(named(_variables(optimizer)))
-        self.channel.flush()
 
     def _after_apply(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self.channel.flush()
         trained = _trained(optimizer, args, kwargs)
         rest = _state(self._latest_model) if self._latest_model is not None else []
         self.channel.commit(named([*trained, *rest, *_variables(optimizer)]))

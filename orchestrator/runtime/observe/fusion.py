@@ -1,0 +1,70 @@
+"""Which tensors of a graph can be read without changing what the graph computes.
+
+TensorFlow's graph optimiser merges an operation into its reader when that reader is the only one:
+matmul + bias + relu become one kernel, chains of additions and multiplications are re-associated. The
+merged form may round differently. Reading such a tensor would give it a second reader, hence other
+numbers, so it is left unread. Measured: reading every layer's output changed the final weights of
+residual networks, and reading batch normalisation's scale gradient changed SGD's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List
+
+ARITHMETIC = frozenset(
+    "BiasAdd Add AddV2 AddN Sub Mul RealDiv Square Rsqrt Sqrt Neg Reciprocal SquaredDifference Pow Cast".split()
+)
+"""Elementwise operations that are re-associated with what reads them."""
+
+CONTRACTION = frozenset(
+    "Conv2D Conv3D DepthwiseConv2dNative MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum "
+    "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3".split()
+)
+"""Operations into which a bias, an addition or an activation that follows is merged."""
+
+MERGING = ARITHMETIC | frozenset(
+    "Relu Relu6 Elu LeakyRelu Selu Tanh Sigmoid Softplus Softmax Erf Exp Log Log1p Maximum Minimum "
+    "Max Sum Mean Prod Reshape Squeeze Transpose Pad PadV2 FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3".split()
+)
+"""Readers that may take in what they read."""
+
+PASSING = frozenset(("Identity", "IdentityN", "StopGradient", "PreventGradient", "Snapshot"))
+"""Operations that hand on their input and are removed."""
+
+SHAPE_ONLY = frozenset(("Shape", "ShapeN", "Rank", "Size", "ZerosLike", "OnesLike"))
+"""Readers that want the shape alone and are removed."""
+
+
+def mergeable(tensor: Any, *, contractions: bool, more_readers: bool) -> bool:
+    """Whether `tensor` (symbolic) may be merged into its reader.
+
+    `contractions`: also where a matrix product or a convolution made it. `more_readers`: whether
+    readers may follow that the graph does not show yet, so that none counts as one.
+    """
+    origin = _origin(tensor)
+    kinds = ARITHMETIC | CONTRACTION if contractions else ARITHMETIC
+    if origin.op.type not in kinds:
+        return False
+    readers = _readers(origin)
+    if not readers:
+        return more_readers
+    return len(readers) == 1 and readers[0] in MERGING
+
+
+def _origin(tensor: Any) -> Any:
+    """The tensor behind operations that only hand it on."""
+    while tensor.op.type in PASSING:
+        tensor = tensor.op.inputs[tensor.value_index]
+    return tensor
+
+
+def _readers(tensor: Any) -> List[str]:
+    """Types of the operations that read the tensor's values, once for each reader."""
+    found: List[str] = []
+    for reader in {operation.name: operation for operation in tensor.consumers()}.values():
+        if reader.type in PASSING:
+            outputs = [o for i, o in zip(reader.inputs, reader.outputs) if i.name == tensor.name]
+            found += [kind for output in outputs for kind in _readers(output)]
+        elif reader.type not in SHAPE_ONLY:
+            found.append(reader.type)
+    return found
