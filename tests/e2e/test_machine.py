@@ -397,11 +397,11 @@ def test_a_job_hears_of_the_end_before_it_comes(bench: Bench) -> None:
 
 def test_preemption_pulls_the_plug_on_whoever_does_not_listen(bench: Bench) -> None:
     machine = bench.up("deaf")
-    bench.says(
-        machine,
-        "setsid sh -c 'trap : TERM; while :; do sleep 1; done' >/dev/null 2>&1 </dev/null & sleep 0.2",
-    )
-    bench.provider.preempt(machine, notice_s=1)
+    job = "trap 'touch /root/heard' TERM; while :; do sleep 0.1; done"
+    bench.says(machine, f'setsid sh -c "{job}" >/dev/null 2>&1 </dev/null & sleep 0.3')
+    heard = Path(f"/proc/{bench.guest(machine)}/root/root/heard")
+    bench.provider.preempt(machine, notice_s=3)
+    until(heard.exists)
     until(lambda: bench.listed() == [], 20)
 
 

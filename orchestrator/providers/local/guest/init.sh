@@ -25,7 +25,7 @@ members() {
 
 signal_all() { # SIGNAL; false where there is nobody left
     if [ -z "$mark" ]; then
-        kill -s "$1" -1 2>/dev/null
+        kill -s "$1" -- -1 2>/dev/null
     else
         all=$(members)
         # shellcheck disable=SC2086
