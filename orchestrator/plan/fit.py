@@ -59,8 +59,8 @@ def _miss(rule: _Rule, offer: Offer) -> float:
 def _some_of_each(rules: Sequence[_Rule], missed: Sequence[tuple[int, Offer]]) -> Iterator[Rejected]:
     shown = [0] * len(rules)
     for index, offer in missed:
-        shown[index] += 1
-        if shown[index] <= MAX_OF_ONE_RULE and sum(shown) <= MAX_REJECTED:
+        if shown[index] < MAX_OF_ONE_RULE and sum(shown) < MAX_REJECTED:
+            shown[index] += 1
             yield Rejected(offer, rules[index].says(offer))
 
 

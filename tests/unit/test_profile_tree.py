@@ -141,7 +141,7 @@ def test_a_billion_laughs_is_refused_at_its_first_anchor() -> None:
 
 WORDS = """
 version name cloud region zone resources max_duration stack code data train parity command env outputs path
-train.py source target prepare cpus memory accelerator disk spot lock python from_env local aws gcp any 1 4 GiB
+source target prepare cpus memory accelerator disk spot lock python from_env local aws gcp any 1 4 GiB
 90m T4 L4:2 python us-east-1 ~/x C:\\x /data ../x true no 1:30 ${A} * & ! | > - ? : [ ] { } , # ' " % @ ` <<
 """
 ATOMS = st.sampled_from(WORDS.split())
