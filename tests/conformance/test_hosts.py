@@ -20,12 +20,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import paramiko
-import private_sshd
 import pytest
 
 from orchestrator.errors import HostError, HostKeyError
 from orchestrator.hosts import HereHost, connect
 from orchestrator.model import Endpoint, Host
+from tests.conformance import private_sshd
 
 ECHO_ARGUMENTS = "import json, sys; sys.stdout.write(json.dumps(sys.argv[1:]))"
 PYTHON = sys.executable
