@@ -76,10 +76,19 @@ def _only_broken(rules: Sequence[_Rule], offer: Offer) -> int | None:
 
 
 def _order(offer: Offer) -> tuple[Any, ...]:
-    gpu_memory = offer.gpu_memory * offer.accelerator_count
-    size = (-gpu_memory, -offer.cpus, -offer.memory)
-    price = offer.price if math.isfinite(offer.price) else math.inf
-    return (price, offer.spot, *size, offer.cloud, offer.instance_type, offer.region, offer.zone)
+    """Cheapest, then largest, then by name; total, so that no catalog's order shows through."""
+    known = math.isfinite(offer.price)
+    size = (-offer.gpu_memory * offer.accelerator_count, -offer.cpus, -offer.memory)
+    name = (offer.cloud, offer.instance_type, offer.region, offer.zone, offer.arch)
+    gpu = (offer.accelerator or "", offer.accelerator is None, offer.accelerator_count, offer.gpu_memory)
+    return (
+        offer.price if known else math.inf,
+        offer.spot,
+        *size,
+        *name,
+        *gpu,
+        "" if known else str(offer.price),
+    )
 
 
 # ---------------------------------------------------------------- rules
