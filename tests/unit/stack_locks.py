@@ -36,7 +36,8 @@ def uv_lock(folder: Path) -> Path:
 
 
 def pylock(folder: Path) -> Path:
-    text = uv("export", "--frozen", "--no-emit-project", "--format", "pylock.toml", cwd=uv_lock(folder).parent)
+    uv_lock(folder)
+    text = uv("export", "--frozen", "--no-emit-project", "--format", "pylock.toml", cwd=folder)
     path = folder / "pylock.toml"
     path.write_text(text)
     return path

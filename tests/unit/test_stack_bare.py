@@ -11,16 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from stack_locks import requirements_lock
 
 from orchestrator.errors import StackError
 from orchestrator.hosts.here import HereChannel, HereHost
 from orchestrator.model import Agent, Completed
 from orchestrator.stack import bootstrap, install, interpreter, read_lock
+from tests.unit.stack_locks import requirements_lock
 
-_COMMANDS = (
-    "sh tar cat ls mkdir mv rm rmdir chmod uname getconf sha256sum df timeout env ln sleep true".split()
-)
+_COMMANDS = "sh tar cat ls mkdir mv rm rmdir chmod uname getconf sha256sum df timeout env ln sleep true"
 _NEEDED_BY_UV = "libgcc_s.so.1"
 
 
@@ -31,7 +29,7 @@ def _may_change_root() -> bool:
     return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
 
 
-pytestmark = pytest.mark.skipif(not _may_change_root(), reason="needs root on Linux, to change the root folder")
+pytestmark = pytest.mark.skipif(not _may_change_root(), reason="needs root on Linux, to mount")
 
 
 class BareHost:
@@ -74,7 +72,7 @@ def _libraries(binaries: Sequence[str]) -> set[str]:
 @pytest.fixture
 def bare(tmp_path: Path) -> BareHost:
     root = tmp_path / "root"
-    binaries = [shutil.which(name) or "" for name in _COMMANDS]
+    binaries = [shutil.which(name) or "" for name in _COMMANDS.split()]
     libc = next(path for path in _libraries(binaries) if "/libc.so" in path)
     gcc = Path(libc).parent / _NEEDED_BY_UV
     glibc = [Path(libc).parent / f"lib{name}" for name in ("m.so.6", "dl.so.2", "rt.so.1", "pthread.so.0")]
@@ -104,7 +102,8 @@ def _has_library(python: Path) -> bool:
 @pytest.mark.parametrize("python", _pythons(), ids=lambda python: interpreter(python).version)
 def test_a_bare_machine_gets_an_interpreter_with_all_its_modules(bare: BareHost, python: Path) -> None:
     agent = bootstrap(bare, base="/opt/orch", interpreter=interpreter(python))
-    program = "import ssl, sqlite3, ctypes, lzma, bz2, zlib, hashlib, sys; print(sys.version); print(sys.prefix)"
+    modules = "ssl, sqlite3, ctypes, lzma, bz2, zlib, hashlib, sys"
+    program = f"import {modules}; print(sys.version, sys.prefix, sep=chr(10))"
     done = bare.run((agent.python, "-I", "-c", program))
     assert done.stderr == b""
     version, prefix = done.stdout.decode().splitlines()[0], done.stdout.decode().splitlines()[-1]

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from packaging.tags import sys_tags
-from stack_locks import requirements_lock, uv_lock
 
 from orchestrator.errors import StackError
 from orchestrator.model import Lock, Pin, Silent
@@ -18,6 +17,7 @@ from orchestrator.stack import interpreter, read_lock
 from orchestrator.stack.download import cached, collect
 from orchestrator.stack.target import Target, applicable, target_of
 from orchestrator.stack.wheels import Wheel, choose, find_wheels, parse_wheels, wheel_tags
+from tests.unit.stack_locks import requirements_lock, uv_lock
 
 BYTES = b"not really a wheel"
 DIGEST = hashlib.sha256(BYTES).hexdigest()
@@ -76,9 +76,8 @@ def test_a_better_wheel_that_the_lock_does_not_allow_is_not_taken() -> None:
     pin = Pin("foo", "1", ("a" * 64,))
     assert choose(pin, [better, allowed], linux()) == allowed
     assert choose(pin, [better], linux()) is None
-    assert choose(pin, [wheel("py3-none-any", build="1-"), wheel("py3-none-any", build="2-")], linux()) == wheel(
-        "py3-none-any", build="2-"
-    )
+    first, second = wheel("py3-none-any", build="1-"), wheel("py3-none-any", build="2-")
+    assert choose(pin, [first, second], linux()) == second
     assert wheel_tags("foo-1.tar.gz") == frozenset()
 
 
@@ -89,7 +88,8 @@ def test_uv_says_where_the_files_are_and_the_answer_is_kept(
     lock = read_lock(make(tmp_path))  # type: ignore[operator]
     pins = applicable(lock.pins, here.markers)
     found = find_wheels(lock, pins, here, tmp_path / "cache")
-    assert [w.filename for w in found] == ["packaging-24.2-py3-none-any.whl", "six-1.17.0-py2.py3-none-any.whl"]
+    files = ["packaging-24.2-py3-none-any.whl", "six-1.17.0-py2.py3-none-any.whl"]
+    assert [w.filename for w in found] == files
     monkeypatch.setenv("PATH", "/nowhere")
     for name in ("UV_DEFAULT_INDEX", "UV_OFFLINE"):
         monkeypatch.setenv(name, "https://127.0.0.1:9/simple" if "INDEX" in name else "1")
@@ -102,14 +102,15 @@ def test_a_package_without_a_fitting_wheel_is_named(tmp_path: Path) -> None:
         f'sdist = {{ url = "https://example.org/foo-1.tar.gz", hashes = {{ sha256 = "{DIGEST}" }} }}\n'
     )
     lock = read_lock(tmp_path / "pylock.toml")
-    with pytest.raises(StackError, match=r"No wheel in the lock fits Python 3.11.7 on Linux x86_64.*: foo 1\."):
+    with pytest.raises(StackError, match=r"No wheel in the lock fits Python 3.11.7 on Linux .*: foo 1\."):
         find_wheels(lock, lock.pins, linux(), tmp_path)
 
 
 def test_credentials_in_a_lock_are_not_kept(tmp_path: Path) -> None:
     (tmp_path / "pylock.toml").write_text(
         'lock-version = "1.0"\n[[packages]]\nname = "foo"\nversion = "1"\nwheels = [{ '
-        f'url = "https://me:word@example.org/foo-1-py3-none-any.whl", hashes = {{ sha256 = "{DIGEST}" }} }}]\n'
+        'url = "https://me:word@example.org/foo-1-py3-none-any.whl", '
+        f'hashes = {{ sha256 = "{DIGEST}" }} }}]\n'
     )
     lock = read_lock(tmp_path / "pylock.toml")
     (found,) = find_wheels(lock, lock.pins, linux(), tmp_path / "cache")
@@ -118,8 +119,8 @@ def test_credentials_in_a_lock_are_not_kept(tmp_path: Path) -> None:
 
 
 def test_relative_paths_are_below_the_lock(tmp_path: Path) -> None:
-    document = {"packages": [{"name": "Foo", "version": "1", "wheels": [{"path": "w/foo-1-py3-none-any.whl"}]}]}
-    (found,) = parse_wheels(document, tmp_path)
+    package = {"name": "Foo", "version": "1", "wheels": [{"path": "w/foo-1-py3-none-any.whl"}]}
+    (found,) = parse_wheels({"packages": [package]}, tmp_path)
     assert found.url == (tmp_path / "w/foo-1-py3-none-any.whl").as_uri()
 
 
