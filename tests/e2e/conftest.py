@@ -1,0 +1,42 @@
+"""Machines that the end-to-end tests share: starting one is quick, installing TensorFlow on it is not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import DIGITS, ROOT
+from tests.e2e.project import Project, tiny
+
+
+@pytest.fixture(scope="session")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the local provider keeps the machines of this test session."""
+    return tmp_path_factory.mktemp("state")
+
+
+@pytest.fixture(scope="session")
+def digits(machines: Path, digits_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A copy of the digits example with its profile and its data, on a machine that is up."""
+    folder = tmp_path_factory.mktemp("work")
+    ignored = shutil.ignore_patterns("data", "out", ".venv", "__pycache__")
+    shutil.copytree(DIGITS, folder / "examples" / "digits", ignore=ignored)
+    shutil.copytree(digits_data, folder / "examples" / "digits" / "data")
+    shutil.copytree(ROOT / "profiles", folder / "profiles")
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    project = Project(folder, machines)
+    project.orch("up", "profiles/digits.yaml")
+    yield project
+    project.orch("down", "--discard")
+
+
+@pytest.fixture
+def project(tmp_path: Path, machines: Path) -> Iterator[Project]:
+    """A tiny project, not up yet; whatever a test leaves running is ended."""
+    made = tiny(tmp_path / "project", machines, "print('hello')\n")
+    yield made
+    made.orch("down", "--discard")

@@ -1,0 +1,228 @@
+"""What goes wrong with a run, each told apart, with nothing lost and nothing left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.model import LABEL_LEASE, Machine
+from orchestrator.providers import open_provider
+from tests.e2e.project import Project
+
+pytestmark = pytest.mark.machine
+
+COUNT = """
+import sys, time
+for n in range(%d):
+    print("line", n, flush=True)
+    time.sleep(0.1)
+open("done.txt", "w").write("done")
+"""
+
+
+def write(project: Project, script: str) -> None:
+    (project.folder / "train.py").write_text(script)
+
+
+def machine(project: Project) -> Machine:
+    lease = project.json("status")["leases"][0]["lease"]
+    (found,) = open_provider("local", state=project.state).list({LABEL_LEASE: lease})
+    return found
+
+
+def wait_for_line(process: subprocess.Popen[bytes], text: bytes) -> bytes:
+    seen = b""
+    assert process.stdout
+    while text not in seen:
+        line = process.stdout.readline()
+        assert line, f"ended before {text!r}: {seen!r} {process.stderr.read() if process.stderr else b''!r}"
+        seen += line
+    return seen
+
+
+def test_up_train_down_leaves_results_and_no_machine(project: Project) -> None:
+    write(project, "import pathlib; pathlib.Path('a b').mkdir(); pathlib.Path('a b/ü.txt').write_text('x')")
+    up = project.json("up", "orch.yaml")
+    assert up["state"] == "running"
+    record = project.json("train", "--run-id", "one")
+    assert [a["path"] for a in record["artifacts"]] == ["outputs/a b/ü.txt"]
+    down = project.json("down")
+    assert down["proven_gone"] is True
+    assert down["machines"] == [up["machine"]]
+    assert project.json("status")["leases"] == []
+    assert open_provider("local", state=project.state).list({LABEL_LEASE: up["lease"]}) == []
+    assert (project.folder / "runs/one/outputs/a b/ü.txt").read_text() == "x"
+
+
+def test_down_refuses_to_lose_results(project: Project) -> None:
+    project.orch("up", "orch.yaml")
+    project.json("train", "--detach", "--run-id", "kept")
+    error = project.json("down", code=2)["error"]
+    assert "kept" in error["message"]
+    assert project.json("status")["leases"][0]["state"] == "running"
+
+
+def test_ctrl_c_detaches_and_logs_go_on_at_the_right_byte(project: Project) -> None:
+    write(project, COUNT % 60)
+    project.orch("up", "orch.yaml")
+    train = project.start("train", "--run-id", "long")
+    seen = wait_for_line(train, b"line 5\n")
+    train.send_signal(signal.SIGINT)
+    out, err = train.communicate(timeout=30)
+    seen += out
+    assert train.returncode == 130
+    assert b"orch logs -f" in err
+    rest = project.orch("logs", "-f").out
+    lines = (seen.decode() + rest).splitlines()
+    assert [line for line in lines if line.startswith("line ")] == [f"line {n}" for n in range(60)]
+    assert project.json("pull")["exit"]["reason"] == "completed"
+
+
+def test_a_killed_client_is_no_end_and_the_run_id_finds_it(project: Project) -> None:
+    write(project, COUNT % 40)
+    project.orch("up", "orch.yaml")
+    train = project.start("train", "--run-id", "nightly")
+    wait_for_line(train, b"line 2\n")
+    os.killpg(train.pid, signal.SIGKILL)
+    train.wait()
+    record = project.json("train", "--run-id", "nightly")
+    assert record["exit"]["reason"] == "completed"
+    assert (project.folder / "runs/nightly/output.log").read_text().count("line 0\n") == 1
+
+
+def test_cancel_ends_the_run_and_keeps_what_it_wrote(project: Project) -> None:
+    write(project, "open('half.txt', 'w').write('half')\n" + COUNT % 3000)
+    project.orch("up", "orch.yaml")
+    project.json("train", "--detach", "--run-id", "gone")
+    assert project.json("cancel")["reason"] == "cancelled"
+    assert project.json("pull", code=6)["run"]["exit"]["reason"] == "cancelled"
+    assert (project.folder / "runs/gone/outputs/half.txt").read_text() == "half"
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("import sys; sys.exit(3)", {"reason": "failed", "code": 3}),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", {"reason": "signal", "signal": 11}),
+        ("b = [bytearray(b'x' * (1 << 20)) for _ in range(4000)]", {"reason": "out_of_memory"}),
+        (
+            "f = open('big', 'wb')\nwhile True:\n    f.write(b'x' * (1 << 20))\n    f.flush()",
+            {"reason": "disk_full"},
+        ),
+    ],
+    ids=["exit code", "signal", "out of memory", "disk full"],
+)
+def test_ends_are_told_apart(
+    shared: Project, script: str, expected: dict[str, object], request: pytest.FixtureRequest
+) -> None:
+    write(shared, script)
+    name = request.node.callspec.id.replace(" ", "-")
+    answer = shared.json("train", "--run-id", name, "--set", "train.outputs=[none]", code=6)
+    assert {key: answer["run"]["exit"][key] for key in expected} == expected
+    assert answer["error"]["next_command"]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, machines: Path):  # type: ignore[no-untyped-def]
+    from tests.e2e.project import tiny
+
+    made = tiny(tmp_path_factory.mktemp("shared"), machines, "", memory="512 MiB", disk="600 MiB")
+    made.orch("up", "orch.yaml")
+    yield made
+    made.orch("down", "--discard")
+
+
+def test_a_machine_killed_during_training_is_a_lost_run(project: Project) -> None:
+    write(project, COUNT % 3000)
+    project.orch("up", "orch.yaml")
+    train = project.start("train", "--run-id", "doomed", "--json")
+    found = machine(project)
+    assert train.stderr
+    while b"line 3" not in train.stderr.readline():
+        pass
+    open_provider("local", state=project.state).kill(found)  # type: ignore[attr-defined]
+    out, err = train.communicate(timeout=100)
+    assert train.returncode == 6, err.decode()
+    assert b'"reason": "lost"' in out
+    assert project.json("down")["proven_gone"] is True
+
+
+def test_a_broken_connection_is_made_again_and_no_byte_is_lost(project: Project) -> None:
+    write(project, COUNT % 60)
+    project.orch("up", "orch.yaml")
+    train = project.start("train", "--run-id", "cut")
+    wait_for_line(train, b"line 3\n")
+    sessions = "for p in $(pgrep -f 'sshd: root' || true); do kill -9 $p; done"
+    subprocess.run(
+        project.json("ssh", "--", "sh", "-c", sessions)["argv"], check=False, timeout=30, capture_output=True
+    )
+    _, err = train.communicate(timeout=60)
+    assert train.returncode == 0, err.decode()
+    log = (project.folder / "runs/cut/output.log").read_text()
+    assert log.count("line ") == 60
+
+
+def test_a_machine_with_another_host_key_is_refused(project: Project) -> None:
+    project.orch("up", "orch.yaml")
+    swap = (
+        "d=$(ls -d /etc/ssh/ssh_host_ed25519_key 2>/dev/null || true);"
+        " k=$(sed -n 's/^HostKey //p' /etc/ssh/sshd_config /run/sshd/*.conf /etc/orch/* 2>/dev/null | head -1);"
+        " f=${k:-$d}; rm -f $f $f.pub; ssh-keygen -q -t ed25519 -N '' -f $f;"
+        " kill -HUP $(cat /run/sshd.pid 2>/dev/null || pgrep -o sshd)"
+    )
+    project.orch("ssh", "--", "sh", "-c", swap)
+    time.sleep(0.5)
+    error = project.json("train", code=8)["error"]
+    assert error["kind"] == "HostKeyError"
+    assert "SHA256:" in error["message"]
+
+
+def test_a_profile_that_is_wrong_is_refused_before_anything_happens(project: Project) -> None:
+    (project.folder / "bad.yaml").write_text("version: 1\nname: x\ncloud: local\nresources:\n  memroy: 4\n")
+    error = project.json("up", "bad.yaml", code=2)["error"]
+    assert "bad.yaml:5:3" in error["message"]
+    assert "memory" in error["message"]
+    assert project.json("status")["leases"] == []
+
+
+def test_two_ups_at_once_make_one_machine(project: Project) -> None:
+    both = [project.start("up", "orch.yaml", "--json") for _ in range(2)]
+    for each in both:
+        _, err = each.communicate(timeout=120)
+        assert each.returncode == 0, err.decode()
+    assert len(project.json("status")["leases"]) == 1
+    machine(project)
+
+
+@pytest.mark.parametrize("after", ["create.intent", "create.accepted"])
+def test_up_killed_on_the_way_and_repeated_makes_one_machine(project: Project, after: str) -> None:
+    up = project.start("up", "orch.yaml")
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit:
+        journals = list(project.folder.glob(".orch/*/ledger.jsonl"))
+        if journals and f'"{after}"' in journals[0].read_text():
+            break
+        time.sleep(0.002)
+    os.killpg(up.pid, signal.SIGKILL)
+    up.wait()
+    project.orch("up", "orch.yaml")
+    machine(project)
+    assert len(project.json("status")["leases"]) == 1
+
+
+def test_down_after_up_was_killed_leaves_nothing(project: Project) -> None:
+    up = project.start("up", "orch.yaml")
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit and not list(project.folder.glob(".orch/*/ledger.jsonl")):
+        time.sleep(0.005)
+    time.sleep(0.15)
+    os.killpg(up.pid, signal.SIGKILL)
+    up.wait()
+    lease = project.json("status")["leases"][0]["lease"]
+    assert project.json("down")["proven_gone"] is True
+    assert open_provider("local", state=project.state).list({LABEL_LEASE: lease}) == []

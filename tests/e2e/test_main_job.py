@@ -1,0 +1,172 @@
+"""The three commands on the digits example: what the README promises, seen from outside."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests.e2e.project import Project
+
+pytestmark = [pytest.mark.machine, pytest.mark.tensorflow, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def run(digits: Project) -> dict[str, object]:
+    """The record of `orch train --local-parity`, as printed."""
+    return digits.json("train", "--local-parity", "--run-id", "main")
+
+
+def test_the_record_follows_its_published_schema(digits: Project, run: dict[str, object]) -> None:
+    schema = json.loads(digits.orch("schema", "run").out)
+    jsonschema.Draft202012Validator(schema).validate(run)
+    assert json.loads((digits.folder / "runs/main/run.json").read_text()) == run
+
+
+def test_it_learned_what_it_learns_here(run: dict) -> None:
+    assert run["exit"] == {"code": 0, "signal": None, "reason": "completed", "detail": run["exit"]["detail"]}
+    assert run["metrics"]["accuracy"] >= 0.96
+
+
+def test_parity_is_identical_and_says_on_how_much(run: dict) -> None:
+    assert run["parity"]["verdict"] == "IDENTICAL"
+    assert run["parity"]["steps"] == 3
+    assert run["parity"]["compared"] > 100
+
+
+def test_the_stack_is_the_lock(run: dict) -> None:
+    assert [d for d in run["stack"]["differences"] if not d["declared"]] == []
+    assert run["stack"]["packages"] > 30
+
+
+def test_the_data_are_counted(digits: Project, run: dict) -> None:
+    files = [p for p in (digits.folder / "examples/digits/data").rglob("*") if p.is_file()]
+    assert run["data"]["files"] == len(files)
+
+
+def test_the_model_came_back_and_predicts_the_same(digits: Project, run: dict) -> None:
+    assert run["model_check"]["loaded"] is True
+    assert run["model_check"]["equal"] is True
+    for artifact in run["artifacts"]:
+        path = digits.folder / "runs/main" / artifact["path"]
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == artifact["sha256"]
+    assert "outputs/out/model.keras" in [artifact["path"] for artifact in run["artifacts"]]
+
+
+def test_the_profile_tells_where_the_time_went(run: dict) -> None:
+    profile = run["profile"]
+    assert profile["steps"] >= 12 * 45
+    assert profile["steps_per_s"] > 0
+    assert 0 <= profile["input_wait"] <= 1
+    assert profile["peak_memory"] > 100 << 20
+    assert profile["limited_by"]
+
+
+def test_the_same_run_id_gives_the_same_run(digits: Project, run: dict) -> None:
+    assert digits.json("train", "--run-id", "main") == run
+
+
+def test_logs_of_a_pulled_run_need_no_machine(digits: Project, run: dict) -> None:
+    del run
+    assert "Test accuracy" in digits.orch("logs", "main").out
+
+
+def test_up_again_keeps_the_machine_and_skips_the_stack(digits: Project) -> None:
+    before = digits.json("status")["leases"][0]["machine"]
+    said = digits.orch("up", "profiles/digits.yaml")
+    assert digits.json("status")["leases"][0]["machine"] == before
+    assert "already there" in said.err
+
+
+def test_one_byte_of_data_is_named(digits: Project, tf_python: Path, tmp_path: Path) -> None:
+    """Recorded here twice; one pixel of one image of the second differs."""
+    example = digits.folder / "examples/digits"
+    shard = sorted((example / "data").glob("train-*"))[0]
+    original = shard.read_bytes()
+    command = [str(tf_python), "examples/digits/train.py", "--data", "examples/digits/data", "--epochs", "1"]
+    one = digits.json("record", "--run-id", "before", "--", *command, "--output", str(tmp_path / "a"))
+    assert one["exit"]["reason"] == "completed"
+    try:
+        shard.write_bytes(_with_another_pixel(original))
+        digits.json("record", "--run-id", "after", "--", *command, "--output", str(tmp_path / "b"))
+    finally:
+        shard.write_bytes(original)
+    verdict = digits.json("compare", "before", "after", code=7)
+    assert verdict["verdict"] == "DIVERGENT"
+    assert verdict["stage"] == "batch"
+
+
+def _with_another_pixel(shard: bytes) -> bytes:
+    """The shard with every record's checksum right and one pixel of every image another."""
+    import struct
+
+    out, at = b"", 0
+    while at < len(shard):
+        (length,) = struct.unpack_from("<Q", shard, at)
+        body = bytearray(shard[at + 12 : at + 12 + length])
+        place = body.index(b"image") + 5
+        run = body.index(b"\x00" * 3, place)
+        body[run + 1] = 7
+        out += shard[at : at + 12] + bytes(body) + struct.pack("<I", _masked_crc32c(bytes(body)))
+        at += 12 + length + 4
+    return out
+
+
+def _masked_crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def test_an_environment_variable_that_changes_numbers_stops_the_run(digits: Project) -> None:
+    error = digits.json("train", code=7, TF_ENABLE_ONEDNN_OPTS="0")["error"]
+    assert error["kind"] == "StackMismatch"
+    assert "TF_ENABLE_ONEDNN_OPTS" in error["message"]
+
+
+def test_a_variable_on_one_side_only_is_seen_in_the_numbers(digits: Project) -> None:
+    """Allowed by name, it gets as far as parity, which names the first tensor that differs."""
+    allowed = 'stack.allow=["TF_ENABLE_ONEDNN_OPTS"]'
+    error = digits.json("train", "--local-parity", "--set", allowed, code=7, TF_ENABLE_ONEDNN_OPTS="0")[
+        "error"
+    ]
+    assert error["kind"] == "ParityMismatch"
+    assert "activation" in error["message"]
+
+
+def test_a_package_that_is_not_the_lock_is_put_right_and_named(digits: Project) -> None:
+    """Somebody changed a file of an installed package on the machine."""
+    stacks = digits.orch("ssh", "--", "ls", "/opt/orch/stacks").out.split()
+    digest = next(name for name in stacks if "." not in name)
+    target = f"/opt/orch/stacks/{digest}/lib/python3.*/site-packages/six.py"
+    digits.orch("ssh", "--", "sh", "-c", f"echo '# changed' >> {target}")
+    said = digits.orch("up", "profiles/digits.yaml")
+    assert "no longer what was installed" in said.err
+
+
+def test_a_local_environment_that_is_not_the_lock_stops_the_run(
+    digits: Project, tf_python: Path, tmp_path: Path
+) -> None:
+    """The user's own environment has another version of one package than the lock."""
+    import uv
+
+    own = tmp_path / "own"
+    import subprocess
+
+    lock = digits.folder / "examples/digits/requirements.lock"
+    find = uv.find_uv_bin()
+    subprocess.run([find, "venv", "-q", "-p", str(tf_python), str(own)], check=True)
+    python = str(own / "bin/python")
+    subprocess.run([find, "pip", "sync", "-q", "-p", python, str(lock)], check=True, timeout=200)
+    subprocess.run([find, "pip", "install", "-q", "-p", python, "six==1.16.0"], check=True, timeout=100)
+    error = digits.json("train", "--set", f"stack.python={python}", code=7)["error"]
+    assert error["kind"] == "StackMismatch"
+    assert "six" in error["message"]
+    assert "1.16.0" in error["message"]
