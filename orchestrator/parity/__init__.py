@@ -1,0 +1,5 @@
+"""Two recorded runs → verdict, first divergent stage, suspected cause. Pure apart from reading files."""
+
+from orchestrator.parity.verdict import compare, judge
+
+__all__ = ["compare", "judge"]

@@ -5,68 +5,54 @@ does nothing unless the run asks for observation or for a trace, takes itself of
 runs the sitecustomize that it hides.
 """
 
+from __future__ import annotations
+
 import os
 import sys
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec, spec_from_file_location
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
-_FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
-
-
-def _runtime():
-    """The package around this folder, importable as orch_runtime without a place on sys.path."""
-    import importlib.util
-
-    if "orch_runtime" not in sys.modules:
-        root = os.path.dirname(_HERE)
-        spec = importlib.util.spec_from_file_location(
-            "orch_runtime", os.path.join(root, "__init__.py"), submodule_search_locations=[root]
-        )
-        package = importlib.util.module_from_spec(spec)
-        sys.modules["orch_runtime"] = package
-        spec.loader.exec_module(package)
-    return sys.modules["orch_runtime"]
+_HERE = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120 (pathlib would slow every start)
 
 
-def _listeners():
+def _add_package() -> None:
+    """Make the package around this folder importable as orch_runtime, without a place on sys.path."""
+    if "orch_runtime" in sys.modules:
+        return
+    root = os.path.dirname(_HERE)  # noqa: PTH120
+    spec = spec_from_file_location("orch_runtime", f"{root}/__init__.py", submodule_search_locations=[root])
+    if spec is None or spec.loader is None:
+        raise ImportError("orch_runtime")
+    package = module_from_spec(spec)
+    sys.modules["orch_runtime"] = package
+    spec.loader.exec_module(package)
+
+
+def _listeners() -> list[object]:
     """What wants to hear of the frameworks: the observation and the step clock, each if asked for."""
     found = []
     if os.environ.get("ORCH_OBSERVE_STEPS"):
-        from orch_runtime import observe
-
-        found.append(observe.observation(os.environ))
+        found.append(import_module("orch_runtime.observe").observation(os.environ))
     if os.environ.get("ORCH_TRACE"):
         try:
-            from orch_runtime import stepclock
+            found.append(import_module("orch_runtime.stepclock"))
         except ImportError:
-            stepclock = None
-        found.append(stepclock)
+            pass
     return [listener for listener in found if listener is not None]
 
 
-def _install():
-    _runtime()
-    from orch_runtime.observe.imports import Announcer
-
+def _install() -> None:
+    _add_package()
     listeners = _listeners()
-
-    def tell(module):
-        method = "on_tensorflow" if module.__name__ == "tensorflow" else "on_keras"
-        for listener in listeners:
-            try:
-                getattr(listener, method)(module)
-            except Exception:
-                pass  # a hook that fails is a missing fact, never a failed job
-
     if listeners:
-        Announcer(_FRAMEWORKS, tell).install()
+        imports = import_module("orch_runtime.observe.imports")
+        imports.Announcer(imports.FRAMEWORKS, imports.teller(listeners)).install()
 
 
-def _chain():
+def _chain() -> None:
     """Run the sitecustomize that this one hides, as itself."""
-    from importlib.machinery import PathFinder
-    from importlib.util import module_from_spec
-
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
+    sys.path[:] = [entry for entry in sys.path if not entry or os.path.realpath(entry) != _HERE]
     spec = PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
         return
@@ -79,5 +65,5 @@ if os.environ.get("ORCH_OBSERVE_STEPS") or os.environ.get("ORCH_TRACE"):
     try:
         _install()
     except Exception:
-        pass
+        pass  # a hook that fails is a missing fact, never a failed job
 _chain()

@@ -30,7 +30,9 @@ class Observation:
                 return
             self._kerases.add(keras.__name__)
             if self._backend(keras) != "tensorflow":
-                self._recorder().note(f"Keras on {self._backend(keras)}", "only the TensorFlow backend is observed")
+                self._recorder().note(
+                    f"Keras on {self._backend(keras)}", "only the TensorFlow backend is observed"
+                )
                 return
             import tensorflow as tf
 

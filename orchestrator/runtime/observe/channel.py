@@ -20,6 +20,7 @@ from .recorder import Label, Recorder
 
 Entry = Tuple[Label, Any]
 
+
 class Channel:
     """The way from TensorFlow values to a Recorder. One for a process, shared by its threads."""
 
@@ -68,7 +69,7 @@ class Channel:
             self._sent.setdefault(graph, []).append(sent)
 
     def commit(self, variables: List[Tuple[str, Any]]) -> None:
-        """The step is complete once `variables` (name, variable) hold their new values: show them, and say so."""
+        """The step is complete now that `variables` (name, variable) hold their new values: show them."""
         entries = [(Label("update", name, next(self._order)), variable) for name, variable in variables]
         labels = [label for label, _ in entries]
         if self.tf.executing_eagerly():
@@ -77,18 +78,18 @@ class Channel:
         elif self._graph_is_readable():
             before = self._sent_so_far()
             with self.unrecorded():
-                self._gated_read(before, [variable for _, variable in entries], self._sink(labels, commit=True))
+                self._gated_read(
+                    before, [variable for _, variable in entries], self._sink(labels, commit=True)
+                )
 
     def initial(self, named: Iterable[Tuple[str, Any]]) -> None:
         """Show variables' values before their first update; each variable once."""
         fresh = [(name, v) for name, v in named if not any(v is known for known in self._initial)]
         self._initial.extend(variable for _, variable in fresh)
         entries = [(Label("initial", name, next(self._order)), variable) for name, variable in fresh]
-        late = []
         with self.tf.init_scope():
-            for entry in entries:
-                if not (self.tf.executing_eagerly() and self._observe_initialised(entry)):
-                    late.append(entry)
+            eager = self.tf.executing_eagerly()
+            late = [entry for entry in entries if not (eager and self._observe_initialised(entry))]
         if late and not self.tf.executing_eagerly() and self._graph_is_readable():
             with self.unrecorded():
                 values = [(label, read_value(variable)) for label, variable in late]
@@ -236,7 +237,7 @@ def as_array(value: Any) -> Any:
 
 
 def name_of(variable: Any) -> str:
-    """A name that is the same in every process: the variable's path, or its name without the output number."""
+    """A name that is the same in every process: the variable's path, or its name without ":0"."""
     path = getattr(variable, "path", None) or getattr(variable, "name", None) or type(variable).__name__
     return str(path).split(":")[0]
 

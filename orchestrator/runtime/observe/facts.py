@@ -5,22 +5,27 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
-ACTING = (
-    "TF_ XLA_ OMP_ MKL_ KMP_ ONEDNN_ DNNL_ OPENBLAS_ BLIS_ CUDA_ NVIDIA_ CUBLAS_ CUDNN_ NCCL_ KERAS_ JAX_ "
-    "NUMEXPR_ NPY_ LC_ TFDS_"
-).split()
-"""Prefixes of the environment variables that can change numbers."""
+ACTING = re.compile(
+    r"(TF_(ENABLE|DETERMINISTIC|CUDNN|XLA|DISABLE|USE|FORCE|NUM|GPU|FP16|OVERRIDE|AUTO|MKL|ONEDNN)_?"
+    r"|XLA_|OMP_|MKL_|ONEDNN_|DNNL_|OPENBLAS_|BLIS_|CUDA_|NVIDIA_TF32|CUBLAS_|CUDNN_|NCCL_|JAX_|NUMEXPR_|NPY_|LC_"
+    r"|KMP_(?!DUPLICATE_LIB_OK|INIT_AT_FORK)"  # these two TensorFlow sets itself
+    r"|KERAS_BACKEND$|LANG$|TZ$|PYTHONHASHSEED$|PYTHONOPTIMIZE$|GLIBC_TUNABLES$)"
+)
+"""Names of environment variables that can change numbers. Narrow: nothing here is ever a secret."""
 
-ALSO_ACTING = frozenset(("LANG", "TZ", "PYTHONHASHSEED", "PYTHONOPTIMIZE", "GLIBC_TUNABLES"))
-
-CPU_FLAGS = (
-    "sse4_1 sse4_2 avx avx2 fma avx_vnni avx512f avx512bw avx512vl avx512_vnni avx512_bf16 avx512_fp16 "
-    "amx_tile amx_bf16 amx_int8 asimd asimddp sve sve2 bf16 i8mm"
-).split()
+CPU_FLAGS = tuple(
+    name
+    for line in (
+        "sse4_1 sse4_2 avx avx2 fma avx_vnni avx512f avx512bw avx512vl avx512_vnni avx512_bf16 avx512_fp16",
+        "amx_tile amx_bf16 amx_int8 asimd asimddp sve sve2 bf16 i8mm",
+    )
+    for name in line.split()
+)
 """Instruction sets by which math libraries choose their kernels."""
 
 
@@ -56,7 +61,11 @@ class Facts:
         """Everything, as JSON values; a fact that cannot be read is null."""
         return {
             "python": platform.python_version(),
-            "platform": {"system": platform.system(), "machine": platform.machine(), "libc": platform.libc_ver()[1]},
+            "platform": {
+                "system": platform.system(),
+                "machine": platform.machine(),
+                "libc": platform.libc_ver()[1],
+            },
             "cpu": {"count": _cpu_count(), "flags": _cpu_flags(), "model": _cpu_field("model name")},
             "argv": sys.argv[1:],
             "script": Path(sys.argv[0]).name if sys.argv else "",
@@ -100,11 +109,7 @@ class Facts:
 
 def acting_environment(environ: Any) -> Dict[str, str]:
     """The variables that can change numbers."""
-    return {
-        name: value
-        for name, value in sorted(environ.items())
-        if name in ALSO_ACTING or any(name.startswith(prefix) for prefix in ACTING)
-    }
+    return {name: value for name, value in sorted(environ.items()) if ACTING.match(name)}
 
 
 def project_modules() -> Dict[str, str]:
@@ -174,7 +179,19 @@ def _policy(keras: Any) -> str:
 
 
 def _versions() -> Dict[str, str]:
-    names = ("tensorflow", "keras", "tf_keras", "numpy", "scipy", "sklearn", "pandas", "PIL", "cv2", "jax", "torch")
+    names = (
+        "tensorflow",
+        "keras",
+        "tf_keras",
+        "numpy",
+        "scipy",
+        "sklearn",
+        "pandas",
+        "PIL",
+        "cv2",
+        "jax",
+        "torch",
+    )
     loaded = ((name, sys.modules.get(name)) for name in names)
     return {name: str(getattr(module, "__version__", "")) for name, module in loaded if module}
 

@@ -9,29 +9,34 @@ residual networks, and reading batch normalisation's scale gradient changed SGD'
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, FrozenSet, List
 
-ARITHMETIC = frozenset(
-    "BiasAdd Add AddV2 AddN Sub Mul RealDiv Square Rsqrt Sqrt Neg Reciprocal SquaredDifference Pow Cast".split()
+
+def _types(names: str) -> FrozenSet[str]:
+    return frozenset(names.split())
+
+
+ARITHMETIC = _types(
+    "BiasAdd Add AddV2 AddN Sub Mul RealDiv Square Rsqrt Sqrt Neg Reciprocal SquaredDifference Pow Cast"
 )
 """Elementwise operations that are re-associated with what reads them."""
 
-CONTRACTION = frozenset(
+CONTRACTION = _types(
     "Conv2D Conv3D DepthwiseConv2dNative MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum "
-    "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3".split()
+    "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3"
 )
 """Operations into which a bias, an addition or an activation that follows is merged."""
 
-MERGING = ARITHMETIC | frozenset(
-    "Relu Relu6 Elu LeakyRelu Selu Tanh Sigmoid Softplus Softmax Erf Exp Log Log1p Maximum Minimum "
-    "Max Sum Mean Prod Reshape Squeeze Transpose Pad PadV2 FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3".split()
+MERGING = ARITHMETIC | _types(
+    "Relu Relu6 Elu LeakyRelu Selu Tanh Sigmoid Softplus Softmax Erf Exp Log Log1p Maximum Minimum Max Sum "
+    "Mean Prod Reshape Squeeze Transpose Pad PadV2 FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3"
 )
 """Readers that may take in what they read."""
 
-PASSING = frozenset(("Identity", "IdentityN", "StopGradient", "PreventGradient", "Snapshot"))
+PASSING = _types("Identity IdentityN StopGradient PreventGradient Snapshot")
 """Operations that hand on their input and are removed."""
 
-SHAPE_ONLY = frozenset(("Shape", "ShapeN", "Rank", "Size", "ZerosLike", "OnesLike"))
+SHAPE_ONLY = _types("Shape ShapeN Rank Size ZerosLike OnesLike")
 """Readers that want the shape alone and are removed."""
 
 
@@ -63,7 +68,8 @@ def _readers(tensor: Any) -> List[str]:
     found: List[str] = []
     for reader in {operation.name: operation for operation in tensor.consumers()}.values():
         if reader.type in PASSING:
-            outputs = [o for i, o in zip(reader.inputs, reader.outputs) if i.name == tensor.name]
+            ways = zip(reader.inputs, reader.outputs)  # noqa: B905
+            outputs = [output for given, output in ways if given.name == tensor.name]
             found += [kind for output in outputs for kind in _readers(output)]
         elif reader.type not in SHAPE_ONLY:
             found.append(reader.type)

@@ -70,7 +70,7 @@ class Hooks:
 
     # ------------------------------------------------------------ tapes and iterators
 
-    def _tape_enter(self, original: Any, tape: Any) -> Any:
+    def _tape_enter(self, original: Any, _tape: Any) -> Any:
         self._tapes().append(self._place())
         return original()
 
@@ -79,7 +79,9 @@ class Hooks:
             self._tapes().pop()
         return original(*error)
 
-    def _gradient(self, original: Any, _tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+    def _gradient(
+        self, original: Any, _tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         self._try("reading initial weights", self._initial_sources, sources)
         gradients = original(target, sources, *args, **kwargs)
         self._try("reading gradients", self._show_gradients, target, sources, gradients)
@@ -92,7 +94,7 @@ class Hooks:
     def _show_gradients(self, target: Any, sources: Any, gradients: Any) -> None:
         tf = self.channel.tf
         self.channel.offer("loss", "loss", tf.nest.flatten(target))
-        paired = zip(tf.nest.flatten(sources), _shallow(gradients))
+        paired = zip(tf.nest.flatten(sources), _shallow(gradients))  # noqa: B905
         for source, gradient in paired:
             if gradient is not None:
                 name = named([source])[0][0] if hasattr(source, "assign") else "tensor"
@@ -153,7 +155,7 @@ class Hooks:
             self._try("reading initial weights", lambda: self.channel.initial(named(_state(layer))))
         return result
 
-    def _loss_call(self, original: Any, loss: Any, *args: Any, **kwargs: Any) -> Any:
+    def _loss_call(self, original: Any, _loss: Any, *args: Any, **kwargs: Any) -> Any:
         outermost = not getattr(self.local, "in_loss", False) and not getattr(self.local, "in_train", False)
         if outermost and self._tapes() and not _is_symbolic():
             self._try("reading labels", self._show_labels, args, kwargs)
@@ -164,7 +166,8 @@ class Hooks:
             self.local.in_loss = before
 
     def _show_labels(self, args: Any, kwargs: Any) -> None:
-        values = dict(zip(("y_true", "y_pred", "sample_weight"), args), **kwargs)
+        given = zip(("y_true", "y_pred", "sample_weight"), args)  # noqa: B905
+        values = dict(given, **kwargs)
         for name in ("y_true", "sample_weight"):
             if values.get(name) is not None:
                 self._offer_structure(f"labels/{name}", values[name])
@@ -196,7 +199,7 @@ class Hooks:
         model.__dict__["train_step"] = train_step
 
     def _watch_compiled(self, model: Any) -> None:
-        """Under XLA only the outside of a step can be seen: batch, weights before and after, what it reports."""
+        """Under XLA only the outside of a step can be seen: batch, weights, what it reports."""
         function = model.train_function
         if getattr(function, "orch_watched", False):
             return

@@ -6,7 +6,24 @@ import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, Callable, Iterable, Optional
+from typing import Any, Callable, Iterable, Optional, Sequence
+
+FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
+"""Modules whose import is announced."""
+
+
+def teller(listeners: Sequence[Any]) -> Callable[[ModuleType], None]:
+    """Passes a framework on to each listener's on_tensorflow or on_keras; a failing one harms no other."""
+
+    def tell(module: ModuleType) -> None:
+        method = "on_tensorflow" if module.__name__ == "tensorflow" else "on_keras"
+        for listener in listeners:
+            try:
+                getattr(listener, method)(module)
+            except Exception:
+                pass  # a hook that fails is a missing fact, never a failed job
+
+    return tell
 
 
 class Announcer(MetaPathFinder):

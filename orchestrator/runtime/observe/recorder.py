@@ -87,7 +87,7 @@ class Recorder:
                 self._stop()
 
     def announce(self) -> None:
-        """Say that hooks are in place, so that a run without a training step can be told from one without hooks."""
+        """Say that hooks are in place: a run without a step is not one without hooks."""
         with self._lock:
             self._status()
 
@@ -129,7 +129,7 @@ class Recorder:
         if len(self._tensors) + len(labels) > MAX_EVENTS:
             raise RuntimeError(f"more than {MAX_EVENTS} tensors in one step")
         batch: Dict[str, List[Any]] = {}
-        for label, array in zip(labels, arrays):
+        for label, array in zip(labels, arrays):  # noqa: B905
             if label.stage == "initial":
                 if label.order in self._initial:
                     continue

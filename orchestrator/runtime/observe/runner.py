@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-from types import ModuleType
+from pathlib import Path
 from typing import List
 
 from . import observation
-from .imports import Announcer
+from .imports import FRAMEWORKS, Announcer, teller
 
 
 def main(argv: List[str]) -> int:
@@ -18,18 +18,14 @@ def main(argv: List[str]) -> int:
         argv = argv[1:]
     wanted = observation(os.environ)
     if wanted is not None:
-
-        def tell(module: ModuleType) -> None:
-            (wanted.on_tensorflow if module.__name__ == "tensorflow" else wanted.on_keras)(module)
-
-        Announcer(("tensorflow", "keras", "tf_keras"), tell).install()
+        Announcer(FRAMEWORKS, teller([wanted])).install()
     if argv[:1] == ["-m"] and len(argv) > 1:
         sys.argv = argv[1:]
         sys.path.insert(0, "")
         runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
     elif argv:
         sys.argv = argv
-        sys.path.insert(0, os.path.dirname(os.path.abspath(argv[0])))
+        sys.path.insert(0, str(Path(argv[0]).resolve().parent))
         runpy.run_path(argv[0], run_name="__main__")
     else:
         print("run: name a script, or -m and a module", file=sys.stderr)

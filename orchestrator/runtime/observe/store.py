@@ -18,7 +18,7 @@ def write_whole(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.write_bytes(content)
-    os.replace(part, path)
+    part.replace(path)
 
 
 def write_json(path: Path, value: Dict[str, Any]) -> None:
@@ -87,4 +87,5 @@ def npy(array: Any) -> bytes:
     """The array as a version 1.0 .npy file, C order."""
     header = f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {tuple(array.shape)!r}, }}"
     padded = header.encode() + b" " * (-(len(header) + 11) % 64) + b"\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(padded)) + padded + array.tobytes()
+    magic = b"\x93NUMPY\x01\x00"
+    return bytes(magic + struct.pack("<H", len(padded)) + padded + array.tobytes())

@@ -1,0 +1,168 @@
+"""Climbs two recordings side by side and names the first stage and tensor that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from orchestrator.parity.numbers import Gap, gap
+from orchestrator.parity.recording import STAGES, Recording, Records, Step, Tensor
+
+ROUNDING = {"float64": 1e-13, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
+"""Relative L2 differences up to which a difference is the size of rounding, by dtype of the tensor."""
+
+ROUGH = 1 << 15
+"""Elements looked at in each further tensor of the first differing stage."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The first difference. `kind`: dtype, shape, order, content, missing or value.
+
+    `tensor` names the first that differs, and `others` counts further ones in that stage and step;
+    `stage_relative` is the relative L2 difference of the whole stage, and `rounding` whether every
+    difference in it is the size of rounding. `detail` is for people.
+    """
+
+    step: int
+    stage: str
+    tensor: str
+    kind: str
+    dtype: str
+    gap: Gap | None
+    others: int
+    stage_relative: float | None
+    rounding: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Climb:
+    """The outcome: the first difference if any, tensors compared, steps compared, stages compared in them."""
+
+    finding: Finding | None
+    compared: int
+    steps: int
+    stages: frozenset[str]
+
+
+def climb(a: Recording, b: Recording) -> Climb:
+    """Compare the steps that both have, in order; stop at the first stage that differs."""
+    compared, stages = 0, set[str]()
+    pairs = list(zip(a.steps, b.steps, strict=False))
+    for left, right in pairs:
+        for stage, names in _stages(left, right):
+            compared += len(names)
+            finding = _difference(left, right, stage, names)
+            if names:
+                stages.add(stage)
+            if finding:
+                return Climb(finding, compared, left.number, frozenset(stages))
+    return Climb(None, compared, len(pairs), frozenset(stages))
+
+
+def _stages(a: Step, b: Step) -> Iterator[tuple[str, list[str]]]:
+    """Each stage with the names that both sides have, in the order in which an error would spread."""
+    for stage in STAGES:
+        known = b.stage(stage)
+        names = [name for name in a.stage(stage) if name in known]
+        yield stage, names[::-1] if stage == "gradient" else names
+
+
+def _difference(a: Step, b: Step, stage: str, names: Sequence[str]) -> Finding | None:
+    left, right = a.stage(stage), b.stage(stage)
+    missing = _missing(a, b, stage)
+    differing = [name for name in names if not left[name].equals(right[name])]
+    if differing:
+        return _finding(a, b, stage, [(left[name], right[name]) for name in differing])
+    if missing and left and right:
+        name, side = missing
+        detail = f"{name} exists in {side} alone: the two programs do not compute the same things"
+        return Finding(a.number, stage, name, "missing", "", None, 0, None, False, detail)
+    return None
+
+
+def _missing(a: Step, b: Step, stage: str) -> tuple[str, str] | None:
+    """A tensor that one side has and the other lacks, except where the other could not read it."""
+    left, right = a.stage(stage), b.stage(stage)
+    for have, lack, side, unread in ((left, right, "A", b.unread), (right, left, "B", a.unread)):
+        for name in have:
+            if name not in lack and f"{stage}/{name.split('#')[0]}" not in unread:
+                return name, side
+    return None
+
+
+def _finding(a: Step, b: Step, stage: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> Finding:
+    left, right = pairs[0]
+    gaps = [gap(left, right), *(gap(x, y, ROUGH) for x, y in pairs[1:])]
+    first, others = gaps[0], len(pairs) - 1
+    kind, words = _kind(a, b, left, right)
+    relative = _together(gaps)
+    rounding = kind == "value" and _is_rounding(pairs, gaps, relative)
+    detail = "; ".join(part for part in (words, first.words if first else "") if part)
+    return Finding(a.number, stage, left.name, kind, left.dtype, first, others, relative, rounding, detail)
+
+
+def _kind(a: Step, b: Step, left: Tensor, right: Tensor) -> tuple[str, str]:
+    if left.dtype != right.dtype:
+        return "dtype", f"{left.dtype} in A, {right.dtype} in B"
+    if left.shape != right.shape:
+        return "shape", f"shape {list(left.shape)} in A, {list(right.shape)} in B"
+    if left.stage == "batch":
+        return _records_kind(a.records.get(_group(left)), b.records.get(_group(right)))
+    return "value", ""
+
+
+def _records_kind(a: Records | None, b: Records | None) -> tuple[str, str]:
+    if a is None or b is None:
+        return "content", "the content differs"
+    if a.multiset == b.multiset and a.count == b.count:
+        return "order", f"the same {a.count} records in another order"
+    common = len(set(a.rows) & set(b.rows))
+    if common:
+        return "content", f"{common} of {a.count} records are the same, the others are not"
+    return "content", f"none of the {a.count} records is the same"
+
+
+def _group(tensor: Tensor) -> str:
+    return tensor.name.split("/")[0].split("#")[0]
+
+
+def _together(gaps: Sequence[Gap | None]) -> float | None:
+    known = [found for found in gaps if found is not None]
+    norm = sum(found.norm_square for found in known)
+    square = sum(found.square for found in known)
+    if not known or not square < float("inf") or not norm < float("inf"):
+        return None
+    return float((square / norm) ** 0.5) if norm else 0.0
+
+
+def _is_rounding(
+    pairs: Sequence[tuple[Tensor, Tensor]], gaps: Sequence[Gap | None], stage_relative: float | None
+) -> bool:
+    """Every tensor differs by rounding of its dtype: in itself, or measured by the whole stage.
+
+    The second counts because a sum that cancels (the gradient of a bias before a normalisation) is
+    nothing but rounding: relative to itself it may differ by its whole size.
+    """
+    if pairs[0][0].stage in ("batch", "initial") or stage_relative is None:
+        return False
+    scale = max((found.norm_square for found in gaps if found), default=0.0) ** 0.5
+    for (tensor, _), found in zip(pairs, gaps, strict=True):
+        limit = ROUNDING.get(tensor.dtype, 0.0)
+        if found is None or found.relative is None:
+            return False
+        if found.relative > limit and found.square**0.5 > limit * scale:
+            return False
+    return True
+
+
+def same_records_overall(a: Sequence[Step], b: Sequence[Step], group: str) -> bool:
+    """Whether the steps together saw the same records, each as often, in whatever order."""
+
+    def total(steps: Sequence[Step]) -> int | None:
+        found = [step.records.get(group) for step in steps]
+        return None if None in found or not found else sum(r.multiset for r in found if r) % (1 << 256)
+
+    mine, theirs = total(a), total(b)
+    return mine is not None and mine == theirs and len(a) == len(b)

@@ -1,0 +1,150 @@
+"""How far apart two recorded tensors are: relative L2, units in the last place, how many elements."""
+
+from __future__ import annotations
+
+import ast
+import math
+import struct
+import sys
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.parity.recording import Tensor
+
+MOST = 1 << 20
+"""Elements compared one by one; of larger tensors every n-th."""
+
+_WIDTHS = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+_SIGNED = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The difference of two tensors of one shape.
+
+    `relative` is |a - b| / max(|a|, |b|), L2 norms, None where it is not a number. `ulps` is the largest
+    distance of two elements in representable numbers, None for integers. `compared` of the tensor's
+    `elements` were looked at; the squares are over those.
+    """
+
+    elements: int
+    compared: int
+    differing: int
+    relative: float | None
+    ulps: int | None
+    largest: float | None
+    square: float
+    norm_square: float
+
+    @property
+    def words(self) -> str:
+        """For people: how many elements, how many ULP, how far at most."""
+        share = f"{self.differing} of {self.compared}"
+        share += (
+            " elements differ"
+            if self.compared == self.elements
+            else f" sampled elements (of {self.elements}) differ"
+        )
+        ulps = f", at most {self.ulps} ULP" if self.ulps is not None else ""
+        largest = f", largest absolute difference {self.largest:.3g}" if self.largest is not None else ""
+        return share + ulps + largest
+
+
+def gap(a: Tensor, b: Tensor, most: int = MOST) -> Gap | None:
+    """The difference of two recorded tensors; None where dtype or shape differ or no element was kept."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return None
+    bits_a, bits_b = _bits(a), _bits(b)
+    if bits_a is None or bits_b is None or len(bits_a) != len(bits_b):
+        return None
+    stride = max(1, -(-len(bits_a) // most))
+    return measure(bits_a[::stride], bits_b[::stride], a.dtype, math.prod(a.shape))
+
+
+def measure(bits_a: Sequence[int], bits_b: Sequence[int], dtype: str, elements: int) -> Gap:
+    """The difference of two sequences of raw bit patterns of `dtype`."""
+    pairs = [(x, y) for x, y in zip(bits_a, bits_b, strict=True) if x != y]
+    a, b = values(bits_a, dtype), values(bits_b, dtype)
+    square = math.fsum((x - y) * (x - y) for x, y in zip(a, b, strict=True) if x != y)
+    norms = max(math.fsum(x * x for x in a), math.fsum(y * y for y in b))
+    finite = math.isfinite(square) and math.isfinite(norms)
+    largest = max((abs(x - y) for x, y in zip(a, b, strict=True) if x != y), default=0.0)
+    return Gap(
+        elements=elements,
+        compared=len(bits_a),
+        differing=len(pairs),
+        relative=(math.sqrt(square / norms) if norms else 0.0) if finite else None,
+        ulps=_ulps(pairs, dtype),
+        largest=largest if math.isfinite(largest) else None,
+        square=square if finite else math.inf,
+        norm_square=norms if finite else math.inf,
+    )
+
+
+def values(bits: Sequence[int], dtype: str) -> Sequence[float]:
+    """The numbers that raw bit patterns of `dtype` stand for. NaN becomes infinity: it equals nothing."""
+    if dtype in _WIDTHS:
+        return [math.inf if number != number else number for number in _floats(bits, dtype)]
+    if dtype in _SIGNED:
+        width = struct.calcsize(_SIGNED[dtype]) * 8
+        return [float(bit - (1 << width) if bit >> (width - 1) else bit) for bit in bits]
+    return [float(bit) for bit in bits]
+
+
+def _floats(bits: Sequence[int], dtype: str) -> Sequence[float]:
+    if dtype == "bfloat16":
+        return _floats([bit << 16 for bit in bits], "float32")
+    code = {"float64": "d", "float32": "f", "float16": "e"}[dtype]
+    packed = struct.pack(f"<{len(bits)}{_CODES[_WIDTHS[dtype]]}", *bits)
+    return struct.unpack(f"<{len(bits)}{code}", packed)
+
+
+def _ulps(pairs: Sequence[tuple[int, int]], dtype: str) -> int | None:
+    if dtype not in _WIDTHS:
+        return None
+    width = _WIDTHS[dtype] * 8
+    return max((abs(_rank(x, width) - _rank(y, width)) for x, y in pairs), default=0)
+
+
+def _rank(bits: int, width: int) -> int:
+    """Where a float of `width` bits stands among all of them; the two zeros stand together."""
+    sign = 1 << (width - 1)
+    return -(bits & (sign - 1)) if bits & sign else bits
+
+
+def _bits(tensor: Tensor) -> Sequence[int] | None:
+    path = tensor.file or tensor.sample
+    if path is None:
+        return None
+    try:
+        return read_npy(path)
+    except (OSError, ValueError, SyntaxError, struct.error):
+        return None
+
+
+def read_npy(path: Path) -> Sequence[int]:
+    """The elements of a .npy file as raw bit patterns, in C order. Complex numbers count as two.
+
+    Raises ValueError where it is not a version 1 file of little-endian numbers, or not whole.
+    """
+    content = path.read_bytes()
+    if content[:8] != b"\x93NUMPY\x01\x00":
+        raise ValueError(f"{path.name} is not a version 1 .npy file")
+    start = 10 + struct.unpack("<H", content[8:10])[0]
+    header = ast.literal_eval(content[10:start].decode("latin-1").strip())
+    descr, shape = str(header["descr"]), header["shape"]
+    width = int(descr[2:])
+    if descr[1] == "c":
+        width, shape = width // 2, (*shape, 2)
+    if descr[0] not in "<|" or header["fortran_order"] or width not in _CODES:
+        raise ValueError(f"{path.name} holds {descr}")
+    bits = array(_CODES[width])
+    bits.frombytes(content[start:])
+    if bits.itemsize != width or len(bits) != math.prod(shape):
+        raise ValueError(f"{path.name} is not whole")
+    if sys.byteorder == "big":
+        bits.byteswap()
+    return bits

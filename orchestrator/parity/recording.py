@@ -1,0 +1,172 @@
+"""What one run recorded, read back: <run>/observe/ as values. Reads files, changes none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+"""The version of recordings that this reads."""
+
+STAGES = ("batch", "initial", "activation", "loss", "gradient", "update")
+"""The ladder: an earlier stage explains all later ones."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One recorded tensor. `file` holds its bits, or `sample` every `stride`-th element; either may lack."""
+
+    stage: str
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    sha256: str
+    norm: float | None = None
+    file: Path | None = None
+    sample: Path | None = None
+    stride: int = 1
+
+    def equals(self, other: Tensor) -> bool:
+        """Equal to the bit, dtype and shape included."""
+        return (self.dtype, self.shape, self.sha256) == (other.dtype, other.shape, other.sha256)
+
+
+@dataclass(frozen=True)
+class Records:
+    """The records of one batch: how many, hashed in order, as a multiset, and one by one (shortened)."""
+
+    count: int
+    ordered: str
+    multiset: int
+    rows: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """One complete training step. `unread` names what could not be read without changing the numbers."""
+
+    number: int
+    tensors: tuple[Tensor, ...]
+    records: Mapping[str, Records] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
+
+    def stage(self, name: str) -> dict[str, Tensor]:
+        """The tensors of a stage by name, in the order of the program."""
+        return {tensor.name: tensor for tensor in self.tensors if tensor.stage == name}
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A run's recording. `why` says, where nothing was recorded, what is known of the reason."""
+
+    steps: tuple[Step, ...]
+    requested: int = 0
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    not_compared: tuple[str, ...] = ()
+    failure: str | None = None
+    why: str = ""
+
+
+def read(run: Path) -> Recording:
+    """The recording in `run`/observe. A torn last line is dropped; an absent file is a reason."""
+    folder = run / "observe"
+    status = _json(folder / "status.json")
+    lines, unreadable = _lines(folder / "steps.jsonl")
+    steps = tuple(_step(line, folder) for line in lines if line.get("event") == "step")
+    notes = tuple(
+        f"{note.get('what', '?')}: {note.get('why', '?')}" for note in status.get("not_compared", []) if note
+    )
+    failure = _failure(run)
+    why = "" if steps else unreadable or _why(folder, status, notes, failure)
+    return Recording(
+        steps=steps,
+        requested=int(status.get("requested", 0)),
+        environment=_json(folder / "environment.json"),
+        not_compared=notes,
+        failure=failure,
+        why=why,
+    )
+
+
+def _lines(path: Path) -> tuple[list[dict[str, Any]], str]:
+    found: list[dict[str, Any]] = []
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError:
+        return [], ""
+    for line in text.splitlines():
+        try:
+            value = json.loads(line)
+        except ValueError:
+            break  # torn by a kill or a full disk: what follows has no meaning
+        if value.get("v") != FORMAT:
+            return (
+                [],
+                f"it was recorded in format {value.get('v')}, and this version of orch reads format {FORMAT}",
+            )
+        found.append(value)
+    return found, ""
+
+
+def _step(line: Mapping[str, Any], folder: Path) -> Step:
+    return Step(
+        number=int(line["step"]),
+        tensors=tuple(_tensor(item, folder) for item in line["tensors"]),
+        records={
+            name: Records(r["count"], r["ordered"], int(r["multiset"], 16), tuple(r["rows"]))
+            for name, r in line.get("records", {}).items()
+        },
+        unread=frozenset(line.get("unread", [])),
+    )
+
+
+def _tensor(item: Mapping[str, Any], folder: Path) -> Tensor:
+    sample = item.get("sample") or {}
+    return Tensor(
+        stage=item["stage"],
+        name=item["name"],
+        dtype=item["dtype"],
+        shape=tuple(item["shape"]),
+        sha256=item["sha256"],
+        norm=item.get("l2"),
+        file=folder / item["file"] if item.get("file") else None,
+        sample=folder / sample["file"] if sample else None,
+        stride=int(sample.get("stride", 1)),
+    )
+
+
+def _failure(run: Path) -> str | None:
+    """How the run failed, None where it did not, or nobody says."""
+    end = _json(run / "exit.json")
+    reason = str(end.get("reason", ""))
+    if not reason or reason in ("completed", "observed"):
+        return None
+    return f"{reason} ({end['detail']})" if end.get("detail") else reason
+
+
+def _why(folder: Path, status: Mapping[str, Any], notes: tuple[str, ...], failure: str | None) -> str:
+    if notes:
+        return "; ".join(notes)
+    if failure:
+        return f"the run ended before its first step was complete: {failure}"
+    if status:
+        return (
+            "TensorFlow was imported, but no optimizer updated any weight "
+            "(only Keras optimizers are watched, not hand-written updates)"
+        )
+    if folder.is_dir():
+        return (
+            "the program imported neither TensorFlow nor Keras, or its Python ignores PYTHONPATH (-I, -E, -S)"
+        )
+    return "it was not recorded (there is no observe folder)"
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
