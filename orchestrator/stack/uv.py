@@ -52,7 +52,7 @@ def run_uv(
 def _run(
     arguments: Sequence[str | Path], stdin: str, cwd: Path | None, environ: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    argv = [str(uv_binary()), *map(str, arguments), "--quiet", "--color", "never"]
+    argv = [str(uv_binary()), *map(str, arguments), "--no-progress", "--color", "never"]
     return subprocess.run(
         argv, input=stdin, cwd=cwd, env=_clean(environ), capture_output=True, text=True, check=False
     )

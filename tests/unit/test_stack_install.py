@@ -274,7 +274,7 @@ def test_a_stream_that_tears_leaves_nothing_that_counts(
     """Each of the streams (runtime, uv, interpreter, wheels) is torn in the middle, one after the other."""
     lock, base = read_lock(lock_file), str(tmp_path / "far")
     streams = 3 if _has_python_of(python) else 4
-    for _ in range(streams):
+    for _ in range(streams - 1):  # each time the first stream goes through, and the next one tears
         host = Tearing(whole=1)
         with pytest.raises(HostError, match="torn"):
             install(host, bootstrap(host, base=base, interpreter=python), lock, python, delivery="push")
