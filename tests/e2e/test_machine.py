@@ -19,6 +19,7 @@ import pytest
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Bound, Endpoint, Machine, MachineSpec, MachineState, Need
+from orchestrator.providers.local.cgroup import Cgroup, Hierarchies, Limits
 from orchestrator.providers.local.provider import LocalProvider
 from orchestrator.providers.local.survey import survey
 
@@ -526,6 +527,11 @@ def test_several_creators_of_one_machine_make_one(bench: Bench) -> None:
 
 def start_creator(bench: Bench, spec: MachineSpec, then: str) -> subprocess.Popen[bytes]:
     """Another process that says "creating", creates the machine, and goes on with `then`."""
+    program = creator_program(spec, bench.folder / "state", then)
+    return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+
+
+def creator_program(spec: MachineSpec, state: Path, then: str) -> str:
     program = f"""
         import sys, time
         sys.path.insert(0, {str(ROOT)!r})
@@ -534,12 +540,12 @@ def start_creator(bench: Bench, spec: MachineSpec, then: str) -> subprocess.Pope
         from orchestrator.model import MachineSpec, Offer
         from orchestrator.providers.local.provider import LocalProvider
         spec = {spec!r}
-        provider = LocalProvider(Path({str(bench.folder / "state")!r}))
+        provider = LocalProvider(Path({str(state)!r}))
         print("creating", flush=True)
         machine = provider.create(spec)
         {then}
     """
-    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE)
+    return textwrap.dedent(program)
 
 
 # ---------------------------------------------------------------- what befalls it
@@ -597,3 +603,69 @@ def test_a_state_folder_that_others_can_write_proves_no_host_key(bench: Bench) -
         bench.provider.endpoint(machine)
     assert refused.value.fault is Fault.AUTH
     bench.folder_of(machine).chmod(0o700)
+
+
+# ---------------------------------------------------------------- lesser computers
+
+
+@pytest.mark.parametrize("beneath", ["folder", "overlay"])
+def test_without_loop_devices_it_lies_in_a_folder_or_in_memory(bench: Bench, beneath: str) -> None:
+    """As in most containers. A disk that is this computer's own is never filled."""
+    state = bench.folder / "elsewhere"
+    hide = "for f in /dev/loop-control /dev/loop[0-9]*; do mount --bind /dev/null $f; done"
+    tree = f"mkdir {state}"
+    if beneath == "overlay":
+        parts = " ".join(f"{bench.folder}/layers/{part}" for part in ("lower", "upper", "work"))
+        lower, upper, work = parts.split()
+        tree += f"; mkdir {bench.folder}/layers; mount -t tmpfs tmpfs {bench.folder}/layers; mkdir {parts}"
+        tree += f"; mount -t overlay overlay -o lowerdir={lower},upperdir={upper},workdir={work} {state}"
+    then = """if True:
+            import json
+            from orchestrator.errors import ProviderError
+            try:
+                provider.fill_disk(machine)
+                filled = True
+            except ProviderError:
+                filled = False
+            with open(f"/proc/{provider._running(machine, required=True)[2].pid}/mounts") as mounts:
+                kinds = {line.split()[1]: line.split()[2] for line in mounts}
+            provider.delete(machine)
+            lost = provider.survey().lost
+            print(json.dumps([filled, kinds["/"], lost, len(provider.list({}))]), flush=True)"""
+    program = creator_program(bench.spec("loopless"), state, then)
+    script = f'set -e; {hide}; {tree}; exec "$0" -c "$1"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, sys.executable, program], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    filled, kind, lost, left = json.loads(done.stdout.splitlines()[-1])
+    assert filled is (beneath == "overlay")
+    assert (kind == "tmpfs") is (beneath == "overlay")
+    assert any("no loop device" in phrase for phrase in lost)
+    assert left == 0
+
+
+def test_version_2_of_control_groups_freezes_and_counts_real_processes(tmp_path: Path) -> None:
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    unified = next((Path(words[1]) for words in mounts if words[2] == "cgroup2"), None)
+    if unified is None or not os.access(unified, os.W_OK):
+        pytest.skip("no writable cgroup2 here")
+    group = Cgroup(f"orch/e2e-{tmp_path.name}", Hierarchies({}, unified))
+    group.create(Limits(1, 1 << 30, 100))
+    counter = tmp_path / "count"
+    script = f'echo 0 >"{group.entrances()[0]}"; while :; do echo >>{counter}; sleep 0.01; done'
+    process = subprocess.Popen(["sh", "-c", script])
+    try:
+        until(lambda: counter.exists() and process.pid in group.pids())
+        assert group.freeze(True)
+        until(lambda: "frozen 1" in (Path(group.entrances()[0]).parent / "cgroup.events").read_text())
+        stopped = counter.stat().st_size
+        time.sleep(0.2)
+        assert counter.stat().st_size == stopped
+        assert group.freeze(False)
+        until(lambda: counter.stat().st_size > stopped)
+        assert not group.remove(patience_s=0.05)
+    finally:
+        process.kill()
+        process.wait()
+        assert group.remove()

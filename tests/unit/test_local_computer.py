@@ -93,7 +93,7 @@ def test_a_computer_without_sshd_is_told_what_to_install(monkeypatch: pytest.Mon
     assert survey.survey({}).fix == ""
 
 
-def test_programs_that_only_root_has_on_path_are_found(tmp_path: Path) -> None:
+def test_programs_that_only_root_has_on_path_are_found() -> None:
     program = "from orchestrator.providers.local.tools import find; print(find('sshd') or find('chroot'))"
     root = str(Path(__file__).parents[2])
     found = subprocess.run(

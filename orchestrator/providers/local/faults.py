@@ -12,6 +12,7 @@ from orchestrator.errors import Fault, ProviderError
 from orchestrator.providers.local import network, processes, supervise
 from orchestrator.providers.local.removal import cgroup_of, kill_guest
 from orchestrator.providers.local.store import Folder, Guest, Record
+from orchestrator.providers.local.survey import disk_kind
 
 FILLER = ".orch-filler"
 _CHUNK = 1 << 20
@@ -38,13 +39,13 @@ def freeze(folder: Folder, guest: Guest, frozen: bool) -> None:
 
 def partition(record: Record, guest: Guest, cut: bool) -> None:
     """Lose every packet to and from it, or no longer."""
-    _require_own(record, "network")
+    _require_own(record, "network", record.tier == "netns")
     network.partition(guest.pid, cut)
 
 
-def fill_disk(record: Record, guest: Guest) -> None:
+def fill_disk(folder: Folder, record: Record, guest: Guest) -> None:
     """Leave no free block on its disk."""
-    _require_own(record, "disk")
+    _require_own(record, "disk", record.tier == "netns" and disk_kind(folder.path) != "folder")
     fd = os.open(_filler(guest), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         size = _CHUNK
@@ -54,8 +55,8 @@ def fill_disk(record: Record, guest: Guest) -> None:
         os.close(fd)
 
 
-def free_disk(record: Record, guest: Guest) -> None:
-    _require_own(record, "disk")
+def free_disk(folder: Folder, record: Record, guest: Guest) -> None:
+    _require_own(record, "disk", record.tier == "netns" and disk_kind(folder.path) != "folder")
     _filler(guest).unlink(missing_ok=True)
 
 
@@ -85,9 +86,7 @@ def _members(folder: Folder, guest: Guest) -> set[int]:
     return namespace if isolated else processes.marked(folder.mark) | {guest.pid}
 
 
-def _require_own(record: Record, what: str) -> None:
-    if record.tier != "netns":
-        raise ProviderError(
-            Fault.INVALID,
-            f"The machine {record.name} is of tier {record.tier} and has no {what} of its own to break.",
-        )
+def _require_own(record: Record, what: str, own: bool) -> None:
+    if not own:
+        message = f"The machine {record.name} (tier {record.tier}) has no {what} of its own to break."
+        raise ProviderError(Fault.INVALID, message)

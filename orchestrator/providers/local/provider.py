@@ -178,19 +178,19 @@ class LocalProvider:
 
     @_only_provider_errors
     def fill_disk(self, machine: Machine) -> None:
-        _, record, guest = self._certainly_running(machine)
-        faults.fill_disk(record, guest)
+        folder, record, guest = self._certainly_running(machine)
+        faults.fill_disk(folder, record, guest)
 
     @_only_provider_errors
     def free_disk(self, machine: Machine) -> None:
-        _, record, guest = self._certainly_running(machine)
-        faults.free_disk(record, guest)
+        folder, record, guest = self._certainly_running(machine)
+        faults.free_disk(folder, record, guest)
 
     # ------------------------------------------------------------ inside
 
     def survey(self) -> Survey:
         """Which tier this computer allows; ProviderError(INVALID) where it allows none."""
-        found = survey()
+        found = survey(state=self._machines)
         if found.tier == "none":
             raise ProviderError(
                 Fault.INVALID,

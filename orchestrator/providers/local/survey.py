@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.providers.local.cgroup import Hierarchies, hierarchies
+from orchestrator.providers.local.store import state_home
 from orchestrator.providers.local.tools import find, search_path
 
 TIERS = ("netns", "userns", "process")
@@ -59,14 +60,20 @@ class Survey:
     fix: str
 
 
-def survey(environ: Mapping[str, str] | None = None) -> Survey:
-    """Try what this computer allows. ORCH_LOCAL_TIER forces a tier, for tests; takes about 50 ms once."""
-    wanted = (os.environ if environ is None else environ).get("ORCH_LOCAL_TIER", "")
+def survey(environ: Mapping[str, str] | None = None, state: Path | None = None) -> Survey:
+    """Try what this computer allows where `state` is; takes about 50 ms, once.
+
+    ORCH_LOCAL_TIER forces a tier, for tests.
+    """
+    environ = os.environ if environ is None else environ
+    wanted = environ.get("ORCH_LOCAL_TIER", "")
     tiers = (wanted,) if wanted else TIERS
     tier = next((name for name in tiers if name in TIERS and _works(name)), "none")
     better = TIERS[: TIERS.index(tier) + 1] if tier in TIERS else tiers
     missing = tuple(dict.fromkeys(name for other in better if other in TIERS for name in _absent(other)))
-    return Survey(tier=tier, lost=_lost(tier), missing=missing, fix=_fix(missing))
+    return Survey(
+        tier=tier, lost=_lost(tier, state or state_home(environ)), missing=missing, fix=_fix(missing)
+    )
 
 
 def current_hierarchies() -> Hierarchies:
@@ -146,14 +153,14 @@ def _file_system(folder: Path) -> str:
     best, kind = "", ""
     for line in Path("/proc/mounts").read_text().splitlines():
         where, found = line.split()[1:3]
-        if folder.absolute().is_relative_to(where) and len(where) >= len(best):
+        if folder.resolve().is_relative_to(where) and len(where) >= len(best):
             best, kind = where, found
     return kind
 
 
-def _lost(tier: str) -> tuple[str, ...]:
+def _lost(tier: str, state: Path) -> tuple[str, ...]:
     if tier == "netns":
-        return _lost_as_root()
+        return _lost_as_root(state)
     if tier == "userns":
         return (
             "no address of its own: a port of 127.0.0.1, and this computer's network",
@@ -172,7 +179,7 @@ def _lost(tier: str) -> tuple[str, ...]:
     return ("no machine at all",)
 
 
-def _lost_as_root() -> tuple[str, ...]:
+def _lost_as_root(state: Path) -> tuple[str, ...]:
     absent = current_hierarchies().missing()
     limits = {
         "memory": "no limit on memory",
@@ -183,7 +190,7 @@ def _lost_as_root() -> tuple[str, ...]:
         "folder": "no limit on disk: no loop device here",
         "tmpfs": "the disk lies in memory: no loop device here",
         "loop": "",
-    }[disk_kind(Path(tempfile.gettempdir()))]
+    }[disk_kind(state)]
     always = (
         "this computer's kernel, /usr, /etc and /opt are visible inside: no security boundary",
         "free and /proc/meminfo show this computer's memory",
