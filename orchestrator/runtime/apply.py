@@ -84,7 +84,8 @@ def serve(root: str, read: Read, write: Write) -> int:
 
 
 def _take(root: str, ask: Dict[str, Any], read: Read, say: Say) -> str:
-    have, known = _look(root, {} if ask["verify"] else _recall(root))
+    recalled = _recall(root)
+    have, known = _look(root, {} if ask["verify"] else recalled)
     if digest(have) != ask["digest"]:
         say({"same": False})
         message = receive(read)
@@ -97,7 +98,9 @@ def _take(root: str, ask: Dict[str, Any], read: Read, say: Say) -> str:
             raise Refused("differs", "What lies here is not what was sent.", path=path)
     else:
         say({"same": True})
-    _record(root, have, known)
+    trusted = tree.settled(known, time.time_ns())
+    if trusted != recalled:
+        _record(root, have, trusted)
     shutil.rmtree(f"{root}.part", ignore_errors=True)
     return digest(have)
 
@@ -179,8 +182,7 @@ def _recall(root: str) -> tree.Known:
         return {}
 
 
-def _record(root: str, rows: List[Row], known: tree.Known) -> None:
-    trusted = tree.settled(known, time.time_ns())
+def _record(root: str, rows: List[Row], trusted: tree.Known) -> None:
     record = {
         "schema": SCHEMA,
         "boot": _boot(),

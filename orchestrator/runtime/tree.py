@@ -9,6 +9,7 @@ pack         a frame {"root", "paths"} in, the bodies of those files out
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -174,6 +175,7 @@ def settled(known: Known, now_ns: int) -> Known:
 
 def main(argv: List[str]) -> int:
     """[verb, …]. Exit status 2 for a wrong command line."""
+    gc.disable()  # short work that makes many small things and keeps them
     verb, arguments = argv[0], argv[1:]
     if verb == "pack" and not arguments:
         return _pack()

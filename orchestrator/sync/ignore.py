@@ -35,8 +35,14 @@ class _Placed(NamedTuple):
 class _Rules(NamedTuple):
     """What holds in one folder, the heaviest first."""
 
+    asked: tuple[_Placed, ...]
     orch: tuple[_Placed, ...]
     git: tuple[_Placed, ...]
+    exclude: tuple[_Placed, ...]
+
+    def lists(self, *, tracked: bool) -> tuple[_Placed, ...]:
+        ours = self.asked + self.orch
+        return ours if tracked else ours + self.git + self.exclude
 
 
 class Ignore(Chooser):
@@ -50,11 +56,12 @@ class Ignore(Chooser):
         inside = root.relative_to(self._top)
         self._prefix = b"" if inside == Path() else os.fsencode(inside) + b"/"
         asked = parse("\n".join(ignore).encode("utf-8", "surrogateescape"), "profile")
-        self._asked = _Placed(self._prefix, asked)
-        self._exclude = _Placed(b"", _read(self._top / ".git/info/exclude", ".git/info/exclude"))
+        exclude = self._read(self._top / ".git/info/exclude")
+        self._first = _Rules(_placed(self._prefix, asked), (), (), _placed(b"", exclude))
         self._tracked = _tracked(root) if gitignore and (self._top / ".git").exists() else frozenset()
         self._tracked_folders = {folder for path in self._tracked for folder in parents(path)}
         self._rules: dict[str, _Rules] = {}
+        self._lists: dict[str, tuple[tuple[_Placed, ...], tuple[_Placed, ...]]] = {}
         self._closed: dict[str, str] = {}
 
     def enter(self, path: str, names: set[str]) -> bool:
@@ -62,7 +69,8 @@ class Ignore(Chooser):
             self.skipped.append((path + "/", "never sent: a virtual environment (pyvenv.cfg)"))
             return False
         above = self._rules[path.rpartition("/")[0]] if path else self._rules_above()
-        self._rules[path] = self._with(above, path, names)
+        rules = self._rules[path] = self._with(above, path, names)
+        self._lists[path] = (rules.lists(tracked=False), rules.lists(tracked=True))
         return True
 
     def keep(self, path: str, is_folder: bool) -> bool:
@@ -92,12 +100,11 @@ class Ignore(Chooser):
         return why
 
     def _decide(self, path: str, is_folder: bool, *, tracked: bool) -> Pattern | None:
+        lists = self._lists[path.rpartition("/")[0]][tracked]
+        if not lists:
+            return None
         full = self._prefix + raw(path)
         name = full.rpartition(b"/")[2]
-        rules = self._rules[path.rpartition("/")[0]]
-        lists = (
-            (self._asked, *rules.orch) if tracked else (self._asked, *rules.orch, *rules.git, self._exclude)
-        )
         for base, patterns in lists:
             if decided := patterns.decide(full[len(base) :], name, is_folder):
                 return decided
@@ -105,7 +112,7 @@ class Ignore(Chooser):
 
     def _rules_above(self) -> _Rules:
         """What the repository's folders above the root say about what is in it."""
-        rules = _Rules((), ())
+        rules = self._first
         folder = self._top
         for part in self._root.relative_to(self._top).parts:
             rules = self._read_both(rules, folder)
@@ -120,27 +127,26 @@ class Ignore(Chooser):
     def _read_both(self, above: _Rules, folder: Path) -> _Rules:
         inside = folder.relative_to(self._top)
         base = b"" if inside == Path() else os.fsencode(inside) + b"/"
-        shown = text(base)[len(text(self._prefix)) :] if base.startswith(self._prefix) else text(base)
-        orch = _read(folder / ".orchignore", f"{shown}.orchignore")
-        git = _read(folder / ".gitignore", f"{shown}.gitignore") if self._gitignore else PatternList(())
-        return _Rules(
-            (_Placed(base, orch), *above.orch) if orch else above.orch,
-            (_Placed(base, git), *above.git) if git else above.git,
-        )
+        orch = self._read(folder / ".orchignore")
+        git = self._read(folder / ".gitignore") if self._gitignore else PatternList(())
+        return above._replace(orch=_placed(base, orch) + above.orch, git=_placed(base, git) + above.git)
+
+    def _read(self, path: Path) -> PatternList:
+        """Absent, unreadable or a link (which git does not follow): no patterns."""
+        if path.is_symlink():
+            return PatternList(())
+        try:
+            return parse(path.read_bytes(), text(os.fsencode(os.path.relpath(path, self._root))))
+        except OSError:
+            return PatternList(())
+
+
+def _placed(base: bytes, patterns: PatternList) -> tuple[_Placed, ...]:
+    return (_Placed(base, patterns),) if patterns else ()
 
 
 def _reason(decided: Pattern | None) -> str | None:
     return None if decided is None or decided.negated else decided.why
-
-
-def _read(path: Path, shown: str) -> PatternList:
-    """Absent, unreadable or a link (which git does not follow): no patterns."""
-    if path.is_symlink():
-        return PatternList(())
-    try:
-        return parse(path.read_bytes(), shown)
-    except OSError:
-        return PatternList(())
 
 
 def _repository(root: Path) -> Path | None:

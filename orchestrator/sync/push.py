@@ -11,7 +11,6 @@ from orchestrator.errors import SyncError
 from orchestrator.model import Agent, Entry, Host, Manifest, Progress, Silent
 from orchestrator.runtime import frames
 from orchestrator.runtime.confined import pieces
-from orchestrator.runtime.entries import Row, hostile
 from orchestrator.sync.scan import Scan, shown
 from orchestrator.sync.talk import Talk
 
@@ -69,8 +68,6 @@ def _refuse_incomplete(scan: Scan) -> None:
             f"{shown(names)} cannot be read here, so nothing was sent. "
             "Make it readable, or name it in .orchignore."
         )
-    for path, why in hostile([Row(*_fields(entry)) for entry in scan.manifest.entries], sealed=False):
-        raise SyncError(f"{shown([path])} cannot be sent: {why}.")
 
 
 def _send(talk: Talk, scan: Scan, name: str, progress: Progress) -> tuple[list[Entry], int]:

@@ -147,9 +147,9 @@ def test_rules_of_the_repository_hold_in_a_folder_of_it(tmp_path: Path) -> None:
     kept, skipped = walk(root / "job")
     assert kept == {"train.py"}
     assert skipped == {
-        "a.ckpt": ".gitignore:1: *.ckpt",
-        "out/": ".gitignore:2: /job/out/",
-        "notes": ".git/info/exclude:1: notes",
+        "a.ckpt": "../.gitignore:1: *.ckpt",
+        "out/": "../.gitignore:2: /job/out/",
+        "notes": "../.git/info/exclude:1: notes",
     }
 
 
