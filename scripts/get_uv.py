@@ -213,7 +213,9 @@ def _trust(cafile: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=cafile)
     except OSError as error:
-        raise Refused(f"The certificates in {cafile} cannot be read: {error.strerror}. See SSL_CERT_FILE.") from error
+        raise Refused(
+            f"The certificates in {cafile} cannot be read: {error.strerror}. See SSL_CERT_FILE."
+        ) from error
 
 
 def _basic(user: str, password: str | None) -> str:
