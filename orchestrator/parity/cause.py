@@ -41,6 +41,17 @@ _ORDER = (
     "and shuffle an explicit seed."
 )
 
+_VARIABLE_TOPICS = (
+    ("CPU_ISA", "isa"),
+    ("THREADS", "threads"),
+    ("ONEDNN", "onednn"),
+    ("DNNL", "onednn"),
+    ("DETERMINISTIC", "determinism"),
+    ("XLA", "compile"),
+    ("VISIBLE_DEVICES", "devices"),
+)
+"""What a variable bears on, by a part of its name; the first that fits."""
+
 _BY_STAGE = {
     "activation": ("devices", "isa", "onednn", "compile", "threads", "determinism", "environment"),
     "loss": ("devices", "compile", "threads", "isa", "onednn", "determinism", "environment"),
@@ -50,10 +61,13 @@ _BY_STAGE = {
 
 
 def changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[Change, ...]:
-    """Every fact of environment.json that acts and differs, versions left out."""
+    """Every fact of environment.json that acts and differs, versions left out.
+
+    Variables come before what they bring about: they are what one can set.
+    """
     if not a or not b:
         return ()
-    found = [*_source(a, b), *_settings(a, b), *_threads(a, b), *_hardware(a, b), *_variables(a, b)]
+    found = [*_source(a, b), *_variables(a, b), *_settings(a, b), *_threads(a, b), *_hardware(a, b)]
     return tuple(found)
 
 
@@ -214,7 +228,7 @@ def _variables(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Change]:
     left, right = a.get("environment", {}), b.get("environment", {})
     found = []
     for name in sorted(n for n in {*left, *right} if left.get(n) != right.get(n)):
-        topic = "onednn" if "ONEDNN" in name or "DNNL" in name else "environment"
+        topic = next((topic for part, topic in _VARIABLE_TOPICS if part in name), "environment")
         words = f"{name} is {_shown(left.get(name))} in A and {_shown(right.get(name))} in B"
         found.append(Change(topic, words, f"Export {name} alike on both sides."))
     return found

@@ -1,0 +1,100 @@
+"""Two results of check-model: the same predictions, or how far apart."""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+ROUNDING = 1e-5
+"""Relative L2 difference of predictions up to which they are called equivalent."""
+
+_FORMATS = {
+    "float64": "d",
+    "float32": "f",
+    "float16": "e",
+    "int64": "q",
+    "int32": "i",
+    "uint8": "B",
+    "bool": "?",
+}
+
+
+def against(earlier: Dict[str, Any], here: Dict[str, Any]) -> Dict[str, Any]:
+    """equal (to the bit; None: cannot be said), equivalent, max_abs, relative, and a reason in words."""
+    if not here.get("loaded"):
+        return {"equal": None, "equivalent": None}
+    if not earlier.get("loaded"):
+        why = earlier.get("reason") or "it says nothing"
+        reason = f"it loads here, but not where it came from: {why}"
+        return {"equal": None, "equivalent": None, "reason": reason}
+    if _digests(earlier["inputs"]) != _digests(here["inputs"]):
+        return _unequal(
+            "it loads, but its inputs are not the same as where it came from (name, shape or dtype)"
+        )
+    if _digests(earlier["outputs"]) == _digests(here["outputs"]):
+        return {"equal": True, "equivalent": True, "max_abs": 0.0, "relative": 0.0}
+    if [o["shape"] for o in earlier["outputs"]] != [o["shape"] for o in here["outputs"]]:
+        return _unequal("it loads, but its outputs have other shapes than where it came from")
+    return _measured(earlier, here)
+
+
+def _measured(earlier: Dict[str, Any], here: Dict[str, Any]) -> Dict[str, Any]:
+    distance = _distance(earlier["outputs"], here["outputs"])
+    if distance is None:
+        return _unequal("it loads, but predicts differently than where it came from")
+    largest, relative = distance
+    size = f"by at most {largest:.3g} ({relative:.2g} relative)"
+    if relative <= ROUNDING:
+        reason = f"it loads, and predicts the same up to rounding, as another processor may: {size}"
+    else:
+        reason = (
+            f"it loads, but predicts differently than where it came from: {size}{_suspicion(earlier, here)}"
+        )
+    found = {"equal": False, "equivalent": relative <= ROUNDING, "reason": reason}
+    return {**found, "max_abs": largest, "relative": relative}
+
+
+def _suspicion(earlier: Dict[str, Any], here: Dict[str, Any]) -> str:
+    if earlier.get("sha256") != here.get("sha256"):
+        return "; the two files are not the same bytes"
+    names = ("keras_version", "tensorflow_version", "numpy_version")
+    other = [
+        f"{n[:-8]} {earlier.get(n)} there and {here.get(n)} here"
+        for n in names
+        if earlier.get(n) != here.get(n)
+    ]
+    return f"; versions differ: {', '.join(other)}" if other else ""
+
+
+def _unequal(reason: str) -> Dict[str, Any]:
+    return {"equal": False, "equivalent": False, "max_abs": None, "relative": None, "reason": reason}
+
+
+def _digests(arrays: Sequence[Dict[str, Any]]) -> List[Tuple[Any, ...]]:
+    return [(a["dtype"], tuple(a["shape"]), a["sha256"]) for a in arrays]
+
+
+def _distance(
+    mine: Sequence[Dict[str, Any]], theirs: Sequence[Dict[str, Any]]
+) -> Optional[Tuple[float, float]]:
+    """Largest absolute and relative L2 difference over all outputs; None where one is not finite."""
+    pairs = [(_values(a), _values(b)) for a, b in zip(mine, theirs)]  # noqa: B905
+    if any(a is None or b is None or len(a) != len(b) for a, b in pairs):
+        return None
+    flat = [(x, y) for a, b in pairs for x, y in zip(a or (), b or ())]  # noqa: B905
+    if not all(math.isfinite(x) and math.isfinite(y) for x, y in flat):
+        return None
+    square = math.fsum((x - y) ** 2 for x, y in flat)
+    norm = max(math.fsum(x * x for x, _ in flat), math.fsum(y * y for _, y in flat))
+    return max(abs(x - y) for x, y in flat), math.sqrt(square / norm) if norm else 0.0
+
+
+def _values(array: Dict[str, Any]) -> Optional[Tuple[float, ...]]:
+    code, packed = _FORMATS.get(array["dtype"]), array.get("values")
+    if code is None or packed is None:
+        return None
+    raw = base64.b64decode(packed)
+    count = len(raw) // struct.calcsize(code)
+    return tuple(float(value) for value in struct.unpack(f"<{count}{code}", raw))

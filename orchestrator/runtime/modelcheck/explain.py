@@ -1,0 +1,82 @@
+"""Why a model does not load, in words, and the way out."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .files import ModelFile
+
+
+class Refusal(Exception):
+    """`reason` is a clause that completes "the model does not load: …"; `way_out` is a sentence."""
+
+    def __init__(self, reason: str, way_out: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.way_out = way_out
+
+
+def explain(error: BaseException, file: ModelFile) -> Refusal:
+    """What an exception of the loader means. Keras gives no codes, so its words decide, the surest first."""
+    if isinstance(error, Refusal):
+        return error
+    text = re.sub(r"\s+", " ", str(error)).strip()
+    if isinstance(error, ModuleNotFoundError):
+        return Refusal(
+            f"the package {error.name} is not installed here",
+            "Use the stack of the lock with which it was trained.",
+        )
+    if isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
+        return Refusal("there is not enough memory to load it", "Load it on a machine with more memory.")
+    if "safe_mode" in text or "unsafe deserialization" in text:
+        return Refusal(
+            "it holds a Lambda layer, that is Python code in the file, which is not run unasked",
+            "If you trust the file, load it with safe_mode=False; better, use a layer class instead.",
+        )
+    custom = _custom_object(text)
+    if custom:
+        return Refusal(
+            f"it uses {custom}, which is defined in your code and not in the file",
+            "Register the class with @keras.saving.register_keras_serializable(), or pass custom_objects; "
+            "import the module that defines it before loading.",
+        )
+    return _by_version(error, text, file)
+
+
+def _custom_object(text: str) -> str:
+    patterns = (
+        r"Could not locate (?:class|function|object) '?([\w.>]+)'?",
+        r"Unknown (?:layer|loss|metric|optimizer|object|initializer|\w+ function)?"
+        r":? ?'?([\w.>]+)'?\. (?:Please )?ensure",
+        r"Unknown (?:layer|loss function|metric function|object): ?'?([\w.>]+)",
+    )
+    for pattern in patterns:
+        match = re.search(pattern, text)
+        if match:
+            return match.group(1).split(">")[-1]
+    return ""
+
+
+def _by_version(error: BaseException, text: str, file: ModelFile) -> Refusal:
+    from .predict import versions
+
+    here = str(versions().get("keras_version") or "")
+    short = text[:300] + ("…" if len(text) > 300 else "")
+    if file.saved_with and here and _release(file.saved_with) != _release(here):
+        return Refusal(
+            f"it was saved by Keras {file.saved_with}, and here is Keras {here} "
+            f"({type(error).__name__}: {short})",
+            f"Install keras=={file.saved_with} here, as the lock says, or save it again with Keras {here}.",
+        )
+    if isinstance(error, OSError):
+        return Refusal(
+            f"{file.path.name} is damaged or cut off ({short})", "Copy it again and compare its sha256."
+        )
+    return Refusal(f"{type(error).__name__}: {short}", "Load it in the environment in which it was saved.")
+
+
+def _release(version: str) -> str:
+    """Major and minor number."""
+    return ".".join(version.split(".")[:2])
