@@ -5,7 +5,6 @@ Killed anywhere, the next call converges: things are unpacked under a fresh name
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import sys
 from collections.abc import Sequence
@@ -96,7 +95,7 @@ def _survey(host: Host, base: str, interpreter: Interpreter, uv: Path) -> Survey
         interpreter.key,
         interpreter.name,
         runtime_digest(),
-        _file_digest(uv),
+        _edition(uv),
         timeout=60,
     )
     return parse_survey(said)
@@ -122,9 +121,11 @@ def parse_survey(text: str) -> Survey:
 
 
 @cache
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+def _edition(uv: Path) -> str:
+    """Which uv it is, without reading its forty megabytes at every call."""
+    from importlib.metadata import version
+
+    return f"{version('uv')}-{uv.stat().st_size}"
 
 
 def _put(
@@ -147,10 +148,10 @@ def _fresh_name() -> str:
 
 
 def _put_uv(host: Host, base: str, survey: Survey, uv: Path, progress: Progress) -> None:
-    # The digest of this side's binary stands for the version, also for a machine of another kind.
+    # The edition of this side's binary stands for the version, also for a machine of another kind.
     members = (
         Member("uv", uv_for(survey.system, survey.machine, uv), 0o755),
-        Member("digest", _file_digest(uv).encode()),
+        Member("edition", _edition(uv).encode()),
     )
     _put(host, base, "uv", "uv", members, survey, progress, "uv")
 

@@ -24,6 +24,10 @@ _CHUNK = 1 << 18
 _PATIENCE = 60.0
 
 
+class DownloadFailed(StackError):
+    """A file could not be had from where it was said to be."""
+
+
 def cached(wheel: Wheel, cache: Path) -> Path:
     """Where a wheel lies in the cache, whether it is there or not."""
     return cache / "wheels" / wheel.sha256 / wheel.filename
@@ -115,7 +119,7 @@ def _with_patience(wheel: Wheel, target: Path, meter: _Meter, login: str | None)
                 isinstance(status, int) and status < 500 and status not in (408, 429)
             )
             if final or not wheel.url.startswith("http"):
-                raise StackError(f"{wheel.filename} could not be downloaded: {_said(error)}") from error
+                raise DownloadFailed(f"{wheel.filename} could not be downloaded: {_said(error)}") from error
             time.sleep(0.5 * 2**attempt)
     raise AssertionError("unreachable")
 

@@ -89,14 +89,14 @@ def without_secrets(text: str) -> str:
 def authorization(url: str, environ: Mapping[str, str], lines: tuple[str, ...] = ()) -> str | None:
     """The Authorization header for `url`: from itself, the configured indexes of its host, or ~/.netrc.
 
-    `lines` are option lines of a requirements file, which may name indexes too.
+    `lines` are what a lock and its project say of indexes: options, URLs, NAME=URL.
     """
     host = urlsplit(bare(url)).netloc
     for candidate in (url, *_configured(environ), *_urls_in(" ".join(lines))):
         parts = urlsplit(candidate)
         if parts.username and parts.netloc.rpartition("@")[2] == host:
             return _basic(unquote(parts.username), unquote(parts.password or ""))
-    return _from_names(host, environ) or _from_netrc(urlsplit(url).hostname or "", environ)
+    return _from_names(host, environ, lines) or _from_netrc(urlsplit(url).hostname or "", environ)
 
 
 def _configured(environ: Mapping[str, str]) -> Iterator[str]:
@@ -109,9 +109,9 @@ def _urls_in(text: str) -> list[str]:
     return re.findall(r"https?://[^\s,]+", text)
 
 
-def _from_names(host: str, environ: Mapping[str, str]) -> str | None:
-    """uv's UV_INDEX_<NAME>_USERNAME and _PASSWORD, for an index that UV_INDEX names as NAME=URL."""
-    declared = f"{environ.get('UV_INDEX', '')} {environ.get('UV_DEFAULT_INDEX', '')}"
+def _from_names(host: str, environ: Mapping[str, str], lines: tuple[str, ...]) -> str | None:
+    """uv's UV_INDEX_<NAME>_USERNAME and _PASSWORD, for an index that is named as NAME=URL."""
+    declared = " ".join((environ.get("UV_INDEX", ""), environ.get("UV_DEFAULT_INDEX", ""), *lines))
     for name, url in re.findall(r"([\w.-]+)=(https?://\S+)", declared):
         prefix = "UV_INDEX_" + re.sub(r"\W", "_", name).upper()
         user = environ.get(prefix + "_USERNAME")

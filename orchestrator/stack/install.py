@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from orchestrator.errors import StackError
-from orchestrator.model import Agent, Fingerprint, Host, Lock, Progress, Silent
+from orchestrator.model import Agent, Fingerprint, Host, Lock, Pin, Progress, Silent
 from orchestrator.stack.attest import attest, attest_argv, parse_fingerprint
 from orchestrator.stack.bootstrap import ask, sh
 from orchestrator.stack.compare import altered, read_back
+from orchestrator.stack.download import DownloadFailed
 from orchestrator.stack.interpreter import Interpreter
-from orchestrator.stack.lock import index_lines
 from orchestrator.stack.push import push_wheels
 from orchestrator.stack.target import Target, applicable, target_of
-from orchestrator.stack.wheels import Wheel, cache_home, find_wheels
+from orchestrator.stack.wheels import Wheel, cache_home, find_wheels, index_hints
 
 _FORMAT = "1"
 _DELIVERIES = ("auto", "push", "download")
@@ -73,8 +73,7 @@ def install(
         return Installed(place.python, known, skipped=True)
     target = _target(host, agent, interpreter)
     pins = applicable(lock.pins, target.markers)
-    wheels = find_wheels(lock, pins, target, cache_home()) if pins else ()
-    _deliver(place, lock, wheels, delivery, progress)
+    _deliver(place, _Order(lock, pins, target), delivery, progress)
     fingerprint = _proven(place, lock)
     host.put(_marker(place.digest, fingerprint), place.marker)
     return Installed(place.python, fingerprint, skipped=False)
@@ -148,7 +147,20 @@ def _target(host: Host, agent: Agent, interpreter: Interpreter) -> Target:
 # ---------------------------------------------------------------- delivery
 
 
-def _deliver(place: _Place, lock: Lock, wheels: Sequence[Wheel], delivery: str, progress: Progress) -> None:
+@dataclass(frozen=True)
+class _Order:
+    """What is to be delivered."""
+
+    lock: Lock
+    pins: tuple[Pin, ...]
+    target: Target
+
+    def wheels(self, *, anew: bool = False) -> tuple[Wheel, ...]:
+        return find_wheels(self.lock, self.pins, self.target, cache_home(), anew=anew) if self.pins else ()
+
+
+def _deliver(place: _Place, order: _Order, delivery: str, progress: Progress) -> None:
+    wheels = order.wheels()
     if delivery != "push":
         reason = _no_download(place, wheels)
         if reason is None:
@@ -162,12 +174,21 @@ def _deliver(place: _Place, lock: Lock, wheels: Sequence[Wheel], delivery: str, 
                 f"The machine cannot download the stack: {reason}",
                 next_command="set stack.delivery: push, or auto",
             )
-    lines = index_lines(lock.path.read_text("utf-8-sig")) if lock.kind == "requirements" else ()
-    push_wheels(place.host, place.agent, wheels, cache_home(), progress, index_lines=lines)
+    wheels = _push(place, order, progress)
     progress.say(f"Installing {len(wheels)} packages")
     failure = _try_build(place, wheels, network=False)
     if failure is not None:
         raise StackError(f"The stack could not be installed: {failure}")
+
+
+def _push(place: _Place, order: _Order, progress: Progress) -> tuple[Wheel, ...]:
+    hints, wheels = index_hints(order.lock), order.wheels()
+    try:
+        push_wheels(place.host, place.agent, wheels, cache_home(), progress, index_lines=hints)
+    except DownloadFailed:
+        wheels = order.wheels(anew=True)
+        push_wheels(place.host, place.agent, wheels, cache_home(), progress, index_lines=hints)
+    return wheels
 
 
 def _no_download(place: _Place, wheels: Sequence[Wheel]) -> str | None:

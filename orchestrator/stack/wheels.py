@@ -43,13 +43,17 @@ def cache_home(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(environ.get("XDG_CACHE_HOME") or home / ".cache") / "orch"
 
 
-def find_wheels(lock: Lock, pins: Sequence[Pin], target: Target, cache: Path) -> tuple[Wheel, ...]:
+def find_wheels(
+    lock: Lock, pins: Sequence[Pin], target: Target, cache: Path, *, anew: bool = False
+) -> tuple[Wheel, ...]:
     """The wheel of each pin that fits `target` best. The answer is kept, so the next time needs no network.
 
+    `anew`: do not believe a kept answer; an index may have moved its files.
     Raises StackError that names each package without a fitting wheel.
     """
     kept = cache / "resolved" / f"{_question(pins, target)}.json"
-    if known := _read_kept(kept):
+    known = None if anew else _read_kept(kept)
+    if known is not None:
         return known
     offered = _offered(lock, pins, target.version)
     chosen = [(pin, choose(pin, offered.get((pin.name, pin.version), ()), target)) for pin in pins]
@@ -61,7 +65,9 @@ def find_wheels(lock: Lock, pins: Sequence[Pin], target: Target, cache: Path) ->
             next_command="uv build --wheel    # once, and lock the built file",
         )
     wheels = tuple(wheel for _, wheel in chosen if wheel)
-    write_whole(kept, json.dumps([asdict(wheel) for wheel in wheels], indent=1).encode())
+    # A URL with a query may be signed: a secret, and soon worthless.
+    if not any(urlsplit(wheel.url).query for wheel in wheels):
+        write_whole(kept, json.dumps([asdict(wheel) for wheel in wheels], indent=1).encode())
     return wheels
 
 
@@ -137,6 +143,23 @@ def _compile(lock: Lock, pins: Sequence[Pin], version: str) -> str:
         cwd=lock.path.parent,
         purpose=f"The files of {lock.path} could not be found in the package indexes:",
     )  # fmt: skip
+
+
+def index_hints(lock: Lock) -> tuple[str, ...]:
+    """What the lock and the project beside it say of indexes: option lines, URLs with a login, NAME=URL."""
+    text = lock.path.read_text("utf-8-sig") if lock.path.exists() else ""
+    if lock.kind == "requirements":
+        own = index_lines(text)
+    else:
+        own = tuple(line for line in text.splitlines() if "://" in line and "@" in line)
+    return (*own, *_named_indexes(lock.path.parent / "pyproject.toml"))
+
+
+def _named_indexes(project: Path) -> Iterator[str]:
+    """[[tool.uv.index]] of a pyproject.toml, as NAME=URL."""
+    if project.exists():
+        tables = read_toml(project.read_text("utf-8"), project).get("tool", {}).get("uv", {}).get("index", [])
+        yield from (f"{table['name']}={table['url']}" for table in tables if {"name", "url"} <= set(table))
 
 
 def requirements(pins: Sequence[Pin]) -> str:

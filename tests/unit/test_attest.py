@@ -110,7 +110,7 @@ def test_two_installers_two_places_and_bytecode_are_no_difference(
     agent: Agent, python: Path, tmp_path: Path
 ) -> None:
     other = make(tmp_path / "another place", "pip")
-    argv = [other, "-m", "pip", "install", "--quiet", "--no-deps", "six==1.17.0", "packaging==24.2"]
+    argv = [str(other), "-m", "pip", "install", "--quiet", "--no-deps", "six==1.17.0", "packaging==24.2"]
     subprocess.run(argv, check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""}, timeout=120)
     assert list(site_packages(other).rglob("*.pyc"))
     here, there = attest(HereHost(), agent, str(python)), attest(HereHost(), agent, str(other))

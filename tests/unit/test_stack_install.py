@@ -246,6 +246,38 @@ def test_an_unknown_delivery(agent: Agent, python: Interpreter, lock_file: Path)
         install(HereHost(), agent, read_lock(lock_file), python, delivery="pigeon")
 
 
+def test_files_that_their_index_moved_are_looked_for_again(
+    agent: Agent, python: Interpreter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kept answer names a file that is gone; the index knows the new place."""
+    monkeypatch.setenv("ORCH_CACHE_HOME", str(tmp_path / "cache"))
+    lock = read_lock(_local_pylock(tmp_path))
+    made = install(HereHost(), agent, lock, python, delivery="push")
+    shutil.rmtree(Path(agent.base, "wheels"))
+    shutil.rmtree(Path(made.python).parent.parent)
+    shutil.rmtree(tmp_path / "cache/wheels")
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    wheel = next(tmp_path.glob("*.whl"))
+    wheel.rename(moved / wheel.name)
+    lock.path.write_text(lock.path.read_text().replace('path = "', 'path = "moved/'))
+    assert names(install(HereHost(), agent, lock, python, delivery="push")) == [("six", "1.17.0")]
+
+
+def test_the_machines_own_python_is_used_where_it_is_the_same(tmp_path: Path, lock_file: Path) -> None:
+    system = Path("/usr/bin/python3")
+    if not system.exists() or interpreter(system).missing:
+        pytest.skip("needs a whole Python of the system")
+    python = interpreter(system)
+    there = bootstrap(Plain(), base=str(tmp_path / "far"), interpreter=python)
+    assert there.python.startswith(str(tmp_path / "far/python/"))
+    assert str(Path(there.python).resolve()) == python.base_executable
+    made = install(HereHost(), there, read_lock(lock_file), python, delivery="push")
+    assert made.fingerprint.python == python.version
+    sent = bootstrap(Plain(), base=str(tmp_path / "x"), interpreter=python, use_system_python=False)
+    assert str(Path(sent.python).resolve()).startswith(str(tmp_path / "x"))
+
+
 @pytest.mark.slow
 def test_cut_off_before_any_command_the_next_one_converges(
     tmp_path: Path, python: Interpreter, lock_file: Path
@@ -340,6 +372,15 @@ class Recording(HereHost):
 
         channel.write = counted  # type: ignore[method-assign]
         return channel
+
+
+class Plain(HereHost):
+    """This computer, with the search path of a fresh machine."""
+
+    def run(
+        self, argv: Sequence[str], *, stdin: bytes | None = None, timeout: float | None = None
+    ) -> Completed:
+        return super().run(("env", "PATH=/usr/bin:/bin", *argv), stdin=stdin, timeout=timeout)
 
 
 class Spoiling(HereHost):

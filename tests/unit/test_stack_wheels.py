@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,8 +16,11 @@ from orchestrator.errors import StackError
 from orchestrator.model import Lock, Pin, Silent
 from orchestrator.stack import interpreter, read_lock
 from orchestrator.stack.download import cached, collect
+from orchestrator.stack.foreign import uv_for
+from orchestrator.stack.indexes import authorization
 from orchestrator.stack.target import Target, applicable, target_of
-from orchestrator.stack.wheels import Wheel, choose, find_wheels, parse_wheels, wheel_tags
+from orchestrator.stack.uv import uv_binary
+from orchestrator.stack.wheels import Wheel, choose, find_wheels, index_hints, parse_wheels, wheel_tags
 from tests.unit.stack_locks import requirements_lock, uv_lock
 
 BYTES = b"not really a wheel"
@@ -124,6 +128,32 @@ def test_relative_paths_are_below_the_lock(tmp_path: Path) -> None:
     assert found.url == (tmp_path / "w/foo-1-py3-none-any.whl").as_uri()
 
 
+def test_where_a_login_may_be_found(tmp_path: Path) -> None:
+    lock = uv_lock(tmp_path)
+    with (tmp_path / "pyproject.toml").open("a") as stream:
+        stream.write('[[tool.uv.index]]\nname = "own"\nurl = "https://host/simple"\n')
+    assert index_hints(Lock(lock, "uv.lock", "", ())) == ("own=https://host/simple",)
+    path = tmp_path / "r.txt"
+    path.write_text(f"-i https://me:word@host/simple\nfoo==1 --hash=sha256:{DIGEST}\n")
+    assert index_hints(Lock(path, "requirements", "", ()))[0] == "-i https://me:word@host/simple"
+    signed = tmp_path / "pylock.toml"
+    signed.write_text('url = "https://me:word@host/foo.whl"\n')
+    hints = index_hints(Lock(signed, "pylock", "", ()))
+    assert authorization("https://host/foo.whl", {"HOME": str(tmp_path)}, hints) == "Basic bWU6d29yZA=="
+
+
+def test_an_answer_with_signed_urls_is_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "pylock.toml").write_text(
+        'lock-version = "1.0"\n[[packages]]\nname = "foo"\nversion = "1"\nwheels = [{ '
+        'url = "https://example.org/foo-1-py3-none-any.whl?signature=word", '
+        f'hashes = {{ sha256 = "{DIGEST}" }} }}]\n'
+    )
+    lock = read_lock(tmp_path / "pylock.toml")
+    (found,) = find_wheels(lock, lock.pins, linux(), tmp_path / "cache")
+    assert found.filename == "foo-1-py3-none-any.whl"
+    assert not (tmp_path / "cache").exists()
+
+
 # ---------------------------------------------------------------- download
 
 
@@ -212,3 +242,13 @@ def test_a_wheel_from_a_folder(tmp_path: Path) -> None:
 def test_no_pins_ask_nobody(tmp_path: Path, here: Target) -> None:
     empty = Lock(tmp_path / "requirements.lock", "requirements", "", ())
     assert find_wheels(empty, (), here, tmp_path) == ()
+
+
+@pytest.mark.slow
+def test_uv_for_another_kind_of_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCH_CACHE_HOME", str(tmp_path))
+    image = uv_for("Linux", "aarch64" if platform.machine() != "aarch64" else "x86_64", uv_binary())
+    assert isinstance(image, bytes)
+    architectures = {b"\xb7\x00": "aarch64", b"\x3e\x00": "x86_64"}
+    assert architectures[image[18:20]] != platform.machine()
+    assert uv_for(platform.system(), platform.machine(), uv_binary()) == uv_binary()

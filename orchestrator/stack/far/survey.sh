@@ -1,6 +1,6 @@
 # What lies on a machine already, as name=value lines: one command, because each costs a round trip.
 # Arguments: base folder, interpreter ("cpython-3.11.7"), its binary ("python3.11"), digest of the runtime,
-# digest of uv.
+# edition of uv.
 base=$1 interpreter=$2 binary=$3 runtime=$4 uv=$5
 system=$(uname -s) machine=$(uname -m)
 key="$interpreter-$system-$machine"
@@ -9,7 +9,7 @@ echo "machine=$machine"
 echo "key=$key"
 [ -f "$base/python/$key/complete" ] && [ -x "$base/python/$key/bin/python3" ] && echo python=1
 [ -f "$base/runtime/$runtime/enter.py" ] && echo runtime=1
-[ -x "$base/uv/uv" ] && [ "$(cat "$base/uv/digest" 2>/dev/null)" = "$uv" ] && echo uv=1
+[ -x "$base/uv/uv" ] && [ "$(cat "$base/uv/edition" 2>/dev/null)" = "$uv" ] && echo uv=1
 command -v gzip >/dev/null 2>&1 && echo gzip=1
 if ! { [ -f "$base/python/$key/complete" ] && [ -x "$base/python/$key/bin/python3" ]; }; then
     echo "libc=$(getconf GNU_LIBC_VERSION 2>/dev/null)"
