@@ -11,6 +11,7 @@ import logging
 import secrets
 import signal
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -28,10 +29,13 @@ from orchestrator.hosts.command import STOP_GROUP, checked, remote_text, shown
 from orchestrator.hosts.whole import whole
 from orchestrator.model import Completed, Endpoint
 
-LOST_AFTER = 30
-"""Seconds without an acknowledgement after which contact counts as lost."""
+LOST_AFTER = 45.0
+"""Seconds without an answer after which contact counts as lost: a cut wire, a machine that stands still."""
 
-_KEEPALIVE = 10
+ASK_EVERY = 10.0
+"""Seconds between questions whether the machine still answers."""
+
+_BEGIN_WITHIN = 60.0
 _CHUNK = 1 << 18
 _FAST_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 
@@ -122,7 +126,7 @@ class SshHost:
         words = checked(argv)
         mark = secrets.token_hex(8)
         try:
-            raw = self._transport.open_session(timeout=timeout or LOST_AFTER)
+            raw = self._transport.open_session(timeout=timeout or _BEGIN_WITHIN)
             raw.exec_command(remote_text(words, mark))
         except (paramiko.SSHException, OSError, EOFError) as error:
             if self._transport.is_active():
@@ -139,7 +143,7 @@ class SshHost:
         )
 
     def _stop(self, group: int) -> None:
-        self.run(("/bin/sh", "-c", STOP_GROUP, "sh", str(group)), timeout=LOST_AFTER)
+        self.run(("/bin/sh", "-c", STOP_GROUP, "sh", str(group)), timeout=_BEGIN_WITHIN)
 
     def _lost(self, when: str) -> HostError:
         return HostError(
@@ -174,7 +178,7 @@ def connect(
     except BaseException:
         transport.close()
         raise
-    transport.set_keepalive(_KEEPALIVE)
+    threading.Thread(target=_watch, args=(transport,), daemon=True).start()
     return SshHost(machine_id, transport)
 
 
@@ -230,8 +234,25 @@ def _shake_hands_once(endpoint: Endpoint, admitted: Sequence[hostkeys.HostKey], 
 
 def _tune(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LOST_AFTER * 1000)
+
+
+def _watch(transport: paramiko.Transport) -> None:
+    """Ask the machine now and then whether it is there, and hang up when it has not answered for long.
+
+    Without this a command on a machine that stands still, or behind a cut wire, would be waited for
+    for ever: nothing arrives, and nothing fails.
+    """
+    while transport.is_active():
+        hang_up = threading.Timer(LOST_AFTER, transport.close)
+        hang_up.daemon = True
+        hang_up.start()
+        try:
+            transport.global_request("keepalive@openssh.com", wait=True)
+        except (paramiko.SSHException, OSError, EOFError):
+            return
+        finally:
+            hang_up.cancel()
+        time.sleep(ASK_EVERY)
 
 
 def _first(wanted: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:

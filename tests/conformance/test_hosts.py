@@ -352,6 +352,25 @@ def test_contact_lost_in_the_middle_is_an_error(server: private_sshd.Sshd, tmp_p
         host.run(["true"])
 
 
+def test_a_machine_that_stands_still_is_lost(
+    server: private_sshd.Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernel still acknowledges every packet: only the missing answer tells."""
+    monkeypatch.setattr("orchestrator.hosts.ssh.LOST_AFTER", 1.0)
+    monkeypatch.setattr("orchestrator.hosts.ssh.ASK_EVERY", 0.1)
+    host = over_ssh(server, tmp_path)
+    with host.open(["sh", "-c", "echo $PPID; exec sleep 1000"]) as channel:
+        session = int(channel.read(100))
+        time.sleep(1.5)  # longer than LOST_AFTER: a machine that answers is not lost
+        assert host.run(["echo", "there"]).stdout == b"there\n"
+        os.kill(session, signal.SIGSTOP)
+        try:
+            with pytest.raises(HostError, match="was lost"):
+                channel.wait()
+        finally:
+            os.kill(session, signal.SIGCONT)
+
+
 def test_a_user_key_that_is_not_allowed_is_an_error(server: private_sshd.Sshd, tmp_path: Path) -> None:
     private_sshd.new_key(tmp_path / "other")
     with pytest.raises(HostError, match="did not let") as caught:

@@ -92,7 +92,7 @@ def test_a_push_that_is_cut_off_goes_on_where_it_was(
     again = connect(server.endpoint, identity=server.identity, known_hosts=known, machine_id="vm-1")
     pushed = sync.push(again, agent, sync.scan(root), "code")
     again.close()
-    assert pushed.sent_files < 250
+    assert pushed.sent_bytes < 12 << 20  # the large file, which came first, is not sent again
     assert picture(Path(sync.tree_path(agent, "code"))) == picture(root)
 
 
