@@ -96,7 +96,7 @@ def npy(descr: str, count: int, packed: bytes) -> bytes:
 def _tensor(value: Value, observe: Path) -> dict[str, Any]:
     packed = value.packed()
     digest = hashlib.sha256(packed).hexdigest()
-    item = {
+    item: dict[str, Any] = {
         "stage": value.stage,
         "name": value.name,
         "dtype": value.dtype,

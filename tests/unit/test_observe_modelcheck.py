@@ -1,0 +1,129 @@
+"""check-model without a framework: what a file is, why it does not load, and whether predictions agree."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.runtime import modelcheck
+from orchestrator.runtime.modelcheck.compare import against
+from orchestrator.runtime.modelcheck.explain import explain
+from orchestrator.runtime.modelcheck.files import ModelFile, identify
+
+
+def archive(path: Path, version: str = "3.15.1") -> Path:
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("metadata.json", json.dumps({"keras_version": version}))
+        file.writestr("config.json", "{}")
+        file.writestr("model.weights.h5", b"\x89HDF\r\n\x1a\n" + bytes(2000))
+    return path
+
+
+def test_an_archive_names_its_keras(tmp_path: Path) -> None:
+    file = identify(archive(tmp_path / "m.keras"))
+    assert (file.kind, file.saved_with, file.refusal) == ("keras", "3.15.1", None)
+    assert file.sha256 == hashlib.sha256((tmp_path / "m.keras").read_bytes()).hexdigest()
+
+
+def reason(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert modelcheck.main([str(path)]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert not result["loaded"] and result["way_out"]
+    return str(result["reason"])
+
+
+def test_files_that_are_no_models_say_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = archive(tmp_path / "m.keras").read_bytes()
+    contents = {
+        "lfs.keras": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git-lfs pointer"),
+        "cut.keras": (whole[: len(whole) // 2], "damaged or cut off"),
+        "flipped.keras": (whole.replace(bytes(900), b"\1" + bytes(899), 1), "wrong checksum"),
+        "empty.keras": (b"", "empty"),
+        "text.keras": (b"hello", "neither"),
+        "m.weights.h5": (b"\x89HDF\r\n\x1a\n", "weights only"),
+    }
+    for name, (content, said) in contents.items():
+        (tmp_path / name).write_bytes(content)
+        assert said in reason(tmp_path / name, capsys)
+    assert "cannot be read" in reason(tmp_path / "absent.keras", capsys)
+    assert "without a saved_model.pb" in reason(tmp_path, capsys)
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "way"),
+    [
+        (
+            TypeError("Could not locate class 'Attention2'. Make sure custom"),
+            "Attention2, which is defined",
+            "Register",
+        ),
+        (
+            ValueError("Unknown layer: 'Mine'. Please ensure you are using"),
+            "Mine, which is defined",
+            "Register",
+        ),
+        (
+            ValueError("Requested the deserialization of a `Lambda` … pass `safe_mode=False`"),
+            "Lambda",
+            "safe_mode",
+        ),
+        (ModuleNotFoundError("No module named 'x'", name="x"), "package x is not installed", "lock"),
+        (ValueError("Unrecognized keyword 'foo'"), "saved by Keras 9.9", "keras==9.9"),
+        (MemoryError(), "memory", "more memory"),
+    ],
+)
+def test_exceptions_become_reasons(
+    error: Exception, said: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "orchestrator.runtime.modelcheck.predict.versions", lambda: {"keras_version": "3.15.1"}
+    )
+    found = explain(error, ModelFile(Path("m.keras"), "", "keras", "9.9"))
+    assert said in found.reason and way in found.way_out
+
+
+def result(numbers: list[float], **facts: Any) -> dict[str, Any]:
+    raw = struct.pack(f"<{len(numbers)}f", *numbers)
+    output = {
+        "name": "",
+        "dtype": "float32",
+        "shape": [len(numbers)],
+        "sha256": hashlib.sha256(raw).hexdigest(),
+    }
+    output["values"] = base64.b64encode(raw).decode()
+    given = {"name": "x", "dtype": "float32", "shape": [4], "sha256": "0" * 64}
+    return {"loaded": True, "sha256": "1", "inputs": [given], "outputs": [output], **facts}
+
+
+def test_equal_predictions_are_equal() -> None:
+    assert against(result([0.5, 0.25]), result([0.5, 0.25]))["equal"] is True
+
+
+def test_loading_is_not_enough() -> None:
+    found = against(result([0.5, 0.25]), result([0.5, 0.375], sha256="2"))
+    assert found["equal"] is False and found["equivalent"] is False
+    assert found["max_abs"] == 0.125 and found["relative"] == pytest.approx(
+        0.125 / (0.5**2 + 0.375**2) ** 0.5
+    )
+    assert "predicts differently" in found["reason"] and "not the same bytes" in found["reason"]
+
+
+def test_rounding_is_told_from_difference() -> None:
+    found = against(result([0.5]), result([0.5 + 2.0**-24]))
+    assert (found["equal"], found["equivalent"]) == (False, True)
+    assert "up to rounding" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    "there", [{"loaded": False, "reason": "no memory"}, result([0.5], inputs=[]), result([0.5, 0.5])]
+)
+def test_results_that_cannot_be_compared_say_so(there: dict[str, Any]) -> None:
+    found = against(there, result([0.5]))
+    assert not found["equal"] and found["reason"]
