@@ -1,8 +1,8 @@
 """Runs under a Python with TensorFlow: trains small models in many styles, each with and without hooks.
 
 `observe_variants.py ROOT OUT VARIANT…`: ROOT holds orch_runtime, recordings go to OUT/<variant>/observe.
-Prints one JSON line for each variant: sha256 of the final weights without and with hooks, and what went wrong.
-TensorFlow is imported once; every training is a fork of that.
+Prints one JSON line for each variant: sha256 of the final weights without and with hooks, or what went
+wrong. TensorFlow is imported once; every training is a fork of that.
 """
 
 from __future__ import annotations
