@@ -1,0 +1,136 @@
+"""What the step clock measured, summed up and appended to the run's trace now and then."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from time import perf_counter
+from typing import Any, Dict, List, Optional, Tuple
+
+from .cadence import Cadence
+
+_KEPT = 4096
+"""Single times kept between two lines, for medians."""
+
+
+class Window:
+    """The steps of one kind between two lines."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.calls = 0
+        self.wall = 0.0
+        self.periods: List[float] = []
+        self.gaps: List[float] = []
+        self.probed = 0
+        self.probed_wall = 0.0
+        self.wait = 0.0
+
+    def line(self) -> Dict[str, Any]:
+        """Seconds. `period` from one call's start to the next one's, `gap` between two calls."""
+        return {
+            "n": self.steps,
+            "calls": self.calls,
+            "wall": round(self.wall, 6),
+            "period_p50": _quantile(self.periods, 0.5),
+            "period_p95": _quantile(self.periods, 0.95),
+            "gap_p50": _quantile(self.gaps, 0.5),
+            "probed": self.probed,
+            "probed_wall": round(self.probed_wall, 6),
+            "wait": round(self.wait, 6),
+        }
+
+
+class StepLog:
+    """Collects steps and pulls; `steps` and `pulls` lines hold what came since the line before."""
+
+    def __init__(self, trace: str) -> None:
+        self._trace = trace
+        self._pid = os.getpid()
+        self._cadence = Cadence()
+        self._due = perf_counter() + self._cadence.next()
+        self._windows: Dict[str, Window] = {}
+        self._last: Dict[str, Tuple[float, float]] = {}
+        self._pulls = 0
+        self._pull_wait = 0.0
+        self._pulled_since: Optional[float] = None
+        self._last_pull = 0.0
+
+    def step(
+        self,
+        source: str,
+        began: float,
+        took: Optional[float],
+        steps: int,
+        wait: Optional[float],
+        *,
+        first: bool = False,
+    ) -> None:
+        """A call of `steps` steps began at `began` (perf_counter) and took `took` seconds, None if unknown.
+
+        `wait` is what of it went into waiting for input, None if that was not looked at. The `first` of a
+        function is written by itself: in it, graphs are traced and libraries warm up.
+        """
+        if first:
+            self._write({"event": "first_step", "source": source, "n": steps, "wall": round(took or 0.0, 6)})
+            self._last.pop(source, None)
+            self._due = perf_counter() + self._cadence.next()
+            return
+        window = self._windows.setdefault(source, Window())
+        window.steps += steps
+        window.calls += 1
+        window.wall += took or 0.0
+        last = self._last.get(source)
+        self._last[source] = (began, began + (took or 0.0))
+        if last is not None and len(window.periods) < _KEPT:
+            window.periods.append((began - last[0]) / steps)
+            window.gaps.append(max(0.0, began - last[1]))
+        if wait is not None and took is not None:
+            window.probed += 1
+            window.probed_wall += took
+            window.wait += wait
+        if perf_counter() >= self._due:
+            self.flush()
+
+    def pull(self, began: float, took: float) -> None:
+        """A batch was pulled by Python code, which waited `took` seconds for it."""
+        if self._pulled_since is None:
+            self._pulled_since = began
+        self._pulls += 1
+        self._pull_wait += took
+        self._last_pull = began + took
+        if perf_counter() >= self._due:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what there is. In a forked child it does nothing: what was measured is its parent's."""
+        if os.getpid() != self._pid:
+            return
+        for source, window in self._windows.items():
+            self._write({"event": "steps", "source": source, **window.line()})
+        self._windows = {}
+        if self._pulls and self._pulled_since is not None:
+            span = round(self._last_pull - self._pulled_since, 6)
+            self._write({"event": "pulls", "n": self._pulls, "wait": round(self._pull_wait, 6), "span": span})
+            self._pulls, self._pull_wait = 0, 0.0
+            self._pulled_since = self._last_pull
+        self._due = perf_counter() + self._cadence.next()
+
+    def _write(self, line: Dict[str, Any]) -> None:
+        line = {"t": round(time.time(), 3), "pid": self._pid, **line}
+        try:
+            file = os.open(self._trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            try:
+                os.write(file, (json.dumps(line, separators=(",", ":")) + "\n").encode())
+            finally:
+                os.close(file)
+        except OSError:  # the disk is full: the job's trouble to tell, not ours
+            pass
+
+
+def _quantile(values: List[float], share: float) -> Optional[float]:
+    if not values:
+        return None
+    ordered = sorted(values)
+    return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 6)

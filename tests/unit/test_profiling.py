@@ -1,0 +1,198 @@
+"""From a trace's lines to a summary and what limited the run."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.profiling import IoSummary, summarise
+from orchestrator.profiling.limits import verdict
+from orchestrator.profiling.usage import Usage
+
+HEADER = {"event": "header", "version": 1, "cores": 4.0, "memory": 1000}
+ZERO = dict.fromkeys(
+    ("cpu_user", "cpu_system", "read", "written", "asked_read", "asked_written", "waited",
+     "major_faults", "received", "sent", "throttled", "own_cpu", "peak"), 0
+)  # fmt: skip
+
+
+def sample(up: float, **values: Any) -> dict[str, Any]:
+    return {"t": 1000 + up, "event": "sample", "up": up, **ZERO, "gpus": None, **values}
+
+
+def steps(t: float, **values: Any) -> dict[str, Any]:
+    line = {"t": t, "pid": 7, "event": "steps", "source": "fit", "n": 10, "calls": 10, "gap_p50": 0.0}
+    return {**line, "period_p50": 0.1, "probed": 0, "probed_wall": 0.0, "wait": 0.0, **values}
+
+
+def first(t: float, **values: Any) -> dict[str, Any]:
+    return {"t": t, "pid": 7, "event": "first_step", "source": "fit", "n": 1, "wall": 3.0, **values}
+
+
+def of(tmp_path: Path, *lines: dict[str, Any]) -> IoSummary:
+    file = tmp_path / "trace.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return summarise(file)
+
+
+def test_no_trace_is_no_facts(tmp_path: Path) -> None:
+    facts = asdict(summarise(tmp_path / "none.jsonl"))
+    assert facts.pop("because") and set(facts.values()) == {None}
+
+
+def test_totals_and_rates(tmp_path: Path) -> None:
+    found = of(
+        tmp_path,
+        HEADER,
+        sample(0),
+        sample(10, cpu_user=10, cpu_system=2, asked_read=500, read=100, asked_written=50, written=40,
+               received=3, sent=4, waited=1, peak=600, own_cpu=0.02),
+        {"t": 1010.5, "event": "end", "up": 10.5, "peak": 600},
+    )  # fmt: skip
+    assert found == IoSummary(
+        bytes_read=500, bytes_written=50, disk_read=100, disk_written=40, network_bytes=7, peak_memory=600,
+        cpu_utilisation=0.3, cpu_waiting=0.1, wall_s=10.5, sampler_cpu=0.002,
+        limited_by="nothing", because="Nothing that is measured was at its limit: 30% of 4 cores.",
+    )  # fmt: skip
+
+
+def test_bytes_that_came_by_mapped_files_count(tmp_path: Path) -> None:
+    assert of(tmp_path, HEADER, sample(1, asked_read=5, read=900)).bytes_read == 900
+
+
+def test_rates_are_those_of_the_training(tmp_path: Path) -> None:
+    """Start-up kept one core busy for ten seconds, then the training all four."""
+    found = of(
+        tmp_path, HEADER, sample(0), sample(10, cpu_user=10), first(1010), sample(11, cpu_user=14),
+        sample(19, cpu_user=46), steps(1020), sample(20, cpu_user=50),
+    )  # fmt: skip
+    assert found.cpu_utilisation == 1.0
+    assert found.limited_by == "cpu"
+
+
+def test_steps(tmp_path: Path) -> None:
+    found = of(
+        tmp_path, first(1000), steps(1001, n=10, calls=10, period_p50=0.1),
+        steps(1002, n=80, calls=80, period_p50=0.0125), steps(1003, n=1, calls=1, period_p50=30.0),
+    )  # fmt: skip
+    assert (found.steps, found.steps_per_s) == (92, 80.0)
+
+
+def test_the_process_that_trains_is_the_one_with_most_steps(tmp_path: Path) -> None:
+    found = of(tmp_path, steps(1001, pid=8, n=3, period_p50=9.0), steps(1002, n=50), steps(1003, n=50))
+    assert (found.steps, found.steps_per_s) == (100, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "share"),
+    [
+        ([steps(1, probed=5, probed_wall=1.0, wait=0.8)], 0.8),
+        ([steps(1, probed=5, probed_wall=1.0, wait=0.8, gap_p50=0.2)], 0.4),
+        ([steps(1, probed=2, probed_wall=1.0, wait=0.8)], None),
+        (
+            [steps(1, probed=2, probed_wall=1.0, wait=1.0), steps(2, probed=2, probed_wall=3.0, wait=0.0)],
+            0.25,
+        ),
+        ([steps(1)], None),
+        ([{"event": "pulls", "n": 30, "wait": 2.0, "span": 8.0}], 0.25),
+        ([{"event": "pulls", "n": 2, "wait": 2.0, "span": 8.0}], None),
+        ([{"event": "pulls", "n": 30, "wait": 0.0, "span": 0.0}], None),
+    ],
+)
+def test_input_wait(tmp_path: Path, lines: list[dict[str, Any]], share: float | None) -> None:
+    assert of(tmp_path, *({"pid": 7, **line} for line in lines)).input_wait == share
+
+
+def test_gpus(tmp_path: Path) -> None:
+    gpus = [{"utilisation": 0.9}, {"utilisation": 1.0}, {"utilisation": None}]
+    found = of(tmp_path, HEADER, sample(0, gpus=gpus), sample(1, gpus=gpus))
+    assert (found.gpu_utilisation, found.limited_by) == (0.95, "gpu")
+
+
+QUIET = IoSummary(steps=100, input_wait=0.01, cpu_utilisation=0.3, peak_memory=500)
+FREE = Usage(cores=4, busy=1.2, memory_limit=1000, waiting=0.0, throttled=0.0, reading=0, network=0, faults=0)
+
+
+@pytest.mark.parametrize(
+    ("summary", "usage", "limit", "says"),
+    [
+        ({}, {}, "nothing", "30% of 4 cores"),
+        ({"peak_memory": 960}, {}, "memory", "96% of the memory"),
+        ({"peak_memory": 960, "input_wait": 0.9}, {}, "memory", "96%"),
+        ({}, {"faults": 300.0}, "memory", "300 pages"),
+        ({"peak_memory": 960}, {"memory_limit": None}, "nothing", ""),
+        ({"input_wait": 0.5}, {}, "input", "50% of their time, while cores were idle"),
+        ({"input_wait": 0.5, "cpu_utilisation": 0.95}, {}, "input", "no core was idle"),
+        ({"input_wait": 0.5}, {"waiting": 3.0}, "input", "no core was idle"),
+        ({"input_wait": 0.5}, {"reading": 2e8}, "input", "2e+08 B/s came from the disk"),
+        ({"input_wait": 0.5, "cpu_utilisation": None}, {}, "input", "of their time."),
+        ({"input_wait": 0.14}, {}, "nothing", ""),
+        ({"gpu_utilisation": 0.9}, {}, "gpu", "90%"),
+        ({"gpu_utilisation": 0.9, "input_wait": 0.3}, {}, "input", ""),
+        ({"cpu_utilisation": 0.9}, {}, "cpu", "90% of 4 cores"),
+        ({}, {"throttled": 1.0}, "cpu", "quota"),
+        ({"cpu_utilisation": 0.25}, {"busy": 1.0}, "cpu", "One of 4 cores"),
+        ({}, {"reading": 1e8}, "disk", "1e+08"),
+        ({}, {"network": 1e8}, "network", "1e+08"),
+        ({"cpu_utilisation": 0.6}, {"reading": 1e8}, "nothing", ""),
+        ({"input_wait": None}, {}, None, "could not be measured"),
+        ({"input_wait": None, "steps": None}, {}, "nothing", ""),
+        ({"cpu_utilisation": None}, {}, None, "too short"),
+    ],
+)
+def test_limits(summary: dict[str, Any], usage: dict[str, Any], limit: str | None, says: str) -> None:
+    found, because = verdict(replace(QUIET, **summary), replace(FREE, **usage))
+    assert found == limit
+    assert because and says in because and because.endswith(".")
+
+
+# ---------------------------------------------------------------- whatever a file holds
+
+
+GOOD = [HEADER, sample(0), first(1000.5), sample(1, cpu_user=1), steps(1001), sample(2, cpu_user=2)]
+
+
+@given(cut=st.integers(min_value=0, max_value=2000))
+def test_a_torn_trace_gives_what_came_before(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    text = "".join(json.dumps(line) + "\n" for line in GOOD)
+    file = tmp_path_factory.mktemp("torn") / "trace.jsonl"
+    file.write_text(text[:cut])
+    whole = text[:cut].count("\n")
+    torn_is_whole = text[:cut].endswith("}")
+    file2 = file.with_name("whole.jsonl")
+    file2.write_text("".join(json.dumps(line) + "\n" for line in GOOD[: whole + torn_is_whole]))
+    assert summarise(file) == summarise(file2)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=5,
+)
+KEYS = st.sampled_from(sorted({key for line in [*GOOD, {"event": "pulls", "span": 1}] for key in line}))
+EVENTS = st.sampled_from(["header", "sample", "steps", "first_step", "pulls", "end"])
+LINES = st.builds(
+    lambda event, more: {**more, "event": event}, EVENTS, st.dictionaries(KEYS, JSON, max_size=12)
+)
+
+
+@given(lines=st.lists(LINES | JSON, max_size=12), garbage=st.text(max_size=20))
+def test_nothing_in_a_trace_is_too_much(
+    lines: list[Any], garbage: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.mktemp("any") / "trace.jsonl"
+    text = "".join(json.dumps(line) + "\n" for line in lines) + garbage
+    file.write_bytes(text.encode("utf-8", "surrogatepass") + b"\xff")
+    found = summarise(file)
+    for share in (found.input_wait, found.cpu_utilisation, found.gpu_utilisation):
+        assert share is None or 0 <= share <= 1
+    for value in asdict(found).values():
+        assert value is None or isinstance(value, str) or (value >= 0 and math.isfinite(value))
+    json.dumps(asdict(found), allow_nan=False)
