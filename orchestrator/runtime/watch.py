@@ -45,9 +45,9 @@ def main(argv: List[str]) -> int:
     parser.add_argument("base")
     parser.add_argument("--deadline", type=float, required=True)
     parser.add_argument("--idle", type=float, required=True)
-    parser.add_argument("command", nargs="*", default=["poweroff"])
-    arguments = parser.parse_args(argv)
-    orders = Orders(arguments.deadline, arguments.idle, arguments.command)
+    end = argv.index("--") if "--" in argv else len(argv)
+    arguments = parser.parse_args(argv[:end])
+    orders = Orders(arguments.deadline, arguments.idle, argv[end + 1 :] or ["poweroff"])
     pid = watch(os.path.abspath(arguments.base), orders)
     print(json.dumps({"pid": pid, "deadline": orders.deadline, "idle": orders.idle}))
     return 0

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -192,13 +193,18 @@ def test_start_killed_at_any_moment_runs_the_job_once(agent: Agent, tmp_path: Pa
         assert (tmp_path / str(delay)).read_text() == "ran\n"
 
 
+def _no_longer_running(agent: Agent, run_id: str) -> RunState | None:
+    state = jobs.state(HOST, agent, run_id)
+    return None if state.state == "running" else state
+
+
 def test_supervisor_killed_at_any_moment_never_runs_the_job_twice(agent: Agent, tmp_path: Path) -> None:
     for delay in range(0, 60, 4):
         job = shell(f"echo ran >> {tmp_path}/{delay}; sleep 0.02", run_id=f"r{delay}")
         jobs.start(HOST, agent, job)
         time.sleep(delay / 1000)
         os.kill(started(agent, job.run_id)["supervisor"]["pid"], signal.SIGKILL)
-        state = until(lambda r=job.run_id: (s := jobs.state(HOST, agent, r)).state != "running" and s)
+        state = until(partial(_no_longer_running, agent, job.run_id))
         assert state.exit.reason in ("lost", "completed")
         assert jobs.start(HOST, agent, job) == state
         time.sleep(0.05)

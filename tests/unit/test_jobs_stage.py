@@ -193,13 +193,11 @@ def test_an_absolute_target_of_its_own_is_a_copy(
 def test_what_lies_at_an_absolute_target_is_never_replaced(
     agent: Agent, code: Path, data: Path, tmp_path: Path
 ) -> None:
-    for name, make in (
-        ("folder", lambda path: path.mkdir()),
-        ("file", lambda path: path.write_text("mine")),
-        ("link", lambda path: path.symlink_to("/usr")),
-    ):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to("/usr")
+    for name in ("folder", "file", "link"):
         place = tmp_path / name
-        make(place)
         with pytest.raises(UsageError, match="not replaced"):
             run(agent, "true", copied(code), shared(data, str(place)), run_id=name)
         assert os.path.lexists(place) and not (place / "train").exists()

@@ -1,0 +1,125 @@
+"""The step clock in real trainings: it tells steps and waits, and changes no number."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.profiling import IoSummary, summarise
+from orchestrator.runtime.steplog import StepLog
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = Path(__file__).with_name("stepclock_jobs.py")
+
+FIT = {
+    "slow input": 60,
+    "slow input, prefetched": 60,
+    "slow input, three steps a call": 60,
+    "slow input, some steps an epoch": 18,
+    "slow step, fast input": 120,
+    "deterministic": 60,
+    "validation": 60,
+    "own train step": 60,
+    "run eagerly": 20,
+    "arrays": 20,
+    "failing input": 8,
+    "train on batch": 20,
+}
+LOOPS = {"eager loop": 60, "function loop": 60, "epoch in the graph": None}
+
+
+@pytest.fixture(scope="module")
+def trainings(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What every case gave, with the clock and without."""
+    place = tmp_path_factory.mktemp("traces")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ORCH_")}
+    done = subprocess.run(
+        [tf_python, "-W", "ignore", SCRIPT, place, ROOT], env=environment, capture_output=True, timeout=290
+    )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def summary(trainings: dict[str, Any], case: str) -> IoSummary:
+    return summarise(Path(trainings[case]["trace"]))
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("case", [*FIT, *LOOPS])
+def test_weights_optimizer_and_generators_end_bit_identical(trainings: dict[str, Any], case: str) -> None:
+    assert trainings[case]["with"] == trainings[case]["without"]
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(("case", "steps"), [*FIT.items(), *LOOPS.items()])
+def test_steps_are_counted(trainings: dict[str, Any], case: str, steps: int | None) -> None:
+    assert summary(trainings, case).steps == steps
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_a_planted_slow_pipeline_waits_and_a_fast_one_does_not(trainings: dict[str, Any]) -> None:
+    slow = summary(trainings, "slow input")
+    fast = summary(trainings, "slow step, fast input")
+    loop = summary(trainings, "function loop")
+    assert slow.input_wait and slow.input_wait > 0.5 and slow.limited_by == "input"
+    assert fast.input_wait is not None and fast.input_wait < 0.15
+    assert loop.input_wait and loop.input_wait > 0.3
+    assert slow.steps_per_s and slow.steps_per_s < 100  # a batch takes ten milliseconds at the least
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_many_steps_were_probed_so_that_equal_numbers_mean_something(trainings: dict[str, Any]) -> None:
+    probed = {case: _probed(Path(trainings[case]["trace"])) for case in FIT}
+    assert probed.pop("train on batch") == 0
+    assert all(probed.values()), probed
+
+
+def _probed(trace: Path) -> int:
+    lines = [json.loads(line) for line in trace.read_text().splitlines()]
+    return sum(line["probed"] for line in lines if line["event"] == "steps")
+
+
+# ---------------------------------------------------------------- the lines
+
+
+def test_steps_and_pulls_are_summed_up(tmp_path: Path) -> None:
+    log = StepLog(str(tmp_path / "trace"))
+    log.step("fit", 10.0, 3.0, 1, None, first=True)
+    for number in range(10):
+        log.step("fit", 20.0 + number, 0.5, 2, 0.25 if number % 2 else None)
+    log.pull(0.0, 1.0)
+    log.pull(9.0, 1.0)
+    log.flush()
+    log.flush()
+    first, steps, pulls = [json.loads(line) for line in (tmp_path / "trace").read_text().splitlines()]
+    assert (first["event"], first["n"], first["wall"]) == ("first_step", 1, 3.0)
+    assert (steps["n"], steps["calls"], steps["wall"], steps["probed"]) == (20, 10, 5.0, 5)
+    assert (steps["period_p50"], steps["gap_p50"], steps["wait"]) == (0.5, 0.5, 1.25)
+    assert (pulls["n"], pulls["wait"], pulls["span"]) == (2, 2.0, 10.0)
+
+
+def test_a_forked_child_writes_nothing_of_its_parents(tmp_path: Path) -> None:
+    log = StepLog(str(tmp_path / "trace"))
+    log.step("fit", 1.0, 0.5, 1, None)
+    child = os.fork()
+    if child == 0:
+        log.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert not (tmp_path / "trace").exists()
+
+
+def test_a_full_disk_is_not_the_clocks_trouble() -> None:
+    log = StepLog("/dev/full")
+    log.step("fit", 1.0, 0.5, 1, None)
+    log.flush()
