@@ -96,7 +96,7 @@ def _cpu(summary: IoSummary, usage: Usage) -> Verdict:
     if usage.throttled is not None and usage.throttled / cores >= THROTTLED:
         return "cpu", f"A quota kept it from its {cores:g} cores for {usage.throttled:.2f} s of each second."
     if _crowded(summary, usage):
-        return "cpu", f"The cores were busy: {_cpu_words(summary, usage)}."
+        return "cpu", f"The cores were busy: {_cpu_words(summary, usage)}{_waiting_words(usage)}."
     if cores >= 2 and usage.busy is not None and ONE_CORE[0] <= usage.busy <= ONE_CORE[1]:
         return "cpu", f"One of {cores:g} cores was busy: the run does one thing at a time."
     return None
@@ -116,6 +116,13 @@ def _crowded(summary: IoSummary, usage: Usage) -> bool:
     busy = summary.cpu_utilisation is not None and summary.cpu_utilisation >= CPU_BUSY
     waiting = usage.waiting is not None and usage.waiting / (usage.cores or 1) >= CPU_WAITING
     return busy or waiting
+
+
+def _waiting_words(usage: Usage) -> str:
+    """Threads that wait although the run itself leaves cores free: somebody else has them."""
+    if usage.waiting is None or usage.waiting / (usage.cores or 1) < CPU_WAITING:
+        return ""
+    return f" by this run, whose threads waited for a core {usage.waiting:.1f} s in every second"
 
 
 def _cpu_words(summary: IoSummary, usage: Usage) -> str:

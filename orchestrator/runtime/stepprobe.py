@@ -10,11 +10,12 @@ from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 _SHARE = 0.005
 """Of the time of all steps, what probing may cost."""
 
-_CREDIT = 0.010
-"""Seconds that probing may cost at once, so that a short job learns something too."""
+_CREDIT = 0.025
+"""Seconds that probing may cost at once, so that a short job learns something too: TensorFlow itself takes
+hundreds of times as long to be imported."""
 
 _GAP = 6
-"""At most so many steps lie between two probes that could be afforded."""
+"""At first, at most so many steps lie between two probes; later more, so that they spread over the run."""
 
 
 class Pulled(NamedTuple):
@@ -64,7 +65,7 @@ class Probe:
         self._calls += 1
         if self._calls < self._next or not self._affordable(steps):
             return Pulled(arguments)
-        self._next = self._calls + self._random.randint(1, _GAP)
+        self._next = self._calls + self._random.randint(1, max(_GAP, self._calls // 8))
         iterator: Any = arguments[0] if len(arguments) == 1 else None
         if not _is_plain(iterator):
             return Pulled(arguments)

@@ -137,6 +137,7 @@ FREE = Usage(cores=4, busy=1.2, memory_limit=1000, waiting=0.0, throttled=0.0, r
         ({"gpu_utilisation": 0.9}, {}, "gpu", "90%"),
         ({"gpu_utilisation": 0.9, "input_wait": 0.3}, {}, "input", ""),
         ({"cpu_utilisation": 0.9}, {}, "cpu", "90% of 4 cores"),
+        ({}, {"waiting": 2.5}, "cpu", "30% of 4 cores by this run, whose threads waited for a core 2.5 s"),
         ({}, {"throttled": 1.0}, "cpu", "quota"),
         ({"cpu_utilisation": 0.25}, {"busy": 1.0}, "cpu", "One of 4 cores"),
         ({}, {"reading": 1e8}, "disk", "1e+08"),
