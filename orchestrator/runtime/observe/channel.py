@@ -31,6 +31,7 @@ class Channel:
         self._order = itertools.count()
         self._pending: Any = weakref.WeakKeyDictionary()
         self._sent: Any = weakref.WeakKeyDictionary()
+        self._wanted: Any = weakref.WeakKeyDictionary()
         self._initial: List[Any] = []
 
     # ------------------------------------------------------------ offering values
@@ -81,6 +82,7 @@ class Channel:
                 self._gated_read(
                     before, [variable for _, variable in entries], self._sink(labels, commit=True)
                 )
+            self._wanted.pop(self.graph(), None)
 
     def initial(self, named: Iterable[Tuple[str, Any]]) -> None:
         """Show variables' values before their first update; each variable once."""
@@ -98,6 +100,8 @@ class Channel:
     def close(self) -> None:
         """Let go of everything that was held for the observed steps."""
         self._initial = []
+        for held in (self._pending, self._sent, self._wanted):
+            held.clear()
 
     # ------------------------------------------------------------ where we are
 
@@ -204,13 +208,20 @@ class Channel:
         return self._when_wanted(lambda: self._call(sink, before + [read_value(v) for v in variables]))
 
     def _when_wanted(self, act: Callable[[], Any]) -> Any:
+        tf = self.tf
+        with tf.device("/CPU:0"):
+            return tf.cond(self._still_wanted(), act, lambda: tf.constant(0, tf.int32))
+
+    def _still_wanted(self) -> Any:
+        """The recorder's answer as a tensor, asked once for each step of a graph: it crosses into Python."""
         import numpy as np
 
-        tf, recorder = self.tf, self.recorder
-        with tf.device("/CPU:0"):
-            wanted = tf.numpy_function(lambda: np.bool_(recorder.wants()), [], tf.bool, stateful=True)
-            wanted.set_shape(())
-            return tf.cond(wanted, act, lambda: tf.constant(0, tf.int32))
+        tf, recorder, graph = self.tf, self.recorder, self.graph()
+        if graph not in self._wanted:
+            asked = tf.numpy_function(lambda: np.bool_(recorder.wants()), [], tf.bool, stateful=True)
+            asked.set_shape(())
+            self._wanted[graph] = asked
+        return self._wanted[graph]
 
     def _call(self, sink: Callable[..., Any], tensors: List[Any]) -> Any:
         result = self.tf.numpy_function(sink, tensors, self.tf.int32, stateful=True)

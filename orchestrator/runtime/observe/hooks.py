@@ -38,6 +38,7 @@ class Hooks:
         self._wrap(OwnedIterator, "__next__", self._next)
         self._wrap(OwnedIterator, "get_next", self._get_next)
         self.recorder.missing_batch = self._element_entries
+        self.recorder.release = self._release
 
     def on_keras(self, keras: Any) -> None:
         """Watch layers, losses, models and optimizers of one Keras."""
@@ -48,6 +49,10 @@ class Hooks:
         self._wrap(_owner(keras.Model, "make_train_function"), "make_train_function", self._make_train)
         for optimizer, method in _optimizer_methods(keras):
             self._wrap(optimizer, method, self._apply)
+
+    def _release(self) -> None:
+        self.channel.close()
+        self._latest_model = self._element = None
 
     def _wrap(self, owner: Any, method: str, hook: Callable[..., Any]) -> None:
         original = getattr(owner, method)
@@ -255,9 +260,6 @@ class Hooks:
         trained = _trained(optimizer, args, kwargs)
         rest = _state(self._latest_model) if self._latest_model is not None else []
         self.channel.commit(named([*trained, *rest, *_variables(optimizer)]))
-        if not self.recorder.wants():
-            self.channel.close()
-            self._latest_model = self._element = None
 
     # ------------------------------------------------------------ where we are
 

@@ -39,6 +39,7 @@ class Recorder:
         self.closed = False
         self.environment: Optional[Callable[[], Dict[str, Any]]] = None
         self.missing_batch: Optional[Callable[[], List[Tuple[Label, Any]]]] = None
+        self.release: Callable[[], None] = lambda: None
         self._store = Store(settings.directory)
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -109,7 +110,7 @@ class Recorder:
 
     def fail(self, what: str, error: BaseException) -> None:
         """A fault of ours: say so and observe no more. The job goes on."""
-        self.closed = True
+        self._close()
         self.note("everything from here on", f"{what} failed: {type(error).__name__}: {error}")
 
     # ------------------------------------------------------------ inside
@@ -117,8 +118,8 @@ class Recorder:
     def _claim(self) -> bool:
         if not self._claimed:
             self._claimed = self._store.claim()
-            self.closed = not self._claimed
-            if self.closed:
+            if not self._claimed:
+                self._close()
                 self._store.facts(
                     f"status-{os.getpid()}",
                     {"why": "another process of this run trained first; only that one is recorded"},
@@ -165,9 +166,14 @@ class Recorder:
         self._tensors, self._records = [], {}
         return line
 
-    def _finish(self) -> None:
+    def _close(self) -> None:
+        """Take nothing more, and let go of what the hooks hold for us."""
         self.closed = True
         self.missing_batch = None
+        self.release()
+
+    def _finish(self) -> None:
+        self._close()
         if self.environment:
             self._store.facts("environment", self.environment())
 
