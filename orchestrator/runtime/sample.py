@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 from . import cgroups
 from .cadence import Cadence
 from .gpu import GpuMeter
-from .processes import Stat, boot_id, descendants, read
+from .processes import Stat, boot_id, descendants, read, stat
 
 VERSION = 1
 
@@ -58,33 +58,30 @@ class Usage:
     """Adds up a tree of processes that come and go.
 
     The kernel adds what a process used to its parent's account when the parent waits for it. So the living
-    suffice, except for those whose last parent was the supervisor itself: those are kept in `_gone`.
+    suffice, except for those whose last parent is the supervisor itself: it retires them when they end.
     """
 
-    root: int
     totals: Totals = field(default_factory=Totals)
     _gone: Totals = field(default_factory=Totals)
-    _last: Dict[int, Tuple[int, Totals]] = field(default_factory=dict)
     _threads: Dict[Tuple[int, int], int] = field(default_factory=dict)
     _waited: float = 0.0
 
     def measure(self, processes: List[Stat]) -> Totals:
         """The totals now, given every process of the job that there is."""
-        now = {entry.pid: (entry.parent, self._of(entry)) for entry in processes}
-        for pid, (parent, used) in self._last.items():
-            if pid not in now and parent == self.root:
-                _add(self._gone, used)
-        self._last = now
         sum_ = Totals()
         _add(sum_, self._gone)
-        for _, used in now.values():
-            _add(sum_, used)
+        for entry in processes:
+            _add(sum_, self._of(entry))
         self._waited += self._new_waiting(processes)
         sum_.waited = self._waited
         for name in vars(sum_):  # an account that nobody waited for is lost: totals never fall
             setattr(sum_, name, max(getattr(sum_, name), getattr(self.totals, name)))
         self.totals = sum_
         return sum_
+
+    def retire(self, ended: Stat) -> None:
+        """Keep the account of a process that has ended and is about to be waited for by the supervisor."""
+        _add(self._gone, self._of(ended))
 
     def _of(self, entry: Stat) -> Totals:
         used = Totals(
@@ -129,7 +126,7 @@ class Sampler:
     def __init__(self, trace: str, root: int) -> None:
         self._file = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._root = root
-        self._usage = Usage(root)
+        self._usage = Usage()
         self._cgroups = cgroups.own()
         self._began = time.monotonic()
         self._own_cpu = time.process_time()
@@ -182,6 +179,12 @@ class Sampler:
                 "own_cpu": round(time.process_time() - self._own_cpu, 3),
             }
         )
+
+    def retire(self, pid: int) -> None:
+        """Call it before waiting for a child other than the job's first process."""
+        ended = None if pid in self.strangers else stat(pid)
+        if ended is not None:
+            self._usage.retire(ended)
 
     def ended(self, peak: int) -> None:
         """Append the end; `peak` is the largest process' memory as the kernel kept it, bytes."""

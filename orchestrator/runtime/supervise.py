@@ -103,7 +103,7 @@ class Supervision:
         assert self._job is not None
         job = self._job.pid
         while True:
-            reaped = _reap_one(lambda pid: sampler.sample() if pid == job else None)
+            reaped = _reap_one(lambda pid: sampler.sample() if pid == job else sampler.retire(pid))
             if reaped is None:
                 return None
             pid, status, peak = reaped
