@@ -78,12 +78,15 @@ def test_an_import_error_is_the_jobs_own(runtime: Path, project: Path) -> None:
 
 
 def test_without_a_wish_python_is_as_it_was(runtime: Path, project: Path, tmp_path: Path) -> None:
-    code = "import sys, tensorflow; print(sorted(sys.modules), sys.meta_path, sys.path)"
-    (tmp_path / "empty").mkdir()
-    plain = python(tmp_path / "empty", project, code, steps="").stdout
-    hooked = python(runtime, project, code, steps="").stdout
-    plain = plain.replace(str(tmp_path / "empty" / "hook"), "").replace("'', ", "")
-    assert hooked.replace("'sitecustomize', ", "").replace("'', ", "") == plain
+    code = (
+        "import json, sys, tensorflow; "
+        "finders = [getattr(f, '__name__', type(f).__name__) for f in sys.meta_path]; "
+        "print(json.dumps([sorted({*sys.modules} - {'sitecustomize'}), finders, sys.path]))"
+    )
+    elsewhere = tmp_path / "elsewhere"
+    plain = json.loads(python(elsewhere, project, code, steps="").stdout)
+    plain[2].remove(str(elsewhere / "hook"))
+    assert json.loads(python(runtime, project, code, steps="").stdout) == plain
     assert not (project / "observe").exists()
 
 
