@@ -67,6 +67,8 @@ def up(
     wanted = _profile(profile, overrides)
     place = Folder.at(folder)
     provider = open_provider(wanted.cloud)
+    if wanted.cloud == "local":
+        _tell_tier(tell)
     with _only_one(place):
         lease = _open_lease_of(place, wanted)
         machines = provider.list({LABEL_LEASE: lease.id}) if lease else ()
@@ -84,8 +86,19 @@ def up(
 # ---------------------------------------------------------------- up, step by step
 
 
+def _tell_tier(tell: Progress) -> None:
+    """Which kind of local machine this computer allows, and what such a machine lacks."""
+    from orchestrator.providers.local.survey import survey
+
+    found = survey()
+    lost = f"; it lacks: {'; '.join(found.lost)}" if found.lost else ""
+    tell.say(f"Local machine, tier {found.tier}{lost}")
+
+
 def _profile(profile: str | Path | Profile, overrides: Sequence[str]) -> Profile:
-    return profile if isinstance(profile, Profile) else load(Path(profile), overrides=tuple(overrides))
+    if isinstance(profile, Profile):
+        return profile
+    return load(Path(profile), overrides=tuple(overrides), files=True)
 
 
 def _open_lease_of(place: Folder, wanted: Profile) -> Lease | None:
@@ -94,9 +107,16 @@ def _open_lease_of(place: Folder, wanted: Profile) -> Lease | None:
 
 
 def _plan(wanted: Profile, provider: Provider, machines: Sequence[Machine]) -> Plan:
-    need = wanted.need()
-    offers = () if machines else provider.offers(need)
-    return make_plan(need, offers, machines, max_duration=wanted.max_duration, now=datetime.now(UTC))
+    """Offers are asked for only where no machine serves already."""
+    kept = _planned(wanted, (), machines)
+    if any(isinstance(action, Keep) for action in kept.actions):
+        return kept
+    return _planned(wanted, provider.offers(wanted.need()), machines)
+
+
+def _planned(wanted: Profile, offers: Sequence[Offer], machines: Sequence[Machine]) -> Plan:
+    now = datetime.now(UTC)
+    return make_plan(wanted.need(), offers, machines, max_duration=wanted.max_duration, now=now)
 
 
 def _ledger_for(place: Folder, lease: Lease | None, wanted: Profile, overrides: Sequence[str]) -> Ledger:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from orchestrator.api.session import Session, check_stack, local_agent, open_ses
 from orchestrator.api.standing import machine_facts
 from orchestrator.errors import ParityMismatch, RunFailed, StackMismatch, UsageError
 from orchestrator.ledger import Lease, LeasedRun
-from orchestrator.model import Difference, Exit, Job, Progress, RunRecord, Silent, TreeLink
+from orchestrator.model import Difference, Entry, Exit, Job, Progress, RunRecord, Silent, TreeLink
 from orchestrator.profile import Profile, load
 
 Output = Callable[[bytes], None]
@@ -235,6 +235,7 @@ def _lost(session: Session, run_id: str) -> RunRecord:
 
 
 def _bring_home(session: Session, run_id: str, exit_: Exit | None) -> RunRecord:
+    """Fetch and record first: from then on nothing can be lost. Then look at what was fetched."""
     _note_end(session, run_id, exit_)
     draft = dict(session.ledger.lease().runs[run_id].draft)
     folder = session.place.run(run_id)
@@ -244,25 +245,36 @@ def _bring_home(session: Session, run_id: str, exit_: Exit | None) -> RunRecord:
     state = jobs.state(session.host, session.agent, run_id)
     if state.started_at and state.ended_at:
         timings["train_s"] = round(state.ended_at - state.started_at, 3)
-    with _timed(timings, "model_check_s"):
-        check = _model_check(session, run_id, entries, folder)
     record = _record(
         session,
         run_id,
         {**draft, "timings": timings},
         exit=collect.exit_json(exit_),
-        metrics=collect.metrics(folder, entries),
-        profile=collect.io_profile(folder),
         artifacts=collect.artifacts(entries),
-        model_check=check,
     )
     collect.write(record)
     session.ledger.append("run.collected", run_id=run_id)
-    return record
+    return _examined(session, record, entries)
+
+
+def _examined(session: Session, record: RunRecord, entries: Sequence[Entry]) -> RunRecord:
+    """The record with what the fetched files tell: metrics, where the time went, whether the model loads."""
+    timings = dict(record.timings)
+    with _timed(timings, "model_check_s"):
+        check = _model_check(session, record.run_id, entries, record.folder)
+    examined = replace(
+        record,
+        metrics=collect.metrics(record.folder, entries),
+        profile=collect.io_profile(record.folder),
+        model_check=check,
+        timings=timings,
+    )
+    collect.write(examined)
+    return examined
 
 
 def _model_check(
-    session: Session, run_id: str, entries: Sequence[Any], folder: Path
+    session: Session, run_id: str, entries: Sequence[Entry], folder: Path
 ) -> dict[str, Any] | None:
     stack = session.ledger.lease().runs[run_id].draft["stack"]
     local = local_agent(session.place)

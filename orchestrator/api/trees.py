@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 import subprocess
 import time
@@ -67,11 +68,16 @@ def code_ignored(profile: Profile) -> tuple[str, ...]:
     """The profile's patterns, and the data's own folders: they travel once, as data."""
     root = profile.code.path.resolve()
     inside = [
-        "/" + each.source.resolve().relative_to(root).as_posix()
+        "/" + _literal(each.source.resolve().relative_to(root).as_posix())
         for each in profile.data
         if each.source.resolve().is_relative_to(root) and each.source.resolve() != root
     ]
     return (*profile.code.ignore, *inside, "/runs/")
+
+
+def _literal(path: str) -> str:
+    """A path as a pattern that matches only itself."""
+    return re.sub(r"([\\*?\[\]#! ])", r"\\\1", path)
 
 
 def _link(agent: Agent, name: str, target: str, *, copied: bool = False) -> TreeLink:

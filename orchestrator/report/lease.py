@@ -38,19 +38,21 @@ def _lease(lease: LeaseStatus, now: float) -> str:
 
 def plan_text(plan: Mapping[str, Any]) -> str:
     """The plan's actions with their reasons and prices, and the near misses. See `orch plan --json`."""
-    lines = [_action(action) for action in plan["actions"]] or ["Nothing to do."]
+    lines = [_action(action) for action in plan["actions"]]
     offers = plan.get("offers") or []
     if offers:
         rows = [["type", "zone", "CPUs", "memory", "accelerator", "$/h", "worst case"]]
         rows += [_offer(offer) for offer in offers[:10]]
         lines += ["", table(rows, indent="  ")]
+    if plan.get("refusal"):
+        lines.append(plan["refusal"])
     for miss in (plan.get("rejected") or [])[:5]:
         lines.append(f"  not {miss['instance_type']}: {miss['reason']}")
     return "\n".join(lines)
 
 
 def _action(action: Mapping[str, Any]) -> str:
-    return f"{action['action']} {action.get('what', '')}: {action['reason']}".replace(" :", ":")
+    return f"{action['action']} {action['what']}: {action['reason']}"
 
 
 def _offer(offer: Mapping[str, Any]) -> list[str]:
