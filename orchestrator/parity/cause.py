@@ -7,7 +7,7 @@ the bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,6 +119,11 @@ def _batch(finding: Finding, found: tuple[Change, ...], initial_differs: bool, o
     if finding.kind == "order" or overall:
         words = "the same records come in another order (unsorted file names, or an unseeded shuffle)"
         return Cause(f"{words}; {cores.sentence}, on which interleave depends" if cores else words, _ORDER)
+    if finding.kind == "some":
+        return Cause(
+            "some records have other content, in the same order: the data files or their preprocessing differ",
+            "Compare the data files by their hashes, and share fitted scalers and decoding libraries.",
+        )
     if initial_differs:
         return Cause("the random seed differs or is not set: initial weights differ as well", _SEED)
     if finding.gap and finding.gap.relative is not None and finding.gap.relative < 1e-3:
@@ -145,16 +150,22 @@ def _source(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Change]:
     if differing:
         words = f"the code differs: {', '.join(differing[:3])}" + (" and more" if len(differing) > 3 else "")
         found.append(Change("source", words, "Run the same code on both sides."))
-    if a.get("argv") != b.get("argv"):
-        left_text, right_text = " ".join(a.get("argv") or []), " ".join(b.get("argv") or [])
-        found.append(
-            Change(
-                "arguments",
-                f"the arguments differ: “{left_text}” in A, “{right_text}” in B",
-                "Pass the same arguments.",
-            )
-        )
-    return found
+    return found + _arguments(a.get("argv") or [], b.get("argv") or [])
+
+
+def _arguments(a: Sequence[str], b: Sequence[str]) -> list[Change]:
+    """Arguments that differ. Paths alone make no other job: they name the same things in other places."""
+    if a == b:
+        return []
+    pairs = [(x, y) for x, y in zip(a, b, strict=False) if x != y]
+    paths = len(a) == len(b) and all(_is_path(x) and _is_path(y) for x, y in pairs)
+    topic = "paths" if paths else "arguments"
+    words = f"the {topic} differ: “{' '.join(a)}” in A, “{' '.join(b)}” in B"
+    return [Change(topic, words, "Pass the same arguments.")]
+
+
+def _is_path(argument: str) -> bool:
+    return "/" in argument or "\\" in argument
 
 
 def _settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Change]:

@@ -17,7 +17,7 @@ ROUGH = 1 << 15
 
 @dataclass(frozen=True)
 class Finding:
-    """The first difference. `kind`: dtype, shape, order, content, missing or value.
+    """The first difference. `kind`: dtype, shape, order, some (records), content, missing or value.
 
     `tensor` names the first that differs, and `others` counts further ones in that stage and step;
     `stage_relative` is the relative L2 difference of the whole stage, and `rounding` whether every
@@ -118,6 +118,12 @@ def _records_kind(a: Records | None, b: Records | None) -> tuple[str, str]:
         return "content", "the content differs"
     if a.multiset == b.multiset and a.count == b.count:
         return "order", f"the same {a.count} records in another order"
+    in_place = sum(x == y for x, y in zip(a.rows, b.rows, strict=False))
+    if a.count == b.count and in_place * 2 >= len(a.rows) > 0:
+        return (
+            "some",
+            f"{len(a.rows) - in_place} of {a.count} records differ, the others are equal and in place",
+        )
     common = len(set(a.rows) & set(b.rows))
     if common:
         return "content", f"{common} of {a.count} records are the same, the others are not"

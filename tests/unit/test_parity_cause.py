@@ -57,7 +57,8 @@ def suspect(tmp_path: Path, change: dict[str, list[float]], **facts: Any) -> Ver
         ({"initial_a_kernel": [0.1, 0.2, 0.3]}, {}, "seed"),
         ({"batch_data_0": [7.0, 8.0, 9.0, 6.0], "initial_a_kernel": [0.1, 0.2, 0.3]}, {}, "seed"),
         ({"batch_data_0": [4.0, 3.0, 2.0, 1.0]}, {"cpu__count": 8}, "interleave depends"),
-        ({"batch_data_0": [1.00001, 2.00001, 3.0, 4.0]}, {}, "slightly different arithmetic"),
+        ({"batch_data_0": [1.0, 2.0, 3.0, 9.0]}, {}, "some records have other content, in the same order"),
+        ({"batch_data_0": [1.00001, 2.00001, 3.00001, 4.0]}, {}, "slightly different arithmetic"),
     ],
 )
 def test_the_cause_fits_stage_and_facts(
@@ -79,6 +80,14 @@ def test_the_cause_fits_stage_and_facts(
 def test_another_job_is_never_equivalent(tmp_path: Path, facts: dict[str, Any], said: str) -> None:
     found = suspect(tmp_path, ROUNDED, **facts)
     assert found.verdict == "DIVERGENT" and found.cause is not None and said in found.cause
+
+
+def test_other_paths_are_the_same_job(tmp_path: Path) -> None:
+    a = Run([step()], environment=environment(argv=["--output", "/home/me/out"])).write(tmp_path / "a")
+    b = Run([step(**ROUNDED)], environment=environment(argv=["--output", "/mnt/out"])).write(tmp_path / "b")
+    found = parity.compare(a, b)
+    assert found.verdict == "EQUIVALENT" and found.cause is not None and "paths" not in found.cause
+    assert "the paths differ" in found.detail
 
 
 def test_a_version_alone_is_not_accused(tmp_path: Path) -> None:

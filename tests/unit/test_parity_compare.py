@@ -78,7 +78,7 @@ def test_order_is_told_from_content(tmp_path: Path) -> None:
 
 def test_the_same_records_over_several_batches_are_an_order(tmp_path: Path) -> None:
     a = Run([step(batch_data_0=[1, 2, 3, 4]), step(batch_data_0=[5, 6, 7, 8])])
-    b = Run([step(batch_data_0=[5, 6, 3, 4]), step(batch_data_0=[1, 2, 7, 8])])
+    b = Run([step(batch_data_0=[3, 4, 5, 6]), step(batch_data_0=[7, 8, 1, 2])])
     found = compare(tmp_path, a, b)
     assert found.divergence is not None and "2 of 4 records are the same" in found.divergence.detail
     assert found.cause is not None and "same records come in another order" in found.cause
