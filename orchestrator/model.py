@@ -63,11 +63,18 @@ class Need:
     region: str | None = None
     zone: str | None = None
     max_price: float | None = None
+    local_ssd: int | None = None
+    """Bytes of SSD inside the machine, at least."""
+    network: float | None = None
+    """Gbit/s, at least."""
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What a cloud sells: one instance type in one zone at one price. memory and gpu_memory in bytes."""
+    """What a cloud sells: one instance type in one zone at one price. Sizes in bytes.
+
+    `zone` is "" where nobody recorded which zones of the region have the type: the cloud decides.
+    """
 
     cloud: str
     instance_type: str
@@ -80,7 +87,19 @@ class Offer:
     spot: bool = False
     accelerator: str | None = None
     accelerator_count: int = 0
+    """Whole ones; 0 with a name where the type brings a part of one."""
     gpu_memory: int = 0
+    vendor: str = ""
+    """Who made the accelerator: nvidia, amd, aws, …; "" where that is not recorded."""
+    attach: str = ""
+    """The cloud's name of the accelerator that the create call must attach; "" where the type brings it."""
+    local_ssd: int = 0
+    network: float = 0.0
+    """Gbit/s that the type sustains; 0 where that is not recorded."""
+    on_demand: float | None = None
+    """Of a spot offer: what the same machine costs on demand, where that is known."""
+    price_is_bound: bool = False
+    """`price` is the most that may be asked, not what is asked now: spot whose price nobody recorded."""
 
 
 # ---------------------------------------------------------------- machines

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from orchestrator.model import LABEL_SPEC, Machine, MachineState, Need, Offer
-from orchestrator.plan.fit import Rejected, near_misses, rank
+from orchestrator.plan.fit import MANY, Rejected, near_misses, rank
 
 __all__ = ["Action", "Create", "Delete", "Keep", "Plan", "Rejected", "plan", "rank"]
 
@@ -47,7 +47,7 @@ class Plan:
 
     `price` is US dollars an hour afterwards; `worst_case` US dollars until the deadline, of the first
     offer or of the machine kept; both None where nothing would be there. `refusal` says in a
-    sentence why nothing can be made where something should be.
+    sentence why nothing can be made where something should be; `warnings` what makes it less sure.
     """
 
     actions: tuple[Action, ...]
@@ -58,18 +58,20 @@ class Plan:
     price: float | None
     worst_case: float | None
     refusal: str | None = None
+    warnings: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The plan as plain data: memory in bytes, times in ISO 8601, prices in US dollars."""
         return {
             "actions": [_action_json(action) for action in self.actions],
-            "offers": [{**asdict(offer), "worst_case": self.cost(offer)} for offer in self.offers],
-            "rejected": [{**asdict(near.offer), "reason": near.reason} for near in self.rejected],
+            "offers": [{**_offer_json(offer), "worst_case": self.cost(offer)} for offer in self.offers],
+            "rejected": [{**_offer_json(near.offer), "reason": near.reason} for near in self.rejected],
             "max_duration": self.max_duration,
             "deadline": self.deadline.isoformat() if self.deadline else None,
             "price": self.price,
             "worst_case": self.worst_case,
             "refusal": self.refusal,
+            "warnings": list(self.warnings),
         }
 
     def cost(self, offer: Offer) -> float:
@@ -173,7 +175,8 @@ def _why(ranked: Sequence[Offer]) -> str:
     what = f"{first.instance_type} in {first.zone or first.region}" + (" (spot)" if first.spot else "")
     if len(ranked) == 1:
         return f"{what} is the one offer that fits"
-    return f"{what} is the cheapest of {len(ranked)} offers that fit"
+    count = len(ranked) if len(ranked) < MANY else f"{len(ranked)} and more"
+    return f"{what} is the cheapest of {count} offers that fit"
 
 
 def _refusal(offers: Sequence[Offer], rejected: Sequence[Rejected]) -> str:
@@ -187,6 +190,11 @@ def _refusal(offers: Sequence[Offer], rejected: Sequence[Rejected]) -> str:
 
 def _cost(price: float, seconds: float) -> float:
     return round(price * max(seconds, 0) / 3600, 6)
+
+
+def _offer_json(offer: Offer) -> dict[str, Any]:
+    """An offer as plain data; a price that nobody knows is null."""
+    return {**asdict(offer), "price": offer.price if math.isfinite(offer.price) else None}
 
 
 def _action_json(action: Action) -> dict[str, Any]:

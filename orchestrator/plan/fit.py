@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from orchestrator.model import Bound, Need, Offer
 
+MANY = 500
+"""No catalog hands over more offers that fit than this: the cheapest ones."""
 MAX_REJECTED = 5
 MAX_OF_ONE_RULE = 2
 _GIB = 1 << 30
@@ -27,6 +30,12 @@ def rank(need: Need, offers: Sequence[Offer]) -> list[Offer]:
     """The offers that satisfy `need`, best first: cheapest, then the larger, then by name."""
     rules = _rules(need)
     return sorted((offer for offer in offers if all(rule.admits(offer) for rule in rules)), key=_order)
+
+
+def misses(need: Need, offer: Offer, *, enough: int = 2) -> int:
+    """How many things asked for `offer` lacks, counted up to `enough`."""
+    broken = (rule for rule in _rules(need) if not rule.admits(offer))
+    return sum(1 for _ in islice(broken, enough))
 
 
 def near_misses(need: Need, offers: Sequence[Offer]) -> tuple[Rejected, ...]:
@@ -136,6 +145,12 @@ def _size_rules(need: Need) -> Iterator[_Rule]:
         yield _amount(need.cpus, lambda o: o.cpus, lambda value: f"{value:g} CPUs", "it has")
     if need.memory is not None:
         yield _amount(need.memory, lambda o: o.memory, _gib, "its memory is")
+    if need.local_ssd is not None:
+        least = Bound(need.local_ssd, at_least=True)
+        yield _amount(least, lambda o: o.local_ssd, _decimal, "its local SSD is")
+    if need.network is not None:
+        least_rate = Bound(need.network, at_least=True)
+        yield _amount(least_rate, lambda o: o.network, lambda rate: f"{rate:g} Gbps", "its network sustains")
     if need.arch is not None:
         arch = _ARCHITECTURES.get(need.arch, need.arch)
         yield _Rule(
@@ -163,6 +178,11 @@ def _accelerator_rules(need: Need) -> Iterator[_Rule]:
             lambda o: (o.accelerator or "").upper() == name.upper(),
             lambda o: f"it has {o.accelerator or 'no GPU'}, not {name}",
         )
+    else:
+        yield _Rule(
+            lambda o: o.vendor in ("", "nvidia"),
+            lambda o: f"its {o.accelerator} is no GPU of NVIDIA; name it to have it",
+        )
     yield _Rule(
         lambda o: o.accelerator is not None and o.accelerator_count == gpu.count,
         lambda o: f"it has {_gpus(o)}, where {gpu.count} {name or 'of a kind'} was asked for",
@@ -174,7 +194,9 @@ def _accelerator_rules(need: Need) -> Iterator[_Rule]:
 def _price_rules(need: Need) -> Iterator[_Rule]:
     limit = need.max_price
     yield _Rule(
-        lambda o: math.isfinite(o.price) and o.price >= 0, lambda _: "its price is not known", lambda _: 1.0
+        lambda o: math.isfinite(o.price) and o.price >= 0,
+        lambda o: f"its price in {o.region} is not known",
+        lambda _: 1.0,
     )
     yield _Rule(lambda o: o.spot == need.spot, lambda o: f"spot is {str(o.spot).lower()}", None)
     if limit is not None:
@@ -186,8 +208,17 @@ def _price_rules(need: Need) -> Iterator[_Rule]:
 
 
 def _gpus(offer: Offer) -> str:
-    return f"{offer.accelerator_count} {offer.accelerator}" if offer.accelerator else "no GPU"
+    if offer.accelerator is None:
+        return "no GPU"
+    if offer.accelerator_count == 0:
+        return f"a part of one {offer.accelerator}"
+    return f"{offer.accelerator_count} {offer.accelerator}"
 
 
 def _gib(size: float) -> str:
     return f"{size / _GIB:.4g} GiB"
+
+
+def _decimal(size: float) -> str:
+    """As SSDs are sold: 900 GB."""
+    return f"{size / 1e9:.4g} GB"

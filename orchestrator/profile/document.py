@@ -50,6 +50,15 @@ class ResourcesSection(Section):
         default=None,
         description="Size of the machine's disk, which ends with it. Default 20 GiB; 100 GiB on a cloud.",
     )
+    local_ssd: kinds.LocalSsd | None = Field(
+        default=None,
+        description="SSD inside the machine, in addition to its disk: at least this much. "
+        "It arrives unformatted and ends with the machine.",
+    )
+    network: kinds.Network | None = Field(
+        default=None,
+        description="What the network must sustain, at least: `10 Gbps`. Bursts do not count.",
+    )
     spot: kinds.Flag = Field(
         default=False, description="Rent spare capacity: cheaper, and it may be taken away at any time."
     )

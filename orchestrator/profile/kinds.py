@@ -16,6 +16,7 @@ from orchestrator.profile.command import parse_command
 
 MIB, GIB, TIB = 1 << 20, 1 << 30, 1 << 40
 MAX_CPUS = 1024
+MAX_RATE = 9999
 CLOUDS = ("local", "aws", "gcp", "any")
 _NOT_EMPTY = {"type": "string", "minLength": 1}
 
@@ -62,6 +63,14 @@ def _whole(low: int, high: int) -> Parsed:
 
 def _memory(value: object) -> Bound:
     return units.parse_size_bound(value, low=64 * MIB, high=64 * TIB)
+
+
+def _local_ssd(value: object) -> int:
+    return units.parse_least_size(value, low=GIB, high=1024 * TIB)
+
+
+def _network(value: object) -> float:
+    return units.parse_least_rate(value, high=MAX_RATE)
 
 
 def _disk(value: object) -> int:
@@ -120,6 +129,8 @@ Duration = Annotated[int, Parsed(_duration, _matching(units.DURATION_PATTERN, "9
 Cpus = Annotated[Bound, Parsed(_cpus, _CPUS)]
 Memory = Annotated[Bound, Parsed(_memory, _matching(units.SIZE_BOUND_PATTERN, "4 GiB", "16 GiB+"))]
 Disk = Annotated[int, Parsed(_disk, _matching(units.SIZE_PATTERN, "10 GiB", "200 GB"))]
+LocalSsd = Annotated[int, Parsed(_local_ssd, _matching(units.SIZE_BOUND_PATTERN, "100 GB", "1 TB+"))]
+Network = Annotated[float, Parsed(_network, _matching(units.RATE_PATTERN, "10 Gbps"))]
 Arch = Annotated[str, _choice("x86_64", "arm64")]
 GpuName = Annotated[
     str, Parsed(values.parse_accelerator_name, _matching(values.GPU_PATTERN, "T4", "A100-80GB"))

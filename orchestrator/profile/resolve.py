@@ -86,6 +86,8 @@ def _resources(section: ResourcesSection, *, rented: bool) -> resolved.Resources
         disk=section.disk or (CLOUD_DISK if rented else LOCAL_DISK),
         spot=section.spot,
         arch=section.arch or ("x86_64" if rented else None),
+        local_ssd=section.local_ssd,
+        network=section.network,
     )
 
 

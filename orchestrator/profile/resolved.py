@@ -14,7 +14,10 @@ from orchestrator.profile.values import Accelerator, FromEnv
 
 @dataclass(frozen=True)
 class Resources:
-    """What the machine must have; memory and disk in bytes. None: anything will do."""
+    """What the machine must have; memory, disk and local SSD in bytes, network in Gbit/s.
+
+    None: anything will do. Local SSD and network are minimums.
+    """
 
     cpus: Bound | None
     memory: Bound | None
@@ -22,6 +25,8 @@ class Resources:
     disk: int
     spot: bool
     arch: str | None
+    local_ssd: int | None = None
+    network: float | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,8 @@ class Profile:
             region=self.region,
             zone=self.zone,
             max_price=self.max_price,
+            local_ssd=self.resources.local_ssd,
+            network=self.resources.network,
         )
 
     def where(self, key: str) -> str:

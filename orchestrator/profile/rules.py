@@ -48,6 +48,10 @@ def _local_has_no(document: Document) -> Iterator[Breach]:
     if document.resources.accelerator:
         text = "the local machine is given no GPU; remove it, or choose a cloud"
         yield Breach(("resources", "accelerator"), text)
+    for key in ("local_ssd", "network"):
+        if getattr(document.resources, key):
+            text = f"the local machine has what this computer has; remove {key}, or choose a cloud"
+            yield Breach(("resources", key), text)
     for key in ("region", "zone"):
         if getattr(document, key):
             yield Breach((key,), f"this computer lies in no {key}; remove it, or choose a cloud")

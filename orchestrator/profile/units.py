@@ -13,6 +13,7 @@ from orchestrator.model import Bound
 
 SIZE = r"[0-9]{1,15}(\.[0-9]{1,9})? ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)"
 SIZE_PATTERN = f"^{SIZE}$"
+RATE_PATTERN = r"^[0-9]{1,4}(\.[0-9]{1,3})? ?Gbps ?\+?$"
 SIZE_BOUND_PATTERN = f"^{SIZE} ?\\+?$"
 COUNT_BOUND_PATTERN = r"^[1-9][0-9]{0,5} ?\+?$"
 DURATION_PATTERN = r"^(?=[0-9])([0-9]{1,9}d ?)?([0-9]{1,9}h ?)?([0-9]{1,9}m ?)?([0-9]{1,9}s)?$"
@@ -44,6 +45,23 @@ def parse_size_bound(value: object, *, low: int, high: int) -> Bound:
     text = _with_unit(value)
     at_least = text.endswith("+")
     return Bound(parse_size(text[:-1].rstrip() if at_least else text, low=low, high=high), at_least)
+
+
+def parse_least_size(value: object, *, low: int, high: int) -> int:
+    """Bytes of `100 GB` or `100 GB+`: either way at least that much."""
+    return int(parse_size_bound(value, low=low, high=high).value)
+
+
+def parse_least_rate(value: object, *, high: float) -> float:
+    """Gbit/s of `10 Gbps` or `10 Gbps+`: either way at least that much."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f"'{value}' has no unit; write {value} Gbps")
+    if not isinstance(value, str) or not re.fullmatch(RATE_PATTERN, value):
+        raise ValueError(f"expected a rate such as 10 Gbps, found {describe(value)}")
+    rate = float(value.rstrip("+ ").removesuffix("Gbps"))
+    if not 0 < rate <= high:
+        raise ValueError(f"'{value}' is out of range; write more than 0 and up to {high:g} Gbps")
+    return rate
 
 
 def parse_count_bound(value: object, *, high: int) -> Bound:

@@ -35,7 +35,8 @@ GCP = replace(T4, cloud="gcp", instance_type="n1-t4", region="us-central1", zone
 SPOT = replace(T4, spot=True, price=0.2)
 CPU = Offer("aws", "m7i.xlarge", "us-east-1", "us-east-1a", 4, 16 * GIB, "amd64", 0.2016)
 ARM = replace(CPU, instance_type="m7g.xlarge", arch="arm64", price=0.1632)
-ALL = [T4, LARGE, L4, WEST, GCP, SPOT, CPU, ARM]
+FAST = replace(CPU, instance_type="fast", local_ssd=125 * 10**9, network=25.0, price=0.3)
+ALL = [T4, LARGE, L4, WEST, GCP, SPOT, CPU, ARM, FAST]
 
 
 def best(need: Need, *offers: Offer) -> list[str]:
@@ -58,6 +59,10 @@ def best(need: Need, *offers: Offer) -> list[str]:
         (Need("aws", memory=Bound(32 * GIB)), "g4dn.2xlarge/us-east-1a"),
         (Need("aws", cpus=Bound(5)), None),
         (Need("aws", max_price=0.1), None),
+        (Need("aws", local_ssd=100 * 10**9), "fast/us-east-1a"),
+        (Need("aws", local_ssd=125 * 10**9, network=25), "fast/us-east-1a"),
+        (Need("aws", local_ssd=126 * 10**9), None),
+        (Need("aws", network=25.1), None),
         (Need("aws", accelerator=AcceleratorNeed(2, "T4")), None),
     ],
 )
@@ -73,6 +78,21 @@ def test_equal_prices_go_to_the_larger_then_by_name() -> None:
         "g4dn.xlarge/us-east-1b",
         "g4dn.xlarge/us-east-1c",
     ]
+
+
+def test_any_gpu_means_any_of_nvidia_and_a_part_is_none() -> None:
+    nvidia = replace(T4, vendor="nvidia")
+    amd = replace(T4, instance_type="g4ad.xlarge", vendor="amd", accelerator="RADEON-PRO-V520", price=0.1)
+    part = replace(nvidia, instance_type="g6f.large", accelerator="L4", accelerator_count=0, price=0.2)
+    large = AcceleratorNeed(memory=Bound(8 * GIB, True))
+    made = plan(Need("aws", accelerator=large), [nvidia, amd, part], [], max_duration=60)
+    assert [offer.instance_type for offer in made.offers] == ["g4dn.xlarge"]
+    assert {miss.offer.instance_type: miss.reason for miss in made.rejected} == {
+        "g4ad.xlarge": "its RADEON-PRO-V520 is no GPU of NVIDIA; name it to have it",
+        "g6f.large": "it has a part of one L4, where 1 of a kind was asked for",
+    }
+    by_name = AcceleratorNeed(name="RADEON-PRO-V520")
+    assert best(Need("aws", accelerator=by_name), nvidia, amd) == ["g4ad.xlarge/us-east-1a"]
 
 
 def test_an_unknown_price_is_never_taken() -> None:
@@ -112,6 +132,14 @@ def test_a_plan_to_create() -> None:
         (
             Need("aws", accelerator=AcceleratorNeed(4, "T4"), region="us-east-1"),
             {"g4dn.xlarge": "it has 1 T4, where 4 T4 was asked for"},
+        ),
+        (
+            Need("aws", local_ssd=10**12),
+            {"fast": "its local SSD is 125 GB, where 1000 GB or more was asked for"},
+        ),
+        (
+            Need("aws", local_ssd=1, network=50),
+            {"fast": "its network sustains 25 Gbps, where 50 Gbps or more was asked for"},
         ),
         (
             Need("aws", arch="arm64", memory=Bound(8 * GIB, True)),

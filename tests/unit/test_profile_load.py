@@ -42,7 +42,8 @@ version: 1
 name: demo
 cloud: aws
 zone: us-east-1b
-resources: {cpus: 8+, memory: 31 GB, accelerator: {memory: 16 GiB+, count: 2}, disk: 0.5 TB, spot: true}
+resources: {cpus: 8+, memory: 31 GB, accelerator: {memory: 16 GiB+, count: 2}, disk: 0.5 TB, spot: true,
+            local_ssd: 200 GB, network: 10 Gbps+}
 max_duration: 1d2h
 idle_duration: 45s
 max_price: 3
@@ -54,6 +55,8 @@ train: {command: [python, train.py, --rate, 1.10, "true", on]}
         cpus=Bound(8, True),
         memory=Bound(31 * 10**9),
         disk=5 * 10**11,
+        local_ssd=2 * 10**11,
+        network=10.0,
         accelerator=AcceleratorNeed(2, None, Bound(16 * GIB, True)),
         arch="x86_64",
         spot=True,
@@ -189,3 +192,9 @@ def test_importing_the_product_loads_neither_pydantic_nor_yaml() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize("field", ["local_ssd: 1 GB", "network: 1 Gbps"])
+def test_this_computer_is_not_chosen_by_what_it_has(field: str, tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="the local machine has what this computer has; remove"):
+        read(tmp_path, BARE + f"resources: {{{field}}}\n")

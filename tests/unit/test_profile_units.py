@@ -106,3 +106,30 @@ def test_nothing_but_a_value_error_with_a_sentence(value: object) -> None:
             parse(value)
         except ValueError as error:
             assert str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"), [("10 Gbps", 10.0), ("2.5Gbps", 2.5), ("12.5 Gbps+", 12.5), ("100 Gbps +", 100.0)]
+)
+def test_a_rate_is_a_minimum(text: str, rate: float) -> None:
+    assert units.parse_least_rate(text, high=1000) == rate
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (10, "has no unit; write 10 Gbps"),
+        ("10", "expected a rate such as 10 Gbps"),
+        ("10 Gbit", "expected a rate"),
+        ("0 Gbps", "out of range"),
+        ("2000 Gbps", "up to 1000 Gbps"),
+        (True, "expected a rate"),
+    ],
+)
+def test_a_rate_that_is_none_is_refused(value: object, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        units.parse_least_rate(value, high=1000)
+
+
+def test_a_least_size_needs_no_plus() -> None:
+    assert [units.parse_least_size(text, low=1, high=10**13) for text in ("100 GB", "100 GB+")] == [10**11] * 2
