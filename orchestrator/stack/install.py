@@ -114,12 +114,19 @@ def _already(place: _Place, lock: Lock, progress: Progress) -> Fingerprint | Non
     try:
         fingerprint = parse_fingerprint(said)
     except ValueError:
-        progress.say("The stack on the machine is damaged: installing it anew")
+        _begin_anew(place, "it does not describe itself", progress)
         return None
-    if marker.strip() == _marker(place.digest, fingerprint) and not _faults(lock, fingerprint):
+    faults = _faults(lock, fingerprint)
+    if marker.strip() == _marker(place.digest, fingerprint) and not faults:
         return fingerprint
-    progress.say("The stack on the machine is no longer what was installed: installing it anew")
+    _begin_anew(place, "; ".join(faults[:3]) or "its record is another", progress)
     return None
+
+
+def _begin_anew(place: _Place, why: str, progress: Progress) -> None:
+    """Installed files are hard links into uv's cache: what was changed in one is changed in the other."""
+    progress.say(f"The stack on the machine is no longer what was installed ({why}): installing it anew")
+    place.host.run(("rm", "-rf", f"{place.agent.base}/uv-cache"))
 
 
 def _faults(lock: Lock, fingerprint: Fingerprint) -> list[str]:

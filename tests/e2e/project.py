@@ -55,7 +55,7 @@ class Project:
         return said
 
     def json(self, *argv: str, code: int = 0, **environ: str) -> dict[str, Any]:
-        value: dict[str, Any] = json.loads(self.orch(*argv, "--json", code=code, **environ).out)
+        value: dict[str, Any] = json.loads(self.orch(argv[0], "--json", *argv[1:], code=code, **environ).out)
         return value
 
 
