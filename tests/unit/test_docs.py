@@ -1,0 +1,52 @@
+"""What the documentation says of commands and fields is what the code has."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import orchestrator
+from tests.conftest import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def test_the_page_of_fields_is_the_schema() -> None:
+    made = runpy.run_path(str(ROOT / "scripts/profile_docs.py"))["text"]()
+    assert (ROOT / "docs/profile.md").read_text() == made
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_verb_that_the_pages_name_exists() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    verbs = set(re.findall(r"^  ([a-z]+) ", shown, re.MULTILINE))
+    named = {verb for page in PAGES for verb in re.findall(r"`orch ([a-z]+)\b", page.read_text())}
+    assert named <= verbs
+
+
+def test_every_verb_is_in_the_readme() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    verbs = set(re.findall(r"^  ([a-z]+) ", shown.split("Commands:")[1], re.MULTILINE))
+    text = (ROOT / "README.md").read_text()
+    assert {verb for verb in verbs if not re.search(rf"\b{verb}\b", text)} == set()
+
+
+def test_all_names_what_is_exported() -> None:
+    assert sorted(orchestrator.__all__) == orchestrator.__all__
+    assert {name for name in orchestrator.__all__ if getattr(orchestrator, name, None) is None} == set()
+    assert set(orchestrator._HOME) == set(orchestrator.__all__)
