@@ -138,9 +138,7 @@ def _step(lease: Lease, event: Event) -> Lease:
 
 def _intended(attempts: tuple[Attempt, ...], data: Mapping[str, Any]) -> tuple[Attempt, ...]:
     """An attempt that is taken up again after a kill keeps its number, and is listed once."""
-    attempt = Attempt(
-        data["attempt"], data["instance_type"], data["zone"], data["price"], data["deadline"]
-    )
+    attempt = Attempt(data["attempt"], data["instance_type"], data["zone"], data["price"], data["deadline"])
     return (*(a for a in attempts if a.number != attempt.number), attempt)
 
 

@@ -40,7 +40,7 @@ def prove(session: Session, local: Agent, trees: Trees, run_id: str, there_pytho
     for host, agent, side in ((HereHost(), local, "here"), (session.host, session.agent, "there")):
         _fetch(host, agent, observed, folder / side)
     shutil.rmtree(jobs.run_dir(local, observed), ignore_errors=True)
-    verdict = parity.compare(folder / "here", folder / "there")
+    verdict = parity.named(parity.compare(folder / "here", folder / "there"), "here", "there")
     if any(failures) and verdict.verdict == "NOT COMPARED":
         raise RunFailed("\n".join(filter(None, failures)), next_command=f"orch logs {run_id}")
     return verdict

@@ -208,9 +208,8 @@ def _refuse_mismatch(session: Session, run_id: str, draft: Mapping[str, Any]) ->
         return
     ended = {"code": None, "signal": None, "reason": "not_started", "detail": "Parity stopped it."}
     collect.write(_record(session, run_id, draft, exit=ended))
-    cause = parity["cause"]
     raise ParityMismatch(
-        f"{parity['verdict']}: {parity['detail']}" + (f"\nSuspected cause: {cause}" if cause else ""),
+        f"{parity['verdict']}: {parity['detail']}",
         exists=f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h. "
         f"Both recordings are in {place}.",
         next_command="orch train --local-parity    # once mended; or, to go on all the same: "

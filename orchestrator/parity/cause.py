@@ -121,7 +121,7 @@ def _batch(finding: Finding, found: tuple[Change, ...], initial_differs: bool, o
         return Cause(f"{words}; {cores.sentence}, on which interleave depends" if cores else words, _ORDER)
     if finding.kind == "some":
         return Cause(
-            "some records have other content, in the same order: the data files or their preprocessing differ",
+            "some records have other content, in the same order: the files or their preprocessing differ",
             "Compare the data files by their hashes, and share fitted scalers and decoding libraries.",
         )
     if initial_differs:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.model import Divergence, Verdict
@@ -31,6 +33,23 @@ def compare(a: Path, b: Path) -> Verdict:
     Never UNSTABLE, and never confirmed: both need further runs.
     """
     return judge(read(a), read(b))
+
+
+def named(verdict: Verdict, a: str, b: str) -> Verdict:
+    """The verdict with its sides called by their places, such as `here` and `there`, instead of A and B."""
+    places = {"A": a, "B": b}
+
+    def words(text: str) -> str:
+        text = re.sub(r"\b(?:in|of) ([AB])\b", lambda found: places[found[1]], text)
+        return re.sub(r"\b([AB]) (alone|ended)\b", lambda f: f"the run {places[f[1]]} {f[2]}", text)
+
+    divergence = verdict.divergence
+    return replace(
+        verdict,
+        divergence=replace(divergence, detail=words(divergence.detail)) if divergence else None,
+        cause=words(verdict.cause) if verdict.cause else None,
+        detail=words(verdict.detail),
+    )
 
 
 def judge(a: Recording, b: Recording) -> Verdict:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.model import DownReport, LeaseStatus
-from orchestrator.report.units import duration, money, plural, size, table
+from orchestrator.report.units import duration, money, plural, share, size, table
 
 
 def status_text(leases: Sequence[LeaseStatus], now: float | None = None) -> str:
@@ -41,13 +41,17 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     lines = [_action(action) for action in plan["actions"]]
     offers = plan.get("offers") or []
     if offers:
-        rows = [["type", "zone", "CPUs", "memory", "accelerator", "$/h", "worst case"]]
+        rows = [["type", "zone", "CPUs", "memory", "accelerator", "$/h", "worst case", "spot saves"]]
         rows += [_offer(offer) for offer in offers[:10]]
+        rows = rows if any(offer.get("on_demand") for offer in offers[:10]) else [row[:-1] for row in rows]
         lines += ["", table(rows, indent="  ")]
     if plan.get("refusal"):
         lines.append(plan["refusal"])
     for miss in (plan.get("rejected") or [])[:5]:
         lines.append(f"  not {miss['instance_type']}: {miss['reason']}")
+    if any(offer.get("price_is_bound") for offer in offers[:10]):
+        lines.append("  ≤: the price on demand, which spot never exceeds; spot's own is not recorded.")
+    lines += [f"  {warning}" for warning in plan.get("warnings") or []]
     return "\n".join(lines)
 
 
@@ -60,13 +64,22 @@ def _offer(offer: Mapping[str, Any]) -> list[str]:
     worst = offer.get("worst_case")
     return [
         offer["instance_type"],
-        offer["zone"],
+        offer["zone"] or f"{offer['region']} (any)",
         str(offer["cpus"]),
         size(offer["memory"]),
         accelerator,
-        money(offer["price"]),
+        ("≤ " if offer.get("price_is_bound") else "") + money(offer["price"]),
         "-" if worst is None else money(worst),
+        _saving(offer),
     ]
+
+
+def _saving(offer: Mapping[str, Any]) -> str:
+    """The share of the price on demand that spot saves, where both are known."""
+    on_demand = offer.get("on_demand")
+    if not on_demand or offer.get("price_is_bound"):
+        return "-"
+    return share(1 - offer["price"] / on_demand)
 
 
 def down_text(report: DownReport) -> str:

@@ -46,17 +46,14 @@ def io_table(profile: Mapping[str, Any]) -> str:
 
 
 def parity_line(parity: Mapping[str, Any] | None) -> str:
-    """One line for the verdict; a difference gets its place, its size, its cause and the way out."""
+    """The verdict; a difference comes with its place, its size, its suspected cause and the way out."""
     if not parity:
         return ""
     verdict = parity["verdict"]
     if verdict == "IDENTICAL":
         steps, compared = parity.get("steps") or 0, parity.get("compared") or 0
         return f"IDENTICAL: {compared:,} tensors of {plural(steps, 'step')} equal to the last bit"
-    lines = [f"{verdict}: {parity.get('detail') or 'no detail was recorded'}"]
-    if parity.get("cause"):
-        lines.append(f"cause ({'confirmed' if parity.get('confirmed') else 'suspected'}): {parity['cause']}")
-    return "\n           ".join(lines)
+    return f"{verdict}: {parity.get('detail') or 'no detail was recorded'}"
 
 
 def difference_line(difference: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator import parity
-from orchestrator.model import Verdict
+from orchestrator.model import Divergence, Verdict
 from tests.unit.parity_runs import Run, Value, step
 
 
@@ -198,3 +198,18 @@ def test_one_changed_element_is_found_where_it_is(
     small = factor < 1.1 and value.stage not in ("batch", "initial")
     assert there.verdict == ("EQUIVALENT" if small else "DIVERGENT")
     assert there.divergence.relative is not None and math.isfinite(there.divergence.relative)
+
+
+def test_sides_are_called_by_their_places() -> None:
+    verdict = Verdict(
+        "DIVERGENT",
+        Divergence(1, "batch", "x", None, "float32 in A, float64 in B"),
+        cause="Suspected: the processors differ: A alone has avx512f.",
+        detail="Nothing was observed of B: it is late. A ended after 1 step. BA and in Aachen stay.",
+    )
+    found = parity.named(verdict, "here", "there")
+    assert found.divergence is not None and found.divergence.detail == "float32 here, float64 there"
+    assert found.cause == "Suspected: the processors differ: the run here alone has avx512f."
+    assert found.detail == (
+        "Nothing was observed there: it is late. the run here ended after 1 step. BA and in Aachen stay."
+    )
