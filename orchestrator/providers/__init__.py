@@ -4,16 +4,36 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import Provider
+from orchestrator.model import Machine, Provider
 
 _REGISTRY = {
+    "aws": ("orchestrator.providers.aws.provider", "open_aws"),
     "local": ("orchestrator.providers.local.provider", "open_local"),
     "memory": ("orchestrator.providers.memory", "open_memory"),
 }
 _FORESEEN = ("aws", "gcp")
+
+
+@runtime_checkable
+class Vouching(Protocol):
+    """A provider whose machines begin with a host key that others may have read, and are to get a new one.
+
+    Such a machine says `detail["host_key"] == "injected"`.
+    """
+
+    def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:
+        """From now on `host_keys` prove the machine; while one replaces another, the new one comes first."""
+
+
+def vouching(provider: Provider) -> Vouching | None:
+    """What lies under a provider that retries, where it is one that vouches."""
+    inner = getattr(provider, "inner", provider)
+    return inner if isinstance(inner, Vouching) else None
 
 
 def open_provider(name: str, *, state: Path | None = None) -> Provider:

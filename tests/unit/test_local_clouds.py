@@ -61,7 +61,6 @@ def test_providers_open_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("aws", "not part of this version"),
         ("gcp", "not part of this version"),
         ("locla", "Did you mean local?"),
         ("", "no provider"),

@@ -1,0 +1,119 @@
+"""The clients of boto3, one for each region and service, and the errors that they raise, translated."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.providers.aws.settings import Settings
+
+HOME = "us-east-1"
+"""The region that is asked what is not of any region, where the environment names none."""
+
+_CONNECT_S = 10
+_READ_S = 60
+
+
+class Clients:
+    """Credentials, profile and endpoints come by boto3's own chain. Safe to use from several threads.
+
+    Nothing is retried below: what may be repeated is decided above, where it is known.
+    """
+
+    def __init__(self, settings: Settings, regions: Callable[[], tuple[str, ...]]) -> None:
+        self._settings = settings
+        self._catalog_regions = regions
+        self._lock = threading.Lock()
+        self._made: dict[tuple[str, str], Any] = {}
+
+    @functools.cached_property
+    def _session(self) -> Any:
+        import boto3
+
+        return boto3.Session()
+
+    def client(self, service: str, region: str) -> Any:
+        """Making one is not safe in two threads at once; using it is."""
+        import botocore.config
+
+        with self._lock:
+            if (service, region) not in self._made:
+                config = botocore.config.Config(
+                    retries={"total_max_attempts": 1},
+                    connect_timeout=_CONNECT_S,
+                    read_timeout=_READ_S,
+                    max_pool_connections=16,
+                    user_agent_extra="orch",
+                )
+                self._made[service, region] = self._session.client(service, region_name=region, config=config)
+            return self._made[service, region]
+
+    def ec2(self, region: str) -> Any:
+        return self.client("ec2", region)
+
+    @property
+    def home(self) -> str:
+        """The region of the environment or the profile, where there is one."""
+        if self._settings.regions:
+            return self._settings.regions[0]
+        return str(self._session.region_name or HOME)
+
+    @functools.cached_property
+    def regions(self) -> tuple[str, ...]:
+        """Every region in which a machine of ours could be: one ask, of what the account has enabled."""
+        if self._settings.regions:
+            return self._settings.regions
+        wanted = {*self._catalog_regions(), self.home}
+        if wanted == {self.home}:
+            return (self.home,)
+        with asking(self, self.home):
+            enabled = {
+                found["RegionName"] for found in self.ec2(self.home).describe_regions().get("Regions", ())
+            }
+        return tuple(sorted(wanted & enabled)) or (self.home,)
+
+    def require_region(self, region: str) -> None:
+        """Nothing is made where nobody would look for it."""
+        if region not in self.regions:
+            raise ProviderError(
+                Fault.INVALID,
+                f"The region {region} is not among those in use: {', '.join(self.regions)}.",
+                code="RegionNotInUse",
+                next_command=f"export ORCH_AWS_REGIONS={','.join((*self.regions, region))}",
+            )
+
+    def identity(self) -> str:
+        """Whose credentials these are, or "" where that cannot be learned: it only helps a message."""
+        try:
+            return str(self.client("sts", self.home).get_caller_identity()["Arn"])
+        except Exception:
+            return ""
+
+
+@contextmanager
+def asking(
+    clients: Clients, region: str, *, instance_type: str = "", zone: str = "", spot: bool = False
+) -> Iterator[None]:
+    """What boto3 raises inside comes out as ProviderError, and nothing else does."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        raise translated(error, clients, region, instance_type=instance_type, zone=zone, spot=spot) from error
+
+
+def translated(
+    error: BaseException, clients: Clients, region: str, *, instance_type: str, zone: str, spot: bool
+) -> ProviderError:
+    from botocore.exceptions import ClientError
+
+    from orchestrator.providers.aws.faults import Asked, classify, provider_error
+
+    refused = classify(error) is Fault.AUTH and isinstance(error, ClientError)
+    identity = clients.identity() if refused else ""
+    return provider_error(error, Asked(region, instance_type, zone, spot, identity))

@@ -1,0 +1,249 @@
+"""What AWS says no with, and which fault that is. By code and HTTP status, never by the text.
+
+Codes: the EC2 API reference, botocore's own exceptions, and those of STS and SSM that the calls here meet.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import botocore.exceptions as boto
+from botocore.exceptions import ClientError
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.providers.aws.quotas import quota
+
+_CAPACITY = """
+    InsufficientInstanceCapacity InsufficientHostCapacity InsufficientReservedInstanceCapacity
+    InsufficientCapacity InsufficientCapacityOnHost InsufficientAddressCapacity
+    InsufficientFreeAddressesInSubnet InsufficientVolumeCapacity SpotMaxPriceTooLow
+    InsufficientSpotInstanceCapacity CapacityReservationExpired ReservationCapacityExceeded
+    Unsupported UnsupportedHostConfiguration UnfulfillableCapacity
+"""
+_QUOTA = """
+    VcpuLimitExceeded InstanceLimitExceeded MaxSpotInstanceCountExceeded VolumeLimitExceeded
+    MaxIOPSLimitExceeded VolumeIOPSLimit MaxSpotFleetRequestCountExceeded NetworkInterfaceLimitExceeded
+    AddressLimitExceeded PrivateIpAddressLimitExceeded SecurityGroupLimitExceeded
+    SecurityGroupsPerInstanceLimitExceeded SecurityGroupsPerInterfaceLimitExceeded HostLimitExceeded
+    ResourceLimitExceeded TagLimitExceeded LimitExceeded ResourceCountExceeded
+"""
+_AUTH = """
+    UnauthorizedOperation AccessDenied AccessDeniedException Client.UnauthorizedOperation AuthFailure
+    Blocked ExpiredToken ExpiredTokenException RequestExpired InvalidClientTokenId InvalidClientToken
+    InvalidAccessKeyId InvalidSecurity InvalidSecurityToken UnrecognizedClientException
+    SignatureDoesNotMatch IncompleteSignature InvalidSignatureException MissingAuthenticationToken
+    MissingAuthenticationTokenException NotAuthorized OptInRequired PendingVerification
+    SubscriptionRequiredException ValidationRequired CustomerKeyHasBeenRevoked InvalidIdentityToken
+    InvalidGrantException RegionDisabledException Unauthorized UnauthorizedException
+"""
+_TRANSIENT = """
+    RequestLimitExceeded Throttling ThrottlingException ThrottledException RequestThrottled
+    RequestThrottledException TooManyRequestsException BandwidthLimitExceeded SlowDown PriorRequestNotComplete
+    EC2ThrottledException RequestTimeout RequestTimeoutException RequestInProgress
+    Unavailable ServiceUnavailable ServiceUnavailableException InternalError InternalFailure
+    InternalServerError InternalServiceError ServerInternal IncorrectState ResourceNotReady
+    ConcurrentTagAccess Server.Unavailable Server.InternalError
+"""
+_CONFLICT = "IdempotentParameterMismatch IdempotentInstanceTerminated ClientTokenConflict"
+_INVALID = """
+    InvalidParameterValue InvalidParameter InvalidParameterCombination InvalidParameterDependency
+    MissingParameter MissingInput UnknownParameter InvalidInput InvalidInterface.IpAddressLimitExceeded
+    InvalidAMIID InvalidAMIName InvalidGroup InvalidSubnet InvalidSubnetID InvalidVpcID InvalidZone
+    InvalidAvailabilityZone InvalidKeyPair InvalidBlockDeviceMapping InvalidUserData InvalidTagKey
+    InvalidInstanceID InvalidID InvalidSnapshot InvalidSecurityGroupID InvalidPlacementGroup
+    InvalidInstanceType InvalidFilter InvalidRequest InvalidQueryParameter InvalidAction InvalidCharacter
+    InvalidPaginationToken InvalidEndpointId InvalidState IncorrectInstanceState IncorrectSpotRequestState
+    DefaultVpcDoesNotExist VPCIdNotSpecified VPCResourceNotSpecified NonEBSInstance
+    EncryptedVolumesNotSupported
+    UnsupportedOperation UnsupportedProtocol UnsupportedInstanceAttribute UnsupportedTenancy
+    UnsupportedHibernationConfiguration UnknownVolumeType InstanceTpmEkPubNotFound OperationNotPermitted
+    MalformedQueryString UserDataLengthExceeded ParameterNotFound ValidationException ValidationError
+    ParameterVersionNotFound BlockDeviceMappingLimitExceeded ImageNotSupported SnapshotSizeMismatch
+"""
+
+FAULTS: dict[str, Fault] = {
+    code: fault
+    for fault, codes in (
+        (Fault.CAPACITY, _CAPACITY),
+        (Fault.QUOTA, _QUOTA),
+        (Fault.AUTH, _AUTH),
+        (Fault.TRANSIENT, _TRANSIENT),
+        (Fault.CONFLICT, _CONFLICT),
+        (Fault.INVALID, _INVALID),
+    )
+    for code in codes.split()
+}
+"""Every code that is known, whole or by what comes before its first dot (`InvalidAMIID.NotFound`)."""
+
+_NO_CREDENTIALS = (
+    boto.NoCredentialsError,
+    boto.PartialCredentialsError,
+    boto.CredentialRetrievalError,
+    boto.ProfileNotFound,
+    boto.ConfigNotFound,
+    boto.InvalidConfigError,
+    boto.ConfigParseError,
+    boto.TokenRetrievalError,
+    boto.NoAuthTokenError,
+    boto.RefreshWithMFAUnsupportedError,
+    boto.UnknownCredentialError,
+    boto.SSOError,
+    getattr(boto, "LoginError", boto.SSOError),  # botocore has it since 1.41
+)
+_UNREACHED = (boto.HTTPClientError, boto.ConnectionError, boto.ResponseStreamingError)
+_MALFORMED = (
+    boto.ParamValidationError,
+    boto.ValidationError,
+    boto.NoRegionError,
+    boto.InvalidRegionError,
+    boto.UnknownEndpointError,
+    boto.EndpointProviderError,
+    boto.UnknownServiceError,
+)
+
+_FIELDS = {
+    "InvalidAMIID": "ImageId (the image; ORCH_AWS_IMAGE)",
+    "InvalidAMIName": "ImageId (the image; ORCH_AWS_IMAGE)",
+    "InvalidGroup": "SecurityGroupIds (ORCH_AWS_SECURITY_GROUP)",
+    "InvalidSecurityGroupID": "SecurityGroupIds (ORCH_AWS_SECURITY_GROUP)",
+    "InvalidSubnetID": "SubnetId (ORCH_AWS_SUBNET)",
+    "InvalidSubnet": "SubnetId (ORCH_AWS_SUBNET)",
+    "InvalidZone": "AvailabilityZone (zone)",
+    "InvalidAvailabilityZone": "AvailabilityZone (zone)",
+    "InvalidInstanceType": "InstanceType",
+    "InvalidBlockDeviceMapping": "BlockDeviceMappings (resources.disk)",
+    "InvalidUserData": "UserData",
+    "InvalidTagKey": "TagSpecifications",
+    "ParameterNotFound": "Name of the SSM parameter",
+    "DefaultVpcDoesNotExist": "SubnetId (ORCH_AWS_SUBNET: this region has no default VPC)",
+}
+_FIELD_IN_TEXT = re.compile(
+    r"(?:for parameter|parameter:|The parameter|the parameter) [`'\"]?([A-Za-z][\w.]*)"
+)
+_ACTION_IN_TEXT = re.compile(r"not authorized to perform:? ([a-z0-9-]+:\w+)")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was wanted when the answer came: for the message alone, never for the class."""
+
+    region: str
+    instance_type: str = ""
+    zone: str = ""
+    spot: bool = False
+    identity: str = ""
+
+
+def code_of(error: BaseException) -> str:
+    """The structured code: AWS's own, or the name of botocore's exception."""
+    if isinstance(error, ClientError):
+        return str(error.response.get("Error", {}).get("Code", ""))
+    return type(error).__name__
+
+
+def classify(error: BaseException) -> Fault:
+    """Which fault this exception of boto3 is."""
+    if isinstance(error, ClientError):
+        return _by_code(code_of(error), _status(error))
+    if isinstance(error, _NO_CREDENTIALS):
+        return Fault.AUTH
+    if isinstance(error, _MALFORMED):
+        return Fault.INVALID
+    if isinstance(error, _UNREACHED):
+        return Fault.TRANSIENT
+    return Fault.UNKNOWN
+
+
+def _by_code(code: str, status: int) -> Fault:
+    known = FAULTS.get(code) or FAULTS.get(code.partition(".")[0])
+    if known:
+        return known
+    if status >= 500 or status == 429:
+        return Fault.TRANSIENT
+    if code.startswith("Invalid"):
+        return Fault.INVALID
+    return Fault.AUTH if status in (401, 403) else Fault.UNKNOWN
+
+
+def _status(error: ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def provider_error(error: BaseException, asked: Asked) -> ProviderError:
+    """The same for people: which quota and where to ask, whose permission, which field."""
+    fault = classify(error)
+    tell = {
+        Fault.CAPACITY: _no_capacity,
+        Fault.QUOTA: _over_quota,
+        Fault.AUTH: _not_allowed,
+        Fault.INVALID: _refused,
+    }.get(fault, _plain)
+    message, next_command = tell(error, asked)
+    return ProviderError(fault, message, code=code_of(error), next_command=next_command)
+
+
+def text_of(error: BaseException) -> str:
+    if isinstance(error, ClientError):
+        text = str(error.response.get("Error", {}).get("Message", "")).strip()
+        return text.split(" Encoded authorization failure message:")[0] or str(error)
+    return str(error) or type(error).__name__
+
+
+def _operation(error: BaseException) -> str:
+    return error.operation_name if isinstance(error, ClientError) else ""
+
+
+def _no_capacity(error: BaseException, asked: Asked) -> tuple[str, str | None]:
+    what = (asked.instance_type or "machine") + (" (spot)" if asked.spot else "")
+    return f"{asked.zone or asked.region} has no {what} now ({code_of(error)}: {text_of(error)})", None
+
+
+def _over_quota(error: BaseException, asked: Asked) -> tuple[str, str | None]:
+    limit = quota(asked.instance_type, spot=asked.spot, code=code_of(error))
+    message = (
+        f"The quota {limit.title()} of {asked.region} is used up ({code_of(error)}: {text_of(error)})\n"
+        f"More is asked for at {limit.address(asked.region)}"
+    )
+    return message, limit.request(asked.region)
+
+
+def _not_allowed(error: BaseException, asked: Asked) -> tuple[str, str | None]:
+    operation = _operation(error)
+    if not operation:
+        return (
+            f"There are no usable AWS credentials: {text_of(error)}",
+            "aws configure    # or: aws sso login",
+        )
+    named = _ACTION_IN_TEXT.search(text_of(error))
+    action = named.group(1) if named else f"{_service(error)}:{operation}"
+    who = asked.identity or "The identity of these credentials"
+    message = (
+        f"{who} was refused {action} in {asked.region} ({code_of(error)}: {text_of(error)})\n"
+        "The permissions that are needed are in terraform/aws."
+    )
+    return message, "orch doctor aws"
+
+
+def _service(error: BaseException) -> str:
+    operation = _operation(error)
+    if operation in ("GetCallerIdentity", "DecodeAuthorizationMessage", "AssumeRole"):
+        return "sts"
+    return "ssm" if operation.startswith("GetParameter") else "ec2"
+
+
+def _refused(error: BaseException, asked: Asked) -> tuple[str, str | None]:
+    code = code_of(error)
+    named = _FIELD_IN_TEXT.search(text_of(error))
+    field = _FIELDS.get(code.partition(".")[0]) or (named.group(1) if named else "")
+    about = f" {field}" if field else ""
+    operation = _operation(error) or "A call"
+    return (
+        f"{operation} in {asked.region} was refused for{about or ' what it asks'} ({code}: {text_of(error)})",
+        None,
+    )
+
+
+def _plain(error: BaseException, asked: Asked) -> tuple[str, str | None]:
+    what = _operation(error) or "AWS"
+    return f"{what} in {asked.region} failed ({code_of(error)}: {text_of(error)})", None

@@ -1,0 +1,92 @@
+"""The user-data: what cloud-init does at the machine's first boot. Pure.
+
+A `#cloud-config` document, written as JSON, which is YAML. `bootcmd` runs before the ssh server starts,
+at every boot: the deadline is armed first, and again after a reboot. The document is readable by every
+process of the machine; the one secret in it is the host key that is replaced at first contact.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from typing import Any
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import FAR_BASE
+from orchestrator.providers.aws.hostkey import KeyPair
+
+LARGEST = 16 << 10
+"""What EC2 takes, in bytes before base64."""
+
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
+
+# $1: the deadline in seconds since 1970, $2: the same as systemd writes times. A timer of systemd
+# outlives cloud-init and needs no process; --no-block because sysinit.target waits for cloud-init.
+# Where systemd is absent or refuses, a process waits. What runs late goes off at once.
+_DEADLINE = r"""
+end() { shutdown -h now || poweroff || halt -p; sleep 60; poweroff -f; }
+if [ "$(date +%s)" -ge "$1" ]; then end; exit 0; fi
+if [ -d /run/systemd/system ]; then
+  unit=/etc/systemd/system/orch-deadline
+  {
+    printf '[Unit]\nDescription=The end of this machine, as leased by orch\n'
+    printf 'DefaultDependencies=no\n[Service]\nType=oneshot\nTimeoutStartSec=infinity\n'
+    printf 'ExecStart=/bin/sh -c "shutdown -h now || poweroff; sleep 90; poweroff -f -f"\n'
+  } > "$unit.service" && {
+    printf '[Unit]\nDescription=The end of this machine, as leased by orch\n'
+    printf 'DefaultDependencies=no\n[Timer]\nOnCalendar=%s\nAccuracySec=1s\n' "$2"
+  } > "$unit.timer" && systemctl daemon-reload && systemctl start --no-block orch-deadline.timer && exit 0
+fi
+( trap '' HUP
+  while [ "$(date +%s)" -lt "$1" ]; do sleep 1; done
+  end ) </dev/null >/dev/null 2>&1 &
+"""
+
+# $1: the script that the machine was given. Once, and before anybody can log in.
+_ONCE = r"""
+done=/var/lib/orch/first-boot
+[ -e "$done" ] && exit 0
+mkdir -p /var/lib/orch
+printf '%s' "$1" > "$done.sh" && chmod 700 "$done.sh" && "$done.sh"
+echo $? > "$done"
+"""
+
+
+def base_of(user: str) -> str:
+    """Where everything of ours lies on a machine that `user` logs in to: a folder that is the user's own."""
+    return FAR_BASE if user == "root" else f"/home/{user}/orch"
+
+
+def user_data(
+    *, deadline: datetime, user: str, authorized_key: str, script: str, host_key: KeyPair | None
+) -> str:
+    """The document. Raises ProviderError(INVALID) for one that EC2 would not take."""
+    if not _USER.match(user):
+        raise ProviderError(
+            Fault.INVALID, f"{user!r} cannot be a user's name (ORCH_AWS_USER).", code="BadUser"
+        )
+    commands = [_shell(_DEADLINE, str(int(deadline.timestamp())), f"{deadline:%Y-%m-%d %H:%M:%S} UTC")]
+    if script:
+        commands.append(_shell(_ONCE, script))
+    document: dict[str, Any] = {
+        "bootcmd": commands,
+        "ssh_authorized_keys": [authorized_key.strip()],
+        "ssh_pwauth": False,
+        "disable_root": user != "root",
+    }
+    if host_key:
+        document["ssh_deletekeys"] = True
+        document["ssh_keys"] = {"ed25519_private": host_key.private, "ed25519_public": host_key.public}
+    text = "#cloud-config\n" + json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+    if len(text.encode()) > LARGEST:
+        raise ProviderError(
+            Fault.INVALID,
+            f"The user-data would be {len(text.encode())} bytes; EC2 takes {LARGEST}.",
+            code="UserDataLengthExceeded",
+        )
+    return text
+
+
+def _shell(script: str, *arguments: str) -> list[str]:
+    return ["sh", "-c", script.strip(), "orch", *arguments]

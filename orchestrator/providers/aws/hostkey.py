@@ -1,0 +1,49 @@
+"""How a machine of AWS proves itself at first contact.
+
+`injected`: an Ed25519 key made here travels in the user-data, and its public half in a tag of the same
+create call. Whoever can read the user-data (any process of the machine) has it, so it serves once: over
+the connection that it proved the machine makes its next key, which replaces it in the tags.
+`console`: the machine prints its own public keys at boot; EC2 hands out what it printed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_BEGIN = "-----BEGIN SSH HOST KEY KEYS-----"
+_END = "-----END SSH HOST KEY KEYS-----"
+_LINE = re.compile(r"((?:ssh|ecdsa)-[a-z0-9-]+ [A-Za-z0-9+/]+={0,3})(?: \S+)?\s*$")
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """`private` is an OpenSSH file, `public` "type base64"."""
+
+    private: str
+    public: str
+
+
+def make() -> KeyPair:
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
+    public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
+    return KeyPair(private.decode(), public.decode())
+
+
+def from_console(text: str) -> tuple[str, ...]:
+    """The host keys that cloud-init printed; none where there is no whole block, or two that differ.
+
+    What runs on the machine later can print a block too, so two that differ prove nothing.
+    """
+    blocks = {_keys(part.partition(_END)[0]) for part in text.split(_BEGIN)[1:] if _END in part}
+    return blocks.pop() if len(blocks) == 1 else ()
+
+
+def _keys(block: str) -> tuple[str, ...]:
+    """Lines of a console may carry a prefix: a time, or the name of the unit that printed them."""
+    found = (_LINE.search(line) for line in block.splitlines())
+    return tuple(sorted({match.group(1) for match in found if match}))

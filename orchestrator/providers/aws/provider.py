@@ -1,0 +1,280 @@
+"""The provider `aws`, whole: offers, create, list, delete, endpoint, and vouch."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import Endpoint, Labels, Machine, MachineSpec, MachineState, Need, Offer
+from orchestrator.providers.aws import hostkey, images, network, request, tags
+from orchestrator.providers.aws.clients import Clients, asking
+from orchestrator.providers.aws.settings import Settings, read
+from orchestrator.providers.aws.zones import with_zones
+from orchestrator.providers.local.network import answers_ssh
+from orchestrator.providers.retry import RetryingProvider
+
+VISIBLE_WITHIN_S = 180.0
+"""How long EC2 may take to list what it has just made, in seconds; usually a few."""
+
+_LIVES = 50
+_POLL_S = 1.0
+_GREETING_S = 2.0
+_INSTANCE = re.compile(r"i-[0-9a-f]{8,17}\Z")
+_DEAD_TOKEN = "IdempotentInstanceTerminated"
+_OTHER_REQUEST = "IdempotentParameterMismatch"
+
+
+def open_aws(state: Path | None = None) -> RetryingProvider:  # noqa: ARG001 (AWS keeps everything)
+    if importlib.util.find_spec("boto3") is None:
+        raise ProviderError(
+            Fault.INVALID,
+            "boto3 is not installed here.",
+            code="NoBoto3",
+            next_command="pip install 'orch[aws]'",
+        )
+    return RetryingProvider(AwsProvider(read(os.environ)))
+
+
+class AwsProvider:
+    """Instances of EC2. Tries each call once: RetryingProvider repeats what may be repeated."""
+
+    name = "aws"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._clients = Clients(settings, _catalog_regions)
+        self._asked: dict[tuple[str, int, str], tuple[MachineSpec, dict[str, Any]]] = {}
+        self._made: dict[str, float] = {}
+
+    # ------------------------------------------------------------ the protocol
+
+    def offers(self, need: Need) -> Sequence[Offer]:
+        """What the catalog holds for the regions in use, with the zones that sell it, cheapest first."""
+        from orchestrator import catalog
+
+        found = catalog.offers(need, clouds=("aws",))
+        return with_zones(self._clients, [offer for offer in found if offer.region in self._clients.regions])
+
+    def create(self, spec: MachineSpec) -> Machine:
+        region = request.region_of(spec)
+        self._clients.require_region(region)
+        found = self._find(region, [{"Name": f"tag:{tags.MACHINE}", "Values": [tags.name_of(spec)]}])
+        if found:
+            return found
+        wanted = self._request(spec, region)
+        for life in range(_LIVES):
+            made = self._run(spec, region, {**wanted, "ClientToken": request.client_token(spec, life)})
+            if made:
+                self._made[made.id] = time.monotonic()
+                return made
+        raise ProviderError(
+            Fault.CONFLICT, f"{tags.name_of(spec)} has been ended {_LIVES} times today.", code=_DEAD_TOKEN
+        )
+
+    def list(self, labels: Labels) -> Sequence[Machine]:
+        """Asks every region in which a machine of ours could be; all must answer."""
+        regions = self._clients.regions
+        with ThreadPoolExecutor(max_workers=min(8, len(regions))) as pool:
+            found = list(pool.map(lambda region: self._listed(region, tags.filters(labels)), regions))
+        return [machine for machines in found for machine in machines]
+
+    def delete(self, machine: Machine) -> None:
+        region = self._region(machine)
+        try:
+            with asking(self._clients, region):
+                self._clients.ec2(region).terminate_instances(InstanceIds=[_identity(machine)])
+        except ProviderError as error:
+            if error.code != "InvalidInstanceID.NotFound":
+                raise
+            if time.monotonic() - self._made.get(machine.id, -VISIBLE_WITHIN_S) < VISIBLE_WITHIN_S:
+                raise ProviderError(
+                    Fault.TRANSIENT,
+                    f"EC2 does not know {machine.id} yet, which it has just made.",
+                    code=error.code,
+                    exists=f"{machine.id} at ${machine.price:.2f}/h",
+                ) from error
+
+    def endpoint(self, machine: Machine) -> Endpoint | None:
+        """None until the ssh server greets, too: an instance runs long before anybody can log in."""
+        region = self._region(machine)
+        instance = self._described(region, _identity(machine))
+        if instance is None or instance["State"]["Name"] != "running":
+            return None
+        address = instance.get("PublicIpAddress") or (
+            None if self._settings.public else instance.get("PrivateIpAddress")
+        )
+        if not address or not answers_ssh(address, 22, _GREETING_S):
+            return None
+        keys = self._host_keys(instance, region)
+        user = tags.tags_in(instance).get(tags.LOGIN, "root")
+        return Endpoint(address, 22, user, keys) if keys else None
+
+    # ------------------------------------------------------------ host keys
+
+    def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:
+        """From now on `host_keys` prove the machine: its one key, or its next and its present one.
+
+        Returns when EC2 hands the new tags out. `host_keys[0]` is one that was learned over a
+        connection that the machine's former key proved.
+        """
+        region = self._region(machine)
+        wanted = {
+            tags.HOST_KEY: host_keys[-1],
+            tags.NEXT_KEY: host_keys[0] if len(host_keys) > 1 else "",
+            tags.PROOF: tags.INJECTED if len(host_keys) > 1 else tags.RENEWED,
+        }
+        self._tag(machine.id, region, wanted)
+
+    def _tag(self, identity: str, region: str, wanted: dict[str, str]) -> None:
+        with asking(self._clients, region):
+            self._clients.ec2(region).create_tags(
+                Resources=[identity], Tags=[{"Key": key, "Value": value} for key, value in wanted.items()]
+            )
+        end = time.monotonic() + VISIBLE_WITHIN_S
+        while time.monotonic() < end:
+            instance = self._described(region, identity)
+            if instance and wanted.items() <= tags.tags_in(instance).items():
+                return
+            time.sleep(_POLL_S)
+        raise ProviderError(
+            Fault.TRANSIENT,
+            f"EC2 does not hand out the new host key of {identity}.",
+            exists=f"{identity} runs on.",
+        )
+
+    def _host_keys(self, instance: dict[str, Any], region: str) -> tuple[str, ...]:
+        ours = tags.tags_in(instance)
+        known = tuple(key for name in (tags.NEXT_KEY, tags.HOST_KEY) if (key := ours.get(name)))
+        if known or ours.get(tags.PROOF) != tags.CONSOLE:
+            return known
+        with asking(self._clients, region):
+            answer = self._clients.ec2(region).get_console_output(
+                InstanceId=instance["InstanceId"], Latest=True
+            )
+        printed = hostkey.from_console(answer.get("Output") or "")
+        ed25519 = [key for key in printed if key.startswith("ssh-ed25519 ")]
+        if ed25519:  # kept: what the console shows later, anything on the machine may have printed
+            self._tag(instance["InstanceId"], region, {tags.HOST_KEY: ed25519[0]})
+        return tuple(ed25519[:1])
+
+    # ------------------------------------------------------------ create, step by step
+
+    def _request(self, spec: MachineSpec, region: str) -> dict[str, Any]:
+        """What RunInstances is asked: the same every time for the same spec, host key and image too."""
+        key = (spec.id, spec.attempt, spec.offer.zone)
+        before = self._asked.get(key)
+        if before and before[0] == spec:
+            return before[1]
+        image = images.find(self._clients, region, spec, spec.image or self._settings.image)
+        user = self._settings.user or image.user
+        if not user:
+            raise ProviderError(
+                Fault.INVALID,
+                f"Nobody knows who logs in to the image {image.name}; ORCH_AWS_USER says it.",
+                code="UnknownUser",
+            )
+        plugged = network.find(self._clients, region, spec.offer.zone, self._settings)
+        injected = hostkey.make() if self._settings.inject else None
+        wanted = request.run_instances(spec, image, plugged, user=user, host_key=injected)
+        self._asked[key] = (spec, wanted)
+        return wanted
+
+    def _run(self, spec: MachineSpec, region: str, wanted: dict[str, Any]) -> Machine | None:
+        """The machine of this token; None where the token belongs to one that has been ended."""
+        offer = spec.offer
+        try:
+            with asking(
+                self._clients,
+                region,
+                instance_type=offer.instance_type,
+                zone=offer.zone,
+                spot=offer.spot,
+            ):
+                answer = self._clients.ec2(region).run_instances(**wanted)
+        except ProviderError as error:
+            if error.code == _DEAD_TOKEN:
+                return None
+            if error.code == _OTHER_REQUEST:
+                return self._earlier(spec, region, wanted["ClientToken"])
+            raise
+        instance = answer["Instances"][0]
+        return None if tags.is_ending(instance) else tags.machine(instance, region)
+
+    def _earlier(self, spec: MachineSpec, region: str, token: str) -> Machine | None:
+        """The machine that somebody else, or this command before it was killed, made by this token."""
+        end = time.monotonic() + VISIBLE_WITHIN_S
+        while time.monotonic() < end:
+            found = self._instances(region, [{"Name": "client-token", "Values": [token]}])
+            living = [instance for instance in found if not tags.is_ending(instance)]
+            if living:
+                return tags.machine(living[0], region)
+            if found:
+                return None
+            time.sleep(_POLL_S)
+        raise ProviderError(
+            Fault.CONFLICT,
+            f"{tags.name_of(spec)} was asked for before, otherwise, and EC2 does not show it.",
+            code=_OTHER_REQUEST,
+            exists=f"A {spec.offer.instance_type} in {spec.offer.zone} may run, at "
+            f"${spec.offer.price:.2f}/h, until its deadline.",
+            next_command="orch status --ask",
+        )
+
+    # ------------------------------------------------------------ asking EC2
+
+    def _find(self, region: str, filters: Sequence[dict[str, Any]]) -> Machine | None:
+        """The oldest that is not ending: all that look for it choose the same one."""
+        found = [one for one in self._listed(region, filters) if one.state is not MachineState.STOPPING]
+        return min(found, key=lambda machine: (machine.created_at, machine.id), default=None)
+
+    def _listed(self, region: str, filters: Sequence[dict[str, Any]]) -> Sequence[Machine]:
+        found = self._instances(region, filters)
+        return [tags.machine(instance, region) for instance in found if tags.exists(instance)]
+
+    def _instances(self, region: str, filters: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+        with asking(self._clients, region):
+            pages = self._clients.ec2(region).get_paginator("describe_instances")
+            return [
+                instance
+                for page in pages.paginate(Filters=list(filters), PaginationConfig={"PageSize": 1000})
+                for reservation in page["Reservations"]
+                for instance in reservation["Instances"]
+            ]
+
+    def _described(self, region: str, identity: str) -> dict[str, Any] | None:
+        try:
+            with asking(self._clients, region):
+                answer = self._clients.ec2(region).describe_instances(InstanceIds=[identity])
+        except ProviderError as error:
+            if error.code == "InvalidInstanceID.NotFound":
+                return None
+            raise
+        return next((i for found in answer["Reservations"] for i in found["Instances"]), None)
+
+    def _region(self, machine: Machine) -> str:
+        return str(machine.detail.get("region") or request.region_of_zone(machine.zone))
+
+
+def _identity(machine: Machine) -> str:
+    if not _INSTANCE.match(machine.id):
+        raise ProviderError(
+            Fault.INVALID,
+            f"{machine.id[:80]!r} is not an instance of AWS.",
+            code="InvalidInstanceID",
+        )
+    return machine.id
+
+
+def _catalog_regions() -> tuple[str, ...]:
+    """Where the catalog sells: a machine of ours can be nowhere else."""
+    from orchestrator import catalog
+
+    sales = catalog.load("aws").sales.values()
+    return tuple(sorted({sale.region for sold in sales for sale in sold}))

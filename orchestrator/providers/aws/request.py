@@ -1,0 +1,160 @@
+"""From a MachineSpec and what AWS has for it to the parameters of one RunInstances call. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import MachineSpec
+from orchestrator.providers.aws import tags
+from orchestrator.providers.aws.firstboot import user_data
+from orchestrator.providers.aws.hostkey import KeyPair
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Image:
+    """An AMI. `smallest` disk in bytes; `architecture` as Offer.arch; `user` may log in."""
+
+    id: str
+    name: str
+    user: str
+    root_device: str
+    smallest: int
+    architecture: str
+
+
+@dataclass(frozen=True)
+class Network:
+    """Where the machine is plugged in; `subnet` lies in the machine's zone. `public`: with an address."""
+
+    subnet: str
+    groups: tuple[str, ...]
+    public: bool
+
+
+def region_of(spec: MachineSpec) -> str:
+    return spec.offer.region or region_of_zone(spec.offer.zone)
+
+
+def region_of_zone(zone: str) -> str:
+    """us-east-1a → us-east-1; the Local Zone us-west-2-lax-1a → us-west-2."""
+    found = re.match(r"[a-z]{2}(?:-[a-z]+)+-\d+", zone)
+    if not found:
+        raise ProviderError(Fault.INVALID, f"{zone!r} is not a zone of AWS.", code="InvalidZone")
+    return found.group()
+
+
+def client_token(spec: MachineSpec, generation: int) -> str:
+    """The same for the same machine, 64 ASCII characters; `generation` counts its lives."""
+    text = "\0".join((spec.id, str(spec.attempt), spec.offer.zone, str(generation)))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def run_instances(
+    spec: MachineSpec, image: Image, network: Network, *, user: str, host_key: KeyPair | None
+) -> dict[str, Any]:
+    """Everything but the ClientToken. Raises ProviderError(INVALID) for what EC2 would refuse."""
+    require_sound(spec, image)
+    proof = tags.INJECTED if host_key else tags.CONSOLE
+    ours = tags.tags_of(spec, user=user, proof=proof, host_key=host_key.public if host_key else "")
+    request: dict[str, Any] = {
+        "MinCount": 1,
+        "MaxCount": 1,
+        "ImageId": image.id,
+        "InstanceType": spec.offer.instance_type,
+        "NetworkInterfaces": [_interface(network)],
+        "BlockDeviceMappings": [_disk(spec, image)],
+        "InstanceInitiatedShutdownBehavior": "terminate",
+        "MetadataOptions": {
+            "HttpEndpoint": "enabled",
+            "HttpTokens": "required",
+            "HttpPutResponseHopLimit": 1,
+            "InstanceMetadataTags": "disabled",
+        },
+        "TagSpecifications": _tagged(ours, spec),
+        "UserData": user_data(
+            deadline=spec.deadline,
+            user=user,
+            authorized_key=spec.ssh_public_key,
+            script=spec.user_data,
+            host_key=host_key,
+        ),
+    }
+    if spec.offer.zone:
+        request["Placement"] = {"AvailabilityZone": spec.offer.zone}
+    if spec.offer.spot:
+        request["InstanceMarketOptions"] = _spot()
+    return request
+
+
+def _interface(network: Network) -> dict[str, Any]:
+    return {
+        "DeviceIndex": 0,
+        "SubnetId": network.subnet,
+        "Groups": list(network.groups),
+        "AssociatePublicIpAddress": network.public,
+        "DeleteOnTermination": True,
+    }
+
+
+def _disk(spec: MachineSpec, image: Image) -> dict[str, Any]:
+    """Encryption is the account's own default: naming a key would need permissions on it."""
+    size = -(-spec.disk // GIB)
+    volume = {"VolumeSize": size, "VolumeType": "gp3", "DeleteOnTermination": True}
+    return {"DeviceName": image.root_device, "Ebs": volume}
+
+
+def _spot() -> dict[str, Any]:
+    options = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+    return {"MarketType": "spot", "SpotOptions": options}
+
+
+def _tagged(ours: Mapping[str, str], spec: MachineSpec) -> list[dict[str, Any]]:
+    """The same on everything that comes to be; what proves the machine, on the machine alone."""
+    common = {key: value for key, value in ours.items() if key not in (tags.HOST_KEY, tags.PROOF)}
+    kinds = ["volume", "network-interface", *(["spot-instances-request"] if spec.offer.spot else [])]
+    rest = [{"ResourceType": kind, "Tags": _list(common)} for kind in kinds]
+    return [{"ResourceType": "instance", "Tags": _list(ours)}, *rest]
+
+
+def _list(ours: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in ours.items()]
+
+
+def require_sound(spec: MachineSpec, image: Image) -> None:
+    """ProviderError(INVALID) naming the first thing that is wrong."""
+    size = -(-spec.disk // GIB)
+    problems: Sequence[tuple[bool, str, str]] = (
+        (spec.deadline.tzinfo is None, "BadDeadline", "its deadline has no time zone"),
+        (len(spec.ssh_public_key.strip().splitlines()) != 1, "BadKey", "its key is not one OpenSSH line"),
+        (
+            bool(spec.user_data) and not spec.user_data.startswith("#!"),
+            "BadUserData",
+            "its user_data does not begin with #!",
+        ),
+        (
+            image.architecture != spec.offer.arch,
+            "InvalidAMIID",
+            f"the image {image.id} ({image.name}) is for {image.architecture}, "
+            f"and {spec.offer.instance_type} is {spec.offer.arch}",
+        ),
+        (
+            spec.disk < image.smallest,
+            "InvalidBlockDeviceMapping",
+            f"resources.disk is {size} GiB, and the image {image.name} needs {image.smallest // GIB} GiB",
+        ),
+        (
+            size > 16384,
+            "InvalidBlockDeviceMapping",
+            f"resources.disk is {size} GiB, and a gp3 volume holds 16384 GiB at most",
+        ),
+    )
+    for wrong, code, what in problems:
+        if wrong:
+            raise ProviderError(Fault.INVALID, f"{tags.name_of(spec)} was refused here: {what}.", code=code)

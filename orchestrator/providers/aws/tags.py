@@ -1,0 +1,150 @@
+"""Instances as EC2 describes them, and the tags by which they are ours. Pure.
+
+The labels are tags as they stand. Beside them, written by the same create call:
+
+orch-machine      name of the machine: the spec's id and attempt. Whatever has this tag is ours.
+orch-deadline     seconds since 1970
+orch-price        US dollars an hour, as offered
+orch-login        the user who logs in
+orch-host-key     how the machine proves itself: "type base64"; orch-host-key-next beside it during a change
+orch-proof        where it comes from: injected, console, or renewed (made there, over a proven connection)
+Name              as the console shows it
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import Labels, Machine, MachineSpec, MachineState
+from orchestrator.providers.aws.firstboot import base_of
+
+MACHINE = "orch-machine"
+DEADLINE = "orch-deadline"
+PRICE = "orch-price"
+LOGIN = "orch-login"
+HOST_KEY = "orch-host-key"
+NEXT_KEY = "orch-host-key-next"
+PROOF = "orch-proof"
+OURS = (MACHINE, DEADLINE, PRICE, LOGIN, HOST_KEY, NEXT_KEY, PROOF, "Name")
+
+INJECTED, CONSOLE, RENEWED = "injected", "console", "renewed"
+
+MOST = 50
+"""Tags that one resource may have."""
+
+_STATES = {
+    "pending": MachineState.PENDING,
+    "running": MachineState.RUNNING,
+    "stopping": MachineState.STOPPING,
+    "shutting-down": MachineState.STOPPING,
+    "stopped": MachineState.STOPPED,
+}
+EXISTING = tuple(_STATES)
+_KEY = re.compile(r"[\w +\-=.:/@]{1,128}\Z")
+_VALUE = re.compile(r"[\w +\-=.:/@]{0,256}\Z")
+
+
+def name_of(spec: MachineSpec) -> str:
+    return f"{spec.id}-{spec.attempt}"
+
+
+def tags_of(spec: MachineSpec, *, user: str, proof: str, host_key: str) -> dict[str, str]:
+    """Every tag of the machine. ProviderError(INVALID) where EC2 would not take one."""
+    name = name_of(spec)
+    tags = {
+        **spec.labels,
+        "Name": name,
+        MACHINE: name,
+        DEADLINE: str(int(spec.deadline.timestamp())),
+        PRICE: repr(spec.offer.price),
+        LOGIN: user,
+        PROOF: proof,
+    }
+    if host_key:
+        tags[HOST_KEY] = host_key
+    for key, value in tags.items():
+        _require_tag(key, value, spec.labels)
+    if len(tags) > MOST:
+        raise ProviderError(
+            Fault.INVALID, f"{len(tags)} tags are more than the {MOST} of EC2.", code="TagLimitExceeded"
+        )
+    return tags
+
+
+def _require_tag(key: str, value: str, labels: Labels) -> None:
+    reserved = (key in OURS and key in labels) or key.lower().startswith("aws:")
+    if reserved or not _KEY.match(key) or not _VALUE.match(value):
+        raise ProviderError(
+            Fault.INVALID, f"The label {key}={value!r} cannot be a tag of EC2.", code="InvalidTagKey"
+        )
+
+
+def filters(labels: Labels) -> list[dict[str, Any]]:
+    """The filters of DescribeInstances for our machines that exist and carry all of `labels`."""
+    return [
+        {"Name": "tag-key", "Values": [MACHINE]},
+        {"Name": "instance-state-name", "Values": list(EXISTING)},
+        *({"Name": f"tag:{key}", "Values": [_literal(value)]} for key, value in labels.items()),
+    ]
+
+
+def _literal(value: str) -> str:
+    """Filters know `*` and `?`."""
+    return re.sub(r"([*?\\])", r"\\\1", value)
+
+
+def tags_in(instance: Mapping[str, Any]) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
+
+
+def exists(instance: Mapping[str, Any]) -> bool:
+    return instance["State"]["Name"] in _STATES
+
+
+def is_ending(instance: Mapping[str, Any]) -> bool:
+    return instance["State"]["Name"] in ("shutting-down", "terminated")
+
+
+def machine(instance: Mapping[str, Any], region: str) -> Machine:
+    """An instance that exists, as the rest of orch knows it."""
+    tags = tags_in(instance)
+    user = tags.get(LOGIN, "root")
+    launched = instance["LaunchTime"]
+    return Machine(
+        provider="aws",
+        id=instance["InstanceId"],
+        name=tags.get(MACHINE, instance["InstanceId"]),
+        state=_STATES[instance["State"]["Name"]],
+        labels={key: value for key, value in tags.items() if key not in OURS and not key.startswith("aws:")},
+        instance_type=instance["InstanceType"],
+        zone=instance.get("Placement", {}).get("AvailabilityZone", ""),
+        price=_number(tags.get(PRICE)) or 0.0,
+        created_at=launched if launched.tzinfo else launched.replace(tzinfo=UTC),
+        deadline=_time(tags.get(DEADLINE)),
+        detail={
+            "region": region,
+            "base": base_of(user),
+            "user": user,
+            "power_off": [] if user == "root" else ["sudo", "-n", "poweroff"],
+            "host_key": tags.get(PROOF, ""),
+            "image": instance.get("ImageId"),
+            "address": instance.get("PublicIpAddress") or instance.get("PrivateIpAddress"),
+            "spot": instance.get("InstanceLifecycle") == "spot",
+        },
+    )
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def _time(text: str | None) -> datetime | None:
+    seconds = _number(text)
+    return datetime.fromtimestamp(seconds, UTC) if seconds is not None else None

@@ -1,0 +1,56 @@
+"""Offers of a region spread over the zones that sell them: one that is sold out is not all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import Offer
+from orchestrator.providers.aws.clients import Clients, asking
+
+MOST_TYPES = 50
+"""Types whose zones are asked for: the cheapest; what comes after stays as the catalog has it."""
+
+
+def with_zones(clients: Clients, offers: Sequence[Offer]) -> list[Offer]:
+    """`offers`, each that names no zone replaced by one for each zone that sells its type.
+
+    Without credentials the offers stay as they are, so that prices can be looked at.
+    """
+    open_ended = [offer for offer in offers if not offer.zone]
+    by_region: dict[str, set[str]] = {}
+    for offer in open_ended:
+        types = by_region.setdefault(offer.region, set())
+        if len(types) < MOST_TYPES:
+            types.add(offer.instance_type)
+    sold: dict[tuple[str, str], list[str]] = {}
+    for region, types in by_region.items():
+        sold |= _sold(clients, region, types)
+    return [
+        placed
+        for offer in offers
+        for placed in _placed(offer, sold.get((offer.region, offer.instance_type), []), by_region)
+    ]
+
+
+def _placed(offer: Offer, zones: Sequence[str], asked: dict[str, set[str]]) -> list[Offer]:
+    if offer.zone or offer.instance_type not in asked.get(offer.region, ()):
+        return [offer]
+    return [replace(offer, zone=zone) for zone in zones]
+
+
+def _sold(clients: Clients, region: str, types: set[str]) -> dict[tuple[str, str], list[str]]:
+    filters = [{"Name": "instance-type", "Values": sorted(types)}]
+    sold: dict[tuple[str, str], list[str]] = {(region, name): [] for name in types}
+    try:
+        with asking(clients, region):
+            pages = clients.ec2(region).get_paginator("describe_instance_type_offerings")
+            for page in pages.paginate(LocationType="availability-zone", Filters=filters):
+                for found in page["InstanceTypeOfferings"]:
+                    sold[region, found["InstanceType"]].append(found["Location"])
+    except ProviderError as error:
+        if error.fault is not Fault.AUTH:
+            raise
+        return {(region, name): [""] for name in types}
+    return {key: sorted(zones) for key, zones in sold.items()}
