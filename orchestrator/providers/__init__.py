@@ -13,10 +13,10 @@ from orchestrator.model import Machine, Provider
 
 _REGISTRY = {
     "aws": ("orchestrator.providers.aws.provider", "open_aws"),
+    "gcp": ("orchestrator.providers.gcp.provider", "open_gcp"),
     "local": ("orchestrator.providers.local.provider", "open_local"),
     "memory": ("orchestrator.providers.memory", "open_memory"),
 }
-_FORESEEN = ("aws", "gcp")
 
 
 @runtime_checkable
@@ -39,7 +39,7 @@ def vouching(provider: Provider) -> Vouching | None:
 def open_provider(name: str, *, state: Path | None = None) -> Provider:
     """The provider of that name; `state` is where it may keep what outlives this process.
 
-    Raises ProviderError(INVALID) for a name that is unknown or not part of this version.
+    Raises ProviderError(INVALID) for a name that is unknown.
     """
     if name not in _REGISTRY:
         raise ProviderError(Fault.INVALID, _unknown(name), code="UnknownProvider")
@@ -50,8 +50,6 @@ def open_provider(name: str, *, state: Path | None = None) -> Provider:
 
 def _unknown(name: str) -> str:
     known = ", ".join(sorted(_REGISTRY))
-    if name in _FORESEEN:
-        return f"The provider {name} is not part of this version; it has {known}."
-    near = difflib.get_close_matches(name, [*_REGISTRY, *_FORESEEN], 1, 0.4)
+    near = difflib.get_close_matches(name, _REGISTRY, 1, 0.4)
     hint = f" Did you mean {near[0]}?" if near else ""
     return f"There is no provider {name!r}; this version has {known}.{hint}"

@@ -61,7 +61,7 @@ def test_providers_open_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("gcp", "not part of this version"),
+        ("gpc", "Did you mean gcp?"),
         ("locla", "Did you mean local?"),
         ("", "no provider"),
     ],

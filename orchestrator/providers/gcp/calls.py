@@ -1,0 +1,253 @@
+"""The calls of Google's API that orch makes: plain JSON in and out, ProviderError where one is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import Offer
+from orchestrator.providers.gcp.clients import Clients
+from orchestrator.providers.gcp.faults import Quota, Refusal, of_operation
+from orchestrator.providers.gcp.images import Family, Image, path_of
+from orchestrator.providers.gcp.names import last
+from orchestrator.providers.gcp.operations import follow, is_begun, is_done
+from orchestrator.providers.gcp.refusing import Asker, Doing, refused, understood
+
+Json = Mapping[str, Any]
+
+_CALL_S = 60.0
+_BEGIN_S = 20.0
+_INSERT_S = 300.0
+_HARMLESS = frozenset({"NO_RESULTS_ON_PAGE", "DEPRECATED_RESOURCE_USED", "DEPRECATED_TYPE_USED"})
+
+GET = Doing("look at the machine", "compute.instances.get")
+INSERT = Doing("make the machine", "compute.instances.create")
+DELETE = Doing("end the machine", "compute.instances.delete")
+LIST = Doing("list the machines", "compute.instances.list")
+ATTRIBUTES = Doing("read the machine's guest attributes", "compute.instances.getGuestAttributes")
+FOLLOW = Doing("follow the operation", "compute.zoneOperations.get")
+FAMILY = Doing("find the image", "compute.images.getFromFamily")
+IMAGE = Doing("find the image", "compute.images.get")
+ZONES = Doing("list the zones", "compute.zones.list")
+
+
+class Calls:
+    """One project's calls. Nothing is retried here; each call has its own time limit."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    @property
+    def project(self) -> str:
+        with self._refusing(GET):
+            return self._clients.project
+
+    # ------------------------------------------------------------ instances
+
+    def instance(self, zone: str, name: str) -> Json | None:
+        """None where there is no such instance."""
+        with self._refusing(GET):
+            found = self._unless_absent(
+                self._clients.instances.get, project=self.project, zone=zone, instance=name
+            )
+        return _plain(found) if found is not None else None
+
+    def insert(self, zone: str, body: Json, request_id: str) -> Json:
+        """The operation, begun or found: Google carries out one request id once."""
+        with self._refusing(INSERT):
+            compute = self._clients.compute
+            request = compute.InsertInstanceRequest(
+                project=self.project,
+                zone=zone,
+                request_id=request_id,
+                instance_resource=compute.Instance.from_json(json.dumps(body)),
+            )
+            return _plain(self._clients.instances.insert_unary(request=request, **_once()))
+
+    def inserted(self, zone: str, operation: Json) -> Json:
+        """The same operation once it is done; not done where Google takes longer than minutes."""
+        return follow(operation, lambda name: self._operation(zone, name), is_done, _INSERT_S)
+
+    def delete(self, zone: str, name: str) -> None:
+        """Returns once the deletion has begun. Absent already is success."""
+        with self._refusing(DELETE):
+            begun = self._unless_absent(
+                self._clients.instances.delete_unary, project=self.project, zone=zone, instance=name
+            )
+        if begun is None:
+            return
+        ended = follow(_plain(begun), lambda name: self._operation(zone, name), is_begun, _BEGIN_S)
+        refusal = of_operation(ended)
+        if refusal is not None and not _is_absence(refusal):
+            raise self.refusal(refusal, DELETE)
+
+    def instances(self, expression: str) -> Iterator[Json]:
+        """Every instance in every zone that passes the filter. TRANSIENT where a zone did not answer:
+        what is not seen there may exist."""
+        with self._refusing(LIST):
+            compute = self._clients.compute
+            request = compute.AggregatedListInstancesRequest(project=self.project, filter=expression)
+            for page in self._clients.instances.aggregated_list(request=request, **_once()).pages:
+                answer = _plain(page)
+                _require_complete(answer)
+                for scope in answer.get("items", {}).values():
+                    yield from scope.get("instances", ())
+
+    def guest_attributes(self, zone: str, name: str, path: str) -> Sequence[Json]:
+        """What the guest wrote below `path`; nothing where it wrote nothing yet, or is gone."""
+        with self._refusing(ATTRIBUTES):
+            compute = self._clients.compute
+            request = compute.GetGuestAttributesInstanceRequest(
+                project=self.project, zone=zone, instance=name, query_path=path
+            )
+            found = self._unless_absent(self._clients.instances.get_guest_attributes, request=request)
+        if found is None:
+            return ()
+        items: Sequence[Json] = _plain(found).get("queryValue", {}).get("items", ())
+        return items
+
+    # ------------------------------------------------------------ what the cloud has
+
+    def newest(self, family: Family) -> Image | None:
+        with self._refusing(FAMILY):
+            found = self._unless_absent(
+                self._clients.images.get_from_family, project=family.project, family=family.name
+            )
+        return _image(_plain(found)) if found is not None else None
+
+    def image(self, reference: str) -> Image:
+        """Of a path …projects/P/global/images/NAME or …/images/family/NAME."""
+        parts = path_of(reference).split("/")
+        well_formed = parts[0] == "projects" and parts[2:4] == ["global", "images"]
+        if not well_formed or len(parts) not in (5, 6) or (len(parts) == 6 and parts[4] != "family"):
+            message = f"The image {reference!r} is not of the form projects/P/global/images/[family/]NAME."
+            raise ProviderError(Fault.INVALID, message, code="Image")
+        if len(parts) == 6:
+            newest = self.newest(Family(parts[1], parts[5]))
+            if newest is None:
+                raise ProviderError(Fault.INVALID, f"There is no image {reference}.", code="Image")
+            return newest
+        with self._refusing(IMAGE):
+            return _image(_plain(self._clients.images.get(project=parts[1], image=parts[4], **_once())))
+
+    def zones(self) -> dict[str, list[str]]:
+        """The zones that are up, by region."""
+        found: dict[str, list[str]] = {}
+        with self._refusing(ZONES):
+            compute = self._clients.compute
+            request = compute.ListZonesRequest(project=self.project)
+            for zone in self._clients.zones.list(request=request, **_once()):
+                if zone.status != "DOWN":
+                    found.setdefault(last(zone.region), []).append(zone.name)
+        return found
+
+    def sells(self, offer: Offer) -> bool:
+        """Whether the offer's zone has its machine type at all. True where Google does not say."""
+        clients = self._clients
+        try:
+            return bool(
+                self._unless_absent(
+                    clients.machine_types.get,
+                    project=self.project,
+                    zone=offer.zone,
+                    machine_type=offer.instance_type,
+                )
+            )
+        except Exception as error:
+            if understood(error) is None:
+                raise
+            return True
+
+    def used(self, quota: Quota) -> float | None:
+        """How much of a region's quota is in use; None where that cannot be learned."""
+        if not quota.region:
+            return None
+        try:
+            region = self._clients.regions.get(project=self.project, region=quota.region, **_once())
+        except Exception as error:
+            if understood(error) is None:
+                raise
+            return None
+        return next((float(q.usage) for q in region.quotas if q.metric == quota.metric), None)
+
+    # ------------------------------------------------------------ inside
+
+    def refusal(self, refusal: Refusal, doing: Doing) -> ProviderError:
+        return refused(refusal, doing, self._asker(), self.used)
+
+    def _operation(self, zone: str, name: str) -> Json:
+        with self._refusing(FOLLOW):
+            return _plain(
+                self._clients.operations.get(project=self.project, zone=zone, operation=name, **_once())
+            )
+
+    def _unless_absent(self, call: Any, **arguments: Any) -> Any:
+        """The answer; None where Google knows no such resource (in that project, of that name)."""
+        from google.api_core.exceptions import NotFound
+
+        try:
+            return call(**arguments, **_once())
+        except NotFound:
+            return None
+
+    @contextmanager
+    def _refusing(self, doing: Doing) -> Iterator[None]:
+        try:
+            yield
+        except ProviderError:
+            raise
+        except Exception as error:
+            refusal = understood(error)
+            if refusal is None:
+                raise
+            raise self.refusal(refusal, doing) from error
+
+    def _asker(self) -> Asker:
+        try:
+            return Asker(self._clients.identity, self._clients.project)
+        except Exception as error:
+            if not isinstance(error, ProviderError) and understood(error) is None:
+                raise
+            return Asker("nobody", "which none is named for")
+
+
+def _once() -> dict[str, Any]:
+    """One try, with an end: the one place that tries again is RetryingProvider."""
+    return {"retry": None, "timeout": _CALL_S}
+
+
+def _plain(message: Any) -> dict[str, Any]:
+    """A message of the library as the JSON that came over the wire."""
+    text = type(message).to_json(
+        message, use_integers_for_enums=False, always_print_fields_with_no_presence=False
+    )
+    value: dict[str, Any] = json.loads(text)
+    return value
+
+
+def _image(found: Json) -> Image:
+    return Image(path_of(str(found["selfLink"])), int(found.get("diskSizeGb", 10)))
+
+
+def _is_absence(refusal: Refusal) -> bool:
+    return refusal.code.replace("_", "").lower() in ("resourcenotfound", "notfound")
+
+
+def _require_complete(answer: Json) -> None:
+    warnings = [(name, scope.get("warning")) for name, scope in answer.get("items", {}).items()]
+    warnings.append(("", answer.get("warning")))
+    unseen = [
+        name or str(warning.get("message", ""))
+        for name, warning in warnings
+        if warning and warning.get("code") not in _HARMLESS
+    ]
+    unseen += [last(str(link)) for link in answer.get("unreachables", ())]
+    if unseen:
+        raise ProviderError(
+            Fault.TRANSIENT,
+            f"Google could not say what exists in {', '.join(unseen)}.",
+            code="Unreachable",
+        )

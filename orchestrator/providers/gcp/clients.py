@@ -1,0 +1,165 @@
+"""Where Google is asked, as whom, and for which project; the clients that ask. All loaded late."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from orchestrator.errors import Fault, ProviderError
+
+ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"
+_NO_CREDENTIALS = "CLOUDSDK_AUTH_DISABLE_CREDENTIALS"
+_PROJECT_NAMES = ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT", "GCLOUD_PROJECT")
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+
+
+def endpoint_of(environ: Mapping[str, str]) -> str | None:
+    """Base URL of another endpoint than Google's public one, without /compute/v1; None for the public one.
+
+    gcloud's variable holds the path of the API (…/compute/v1/), the client library adds it by itself.
+    """
+    given = environ.get(ENDPOINT, "").strip()
+    if not given:
+        return None
+    parts = urlsplit(given)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise _unusable(given, "it is not a URL that begins with http:// or https://")
+    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        raise _unusable(given, "credentials are never sent unencrypted to another computer")
+    path = parts.path.rstrip("/")
+    for suffix in ("/projects", "/v1", "/compute"):
+        path = path.removesuffix(suffix)
+    if path.rpartition("/")[2] in ("beta", "alpha", "v1beta1"):
+        raise _unusable(given, "orch speaks version v1 of the API alone")
+    return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def is_anonymous(environ: Mapping[str, str]) -> bool:
+    """Whether nobody need log in: an emulator on this computer, or as gcloud is told the same."""
+    if environ.get(_NO_CREDENTIALS, "").strip().lower() in ("1", "true", "yes", "on"):
+        return True
+    endpoint = endpoint_of(environ)
+    return endpoint is not None and endpoint.startswith("http://")
+
+
+def project_in(environ: Mapping[str, str]) -> str:
+    """The project that the environment names, "" where it names none."""
+    return next((environ[name].strip() for name in _PROJECT_NAMES if environ.get(name, "").strip()), "")
+
+
+def no_project() -> ProviderError:
+    return ProviderError(
+        Fault.INVALID,
+        "Which project of Google Cloud is to pay? Neither GOOGLE_CLOUD_PROJECT nor CLOUDSDK_CORE_PROJECT "
+        "says, and the credentials belong to none.",
+        code="NoProject",
+        next_command="export GOOGLE_CLOUD_PROJECT=my-project",
+    )
+
+
+class Clients:
+    """The clients of one environment, each made when it is first asked for, all with one endpoint."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = dict(environ)
+
+    @functools.cached_property
+    def compute(self) -> Any:
+        """The library itself. Takes seconds to load."""
+        try:
+            from google.cloud import compute_v1
+        except ImportError as error:
+            raise ProviderError(
+                Fault.INVALID,
+                "Google's client library is not installed.",
+                code="NoLibrary",
+                next_command="pip install 'orch[gcp]'",
+            ) from error
+        return compute_v1
+
+    @functools.cached_property
+    def project(self) -> str:
+        """The project; ProviderError(INVALID) where nobody names one."""
+        found = project_in(self._environ) or ("" if self._anonymous else self._default[1])
+        if not found:
+            raise no_project()
+        return found
+
+    @functools.cached_property
+    def credentials(self) -> Any:
+        if self._anonymous:
+            from google.auth.credentials import AnonymousCredentials
+
+            return AnonymousCredentials()
+        return self._default[0]
+
+    @property
+    def identity(self) -> str:
+        """As whom Google is asked, as far as that shows without asking."""
+        if self._anonymous:
+            return "nobody (anonymous)"
+        found = getattr(self.credentials, "service_account_email", "") or getattr(
+            self.credentials, "account", ""
+        )
+        return str(found) if found and found != "default" else "the application-default credentials"
+
+    @functools.cached_property
+    def instances(self) -> Any:
+        return self._client("InstancesClient")
+
+    @functools.cached_property
+    def operations(self) -> Any:
+        return self._client("ZoneOperationsClient")
+
+    @functools.cached_property
+    def images(self) -> Any:
+        return self._client("ImagesClient")
+
+    @functools.cached_property
+    def zones(self) -> Any:
+        return self._client("ZonesClient")
+
+    @functools.cached_property
+    def regions(self) -> Any:
+        return self._client("RegionsClient")
+
+    @functools.cached_property
+    def machine_types(self) -> Any:
+        return self._client("MachineTypesClient")
+
+    @functools.cached_property
+    def _anonymous(self) -> bool:
+        return is_anonymous(self._environ)
+
+    @functools.cached_property
+    def _default(self) -> tuple[Any, str]:
+        import google.auth
+
+        credentials, project = google.auth.default(scopes=[_SCOPE])
+        return credentials, project or ""
+
+    def _client(self, name: str) -> Any:
+        from google.api_core.client_options import ClientOptions
+
+        compute = self.compute
+        options = ClientOptions(api_endpoint=endpoint_of(self._environ))
+        return getattr(compute, name)(credentials=self.credentials, client_options=options)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _unusable(given: str, why: str) -> ProviderError:
+    return ProviderError(
+        Fault.INVALID,
+        f"{ENDPOINT} is {given!r}, and cannot be used: {why}.",
+        code="Endpoint",
+        next_command=f"unset {ENDPOINT}",
+    )

@@ -1,0 +1,75 @@
+"""Which image a machine starts from: the newest of a family that Google keeps current."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import Offer
+
+_DEEP_LEARNING = "deeplearning-platform-release"
+_UBUNTU = "ubuntu-os-cloud"
+_UBUNTU_DRIVERS = "ubuntu-os-accelerator-images"
+_OLDER_GPUS = frozenset({"V100", "P100", "P4", "K80"})
+_ARM = frozenset({"arm64", "aarch64"})
+
+
+@dataclass(frozen=True)
+class Family:
+    """A name under which a project publishes its newest image."""
+
+    project: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image. `path` as projects/P/global/images/NAME; `disk_gib` is the smallest disk that holds it."""
+
+    path: str
+    disk_gib: int
+
+
+def families(offer: Offer) -> tuple[Family, ...]:
+    """Where to look, best first; each is tried when the one before is not there any more.
+
+    GPU machines get an image that brings NVIDIA's driver and CUDA; others get plain Ubuntu.
+    """
+    arm = offer.arch in _ARM
+    if not offer.accelerator:
+        return (Family(_UBUNTU, "ubuntu-2404-lts-arm64" if arm else "ubuntu-2404-lts-amd64"),)
+    if arm:
+        return (
+            Family(_DEEP_LEARNING, "common-cu129-ubuntu-2404-nvidia-580-arm64"),
+            Family(_UBUNTU_DRIVERS, "ubuntu-accelerator-2404-arm64-with-nvidia-580"),
+        )
+    newer = (
+        Family(_DEEP_LEARNING, "common-cu129-ubuntu-2204-nvidia-580"),
+        Family(_DEEP_LEARNING, "common-cu129-ubuntu-2404-nvidia-580"),
+    )
+    older = (Family(_DEEP_LEARNING, "common-cu128-ubuntu-2204-nvidia-570"),)
+    last = (Family(_UBUNTU_DRIVERS, "ubuntu-accelerator-2404-amd64-with-nvidia-580"),)
+    # Drivers from 580 on may come with kernel modules that know no GPU before Turing.
+    if (offer.accelerator or "").upper() in _OLDER_GPUS:
+        return (*older, *newer, *last)
+    return (*newer, *older, *last)
+
+
+def resolve(candidates: Sequence[Family], newest: Callable[[Family], Image | None]) -> Image:
+    """The image of the first family that still has one. `newest` gives None for a family that is gone."""
+    for family in candidates:
+        found = newest(family)
+        if found is not None:
+            return found
+    names = ", ".join(f"{family.project}/{family.name}" for family in candidates)
+    raise ProviderError(
+        Fault.INVALID,
+        f"None of the image families that orch knows exists any more: {names}.",
+        code="ImageFamilies",
+    )
+
+
+def path_of(link: str) -> str:
+    """projects/P/global/images/NAME of any URL of an image."""
+    return link[link.index("projects/") :] if "projects/" in link else link

@@ -1,0 +1,66 @@
+"""How things are called at Google: the machine, the one call that makes it, what we note on it. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+
+from orchestrator.model import MachineSpec
+
+USER = "orch"
+"""The account of the machine into which we log in; it owns FAR_BASE and may power the machine off."""
+
+NETWORK_TAG = "orch"
+"""What firewall rules go by."""
+
+NOTE_PRICE = "orch-price"
+NOTE_DEADLINE = "orch-deadline"
+NOTE_IMAGE = "orch-image"
+
+GUEST_NAMESPACE = "orch"
+GUEST_STATE = "state"
+"""The guest attribute orch/state: begun, ready, or "failed N"; written by the first boot."""
+
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_ZONE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+_CALLS = uuid.UUID("9b1c6b0e-3b0a-5d0e-9f43-6f7263682e31")
+
+
+def machine_name(spec: MachineSpec) -> str:
+    """The name of this attempt's machine: always the same, in Google's alphabet, at most 63 characters."""
+    plain = f"{spec.id}-{spec.attempt}"
+    if is_name(plain):
+        return plain
+    mark = hashlib.sha256(f"{spec.id}\0{spec.attempt}".encode()).hexdigest()[:12]
+    kept = re.sub(r"[^a-z0-9]+", "-", spec.id.lower()).strip("-")[:40].strip("-")
+    return f"orch-{kept}-{mark}" if kept else f"orch-{mark}"
+
+
+def call_id(spec: MachineSpec, life: int) -> str:
+    """Google's requestId: the same call twice is carried out once. `life` counts on where the machine of
+    an earlier call is gone again, or the earlier call failed."""
+    return str(uuid.uuid5(_CALLS, f"{spec.id}\0{spec.attempt}\0{spec.offer.zone}\0{life}"))
+
+
+def is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
+def is_zone(text: str) -> bool:
+    return _ZONE.fullmatch(text) is not None
+
+
+def is_label(key: str, value: str) -> bool:
+    return _LABEL_KEY.fullmatch(key) is not None and _LABEL_VALUE.fullmatch(value) is not None
+
+
+def region_of(zone: str) -> str:
+    return zone.rpartition("-")[0]
+
+
+def last(url: str) -> str:
+    """The name at the end of a URL: …/machineTypes/g2-standard-4 is g2-standard-4."""
+    return url.rpartition("/")[2]

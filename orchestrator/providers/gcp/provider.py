@@ -1,0 +1,260 @@
+"""The provider `gcp`: machines of Google Compute Engine."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import (
+    LABEL_EXPIRES,
+    LABEL_LEASE,
+    Endpoint,
+    Labels,
+    Machine,
+    MachineSpec,
+    MachineState,
+    Need,
+    Offer,
+    Provider,
+)
+from orchestrator.providers.gcp import images, operations, request, seen, zones
+from orchestrator.providers.gcp.calls import INSERT, Calls
+from orchestrator.providers.gcp.clients import Clients
+from orchestrator.providers.gcp.faults import Refusal, of_operation
+from orchestrator.providers.gcp.names import (
+    GUEST_NAMESPACE,
+    GUEST_STATE,
+    USER,
+    call_id,
+    is_label,
+    is_name,
+    is_zone,
+    machine_name,
+)
+from orchestrator.providers.retry import RetryingProvider
+
+_LIVES = 4
+"""How often a call that Google remembers as carried out, and whose machine is gone, is made anew."""
+
+_OLD = timedelta(seconds=30)
+"""An operation that began this long before it was asked for is one that Google remembers."""
+
+_APPEARING_S = 3.0
+
+_SILENT_S = 20.0
+"""How long a machine with host keys may say nothing of its first boot before it is contacted all the same."""
+
+_BOOTING_S = 270.0
+"""How long its first boot may take once it said that it has begun: a driver may be installed."""
+
+
+def open_gcp(state: Path | None = None) -> Provider:  # noqa: ARG001 (Google keeps it)
+    return RetryingProvider(GcpProvider(os.environ))
+
+
+class GcpProvider:
+    """Machines of one project. Reads the environment when made, loads the library when first needed."""
+
+    name = "gcp"
+
+    def __init__(self, environ: Mapping[str, str], *, silent_s: float = _SILENT_S) -> None:
+        self._environ = dict(environ)
+        self._calls = Calls(Clients(self._environ))
+        self._silent_s = silent_s
+        self._bodies: dict[str, dict[str, Any]] = {}
+        self._lives: dict[str, int] = {}
+        self._images: dict[str, images.Image] = {}
+        self._first_keys: dict[str, float] = {}
+
+    # ------------------------------------------------------------ the protocol
+
+    def offers(self, need: Need) -> Sequence[Offer]:
+        from orchestrator import catalog
+
+        found = catalog.offers(need, clouds=("gcp",))
+        if all(offer.zone for offer in found):
+            return found
+        try:
+            known = self._calls.zones()
+        except ProviderError as error:
+            placed = [offer for offer in found if offer.zone]
+            # Without a login a plan can still be made of what the catalog knows by itself.
+            if error.fault not in (Fault.AUTH, Fault.INVALID) or not placed:
+                raise
+            return placed
+        return [
+            offer for offer in zones.expanded(found, known) if need.zone is None or offer.zone == need.zone
+        ]
+
+    def create(self, spec: MachineSpec) -> Machine:
+        request.require_sound(spec)
+        there = self._calls.instance(spec.offer.zone, machine_name(spec))
+        if there is not None:
+            return self._adopted(there, spec)
+        for _ in range(_LIVES):
+            made = self._made(spec)
+            if made is not None:
+                return made
+        message = f"Google says that it made {machine_name(spec)}, and knows of no such machine."
+        raise ProviderError(Fault.UNKNOWN, message, code="MadeAndAbsent")
+
+    def list(self, labels: Labels) -> Sequence[Machine]:
+        found = [
+            seen.machine(instance, self._calls.project)
+            for instance in self._calls.instances(_filter(labels))
+            if seen.is_ours(instance)
+        ]
+        return [machine for machine in found if labels.items() <= machine.labels.items()]
+
+    def delete(self, machine: Machine) -> None:
+        _require_named(machine)
+        self._calls.delete(machine.zone, machine.id)
+
+    def endpoint(self, machine: Machine) -> Endpoint | None:
+        _require_named(machine)
+        instance = self._calls.instance(machine.zone, machine.id)
+        if instance is None or seen.machine(instance, "").state is not MachineState.RUNNING:
+            return None
+        public, private = seen.addresses(instance)
+        address = public if seen.has_public_address(instance) else private
+        if not address:
+            return None
+        keys = seen.host_keys(self._calls.guest_attributes(machine.zone, machine.id, "hostkeys/"))
+        if not keys or not self._ready(machine, str(instance.get("id", ""))):
+            return None
+        return Endpoint(address, 22, USER, keys)
+
+    # ------------------------------------------------------------ making
+
+    def _made(self, spec: MachineSpec) -> Machine | None:
+        """The machine; None where Google answered with an operation of an earlier life: ask in a new one."""
+        place = f"{machine_name(spec)}/{spec.offer.zone}"
+        identity = call_id(spec, self._lives.get(place, 0))
+        asked = datetime.now(UTC)
+        try:
+            begun = self._calls.insert(spec.offer.zone, self._body(spec, identity), identity)
+        except ProviderError as error:
+            return self._despite(error, spec)
+        ended = self._calls.inserted(spec.offer.zone, begun)
+        refusal = of_operation(ended)
+        if refusal is not None:
+            self._lives[place] = self._lives.get(place, 0) + 1
+            if _is_remembered(begun, asked):
+                return None
+            raise self._refused(refusal, spec)
+        there = self._appearing(spec)
+        if there is not None:
+            return seen.machine(there, self._calls.project)
+        if not operations.is_done(ended):
+            message = f"Google has not made {machine_name(spec)} yet, and does not say why."
+            raise ProviderError(Fault.TRANSIENT, message, code="StillMaking")
+        self._lives[place] = self._lives.get(place, 0) + 1
+        return None
+
+    def _appearing(self, spec: MachineSpec) -> Mapping[str, Any] | None:
+        """The machine, which Google may show a moment after it says that it exists."""
+        end = time.monotonic() + _APPEARING_S
+        while True:
+            there = self._calls.instance(spec.offer.zone, machine_name(spec))
+            if there is not None or time.monotonic() >= end:
+                return there
+            time.sleep(0.2)
+
+    def _body(self, spec: MachineSpec, identity: str) -> dict[str, Any]:
+        """What is sent for one request id; a call that is made again sends the same."""
+        if identity not in self._bodies:
+            setting = request.Setting.of(self._calls.project, self._environ)
+            self._bodies[identity] = request.instance(spec, setting, self._image(spec), datetime.now(UTC))
+        return self._bodies[identity]
+
+    def _image(self, spec: MachineSpec) -> images.Image:
+        families = images.families(spec.offer)
+        key = spec.image or repr(families)
+        if key not in self._images:
+            self._images[key] = (
+                self._calls.image(spec.image) if spec.image else images.resolve(families, self._calls.newest)
+            )
+        return self._images[key]
+
+    def _despite(self, error: ProviderError, spec: MachineSpec) -> Machine:
+        """The machine where another call made it meanwhile; otherwise raises what is to be told."""
+        if error.fault is Fault.CONFLICT:
+            there = self._appearing(spec)
+            if there is not None:
+                return self._adopted(there, spec)
+        raise self._elsewhere(error, spec)
+
+    def _refused(self, refusal: Refusal, spec: MachineSpec) -> ProviderError:
+        return self._elsewhere(self._calls.refusal(refusal, INSERT), spec)
+
+    def _elsewhere(self, error: ProviderError, spec: MachineSpec) -> ProviderError:
+        """`error`; CAPACITY where the reason is that this zone never had the type: the next one may."""
+        if error.fault is not Fault.INVALID or self._calls.sells(spec.offer):
+            return error
+        message = f"{spec.offer.zone} has no machines of the type {spec.offer.instance_type}."
+        return ProviderError(Fault.CAPACITY, message, code="TypeNotInZone")
+
+    def _adopted(self, instance: Mapping[str, Any], spec: MachineSpec) -> Machine:
+        """A machine of that name that is there already, if it is the one that was asked for."""
+        found = seen.machine(instance, self._calls.project)
+        wanted = {key: value for key, value in spec.labels.items() if key != LABEL_EXPIRES}
+        if not seen.is_ours(instance) or not wanted.items() <= found.labels.items():
+            raise ProviderError(
+                Fault.CONFLICT,
+                f"There is another machine of the name {found.name} in {found.zone}, with other labels.",
+                code="NameTaken",
+                exists=f"{found.name} in {found.zone} is not ended by this command.",
+                next_command=f"gcloud compute instances describe {found.name} --zone={found.zone}",
+            )
+        if found.state is MachineState.STOPPING:
+            message = f"The machine {found.name} is being ended; its name is free when that is done."
+            raise ProviderError(Fault.TRANSIENT, message, code="BeingEnded")
+        return found
+
+    # ------------------------------------------------------------ reaching
+
+    def _ready(self, machine: Machine, instance: str) -> bool:
+        """Whether its first boot is over: ssh may answer while our folder is not there yet."""
+        told = self._calls.guest_attributes(machine.zone, machine.id, f"{GUEST_NAMESPACE}/")
+        state = next((str(item.get("value", "")) for item in told if item.get("key") == GUEST_STATE), "")
+        if state.startswith("failed"):
+            raise ProviderError(
+                Fault.UNKNOWN,
+                f"The first boot of {machine.name} ended with an error: {state}.",
+                code="FirstBoot",
+                exists=f"{machine.name} runs on, at ${machine.price:.2f}/h, until its deadline.",
+                next_command=f"gcloud compute instances get-serial-port-output {machine.name} "
+                f"--zone={machine.zone}",
+            )
+        waited = time.monotonic() - self._first_keys.setdefault(instance, time.monotonic())
+        return state == "ready" or waited >= (_BOOTING_S if state else self._silent_s)
+
+
+def _is_remembered(operation: Mapping[str, Any], asked: datetime) -> bool:
+    """Whether Google answered with an operation of long ago, which it keeps for its request id."""
+    try:
+        began = datetime.fromisoformat(str(operation["insertTime"]))
+    except (KeyError, ValueError):
+        return False
+    return operations.is_done(operation) and began.astimezone(UTC) < asked - _OLD
+
+
+def _filter(labels: Labels) -> str:
+    """The one label that chooses most, for Google; the others are compared here."""
+    for key in (LABEL_LEASE, *labels):
+        if key in labels and labels[key] and is_label(key, labels[key]):
+            value = labels[key]
+            return f"labels.{key}={value}" if value[0].isalpha() else f'labels.{key}="{value}"'
+    return f"labels.{LABEL_LEASE}:*"
+
+
+def _require_named(machine: Machine) -> None:
+    if not is_name(machine.id) or not is_zone(machine.zone):
+        name = replace(machine, id=machine.id[:80]).id
+        raise ProviderError(Fault.INVALID, f"{name!r} in {machine.zone!r} cannot be a machine of Google's.")

@@ -1,0 +1,122 @@
+"""From whatever Google's library raises to the one error that providers raise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.providers.gcp.faults import Quota, Refusal, of_answer
+
+_LOGIN = "gcloud auth application-default login"
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What was tried: a phrase that follows "Google refused to", and the permission that it takes."""
+
+    what: str
+    permission: str
+
+
+@dataclass(frozen=True)
+class Asker:
+    """On whose behalf: the identity as far as it is known, and the project."""
+
+    identity: str
+    project: str
+
+
+def understood(error: BaseException) -> Refusal | None:
+    """What an exception of Google's libraries says; None for any other exception."""
+    from google.api_core import exceptions as api
+    from google.auth import exceptions as auth
+    from requests import exceptions as web
+
+    if isinstance(error, api.GoogleAPICallError):
+        return of_answer(int(error.code or 0), _body(error))
+    if isinstance(error, auth.TransportError):
+        return Refusal(Fault.TRANSIENT, "TransportError", str(error))
+    if isinstance(error, auth.GoogleAuthError):
+        return Refusal(Fault.AUTH, type(error).__name__, str(error))
+    if isinstance(error, api.RetryError | api.GoogleAPIError | web.RequestException | OSError):
+        return Refusal(Fault.TRANSIENT, type(error).__name__, str(error))
+    return None
+
+
+def _body(error: Any) -> dict[str, Any]:
+    """The "error" object of the answer, out of the exception that the library made of it."""
+    words = str(error.message)
+    entries = list(error.errors or ())
+    told = next((str(entry["message"]) for entry in entries if entry.get("message")), "")
+    return {"message": told or words, "errors": entries, "details": list(error.details or ())}
+
+
+def refused(
+    refusal: Refusal, doing: Doing, asker: Asker, usage: Callable[[Quota], float | None] = lambda _: None
+) -> ProviderError:
+    """The error for people. `usage` tells how much of a quota is used, where that can be learned."""
+    writers = {
+        Fault.AUTH: _not_allowed,
+        Fault.INVALID: _invalid,
+        Fault.CAPACITY: _sold_out,
+        Fault.TRANSIENT: _passing,
+    }
+    if refusal.fault is Fault.QUOTA:
+        return _quota(refusal, doing, asker, usage)
+    return writers.get(refusal.fault, _plain)(refusal, doing, asker)
+
+
+def _not_allowed(refusal: Refusal, doing: Doing, asker: Asker) -> ProviderError:
+    permission = refusal.permission or doing.permission
+    if refusal.status == 0:
+        message = f"Google was not asked to {doing.what}: {refusal.words}"
+        return ProviderError(Fault.AUTH, message, code=refusal.code, next_command=_LOGIN)
+    message = (
+        f"Google refused to {doing.what} in the project {asker.project}: {refusal.words} "
+        f"It was asked as {asker.identity}; it takes the permission {permission}."
+    )
+    command = _LOGIN if refusal.status == 401 else "orch doctor gcp"
+    return ProviderError(Fault.AUTH, message, code=refusal.code, next_command=command)
+
+
+def _quota(
+    refusal: Refusal, doing: Doing, asker: Asker, usage: Callable[[Quota], float | None]
+) -> ProviderError:
+    where = f"https://console.cloud.google.com/iam-admin/quotas?project={asker.project}"
+    told = ""
+    command = None
+    if refusal.quota:
+        used = usage(refusal.quota)
+        place = refusal.quota.region or "all regions together"
+        limit = f"{refusal.quota.limit:g}" if refusal.quota.limit is not None else "fewer"
+        told = f" The quota {refusal.quota.metric} of {place} allows {limit}"
+        told += f", of which {used:g} are in use." if used is not None else "."
+        if refusal.quota.region:
+            command = f"gcloud compute regions describe {refusal.quota.region} --project={asker.project}"
+    message = f"Google refused to {doing.what}: {refusal.words}{told} More is granted at {where}"
+    return ProviderError(Fault.QUOTA, message, code=refusal.code, next_command=command)
+
+
+def _invalid(refusal: Refusal, doing: Doing, asker: Asker) -> ProviderError:
+    field = f" The field is {refusal.field}." if refusal.field and refusal.field not in refusal.words else ""
+    message = f"Google refused to {doing.what} in {asker.project}: {refusal.words}{field}"
+    return ProviderError(Fault.INVALID, message, code=refusal.code)
+
+
+def _sold_out(refusal: Refusal, doing: Doing, asker: Asker) -> ProviderError:
+    del asker
+    message = f"Google has no room to {doing.what} at the moment: {refusal.words}"
+    return ProviderError(Fault.CAPACITY, message, code=refusal.code)
+
+
+def _passing(refusal: Refusal, doing: Doing, asker: Asker) -> ProviderError:
+    del asker
+    message = f"Google could not {doing.what} just now: {refusal.words}"
+    return ProviderError(Fault.TRANSIENT, message, code=refusal.code)
+
+
+def _plain(refusal: Refusal, doing: Doing, asker: Asker) -> ProviderError:
+    message = f"Google refused to {doing.what} in {asker.project}: {refusal.words}"
+    return ProviderError(refusal.fault, message, code=refusal.code)

@@ -1,0 +1,206 @@
+"""From a MachineSpec to the body of the one insert call, in the names of Google's API. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import MachineSpec, Offer
+from orchestrator.providers.gcp.images import Image
+from orchestrator.providers.gcp.names import (
+    NETWORK_TAG,
+    NOTE_DEADLINE,
+    NOTE_IMAGE,
+    NOTE_PRICE,
+    USER,
+    is_label,
+    machine_name,
+    region_of,
+)
+from orchestrator.providers.gcp.startup import startup_script
+
+Json = dict[str, Any]
+
+SHORTEST_S = 30
+LONGEST_S = 120 * 24 * 3600
+"""What maxRunDuration may be."""
+
+_GIB = 1 << 30
+_HYPERDISK_ONLY = frozenset({"a4", "a4x", "c4", "c4a", "c4d", "g4", "h4d", "m4", "n4", "n4a", "n4d", "x4"})
+_HYPERDISK_TYPES = ("a3-ultragpu-",)
+_NEVER_MIGRATE = frozenset({"a2", "a3", "a4", "a4x", "ct5lp", "ct6e", "g2", "g4", "h3", "h4d"})
+_ATTACHED = {
+    "T4": "nvidia-tesla-t4",
+    "P4": "nvidia-tesla-p4",
+    "V100": "nvidia-tesla-v100",
+    "P100": "nvidia-tesla-p100",
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where machines are put: the project; `subnetwork` a name or path, "" for the default network;
+    `internal` machines get no public address."""
+
+    project: str
+    subnetwork: str = ""
+    internal: bool = False
+
+    @classmethod
+    def of(cls, project: str, environ: Mapping[str, str]) -> Setting:
+        internal = environ.get("ORCH_GCP_INTERNAL", "").strip().lower()
+        if internal not in ("", "0", "1"):
+            raise ProviderError(
+                Fault.INVALID,
+                f"ORCH_GCP_INTERNAL is 1 (no public address) or 0, not {internal!r}. orch opens no IAP "
+                "tunnel by itself: it reaches such machines from inside their network or over a VPN.",
+                code="Setting",
+            )
+        return cls(project, environ.get("ORCH_GCP_SUBNETWORK", "").strip(), internal == "1")
+
+
+def require_sound(spec: MachineSpec) -> None:
+    """ProviderError(INVALID) for what Google would refuse in worse words, naming what is wrong."""
+    odd = [key for key, value in spec.labels.items() if not is_label(key, value)]
+    problems = {
+        "ssh_public_key is not one OpenSSH line": len(spec.ssh_public_key.strip().splitlines()) != 1,
+        "user_data does not begin with #!": bool(spec.user_data) and not spec.user_data.startswith("#!"),
+        "the deadline has no time zone": spec.deadline.tzinfo is None,
+        "the offer names no zone": not spec.offer.zone,
+        f"labels {', '.join(odd)}: only lower-case letters, digits, - and _ are allowed": bool(odd),
+    }
+    for problem, present in problems.items():
+        if present:
+            raise ProviderError(Fault.INVALID, f"Refused for {machine_name(spec)}: {problem}.", code="Spec")
+
+
+def instance(spec: MachineSpec, setting: Setting, image: Image, now: datetime) -> Json:
+    """The Instance resource: everything in one call, so that nothing is left half-made by a kill.
+
+    Google deletes the machine at `spec.deadline`, whatever becomes of us.
+    """
+    zone = f"projects/{setting.project}/zones/{spec.offer.zone}"
+    body: Json = {
+        "name": machine_name(spec),
+        "description": "Made by orch; ends by itself at its deadline.",
+        "machineType": f"{zone}/machineTypes/{spec.offer.instance_type}",
+        "labels": dict(spec.labels),
+        "tags": {"items": [NETWORK_TAG]},
+        "disks": [_boot_disk(spec, zone, image)],
+        "networkInterfaces": [_interface(setting, region_of(spec.offer.zone))],
+        "scheduling": _scheduling(spec, now),
+        "metadata": {"items": _items(_metadata(spec, image))},
+        "serviceAccounts": [],
+        "shieldedInstanceConfig": {"enableVtpm": True, "enableIntegrityMonitoring": True},
+    }
+    attached = attachment(spec.offer)
+    if attached:
+        link = f"{zone}/acceleratorTypes/{attached}"
+        body["guestAccelerators"] = [
+            {"acceleratorType": link, "acceleratorCount": spec.offer.accelerator_count}
+        ]
+    return body
+
+
+def attachment(offer: Offer) -> str:
+    """The GPU that the call must attach, as Google names it; "" where the type brings its own."""
+    if offer.attach:
+        return offer.attach
+    if _family(offer) != "n1" or not offer.accelerator:
+        return ""
+    name = offer.accelerator.upper()
+    return _ATTACHED.get(name, f"nvidia-{name.lower()}")
+
+
+def disk_type(offer: Offer) -> str:
+    hyper = _family(offer) in _HYPERDISK_ONLY or offer.instance_type.startswith(_HYPERDISK_TYPES)
+    return "hyperdisk-balanced" if hyper else "pd-balanced"
+
+
+def _family(offer: Offer) -> str:
+    return offer.instance_type.partition("-")[0]
+
+
+def _boot_disk(spec: MachineSpec, zone: str, image: Image) -> Json:
+    size = -(-spec.disk // _GIB)
+    if size < image.disk_gib:
+        raise ProviderError(
+            Fault.INVALID,
+            f"resources.disk is {size} GiB; the image {image.path} needs {image.disk_gib} GiB.",
+            code="DiskTooSmall",
+        )
+    return {
+        "boot": True,
+        "autoDelete": True,
+        "type": "PERSISTENT",
+        "mode": "READ_WRITE",
+        "initializeParams": {
+            "sourceImage": image.path,
+            "diskSizeGb": str(size),
+            "diskType": f"{zone}/diskTypes/{disk_type(spec.offer)}",
+            "labels": dict(spec.labels),
+        },
+    }
+
+
+def _interface(setting: Setting, region: str) -> Json:
+    given = setting.subnetwork
+    if not given:
+        interface: Json = {"network": f"projects/{setting.project}/global/networks/default"}
+    elif "/" in given:
+        interface = {"subnetwork": given}
+    else:
+        interface = {"subnetwork": f"projects/{setting.project}/regions/{region}/subnetworks/{given}"}
+    if not setting.internal:
+        interface["accessConfigs"] = [{"type": "ONE_TO_ONE_NAT", "name": "External NAT"}]
+    return interface
+
+
+def _scheduling(spec: MachineSpec, now: datetime) -> Json:
+    left = int((spec.deadline - now).total_seconds())
+    if not SHORTEST_S <= left <= LONGEST_S:
+        raise ProviderError(
+            Fault.INVALID,
+            f"The deadline of {machine_name(spec)} is {left} s away; Google ends machines by itself after "
+            f"{SHORTEST_S} s to {LONGEST_S // 86400} days. It is set by max_duration.",
+            code="Deadline",
+        )
+    return {
+        "provisioningModel": "SPOT" if spec.offer.spot else "STANDARD",
+        "automaticRestart": False,
+        "onHostMaintenance": "MIGRATE" if _migrates(spec.offer) else "TERMINATE",
+        "instanceTerminationAction": "DELETE",
+        "maxRunDuration": {"seconds": str(left)},
+    }
+
+
+def _migrates(offer: Offer) -> bool:
+    """Whether Google may move it to another host while it runs: not with a GPU, not as spot."""
+    bound = offer.spot or offer.accelerator is not None or _family(offer) in _NEVER_MIGRATE
+    return not bound and not re.search(r"metal|lssd", offer.instance_type)
+
+
+def _metadata(spec: MachineSpec, image: Image) -> dict[str, str]:
+    gpu = bool(spec.offer.accelerator)
+    notes = {
+        NOTE_PRICE: repr(float(spec.offer.price)),
+        NOTE_DEADLINE: spec.deadline.isoformat(),
+        NOTE_IMAGE: image.path,
+    }
+    return {
+        "enable-guest-attributes": "TRUE",
+        "block-project-ssh-keys": "TRUE",
+        "enable-oslogin": "FALSE",  # a project may have it on, and then keys of metadata do not count
+        "ssh-keys": f"{USER}:{spec.ssh_public_key.strip()}",
+        "startup-script": startup_script(spec.user_data, gpu=gpu),
+        **({"install-nvidia-driver": "True"} if gpu else {}),
+        **notes,
+    }
+
+
+def _items(values: Mapping[str, str]) -> list[Json]:
+    return [{"key": key, "value": value} for key, value in values.items()]

@@ -1,0 +1,119 @@
+"""From what Google says of an instance to a Machine. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import shlex
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from orchestrator.model import FAR_BASE, LABEL_LEASE, Machine, MachineState
+from orchestrator.providers.gcp.names import NOTE_DEADLINE, NOTE_IMAGE, NOTE_PRICE, last
+from orchestrator.providers.gcp.tunnel import tunnel_command
+
+Json = Mapping[str, Any]
+
+_STATES = {
+    "PROVISIONING": MachineState.PENDING,
+    "STAGING": MachineState.PENDING,
+    "REPAIRING": MachineState.PENDING,
+    "RUNNING": MachineState.RUNNING,
+    "STOPPING": MachineState.STOPPING,
+    "PENDING_STOP": MachineState.STOPPING,
+    "SUSPENDING": MachineState.STOPPING,
+    "DEPROVISIONING": MachineState.STOPPING,
+    "TERMINATED": MachineState.STOPPED,
+    "STOPPED": MachineState.STOPPED,
+    "SUSPENDED": MachineState.STOPPED,
+}
+_KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa")
+
+
+def machine(instance: Json, project: str) -> Machine:
+    notes = _notes(instance)
+    name, zone = str(instance["name"]), last(str(instance.get("zone", "")))
+    public, private = addresses(instance)
+    detail = {
+        "base": FAR_BASE,
+        "project": project,
+        "address": public or private,
+        "image": notes.get(NOTE_IMAGE),
+        "spot": instance.get("scheduling", {}).get("provisioningModel") == "SPOT",
+    }
+    if not has_public_address(instance):
+        detail["tunnel"] = shlex.join(tunnel_command(project, zone, name, 2222))
+    created = _time(instance.get("creationTimestamp"))
+    return Machine(
+        provider="gcp",
+        id=name,
+        name=name,
+        state=_STATES.get(str(instance.get("status", "")), MachineState.PENDING),
+        labels=dict(instance.get("labels", {})),
+        instance_type=last(str(instance.get("machineType", ""))),
+        zone=zone,
+        price=_price(notes.get(NOTE_PRICE)),
+        created_at=created or datetime.now(UTC),
+        deadline=_deadline(instance, notes, created),
+        detail=detail,
+    )
+
+
+def is_ours(instance: Json) -> bool:
+    """Whether orch made it: what belongs to others is never listed, so never ended."""
+    return LABEL_LEASE in instance.get("labels", {}) and NOTE_DEADLINE in _notes(instance)
+
+
+def addresses(instance: Json) -> tuple[str, str]:
+    """Public and internal address, "" where it has none (yet)."""
+    interface: Json = next(iter(instance.get("networkInterfaces", ())), {})
+    public = next((c["natIP"] for c in interface.get("accessConfigs", ()) if c.get("natIP")), "")
+    return str(public), str(interface.get("networkIP", ""))
+
+
+def has_public_address(instance: Json) -> bool:
+    """Whether it has one or will get one."""
+    return any(interface.get("accessConfigs") for interface in instance.get("networkInterfaces", ()))
+
+
+def host_keys(attributes: Iterable[Json]) -> tuple[str, ...]:
+    """OpenSSH lines of the guest attributes under hostkeys/, best kind first; what is no key is left out."""
+    found = {str(item.get("key", "")): str(item.get("value", "")).strip() for item in attributes}
+    return tuple(f"{kind} {found[kind]}" for kind in _KEY_TYPES if _is_key(kind, found.get(kind, "")))
+
+
+def _is_key(kind: str, text: str) -> bool:
+    try:
+        blob = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return len(blob) > 4 and blob[4 : 4 + int.from_bytes(blob[:4], "big")] == kind.encode()
+
+
+def _notes(instance: Json) -> dict[str, str]:
+    items = instance.get("metadata", {}).get("items", ())
+    return {str(item["key"]): str(item.get("value", "")) for item in items}
+
+
+def _price(text: str | None) -> float:
+    try:
+        return float(text or "0")
+    except ValueError:
+        return 0.0
+
+
+def _deadline(instance: Json, notes: Mapping[str, str], created: datetime | None) -> datetime | None:
+    noted = _time(notes.get(NOTE_DEADLINE))
+    seconds = instance.get("scheduling", {}).get("maxRunDuration", {}).get("seconds")
+    if noted or not seconds or not created:
+        return noted
+    return created + timedelta(seconds=int(seconds))
+
+
+def _time(text: str | None) -> datetime | None:
+    """RFC 3339, as aware UTC."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,17 @@
+"""Offers whose zones nobody recorded, made into one for each zone that may have them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from orchestrator.model import Offer
+
+
+def expanded(offers: Iterable[Offer], zones: Mapping[str, Sequence[str]]) -> list[Offer]:
+    """In the same order. `zones` gives each region's zones; an offer of a region without any is left out."""
+    return [
+        offer if offer.zone else replace(offer, zone=zone)
+        for offer in offers
+        for zone in ((offer.zone,) if offer.zone else sorted(zones.get(offer.region, ())))
+    ]
