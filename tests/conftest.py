@@ -7,9 +7,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 DIGITS = ROOT / "examples" / "digits"
+
+
+settings.register_profile("orch", deadline=None)  # a busy computer is no failure
+settings.load_profile("orch")
 
 
 @pytest.fixture(scope="session")
