@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator import jobs
-from orchestrator.api.session import Session, connect
+from orchestrator.api.doorkey import connect
+from orchestrator.api.session import Session
 from orchestrator.errors import HostError, HostKeyError
 from orchestrator.model import LABEL_LEASE, Exit, MachineState
 

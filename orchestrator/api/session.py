@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator import hosts, stack
+from orchestrator import stack
+from orchestrator.api.doorkey import proven
 from orchestrator.api.folder import Folder
-from orchestrator.errors import HostError, HostKeyError, StackError
+from orchestrator.errors import HostError, StackError
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import (
     FAR_BASE,
@@ -33,7 +34,6 @@ from orchestrator.runtime.facts import environment as acting_variables
 
 _BOOT_SECONDS = 300.0
 _POLL_SECONDS = 0.1
-_CONNECT_SECONDS = 60.0
 
 
 @dataclass
@@ -75,6 +75,8 @@ class Session:
         argv = self.agent.argv(
             "watch", self.agent.base, "--deadline", f"{deadline:.0f}", "--idle", f"{seconds:.0f}"
         )
+        power_off = self.machine.detail.get("power_off")  # where the user who logs in may not, as such
+        argv = (*argv, "--", *power_off) if power_off else argv
         done = self.host.run(argv, timeout=30)
         if done.returncode != 0:
             raise HostError(
@@ -131,7 +133,7 @@ def open_session(place: Folder, ledger: Ledger, profile: Profile, *, progress: P
     provider = open_provider(profile.cloud)
     machine, endpoint = _answering(provider, lease, progress)
     interpreter = stack.interpreter(local_stack(profile, progress).python)
-    host = connect(place, lease, machine, endpoint)
+    host = proven(place, lease, provider, machine, endpoint)
     try:
         base = str(machine.detail.get("base", FAR_BASE))
         agent = stack.bootstrap(host, base=base, interpreter=interpreter, progress=progress)
@@ -180,22 +182,6 @@ def _gone(lease: Lease) -> HostError:
         exists="Nothing is running; nothing costs.",
         next_command=f"orch down && orch up {lease.profile['path']}",
     )
-
-
-def connect(place: Folder, lease: Lease, machine: Machine, endpoint: Endpoint) -> Host:
-    """The door of a machine, opened with the lease's own key after its host key was verified."""
-    try:
-        return hosts.connect(
-            endpoint,
-            identity=place.identity(lease.id),
-            known_hosts=place.known_hosts(lease.id),
-            machine_id=machine.id,
-            timeout=_CONNECT_SECONDS,
-        )
-    except HostKeyError as error:
-        error.exists = error.exists or f"{machine.id} runs on, at ${machine.price:.2f}/h; nothing was sent."
-        error.next_command = error.next_command or "orch down --discard"
-        raise
 
 
 def local_agent(place: Folder) -> Agent:

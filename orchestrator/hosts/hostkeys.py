@@ -103,12 +103,17 @@ def pins(machine_id: str, known_hosts: Path) -> tuple[HostKey, ...]:
 
 def pin(machine_id: str, keys: Sequence[HostKey], known_hosts: Path) -> None:
     """Record `keys` for `machine_id`, keeping the other lines; the file is replaced in one step."""
-    if pins(machine_id, known_hosts):
-        return
-    before = known_hosts.read_bytes() if known_hosts.exists() else b""
-    added = "".join(f"{machine_id} {key.line}\n" for key in keys)
+    if not pins(machine_id, known_hosts):
+        repin(machine_id, keys, known_hosts)
+
+
+def repin(machine_id: str, keys: Sequence[HostKey], known_hosts: Path) -> None:
+    """From now on `keys` and no others are the pins of `machine_id`; the file is replaced in one step."""
+    text = known_hosts.read_text(encoding="utf-8") if known_hosts.exists() else ""
+    others = [line for line in text.splitlines() if line.split(maxsplit=1)[:1] != [machine_id]]
+    lines = [*others, *(f"{machine_id} {key.line}" for key in keys)]
     with whole(known_hosts) as file:
-        file.write(before + added.encode())
+        file.write("".join(f"{line}\n" for line in lines).encode())
 
 
 def _list(keys: Sequence[HostKey]) -> str:

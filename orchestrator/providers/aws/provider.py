@@ -92,7 +92,8 @@ class AwsProvider:
                 self._clients.ec2(region).terminate_instances(InstanceIds=[_identity(machine)])
         except ProviderError as error:
             if error.code != "InvalidInstanceID.NotFound":
-                raise
+                self._require_ending(machine, region, error)
+                return
             if time.monotonic() - self._made.get(machine.id, -VISIBLE_WITHIN_S) < VISIBLE_WITHIN_S:
                 raise ProviderError(
                     Fault.TRANSIENT,
@@ -115,6 +116,12 @@ class AwsProvider:
         keys = self._host_keys(instance, region)
         user = tags.tags_in(instance).get(tags.LOGIN, "root")
         return Endpoint(address, 22, user, keys) if keys else None
+
+    def _require_ending(self, machine: Machine, region: str, error: ProviderError) -> None:
+        """What is ending already cannot always be ended once more; that is no error."""
+        instance = self._described(region, machine.id) if error.fault is Fault.INVALID else None
+        if instance is None or not tags.is_ending(instance):
+            raise error
 
     # ------------------------------------------------------------ host keys
 

@@ -1,0 +1,115 @@
+"""A machine's next host key, made on the machine over a connection that its present one proved.
+
+A key that travelled to the machine may have been read on the way. Killed at any point, the next call
+goes on where this one stopped; at every point the machine can be known by a key that was recorded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from orchestrator.errors import HostError, HostKeyError
+from orchestrator.hosts import hostkeys
+from orchestrator.model import Completed, Host
+
+RESTART_S = 20.0
+"""How long the ssh server may take to show its new key, in seconds."""
+
+_AS_ROOT = 'if [ "$(id -u)" = 0 ]; then exec sh -c "$0" sh "$@"; else exec sudo -n sh -c "$0" sh "$@"; fi'
+
+# $1: the key that travelled. Prints the key that is to replace it, or the one that has done so.
+_PREPARE = r"""
+set -eu
+umask 077
+cd /etc/ssh
+present=$(ssh-keygen -y -f ssh_host_ed25519_key | cut -d' ' -f1,2)
+if [ "$present" != "$1" ]; then echo "$present"; exit; fi
+if ! ssh-keygen -y -f orch_next_ed25519_key >orch_next_ed25519_key.pub 2>/dev/null </dev/null; then
+  rm -f orch_next_ed25519_key orch_next_ed25519_key.pub
+  ssh-keygen -q -t ed25519 -N '' -C '' -f orch_next_ed25519_key </dev/null
+fi
+sync
+cut -d' ' -f1,2 orch_next_ed25519_key.pub
+"""
+
+# The private half goes last: until then the machine has its old key, and `prepare` starts over.
+_COMMIT = r"""
+set -eu
+cd /etc/ssh
+if [ -e orch_next_ed25519_key ]; then
+  chmod 644 orch_next_ed25519_key.pub
+  mv -f orch_next_ed25519_key.pub ssh_host_ed25519_key.pub
+  mv -f orch_next_ed25519_key ssh_host_ed25519_key
+  ! command -v restorecon >/dev/null || restorecon ssh_host_ed25519_key ssh_host_ed25519_key.pub
+  sync
+fi
+if [ -d /run/systemd/system ]; then
+  systemctl reload ssh.service 2>/dev/null || systemctl reload sshd.service
+else
+  kill -HUP "$(cat /run/sshd.pid 2>/dev/null || cat /var/run/sshd.pid)"
+fi
+"""
+
+
+def renew(
+    host: Host,
+    present: str,
+    *,
+    machine_id: str,
+    known_hosts: Path,
+    vouch: Callable[[Sequence[str]], None],
+    reconnect: Callable[[str], Host],
+) -> Host:
+    """A connection to the same machine, proved by a key that never left it. Closes `host`.
+
+    `present` is the key ("type base64") that travelled; `vouch` has the provider record keys, the new
+    one first; `reconnect` opens a connection that the given key alone may prove. HostError where the
+    machine does not go along: it then goes on by the old key, and this can be called again.
+    """
+    new = _line(_as_root(host, _PREPARE, present), host)
+    vouch((new, present))
+    hostkeys.repin(machine_id, hostkeys.parse((new, present)), known_hosts)
+    _as_root(host, _COMMIT)
+    host.close()
+    again = _reconnected(reconnect, new)
+    try:
+        vouch((new,))
+        hostkeys.repin(machine_id, hostkeys.parse((new,)), known_hosts)
+    except BaseException:
+        again.close()
+        raise
+    return again
+
+
+def _as_root(host: Host, script: str, *arguments: str) -> Completed:
+    done = host.run(("sh", "-c", _AS_ROOT, script.strip(), *arguments), timeout=60)
+    if done.returncode != 0:
+        why = done.stderr.decode(errors="replace").strip() or f"status {done.returncode}"
+        raise HostError(
+            f"{host.name} did not change its host key: {why}",
+            exists=f"{host.name} runs on, and costs.",
+            next_command="orch down    # or orch up again",
+        )
+    return done
+
+
+def _line(done: Completed, host: Host) -> str:
+    line = done.stdout.decode(errors="replace").strip()
+    keys = hostkeys.parse((line,))
+    if len(keys) != 1 or keys[0].kind != "ssh-ed25519":
+        raise HostError(f"{host.name} made no new host key: it answered {line!r}.")
+    return keys[0].line
+
+
+def _reconnected(reconnect: Callable[[str], Host], key: str) -> Host:
+    """The server reads its new key a moment after it was told to; until then it shows the old one."""
+    end = time.monotonic() + RESTART_S
+    while True:
+        try:
+            return reconnect(key)
+        except HostKeyError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.1)
