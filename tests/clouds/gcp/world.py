@@ -1,0 +1,177 @@
+"""Everything that the emulated cloud knows, and the settings by which it behaves."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests.clouds.gcp.errors import Json, not_found
+from tests.clouds.gcp.facts import Facts, load, region_of
+from tests.clouds.gcp.faults import Faults
+
+SYSTEM = "system"
+ROOT = "https://www.googleapis.com/compute/v1/"
+
+
+@dataclass
+class Settings:
+    """Delays in seconds, sizes in bytes.
+
+    accept_s: an operation stays PENDING; work_s: and then RUNNING at least; visible_s: until get and list
+    show what was created; hostkey_s: from boot until the guest reports its host keys; soft_off_s: between
+    the power button and the plug when a deadline ends an instance. machines: whether instances are real.
+    quotas: limit by metric, for every region ("*_ALL_REGIONS": the project). denied: permissions that the
+    caller lacks. networks: by name, each with a subnetwork of that name. longest_life_s ends a forgotten machine whatever happens to this process.
+    """
+
+    project: str = "orch-test"
+    number: int = 123456789012
+    accept_s: float = 0.05
+    work_s: float = 0.15
+    visible_s: float = 0.1
+    hostkey_s: float = 0.2
+    soft_off_s: float = 2.0
+    machines: bool = True
+    guest_cpus: int = 2
+    guest_memory: int = 3 << 30
+    guest_disk: int = 12 << 30
+    longest_life_s: float = 3600.0
+    quotas: dict[str, float] = field(default_factory=dict)
+    denied: list[str] = field(default_factory=list)
+    networks: list[str] = field(default_factory=lambda: ["default", "orch"])
+
+
+QUOTAS: Mapping[str, float] = {
+    "CPUS": 2400,
+    "PREEMPTIBLE_CPUS": 2400,
+    "INSTANCES": 6000,
+    "SSD_TOTAL_GB": 40960,
+    "DISKS_TOTAL_GB": 102400,
+    "NVIDIA_T4_GPUS": 64,
+    "PREEMPTIBLE_NVIDIA_T4_GPUS": 64,
+    "NVIDIA_L4_GPUS": 64,
+    "PREEMPTIBLE_NVIDIA_L4_GPUS": 64,
+    "NVIDIA_A100_GPUS": 64,
+    "PREEMPTIBLE_NVIDIA_A100_GPUS": 64,
+    "NVIDIA_A100_80GB_GPUS": 64,
+    "PREEMPTIBLE_NVIDIA_A100_80GB_GPUS": 64,
+    "NVIDIA_V100_GPUS": 64,
+    "PREEMPTIBLE_NVIDIA_V100_GPUS": 64,
+    "NVIDIA_P100_GPUS": 64,
+    "PREEMPTIBLE_NVIDIA_P100_GPUS": 64,
+    "NVIDIA_P4_GPUS": 64,
+    "PREEMPTIBLE_NVIDIA_P4_GPUS": 64,
+    "NVIDIA_H100_GPUS": 64,
+    "PREEMPTIBLE_NVIDIA_H100_GPUS": 64,
+    "IN_USE_ADDRESSES": 2300,
+}
+PROJECT_QUOTAS: Mapping[str, float] = {"GPUS_ALL_REGIONS": 128, "CPUS_ALL_REGIONS": 10000}
+
+
+class Instance:
+    """One instance: `shape` is what the API shows of it; the rest is the cloud's own knowledge."""
+
+    def __init__(self, zone: str, shape: Json, visible_at: float) -> None:
+        self.zone = zone
+        self.shape = shape
+        self.visible_at = visible_at
+        self.doomed = False
+        self.ending = ""  # "preempted" or "deadline", once the cloud itself ends it
+        self.power = threading.RLock()  # held while its machine is started or ended
+        self.usage: dict[str, float] = {}
+        self.guest_attributes: dict[str, str] = {}
+        self.machine: Any = None  # machines.Running, once there is one
+        self.serial = ""
+
+    @property
+    def name(self) -> str:
+        return str(self.shape["name"])
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        return {item["key"]: item.get("value", "") for item in self.shape["metadata"].get("items", [])}
+
+
+class World:
+    """One project. `changed` is notified after every change; hold it while reading or changing."""
+
+    def __init__(self, settings: Settings, state: Path) -> None:
+        self.settings = settings
+        self.state = state
+        self.facts: Facts = load()
+        self.faults = Faults()
+        self.changed = threading.Condition(threading.RLock())
+        self.instances: dict[tuple[str, str], Instance] = {}
+        self.disks: dict[tuple[str, str], Json] = {}
+        self.operations: dict[str, Json] = {}
+        self.by_request: dict[tuple[str, str], str] = {}
+        self.requests: list[Json] = []
+        self.stopping = threading.Event()
+        self._ids = itertools.count(int(time.time() * 1000) << 16)
+
+    @contextmanager
+    def change(self) -> Iterator[None]:
+        with self.changed:
+            yield
+            self.changed.notify_all()
+
+    def new_id(self) -> str:
+        with self.changed:
+            return str(next(self._ids))
+
+    def url(self, *parts: str) -> str:
+        return ROOT + self.path(*parts)
+
+    def path(self, *parts: str) -> str:
+        return "/".join(("projects", self.settings.project, *parts))
+
+    def instance(self, zone: str, name: str) -> Instance:
+        """By name or id; ApiError 404 where there is none that can be seen."""
+        with self.changed:
+            found = self.instances.get((zone, name))
+            if found is None and name.isdigit():
+                same = (i for i in self.instances.values() if (i.zone, i.shape["id"]) == (zone, name))
+                found = next(same, None)
+        if found is None or found.visible_at > time.time():
+            raise not_found(self.path("zones", zone, "instances", name))
+        return found
+
+    def visible(self, zone: str) -> list[Json]:
+        now = time.time()
+        with self.changed:
+            found = self.instances.values()
+            return [i.shape for i in found if i.zone == zone and i.visible_at <= now]
+
+    def quota(self, region: str) -> list[Json]:
+        """Limits and usage, as regions.get and projects.get ("") show them."""
+        limits = {**(QUOTAS if region else PROJECT_QUOTAS)}
+        for metric, limit in self.settings.quotas.items():
+            if metric.endswith("_ALL_REGIONS") != bool(region):
+                limits[metric] = limit
+        with self.changed:
+            return [
+                {"metric": metric, "limit": float(limit), "usage": self._usage(region, metric)}
+                for metric, limit in limits.items()
+            ]
+
+    def _usage(self, region: str, metric: str) -> float:
+        mine = (i for i in self.instances.values() if not region or region_of(i.zone) == region)
+        return float(sum(i.usage.get(metric, 0.0) for i in mine))
+
+
+def timestamp(when: float | None = None) -> str:
+    """As Google writes them: 2026-11-21T02:40:00.123-00:00."""
+    moment = datetime.fromtimestamp(time.time() if when is None else when, UTC)
+    return moment.isoformat(timespec="milliseconds")
+
+
+def fingerprint() -> str:
+    return secrets.token_urlsafe(8)[:11] + "="
