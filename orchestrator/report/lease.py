@@ -19,8 +19,8 @@ def status_text(leases: Sequence[LeaseStatus], now: float | None = None) -> str:
 
 
 def _lease(lease: LeaseStatus, now: float) -> str:
-    where = " ".join(part for part in (lease.instance_type, lease.zone) if part)
-    lines = [f"{lease.lease}  {lease.state}  {lease.cloud} {where}".rstrip()]
+    where = dict.fromkeys(part for part in (lease.cloud, lease.instance_type, lease.zone) if part)
+    lines = [f"{lease.lease}  {lease.state}  {' '.join(where)}"]
     shown = ("tier", "address", "lost")
     lines += [f"  {name:<9} {lease.detail[name]}" for name in shown if lease.detail.get(name)]
     lines.append(f"  {'cost':<9} {money(lease.cost)} so far, {money(lease.price)}/h")

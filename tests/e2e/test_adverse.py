@@ -220,3 +220,47 @@ def test_down_after_up_was_killed_leaves_nothing(project: Project) -> None:
     lease = project.json("status")["leases"][0]["lease"]
     assert project.json("down")["proven_gone"] is True
     assert open_provider("local", state=project.state).list({LABEL_LEASE: lease}) == []
+
+
+def test_a_secret_reaches_the_job_and_nothing_else(project: Project) -> None:
+    """It is in the job's environment; in no file of ours here, no argument list, no label, no log."""
+    canary = "canary-7f3a9c51"
+    write(
+        project,
+        "import os, subprocess\n"
+        "assert os.environ['TOKEN_OF_MINE'].startswith('canary')\n"
+        "open('ps.txt', 'w').write(subprocess.run(['ps', 'axww'], capture_output=True, text=True).stdout)\n",
+    )
+    with open(project.folder / "orch.yaml", "a") as profile:
+        profile.write("  env: {TOKEN_OF_MINE: {from_env: TOKEN_OF_MINE}}\n")
+    project.environ["TOKEN_OF_MINE"] = canary
+    project.orch("up", "orch.yaml")
+    said = project.orch("train", "--run-id", "secretive")
+    assert canary not in said.out + said.err + project.orch("status", "--json").out
+    written = [
+        path
+        for folder in (project.folder, project.state / "machines")
+        for path in folder.rglob("*")
+        if path.is_file() and path.stat().st_size < 10 << 20 and canary.encode() in path.read_bytes()
+    ]
+    assert written == []
+    assert project.orch("ssh", "--", "stat", "-c", "%a", "/opt/orch/runs/secretive/spec.json").out == "600\n"
+
+
+def test_data_appear_where_the_script_expects_them(project: Project, tmp_path: Path) -> None:
+    """A file from anywhere here, at an absolute path there; and one file as data."""
+    elsewhere = tmp_path / "some where"
+    elsewhere.mkdir()
+    (elsewhere / "images ü.csv").write_text("1,2\n")
+    (elsewhere / "one.txt").write_text("one")
+    write(
+        project,
+        "import pathlib\n"
+        "assert pathlib.Path('/data/training/images ü.csv').read_text() == '1,2\\n'\n"
+        "assert pathlib.Path('in/one.txt').read_text() == 'one'\n",
+    )
+    with open(project.folder / "orch.yaml", "a") as profile:
+        profile.write(f"data:\n  - {{source: '{elsewhere}', target: /data/training}}\n")
+        profile.write(f"  - {{source: '{elsewhere}/one.txt', target: in/one.txt}}\n")
+    project.orch("up", "orch.yaml")
+    assert project.json("train")["data"]["files"] == 3

@@ -1,0 +1,153 @@
+"""What people read, word for word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.model import DownReport, LeaseStatus, RunRecord
+from orchestrator.report.lease import down_text, plan_text, status_text
+from orchestrator.report.run import summary
+from orchestrator.report.units import duration, money, size
+from tests.conftest import ROOT
+
+GOLDEN = ROOT / "tests/golden/report"
+
+RECORD = RunRecord(
+    run_id="digits-1",
+    folder=Path("/project/runs/digits-1"),
+    exit={"code": 0, "signal": None, "reason": "completed", "detail": "The command ended with status 0."},
+    parity={"verdict": "IDENTICAL", "steps": 3, "compared": 168, "detail": "", "cause": None},
+    stack={"digest": "d", "python": "3.11.7", "packages": 38, "lock": "l", "differences": []},
+    data={"digest": "d", "files": 10, "bytes": 203_000},
+    metrics={"accuracy": 0.98888, "loss": 0.0397, "final": True},
+    profile={
+        "steps": 540,
+        "steps_per_s": 143.9,
+        "input_wait": 0.07,
+        "bytes_read": 73_600_000,
+        "peak_memory": 746_000_000,
+        "limited_by": "cpu",
+        "because": "The cores were busy.",
+    },
+    artifacts=[{"path": "outputs/out/model.keras", "sha256": "0" * 64, "bytes": 1_258_291}],
+    model_check={"path": "out/model.keras", "loaded": True, "equal": True, "reason": None},
+    machine=None,
+    cost={"usd": 1.87, "price_usd_hour": 0.75, "seconds": 8976},
+)
+
+DIVERGED = replace(
+    RECORD,
+    exit={"code": None, "signal": None, "reason": "not_started", "detail": "Parity stopped it."},
+    parity={"verdict": "DIVERGENT", "detail": "The runs first differ in step 1, in the batch: x by 0.7."},
+    stack={
+        "digest": "d",
+        "python": "3.11.7",
+        "packages": 38,
+        "lock": "l",
+        "differences": [
+            {
+                "kind": "package",
+                "name": "six",
+                "here": "1.16.0",
+                "there": "1.17.0",
+                "declared": False,
+                "reason": "",
+            }
+        ],
+    },
+    metrics={},
+    profile=None,
+    artifacts=(),
+    model_check=None,
+)
+
+UNKNOWN = RunRecord(
+    run_id="bare",
+    folder=Path("/p/runs/bare"),
+    exit={"code": 1, "signal": None, "reason": "failed", "detail": ""},
+    profile={"steps": None, "steps_per_s": None, "input_wait": None, "bytes_read": None, "peak_memory": None},
+)
+
+LEASE = LeaseStatus(
+    lease="digits-a1b2c3",
+    name="digits",
+    cloud="local",
+    state="running",
+    profile="digits.yaml",
+    machine="m-1",
+    instance_type="local",
+    zone="local",
+    price=0.75,
+    cost=0.0125,
+    created_at=1000.0,
+    deadline=4600.0,
+    detail={"tier": "netns", "address": "10.77.0.2"},
+    attempts=[],
+    runs=[{"run_id": "digits-1", "state": "completed", "collected": True}],
+)
+
+PLAN: dict[str, Any] = {
+    "actions": [{"action": "create", "what": "a machine", "reason": "g4dn.xlarge is the cheapest of 2"}],
+    "offers": [
+        {
+            "instance_type": "g4dn.xlarge",
+            "zone": "us-east-1a",
+            "cpus": 4,
+            "memory": 16 << 30,
+            "accelerator": "T4",
+            "accelerator_count": 1,
+            "price": 0.526,
+            "worst_case": 2.104,
+        }
+    ],
+    "rejected": [{"instance_type": "p2.xlarge", "reason": "its GPU memory is 12 GiB, below 16 GiB"}],
+    "refusal": None,
+}
+
+TEXTS = {
+    "run.txt": summary(RECORD),
+    "diverged.txt": summary(DIVERGED),
+    "unknown.txt": summary(UNKNOWN),
+    "status.txt": status_text([LEASE, replace(LEASE, lease="digits-gone", state="gone", runs=[])], 1000.0),
+    "nothing.txt": status_text([]),
+    "plan.txt": plan_text(PLAN),
+    "down.txt": down_text(DownReport(["digits-a1b2c3"], ["m-1"], 8976.0, 1.87, True)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(TEXTS))
+def test_texts(name: str) -> None:
+    """To accept a new text: write it into tests/golden/report and read it there as a user would."""
+    assert TEXTS[name] + "\n" == (GOLDEN / name).read_text()
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 40, "5.0 TiB"), (None, "unknown")],
+)
+def test_size(count: int | None, text: str) -> None:
+    assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.42, "0.4 s"),
+        (59.6, "60 s"),
+        (150, "2 min 30 s"),
+        (3600, "1 h"),
+        (5400, "1 h 30 min"),
+        (None, "unknown"),
+    ],
+)
+def test_duration(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(("dollars", "text"), [(0, "$0.00"), (0.0042, "$0.0042"), (1.874, "$1.87")])
+def test_what_cost_something_is_not_shown_as_nothing(dollars: float, text: str) -> None:
+    assert money(dollars) == text
