@@ -6,11 +6,12 @@ import fcntl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from orchestrator.api.catalog import RECORDED, offers_for, warnings_for
 from orchestrator.api.folder import Folder, new_lease_id, owner
 from orchestrator.api.session import Session, open_session, stack_facts
 from orchestrator.api.spec import profile_facts, spec_labels, user_data
@@ -40,12 +41,15 @@ Approve = Callable[[Plan], bool]
 def plan(
     profile: str | Path | Profile, *, overrides: Sequence[str] = (), folder: Path | str | None = None
 ) -> Plan:
-    """What `up` would do, with reasons and prices. Changes nothing."""
+    """What `up` would do, with reasons and prices. Changes nothing.
+
+    Where nothing is leased no cloud is asked: what is recorded of it is enough.
+    """
     wanted = _profile(profile, overrides)
     place = Folder.at(folder)
     lease = _open_lease_of(place, wanted)
-    provider = open_provider(wanted.cloud)
-    machines = provider.list({LABEL_LEASE: lease.id}) if lease else ()
+    provider = open_provider(wanted.cloud) if lease or wanted.cloud not in RECORDED else None
+    machines = provider.list({LABEL_LEASE: lease.id}) if provider and lease else ()
     return _plan(wanted, provider, machines)
 
 
@@ -106,12 +110,14 @@ def _open_lease_of(place: Folder, wanted: Profile) -> Lease | None:
     return found[-1] if found else None
 
 
-def _plan(wanted: Profile, provider: Provider, machines: Sequence[Machine]) -> Plan:
+def _plan(wanted: Profile, provider: Provider | None, machines: Sequence[Machine]) -> Plan:
     """Offers are asked for only where no machine serves already."""
     kept = _planned(wanted, (), machines)
     if any(isinstance(action, Keep) for action in kept.actions):
         return kept
-    return _planned(wanted, provider.offers(wanted.need()), machines)
+    need = wanted.need()
+    made = _planned(wanted, offers_for(need, provider), machines)
+    return replace(made, warnings=warnings_for(need))
 
 
 def _planned(wanted: Profile, offers: Sequence[Offer], machines: Sequence[Machine]) -> Plan:

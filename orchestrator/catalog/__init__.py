@@ -1,0 +1,61 @@
+"""What clouds sell, as data: types, zones, prices, and how old they are. Read quickly, renewed on request.
+
+`offers` answers a need from what is recorded; `near` adds what misses it by one thing. Nothing here
+reaches a network but `refresh`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from orchestrator.catalog.keeping import cache_folder, newest
+from orchestrator.catalog.rows import Catalog, Facts
+from orchestrator.catalog.selling import missing, serving
+from orchestrator.model import Need, Offer
+
+__all__ = ["CLOUDS", "Catalog", "Facts", "cache_folder", "load", "near", "offers", "warnings"]
+
+CLOUDS = ("aws", "gcp")
+
+_loaded: dict[Path, Catalog] = {}
+
+
+def load(cloud: str, *, refreshed: Path | None = None) -> Catalog:
+    """The newest catalog of `cloud`: the shipped one, or one that `refresh` kept in the folder `refreshed`
+    (default: cache_folder()). Raises KeyError for a cloud without one."""
+    if cloud not in CLOUDS:
+        raise KeyError(f"there is no catalog of {cloud}; there are {', '.join(CLOUDS)}")
+    return newest(cloud, refreshed or cache_folder(), _loaded)
+
+
+def offers(need: Need, *, clouds: Sequence[str] = CLOUDS, refreshed: Path | None = None) -> tuple[Offer, ...]:
+    """What serves `need`, best first as the plan ranks, at most plan.fit.MANY; one offer for each zone known.
+
+    Zone "" where no zone is recorded, or the zone asked for. A spot offer whose price nobody recorded
+    states the price on demand, the most that it may cost (`price_is_bound`).
+    """
+    return serving(need, _of(need, clouds, refreshed))
+
+
+def near(need: Need, *, clouds: Sequence[str] = CLOUDS, refreshed: Path | None = None) -> tuple[Offer, ...]:
+    """Offers that miss `need` by exactly one thing, for the plan to say which."""
+    return missing(need, _of(need, clouds, refreshed))
+
+
+def warnings(
+    need: Need,
+    *,
+    clouds: Sequence[str] = CLOUDS,
+    refreshed: Path | None = None,
+    today: date | None = None,
+) -> tuple[str, ...]:
+    """A sentence for each cloud of `need` whose prices are older than 30 days."""
+    day = today or datetime.now(UTC).date()
+    found = (catalog.stale(day, need.region) for catalog in _of(need, clouds, refreshed))
+    return tuple(sentence for sentence in found if sentence)
+
+
+def _of(need: Need, clouds: Sequence[str], refreshed: Path | None) -> list[Catalog]:
+    return [load(cloud, refreshed=refreshed) for cloud in clouds if need.cloud in ("any", cloud)]

@@ -177,6 +177,7 @@ def _accelerator_rules(need: Need) -> Iterator[_Rule]:
         yield _Rule(
             lambda o: (o.accelerator or "").upper() == name.upper(),
             lambda o: f"it has {o.accelerator or 'no GPU'}, not {name}",
+            lambda o: 0.5 if o.vendor in ("", "nvidia") else 1.0,
         )
     else:
         yield _Rule(
@@ -201,7 +202,7 @@ def _price_rules(need: Need) -> Iterator[_Rule]:
     yield _Rule(lambda o: o.spot == need.spot, lambda o: f"spot is {str(o.spot).lower()}", None)
     if limit is not None:
         yield _Rule(
-            lambda o: o.price <= limit,
+            lambda o: not o.price > limit,  # an unknown price is one thing wrong, not two
             lambda o: f"${o.price:g} an hour is over max_price, ${limit:g}",
             lambda o: abs(o.price - limit) / limit,
         )

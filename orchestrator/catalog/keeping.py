@@ -1,0 +1,79 @@
+"""Where catalogs lie: one shipped with the package, and those that `refresh` kept, each a folder of its own.
+
+A refreshed catalog appears whole or not at all: `<cache>/catalog/<cloud>/<time>/`, renamed into place.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, MutableMapping
+from datetime import datetime
+from pathlib import Path
+
+from orchestrator.catalog.rows import Catalog
+from orchestrator.catalog.tables import read, write
+
+SHIPPED = Path(__file__).parent / "data"
+_KEPT = 2
+"""Folders of one cloud that stay: the newest, and one that another process may be reading."""
+
+
+def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Where refreshed catalogs are kept: $ORCH_CACHE_HOME, $XDG_CACHE_HOME/orch or ~/.cache/orch."""
+    given = os.environ if environ is None else environ
+    if home := given.get("ORCH_CACHE_HOME"):
+        return Path(home)
+    cache = given.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "orch"
+
+
+def newest(cloud: str, folder: Path, loaded: MutableMapping[Path, Catalog]) -> Catalog:
+    """The newest of what was refreshed and what was shipped. A refreshed one that cannot be read is passed
+    over: it is a cache, and the shipped one is always there."""
+    shipped = _once(SHIPPED, cloud, loaded)
+    for place in _folders(cloud, folder):
+        try:
+            found = _once(place, cloud, loaded)
+        except (OSError, ValueError, KeyError):
+            continue
+        if _latest(found) >= _latest(shipped):
+            return found
+    return shipped
+
+
+def keep(catalog: Catalog, folder: Path, now: datetime) -> Path:
+    """Write `catalog` under `folder`, whole or not at all. Returns the folder in which it lies."""
+    place = folder / "catalog" / catalog.cloud
+    place.mkdir(parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(prefix=".new-", dir=place))
+    try:
+        write(staged, catalog)
+        target = place / now.strftime("%Y-%m-%dT%H-%M-%S-%fZ")
+        staged.rename(target)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    for old in _folders(catalog.cloud, folder)[_KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def _folders(cloud: str, folder: Path) -> list[Path]:
+    """The refreshed ones, the newest first."""
+    place = folder / "catalog" / cloud
+    if not place.is_dir():
+        return []
+    return sorted((each for each in place.iterdir() if not each.name.startswith(".")), reverse=True)
+
+
+def _once(place: Path, cloud: str, loaded: MutableMapping[Path, Catalog]) -> Catalog:
+    key = place / cloud
+    if key not in loaded:
+        loaded[key] = read(place, cloud)
+    return loaded[key]
+
+
+def _latest(catalog: Catalog) -> str:
+    return max([catalog.facts.date, *catalog.facts.regions.values()]).isoformat()

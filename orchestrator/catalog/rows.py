@@ -1,0 +1,115 @@
+"""What a catalog holds: kinds of machines, where they are sold and for how much, and how old that is."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from orchestrator.model import Offer
+
+STALE_DAYS = 30
+_ATTACHABLE = {
+    "T4": {1: (48, 312), 2: (48, 312), 4: (96, 624)},
+    "P4": {1: (24, 156), 2: (48, 312), 4: (96, 624)},
+    "V100": {1: (12, 78), 2: (24, 156), 4: (48, 312), 8: (96, 624)},
+    "P100": {1: (16, 104), 2: (32, 208), 4: (64, 208)},
+}
+"""How many GPUs an n1 machine may have, and the CPUs and GiB of memory that it may have with them at most."""
+_GIB = 1 << 30
+
+
+class Sale(NamedTuple):
+    """One kind in one region: US dollars an hour, NaN where unknown; `zones` empty where unknown."""
+
+    region: str
+    zones: tuple[str, ...]
+    price: float
+    spot: float
+
+
+class Attachable(NamedTuple):
+    """A GPU that n1 machines may be given; `sales` are for one of it."""
+
+    attach: str
+    name: str
+    vendor: str
+    memory: int
+    sales: Sequence[Sale]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Where a catalog comes from. `date` is that of its prices, `regions` those looked up since."""
+
+    date: datetime.date
+    sources: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    regions: Mapping[str, datetime.date] = field(default_factory=dict)
+
+    def of(self, region: str | None) -> datetime.date:
+        """The date of what is said of `region`; without one, of the oldest that is said."""
+        return self.regions.get(region, self.date) if region else self.date
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What one cloud sells. Each kind is an Offer without place and price; `sales` are by its type's name."""
+
+    cloud: str
+    kinds: tuple[Offer, ...]
+    sales: Mapping[str, Sequence[Sale]]
+    attachable: tuple[Attachable, ...]
+    facts: Facts
+
+    def sold(self) -> Iterable[tuple[Offer, Sequence[Sale] | Attachable]]:
+        """Every kind, and every kind with GPUs attached: with its sales, or with what it is to be given."""
+        for kind in self.kinds:
+            yield kind, self.sales.get(kind.instance_type, ())
+            if kind.instance_type.startswith("n1-"):
+                yield from ((given, gpu) for gpu in self.attachable for given in _given(kind, gpu))
+
+    def sales_of(self, kind: Offer, how: Sequence[Sale] | Attachable) -> Sequence[Sale]:
+        """Where and for how much `kind` is sold, its attached GPUs included."""
+        if not isinstance(how, Attachable):
+            return how
+        bare = {sale.region: sale for sale in self.sales.get(kind.instance_type, ())}
+        return [
+            _together(bare[gpu.region], gpu, kind.accelerator_count)
+            for gpu in how.sales
+            if gpu.region in bare
+        ]
+
+    def stale(self, today: datetime.date, region: str | None = None) -> str | None:
+        """A sentence where the prices are older than 30 days; None where they are not."""
+        then = self.facts.of(region)
+        days = (today - then).days
+        if days <= STALE_DAYS:
+            return None
+        command = f"orch catalog refresh {self.cloud}" + (f" --region {region}" if region else "")
+        return f"Prices of {self.cloud} are of {then.isoformat()}, {days} days old. Renew them: {command}"
+
+
+def _given(kind: Offer, gpu: Attachable) -> Iterable[Offer]:
+    for count, (cpus, memory) in _ATTACHABLE.get(gpu.name, {}).items():
+        if kind.cpus <= cpus and kind.memory <= memory * _GIB:
+            yield replace(
+                kind,
+                accelerator=gpu.name,
+                accelerator_count=count,
+                gpu_memory=gpu.memory,
+                vendor=gpu.vendor,
+                attach=gpu.attach,
+            )
+
+
+def _together(bare: Sale, gpu: Sale, count: int) -> Sale:
+    """NaN stays NaN: the whole has no price where a part has none."""
+    return Sale(
+        bare.region,
+        gpu.zones,
+        round(bare.price + count * gpu.price, 6) if math.isfinite(gpu.price) else math.nan,
+        round(bare.spot + count * gpu.spot, 6) if math.isfinite(gpu.spot) else math.nan,
+    )

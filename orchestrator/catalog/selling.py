@@ -1,0 +1,115 @@
+"""What catalogs hold against a need: the offers that serve it, and those that miss it by one thing. Pure.
+
+The rules are those of the plan; kinds are judged before places, so that few offers are made of many rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from operator import itemgetter
+
+from orchestrator.catalog.rows import Catalog, Sale
+from orchestrator.model import Need, Offer
+from orchestrator.plan.fit import MANY, misses, rank
+
+_Found = tuple[float, Offer, Sale]
+"""The price that is asked, the kind, and where it is sold for that."""
+
+
+def serving(need: Need, catalogs: Iterable[Catalog]) -> tuple[Offer, ...]:
+    """The cheapest offers that serve `need`, best first, at most MANY; one for each zone that is known."""
+    found = (
+        each for kind, sales, wrong in _near(need, catalogs) if not wrong for each in _fit(need, kind, sales)
+    )
+    offers: list[Offer] = []
+    last = math.inf
+    for price, kind, sale in sorted(found, key=itemgetter(0)):
+        if price > last and len(offers) >= MANY:
+            break
+        last = price
+        offers += _offers(need, kind, sale)
+    return tuple(rank(need, offers)[:MANY])
+
+
+def missing(need: Need, catalogs: Iterable[Catalog]) -> tuple[Offer, ...]:
+    """Offers that miss `need` by one thing: of each kind the cheapest for each such thing."""
+    offers = []
+    for kind, sales, wrong in _near(need, catalogs):
+        best: dict[int, _Found] = {}
+        for sale in sales:
+            price = _price(need, sale)
+            faults = _faults(need, sale, price)
+            if wrong + len(faults) != 1:
+                continue
+            thing = faults[0] if faults else 0
+            if thing not in best or _cheap((price, kind, sale)) < _cheap(best[thing]):
+                best[thing] = (price, kind, sale)
+        offers += [next(_offers(need, kind, sale)) for _, kind, sale in best.values()]
+    return tuple(offers)
+
+
+def _near(need: Need, catalogs: Iterable[Catalog]) -> Iterator[tuple[Offer, Sequence[Sale], int]]:
+    """Every kind that itself lacks at most one thing asked for, with its sales and how many it lacks."""
+    for catalog in catalogs:
+        if need.cloud not in ("any", catalog.cloud):
+            continue
+        for kind, how in catalog.sold():
+            there = replace(kind, region=need.region or "", zone=need.zone or "", spot=need.spot)
+            wrong = misses(need, there)
+            if wrong < 2:
+                yield kind, catalog.sales_of(kind, how), wrong
+
+
+def _fit(need: Need, kind: Offer, sales: Sequence[Sale]) -> Iterator[_Found]:
+    for sale in sales:
+        price = _price(need, sale)
+        if not _faults(need, sale, price):
+            yield price, kind, sale
+
+
+def _price(need: Need, sale: Sale) -> float:
+    """What is asked, or for spot whose price is unknown the most that may be: the price on demand."""
+    return sale.spot if need.spot and math.isfinite(sale.spot) else sale.price
+
+
+def _faults(need: Need, sale: Sale, price: float) -> list[int]:
+    """What is wrong with the place and the price, by number: region, zone, no price, too dear."""
+    wrong = (
+        need.region is not None and sale.region != need.region,
+        need.zone is not None and not _has(sale, need.zone),
+        not math.isfinite(price),
+        need.max_price is not None and price > need.max_price,
+    )
+    return [number for number, is_wrong in enumerate(wrong, 1) if is_wrong]
+
+
+def _has(sale: Sale, zone: str) -> bool:
+    """A zone that is asked for stands in for zones that nobody recorded: the cloud knows."""
+    return zone in sale.zones or (not sale.zones and zone.startswith(sale.region))
+
+
+def _cheap(found: _Found) -> tuple[float, str, tuple[str, ...]]:
+    price, _, sale = found
+    return (price if math.isfinite(price) else math.inf, sale.region, sale.zones)
+
+
+def _offers(need: Need, kind: Offer, sale: Sale) -> Iterator[Offer]:
+    bound = need.spot and not math.isfinite(sale.spot)
+    for zone in _zones(need, sale):
+        yield replace(
+            kind,
+            region=sale.region,
+            zone=zone,
+            price=_price(need, sale),
+            spot=need.spot,
+            on_demand=sale.price if need.spot and math.isfinite(sale.price) else None,
+            price_is_bound=bound,
+        )
+
+
+def _zones(need: Need, sale: Sale) -> Sequence[str]:
+    if need.zone is not None and _has(sale, need.zone):
+        return (need.zone,)
+    return sale.zones or ("",)
