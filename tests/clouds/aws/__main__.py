@@ -1,0 +1,49 @@
+"""python -m tests.clouds.aws [--port 0] [--state DIR] [--set NAME=JSON]... [--shell]
+
+Prints one JSON line (with --shell: export lines) of the environment to use, and serves until SIGTERM,
+SIGINT or the end of its standard input (with --shell: not that); then ends all its machines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.clouds.aws.server import serve
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.clouds.aws", description=__doc__)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--state", type=Path, help="where its machines live; a temporary folder otherwise")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=JSON", help="see settings.py")
+    parser.add_argument("--shell", action="store_true", help="print export lines, and ignore standard input")
+    chosen = parser.parse_args()
+    serve(
+        chosen.port,
+        chosen.state,
+        dict(_setting(text) for text in chosen.set),
+        _export if chosen.shell else _tell,
+        until_stdin_ends=not chosen.shell,
+    )
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    return name, json.loads(value)
+
+
+def _tell(environment: Mapping[str, str]) -> None:
+    print(json.dumps(environment), flush=True)
+
+
+def _export(environment: Mapping[str, str]) -> None:
+    for name, value in environment.items():
+        print(f"export {name}={shlex.quote(value)}", flush=True)
+
+
+main()
