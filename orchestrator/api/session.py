@@ -137,6 +137,7 @@ def open_session(place: Folder, ledger: Ledger, profile: Profile, *, progress: P
     try:
         base = str(machine.detail.get("base", FAR_BASE))
         agent = stack.bootstrap(host, base=base, interpreter=interpreter, progress=progress)
+        host.run(("touch", f"{agent.base}/active"), timeout=30)  # whoever comes in keeps it from idling
         session = Session(place, ledger, profile, provider, machine, host, agent, progress)
         yield session
         host = session.host  # a broken connection may have been replaced

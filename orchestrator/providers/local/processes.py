@@ -60,6 +60,12 @@ def marked(mark: str) -> set[int]:
     return {pid for pid in _numbers() if wanted in _environment(pid)}
 
 
+def titled(text: str) -> set[int]:
+    """Processes with `text` in their command line. An sshd's title overwrites its environment."""
+    wanted = text.encode()
+    return {pid for pid in _numbers() if wanted in _command_line(pid)}
+
+
 def in_namespace_of(pid: int) -> set[int]:
     """Processes of the process namespace whose first one is `pid`."""
     wanted = _namespace(pid)
@@ -93,6 +99,13 @@ def _environment(pid: int) -> list[bytes]:
         return _PROC.joinpath(str(pid), "environ").read_bytes().split(b"\0")
     except OSError:
         return []
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return _PROC.joinpath(str(pid), "cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def _namespace(pid: int) -> str:

@@ -34,10 +34,11 @@ def kill_guest(folder: Folder) -> bool:
     group = cgroup_of(folder)
     guest = folder.guest()
     first = processes.Process(guest.pid, guest.start) if guest else None
+    server = f"sshd -f {folder.path / 'sshd_config'}"
     while True:
         if first is not None:
             first.signal(signal.SIGKILL)
-        others = group.pids() | processes.marked(folder.mark)
+        others = group.pids() | processes.marked(folder.mark) | processes.titled(server)
         for pid in others:
             processes.send(pid, signal.SIGKILL)
         group.freeze(False)  # the frozen die only when thawed, but then before they run
