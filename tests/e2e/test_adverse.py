@@ -264,3 +264,15 @@ def test_data_appear_where_the_script_expects_them(project: Project, tmp_path: P
         profile.write(f"  - {{source: '{elsewhere}/one.txt', target: in/one.txt}}\n")
     project.orch("up", "orch.yaml")
     assert project.json("train")["data"]["files"] == 3
+
+
+def test_a_machine_that_nobody_uses_ends_itself(project: Project) -> None:
+    project.orch("up", "orch.yaml", "--set", "idle_duration=10s")
+    lease = project.json("status")["leases"][0]["lease"]
+    provider = open_provider("local", state=project.state)
+    limit = time.monotonic() + 60
+    while provider.list({LABEL_LEASE: lease}):
+        assert time.monotonic() < limit, "it runs on"
+        time.sleep(0.2)
+    assert project.json("status")["leases"][0]["state"] == "gone"
+    assert project.json("train", code=8)["error"]["next_command"].startswith("orch down")
