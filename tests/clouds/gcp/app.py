@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import socket
-import struct
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from werkzeug.exceptions import HTTPException
@@ -15,16 +13,21 @@ from werkzeug.wrappers import Request, Response
 from tests.clouds.gcp import control, discovery, permissions
 from tests.clouds.gcp.calls import CALLS, Call, refuse_unknown_project
 from tests.clouds.gcp.errors import ApiError, Json
-from tests.clouds.gcp.faults import HTTP_KINDS, OPERATION_KINDS, Fault, Place
+from tests.clouds.gcp.faults import OPERATION_KINDS, Place
+from tests.clouds.gcp.http import (
+    Broken,
+    after_effect,
+    before_effect,
+    body_of,
+    break_connection,
+    json_response,
+)
 from tests.clouds.gcp.lifecycle import Lifecycle
 from tests.clouds.gcp.listing import select
+from tests.clouds.gcp.storage import Storage
 from tests.clouds.gcp.world import World
 
 Start = Callable[..., Any]
-
-
-class Broken(Exception):
-    """The connection is to break without an answer."""
 
 
 class App:
@@ -32,14 +35,15 @@ class App:
         self._world = world
         self._life = life
         self._document = discovery.compute()
+        self._storage = Storage(world)
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         request = Request(environ)
         try:
-            return self._answer(request)(environ, start)
+            return _guarded(environ, self._answer(request)(environ, start))
         except Broken:
-            _break(environ)
-            return []
+            break_connection(environ)
+            raise
 
     def _answer(self, request: Request) -> Response:
         request.get_data(cache=True)  # whatever comes of it: the next request on this connection follows
@@ -48,7 +52,7 @@ class App:
         try:
             answer = self._dispatch(request, record)
         except ApiError as error:
-            answer = _json(error.body(), error.status)
+            answer = json_response(error.body(), error.status)
             record["error"] = error.reason
         except Broken:
             record["status"] = 0
@@ -65,9 +69,11 @@ class App:
 
     def _dispatch(self, request: Request, record: Json) -> Response:
         if request.path.startswith("/_test/"):
-            return _json(control.answer(self._world, self._life, request))
+            return json_response(control.answer(self._world, self._life, request))
         if request.path.startswith("/compute/v1/"):
             return self._compute(request, record)
+        if self._storage.serves(request):
+            return self._storage.answer(request, record)
         if request.path.endswith(":testIamPermissions"):
             return self._test_permissions(request, record)
         raise ApiError(404, "notFound", f"The requested URL {request.path} was not found on this server.")
@@ -80,7 +86,7 @@ class App:
         query = request.args.to_dict(flat=False)
         self._document.check_path(method, path)
         self._document.check_query(method, query)
-        body = _body(request) if method.request else {}
+        body = body_of(request) if method.request else {}
         record.update(method=name, body=body, zone=path.get("zone"))
         if method.request:
             self._document.check_body(method, body)
@@ -113,60 +119,19 @@ class App:
 
     def _test_permissions(self, request: Request, record: Json) -> Response:
         project = request.path.rpartition("/")[2].partition(":")[0]
-        body = _body(request)
+        body = body_of(request)
         record.update(method="cloudresourcemanager.projects.testIamPermissions", body=body)
         if project != self._world.settings.project:
             raise ApiError(403, "forbidden", "The caller does not have permission")
         fault = self._world.faults.take(record["method"], None)
         before_effect(fault, Place(project, "", f"projects/{project}"))
-        return _json(permissions.granted(self._world, body))
+        return json_response(permissions.granted(self._world, body))
 
 
-def before_effect(fault: Fault | None, place: Place) -> None:
-    """Strike with what keeps a call from being carried out."""
-    if fault is None:
-        return
-    if fault.kind == "slow" and not fault.after_effect:
-        time.sleep(fault.delay_s)
-    if fault.after_effect:
-        return
-    if fault.kind in HTTP_KINDS:
-        raise HTTP_KINDS[fault.kind](fault, place)
-    if fault.kind == "reset":
-        raise Broken
-
-
-def after_effect(fault: Fault | None, place: Place) -> None:
-    """Strike with what keeps the answer of a call that was carried out from arriving."""
-    if fault is None or not fault.after_effect:
-        return
-    if fault.kind == "slow":
-        time.sleep(fault.delay_s)
-    if fault.kind in HTTP_KINDS:
-        raise HTTP_KINDS[fault.kind](fault, place)
-    if fault.kind == "reset":
-        raise Broken
-
-
-def _body(request: Request) -> Any:
-    text = request.get_data(as_text=True)
-    if not text:
-        return {}
-    if request.mimetype != "application/json":
-        raise ApiError(400, "parseError", f"This API does not support parsing {request.mimetype!r} input.")
+def _guarded(environ: dict[str, Any], answer: Iterable[bytes]) -> Iterator[bytes]:
+    """The answer's body, which may break in its middle."""
     try:
-        return json.loads(text)
-    except ValueError:
-        raise ApiError(400, "parseError", "Invalid JSON payload received. Parse Error.") from None
-
-
-def _json(value: object, status: int = 200) -> Response:
-    return Response(json.dumps(value, default=str), status, content_type="application/json; charset=UTF-8")
-
-
-def _break(environ: dict[str, Any]) -> None:
-    """Reset the connection: the client sees ECONNRESET, as after a lost network."""
-    connection: socket.socket = environ["werkzeug.socket"]
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    connection.close()
-    raise ConnectionResetError
+        yield from answer
+    except Broken:
+        break_connection(environ)
+        raise

@@ -103,8 +103,18 @@ class Document:
 @functools.cache
 def compute() -> Document:
     """Compute Engine v1, as shipped with google-api-python-client."""
+    return _shipped("compute.v1.json")
+
+
+@functools.cache
+def storage() -> Document:
+    """Cloud Storage v1."""
+    return _shipped("storage.v1.json")
+
+
+def _shipped(name: str) -> Document:
     folder = Path(googleapiclient.__file__).parent / "discovery_cache/documents"
-    return Document(json.loads((folder / "compute.v1.json").read_text()))
+    return Document(json.loads((folder / name).read_text()))
 
 
 def _methods(resource: Json) -> Iterator[Json]:

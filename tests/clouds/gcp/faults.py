@@ -207,8 +207,9 @@ HTTP_KINDS: dict[str, Callable[[Fault, Place], ApiError]] = {
 }
 """The HTTP answer itself is the error."""
 
-WIRE_KINDS = frozenset({"reset", "slow"})
-"""reset: the connection breaks without an answer; slow: the answer comes `delay_s` later."""
+WIRE_KINDS = frozenset({"reset", "slow", "cut", "corrupt"})
+"""reset: the connection breaks without an answer; slow: it comes `delay_s` later. Of storage alone: cut: the
+connection breaks in the middle of the data, whichever way they go; corrupt: a byte downloaded is wrong."""
 
 KINDS = frozenset({*OPERATION_KINDS, *HTTP_KINDS, *WIRE_KINDS})
 

@@ -22,12 +22,18 @@ def page(items: Sequence[Json], query: Mapping[str, str]) -> tuple[list[Json], s
     test = parse_filter(query.get("filter", ""))
     fit = _ordered([item for item in items if test(item)], query.get("orderBy", ""))
     size = int(query.get("maxResults", _MOST)) or _MOST
-    start = _start(query.get("pageToken", ""))
-    token = base64.urlsafe_b64encode(b"after:%d" % (start + size)).decode() if start + size < len(fit) else ""
+    start = start_of(query.get("pageToken", ""))
+    token = token_of(start + size) if start + size < len(fit) else ""
     return fit[start : start + size], token
 
 
-def _start(token: str) -> int:
+def token_of(start: int) -> str:
+    """The opaque token of the page that begins at item `start`."""
+    return base64.urlsafe_b64encode(b"after:%d" % start).decode()
+
+
+def start_of(token: str) -> int:
+    """Where the page of a token begins; ApiError 400 for what is no token of ours."""
     if not token:
         return 0
     try:
@@ -57,7 +63,7 @@ def parse_filter(text: str) -> Test:
     says; NOT and `-` negate; parentheses.
     """
     if not text.strip():
-        return lambda item: True
+        return lambda _: True
     parser = _Parser(text)
     return parser.whole()
 

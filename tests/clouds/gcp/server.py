@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,14 @@ class _Handler(WSGIRequestHandler):
 
     def log(self, *_: Any) -> None:
         pass
+
+    def handle(self) -> None:
+        with suppress(OSError):  # a connection that was reset on purpose
+            super().handle()
+
+    def finish(self) -> None:
+        with suppress(OSError):
+            super().finish()
 
 
 class Server:
