@@ -76,6 +76,7 @@ GLOBAL_QUOTA = error(
         "quotaInfo": {
             "metricName": "compute.googleapis.com/gpus_all_regions",
             "limitName": "GPUS-ALL-REGIONS-per-project",
+            "dimensions": {"region": "global"},
             "limit": 0.0,
         }
     },

@@ -205,7 +205,7 @@ def _quota(details: Sequence[Json], metadata: Json) -> Quota | None:
         limit = metadata.get("quota_limit_value")
         metric = _console_name(str(metadata["quota_metric"]))
         return Quota(metric, str(metadata.get("quota_location", "")), float(limit) if limit else None)
-    region = str((told.get("dimensions") or {}).get("region", ""))
+    region = str((told.get("dimensions") or {}).get("region", "")).removeprefix("global")
     name = str(told.get("metricName") or told.get("limitName"))
     limit = told.get("limit")
     return Quota(_console_name(name), region, None if limit is None else float(limit))

@@ -136,9 +136,10 @@ class GcpProvider:
         """The machine; None where Google answered with an operation of an earlier life: ask in a new one."""
         place = f"{machine_name(spec)}/{spec.offer.zone}"
         identity = call_id(spec, self._lives.get(place, 0))
+        body = self._body(spec, identity)
         asked = datetime.now(UTC)
         try:
-            begun = self._calls.insert(spec.offer.zone, self._body(spec, identity), identity)
+            begun = self._calls.insert(spec.offer.zone, body, identity)
         except ProviderError as error:
             return self._despite(error, spec)
         ended = self._calls.inserted(spec.offer.zone, begun)
