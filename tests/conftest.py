@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.clouds.guard import GUARD
 
 ROOT = Path(__file__).resolve().parent.parent
 DIGITS = ROOT / "examples" / "digits"
@@ -35,3 +38,15 @@ def digits_data(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     folder = tmp_path_factory.mktemp("digits") / "data"
     subprocess.run([tf_python, "prepare.py", "--output", folder], cwd=DIGITS, check=True, timeout=280)
     return folder
+
+
+GUARD.install()
+
+
+@pytest.fixture(autouse=True)
+def stays_on_this_computer() -> Iterator[None]:
+    """Fails a test in which something tried to reach another computer, even where that was swallowed."""
+    yield
+    tried = GUARD.take()
+    if tried:
+        pytest.fail(f"this test tried to leave the computer: {', '.join(tried)}", pytrace=False)

@@ -19,10 +19,17 @@ from tests.clouds.aws.settings import ACCOUNT, SETTINGS, USER
 ARN = f"arn:aws:iam::{ACCOUNT}:user/{USER}"
 _FREE = {"sts:GetCallerIdentity"}
 _S3 = {
-    **{"HeadObject": "GetObject", "ListObjectsV2": "ListBucket", "ListObjects": "ListBucket"},
-    **{"HeadBucket": "ListBucket", "UploadPart": "PutObject", "CreateMultipartUpload": "PutObject"},
-    **{"CompleteMultipartUpload": "PutObject", "CopyObject": "PutObject", "DeleteObjects": "DeleteObject"},
-    **{"ListBuckets": "ListAllMyBuckets", "ListObjectVersions": "ListBucketVersions"},
+    "HeadObject": "GetObject",
+    "ListObjectsV2": "ListBucket",
+    "ListObjects": "ListBucket",
+    "HeadBucket": "ListBucket",
+    "UploadPart": "PutObject",
+    "CreateMultipartUpload": "PutObject",
+    "CompleteMultipartUpload": "PutObject",
+    "CopyObject": "PutObject",
+    "DeleteObjects": "DeleteObject",
+    "ListBuckets": "ListAllMyBuckets",
+    "ListObjectVersions": "ListBucketVersions",
 }
 _QUERY = {
     "sts": "https://sts.amazonaws.com/doc/2011-06-15/",

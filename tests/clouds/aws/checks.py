@@ -70,10 +70,10 @@ def ami(region: str, ami_id: str, info: Mapping[str, Any]) -> Image:
     if found.arch not in architectures:
         raise EC2ClientError(
             "InvalidParameterValue",
-            f"The architecture '{architectures[0]}' of the specified instance type does not match the architecture "
-            f"'{found.arch}' of the specified AMI. Specify an instance type and an AMI that have matching "
-            "architectures, and try again. You can use 'describe-instance-types' or 'describe-images' to discover "
-            "the architecture of the instance type or AMI.",
+            f"The architecture '{architectures[0]}' of the specified instance type does not match the "
+            f"architecture '{found.arch}' of the specified AMI. Specify an instance type and an AMI that "
+            "have matching architectures, and try again. You can use 'describe-instance-types' or "
+            "'describe-images' to discover the architecture of the instance type or AMI.",
         )
     return found
 
@@ -176,6 +176,6 @@ def spot_price(options: Mapping[str, Any], info: Mapping[str, Any], where: str) 
     if price is not None and float(price) < least:
         raise EC2ClientError(
             "SpotMaxPriceTooLow",
-            f"Your Spot request price of {price} is lower than the minimum required Spot request fulfillment price "
-            f"of {least}.",
+            f"Your Spot request price of {price} is lower than the minimum required Spot request "
+            f"fulfillment price of {least}.",
         )

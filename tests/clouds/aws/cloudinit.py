@@ -1,4 +1,4 @@
-"""User-data, carried out as cloud-init does: turned into one shell script that the machine runs at first boot.
+"""User-data, carried out as cloud-init does: turned into one shell script that a machine runs at first boot.
 
 Before sshd: boot hooks and bootcmd, write_files, the default user with its keys, the host keys. Beside
 sshd: `#!` scripts and runcmd, in the order of their names, then the host keys on the console. What

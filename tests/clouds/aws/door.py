@@ -202,7 +202,8 @@ def _zone(request: Request) -> str:
 def _failed(request: Request, fault: Fault, facts: Mapping[str, str]) -> Response:
     text = fault.message or MESSAGES.get(fault.code, f"{fault.code} by script")
     if fault.code == "UnauthorizedOperation" and not fault.message:
-        text = f"You are not authorized to perform this operation. User: {access.ARN} is not authorized to perform: "
+        who = f"User: {access.ARN} is not authorized to perform: "
+        text = f"You are not authorized to perform this operation. {who}"
         action = f"{request.service}:{request.action}"
         text += f"{action}. Encoded authorization failure message: {access.encoded(action)}"
     for name, value in {"type": facts["instance_type"], "zone": facts["zone"], "limit": "0"}.items():

@@ -34,20 +34,22 @@ STATUS = {
 """The HTTP status with which AWS sends a code; 400 for those not named."""
 
 MESSAGES = {
-    "InsufficientInstanceCapacity": "We currently do not have sufficient {type} capacity in the Availability Zone you "
-    "requested ({zone}). Our system will be working on provisioning additional capacity. You can currently get {type} "
-    "capacity by not specifying an Availability Zone in your request or choosing another one.",
+    "InsufficientInstanceCapacity": "We currently do not have sufficient {type} capacity in the Availability "
+    "Zone you requested ({zone}). Our system will be working on provisioning additional capacity. You "
+    "can currently get {type} capacity by not specifying an Availability Zone in your request"
+    " or choosing another one.",
     "RequestLimitExceeded": "Request limit exceeded.",
-    "VcpuLimitExceeded": "You have requested more vCPU capacity than your current vCPU limit of {limit} allows for the "
-    "instance bucket that the specified instance type belongs to. Please visit "
+    "VcpuLimitExceeded": "You have requested more vCPU capacity than your current vCPU limit of {limit} "
+    "allows for the instance bucket that the specified instance type belongs to. Please visit "
     "http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit.",
     "MaxSpotInstanceCountExceeded": "Max spot instance count exceeded",
     "InternalError": "An internal error has occurred",
     "SlowDown": "Please reduce your request rate.",
     "AuthFailure": "AWS was not able to validate the provided access credentials",
-    "PendingVerification": "Your request for accessing resources in this region is being validated, and you will not "
-    "be able to launch additional resources in this region until the validation is complete.",
-    "OptInRequired": "You are not subscribed to this service. Please go to http://aws.amazon.com to subscribe.",
+    "PendingVerification": "Your request for accessing resources in this region is being validated, and you "
+    "will not be able to launch additional resources in this region until the validation is complete.",
+    "OptInRequired": "You are not subscribed to this service. Please "
+    "go to http://aws.amazon.com to subscribe.",
 }
 
 

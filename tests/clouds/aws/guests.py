@@ -1,4 +1,4 @@
-"""The real machines behind instances: those of the provider `local`, in a state folder of this cloud's own."""
+"""The real machines behind instances: those of the provider `local`, in a state folder of their own."""
 
 from __future__ import annotations
 

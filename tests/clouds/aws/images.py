@@ -57,7 +57,7 @@ def _deep_learning() -> Iterator[Image]:
                     size=size,
                     created=_date(edition),
                     parameters=(f"{path}/latest/ami-id",) if newest else (),
-                    description="Supported EC2 instances: G4dn, G5, G6, Gr6, G6e, P4d, P4de, P5, P5e, P5en, P6-B200",
+                    description="Supported EC2 instances: G4dn, G5, G6, Gr6, G6e, P4d, P4de, P5, P6-B200",
                 )
     for edition in ("20260901", "20261106"):
         path = "/aws/service/deeplearning/ami/x86_64/oss-nvidia-driver-gpu-tensorflow-2.19-amazon-linux-2023"
@@ -78,7 +78,8 @@ def _ubuntu() -> Iterator[Image]:
         for arch, word in (("x86_64", "amd64"), ("arm64", "arm64")):
             for edition, newest in (("20260801", False), ("20261110", True)):
                 disk = "hvm-ssd-gp3" if volume == "gp3" else "hvm-ssd"
-                path = f"/aws/service/canonical/ubuntu/server/{version}/stable/current/{word}/hvm/ebs-{volume}/ami-id"
+                stable = f"/aws/service/canonical/ubuntu/server/{version}/stable/current"
+                path = f"{stable}/{word}/hvm/ebs-{volume}/ami-id"
                 yield Image(
                     name=f"ubuntu/images/{disk}/ubuntu-{codename}-{version}-{word}-server-{edition}",
                     owner=CANONICAL,

@@ -10,23 +10,43 @@ from typing import Any
 from tests.clouds.aws.settings import ACCOUNT, SETTINGS
 
 PRICES = {
-    **{"t3.micro": 0.0104, "t3.small": 0.0208, "t3.medium": 0.0416, "t3.large": 0.0832, "t4g.small": 0.0168},
-    **{"m5.large": 0.096, "m5.xlarge": 0.192, "m7i.large": 0.1008, "m7g.large": 0.0816, "c5.large": 0.085},
-    **{"c7i.xlarge": 0.1785, "c7g.large": 0.0725, "g4dn.xlarge": 0.526, "g4dn.2xlarge": 0.752},
-    **{"g4dn.12xlarge": 3.912, "g5.xlarge": 1.006, "g5.2xlarge": 1.212, "g5g.xlarge": 0.42},
-    **{"g6.xlarge": 0.8048, "g6e.xlarge": 1.861, "p3.2xlarge": 3.06, "p4d.24xlarge": 21.957642},
-    **{"p5.48xlarge": 55.04, "p2.xlarge": 0.9, "trn1.2xlarge": 1.34375, "inf2.xlarge": 0.7582},
+    "t3.micro": 0.0104,
+    "t3.small": 0.0208,
+    "t3.medium": 0.0416,
+    "t3.large": 0.0832,
+    "t4g.small": 0.0168,
+    "m5.large": 0.096,
+    "m5.xlarge": 0.192,
+    "m7i.large": 0.1008,
+    "m7g.large": 0.0816,
+    "c5.large": 0.085,
+    "c7i.xlarge": 0.1785,
+    "c7g.large": 0.0725,
+    "g4dn.xlarge": 0.526,
+    "g4dn.2xlarge": 0.752,
+    "g4dn.12xlarge": 3.912,
+    "g5.xlarge": 1.006,
+    "g5.2xlarge": 1.212,
+    "g5g.xlarge": 0.42,
+    "g6.xlarge": 0.8048,
+    "g6e.xlarge": 1.861,
+    "p3.2xlarge": 3.06,
+    "p4d.24xlarge": 21.957642,
+    "p5.48xlarge": 55.04,
+    "p2.xlarge": 0.9,
+    "trn1.2xlarge": 1.34375,
+    "inf2.xlarge": 0.7582,
 }
 """On demand, Linux, us-east-1, as published in 2026; other types by their size."""
 
 _FACTORS = {"us-east-1": 1.0, "us-east-2": 1.0, "us-west-2": 1.0, "us-west-1": 1.17, "eu-west-1": 1.11}
 _LOCATIONS = {
-    **{
-        "us-east-1": "US East (N. Virginia)",
-        "us-east-2": "US East (Ohio)",
-        "us-west-1": "US West (N. California)",
-    },
-    **{"us-west-2": "US West (Oregon)", "eu-west-1": "EU (Ireland)", "eu-central-1": "EU (Frankfurt)"},
+    "us-east-1": "US East (N. Virginia)",
+    "us-east-2": "US East (Ohio)",
+    "us-west-1": "US West (N. California)",
+    "us-west-2": "US West (Oregon)",
+    "eu-west-1": "EU (Ireland)",
+    "eu-central-1": "EU (Frankfurt)",
 }
 _BUCKETS = (
     # families, on-demand quota and its default, spot quota and its default, name

@@ -127,8 +127,10 @@ def error(request: Request, status: int, code: str, message: str) -> Response:
         body = json.dumps({"__type": code, "message": message}).encode()
         headers = [("Content-Type", "application/x-amz-json-1.1"), ("x-amzn-ErrorType", code)]
     elif request.service == "ec2":
-        text = f"<Response><Errors><Error><Code>{escape(code)}</Code><Message>{escape(message)}</Message></Error>"
-        body = _xml(f"{text}</Errors><RequestID>{identity}</RequestID></Response>")
+        text = f"<Code>{escape(code)}</Code><Message>{escape(message)}</Message>"
+        body = _xml(
+            f"<Response><Errors><Error>{text}</Error></Errors><RequestID>{identity}</RequestID></Response>"
+        )
         headers = [("Content-Type", "text/xml;charset=UTF-8")]
     elif request.service == "s3":
         resource = f"<Key>{escape(request.parameters.get('key', ''))}</Key>"

@@ -42,7 +42,7 @@ def _pricing(request: Request) -> Response:
         return error(request, 400, "InvalidParameterException", "Only TERM_MATCH is known here.")
     wanted = {one["Field"]: one["Value"] for one in filters}
     start, size = int(asked.get("NextToken") or 0), min(int(asked.get("MaxResults") or 100), 100)
-    page = []
+    page: list[str] = []
     for number, product in enumerate(market.products(INSTANCE_TYPES, wanted)):
         if number >= start + size:
             return as_json({"FormatVersion": "aws_v1", "PriceList": page, "NextToken": str(start + size)})
@@ -88,7 +88,8 @@ def bad_digest(request: Request) -> Response | None:
     """The refusal of a body that is not what its checksums say."""
     if request.service != "s3" or request.action not in ("PutObject", "UploadPart"):
         return None
-    body, trailers = request.body, {}
+    body = request.body
+    trailers: dict[str, str] = {}
     if "aws-chunked" in request.headers.get("content-encoding", ""):
         try:
             body, trailers = unchunked(request.body)

@@ -1,4 +1,4 @@
-"""What can be set of the test cloud: its delays, its limits, and who may do what. Times in seconds, sizes in bytes."""
+"""What can be set of the test cloud: delays, limits, and who may do what. Seconds and bytes."""
 
 from __future__ import annotations
 
