@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.catalog.keeping import cache_folder, newest
 from orchestrator.catalog.rows import Catalog, Facts
 from orchestrator.catalog.selling import missing, serving
 from orchestrator.model import Need, Offer
 
-__all__ = ["CLOUDS", "Catalog", "Facts", "cache_folder", "load", "near", "offers", "warnings"]
+if TYPE_CHECKING:
+    from orchestrator.catalog.renewing import Renewed
+
+__all__ = ["CLOUDS", "Catalog", "Facts", "cache_folder", "load", "near", "offers", "refresh", "warnings"]
 
 CLOUDS = ("aws", "gcp")
 
@@ -55,6 +59,17 @@ def warnings(
     day = today or datetime.now(UTC).date()
     found = (catalog.stale(day, need.region) for catalog in _of(need, clouds, refreshed))
     return tuple(sentence for sentence in found if sentence)
+
+
+def refresh(cloud: str, *, region: str | None = None, refreshed: Path | None = None) -> Renewed:
+    """Ask `cloud` what it sells now and keep the answer for `load`. The only function here that reaches out.
+
+    AWS is asked for one region (default: the one that boto3 is set to), Google for all or for `region`.
+    Raises ProviderError, and then nothing has changed.
+    """
+    from orchestrator.catalog.renewing import refresh as renew
+
+    return renew(load(cloud, refreshed=refreshed), region=region, folder=refreshed)
 
 
 def _of(need: Need, clouds: Sequence[str], refreshed: Path | None) -> list[Catalog]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from orchestrator.model import Offer
 
 STALE_DAYS = 30
-_ATTACHABLE = {
+ATTACHABLE = {
     "T4": {1: (48, 312), 2: (48, 312), 4: (96, 624)},
     "P4": {1: (24, 156), 2: (48, 312), 4: (96, 624)},
     "V100": {1: (12, 78), 2: (24, 156), 4: (48, 312), 8: (96, 624)},
@@ -93,7 +93,7 @@ class Catalog:
 
 
 def _given(kind: Offer, gpu: Attachable) -> Iterable[Offer]:
-    for count, (cpus, memory) in _ATTACHABLE.get(gpu.name, {}).items():
+    for count, (cpus, memory) in ATTACHABLE.get(gpu.name, {}).items():
         if kind.cpus <= cpus and kind.memory <= memory * _GIB:
             yield replace(
                 kind,

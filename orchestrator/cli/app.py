@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli import catalog
 from orchestrator.cli.output import emit, guarded
 
 app = typer.Typer(
@@ -20,6 +21,8 @@ app = typer.Typer(
     epilog="Exit codes: 0 ok, 2 usage or profile, 3 credentials, 4 capacity or quota, 5 provisioning, "
     "6 training failed, 7 parity or stack mismatch, 8 contact lost or clean-up unproven, 130 interrupted.",
 )
+
+app.add_typer(catalog.app)
 
 Json = Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")]
 Lease = Annotated[str | None, typer.Option("--lease", help="Which lease, where this folder has several.")]

@@ -46,7 +46,8 @@ def of_kind(need: Need, held: Catalog, sold: tuple[Offer, tuple[Sale, ...] | Att
         unrecorded = math.isnan(sale.spot)
         price = sale.price if unrecorded or not need.spot else sale.spot
         asked = [need.zone] if need.zone and need.zone.startswith(sale.region) else []
-        for zone in sale.zones or asked or [""]:
+        there = asked if asked and (not sale.zones or need.zone in sale.zones) else []
+        for zone in there or sale.zones or [""]:
             yield replace(
                 kind,
                 region=sale.region,
@@ -64,7 +65,7 @@ def only(held: Catalog, regions: set[str]) -> Catalog:
     return replace(held, sales=kept)
 
 
-SOME = (AWS, only(GCP, {"us-central1", "africa-south1", "europe-west4"}))
+SOME = (AWS, only(GCP, {"us-central1", "africa-south1"}))
 
 few = st.sampled_from
 sizes = st.builds(Bound, few([n * GIB for n in (1, 4, 15, 16, 64, 256)]), st.booleans())
@@ -82,15 +83,15 @@ needs = st.builds(
     accelerator=st.none() | gpus,
     arch=few([None, "x86_64", "arm64"]),
     spot=st.booleans(),
-    region=few([None, None, "us-east-1", "us-central1", "europe-west4"]),
-    zone=few([None, None, "us-east-1a", "us-central1-a", "europe-west4-b"]),
+    region=few([None, None, "us-east-1", "us-central1", "africa-south1"]),
+    zone=few([None, None, "us-east-1a", "us-central1-a", "us-central1-f"]),
     max_price=few([None, 0.05, 0.5, 1.0, 10.0]),
     local_ssd=few([None, None, 100 * 10**9, 10**12]),
     network=few([None, None, 5.0, 50.0]),
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(needs)
 def test_the_chosen_satisfies_all_none_cheaper_does_and_the_near_misses_are_the_same(need: Need) -> None:
     same_by_both_ways(need, SOME)

@@ -1,0 +1,110 @@
+"""Asking the clouds what they sell now, and keeping the answer beside what was known before."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.catalog import aws, gcp
+from orchestrator.catalog.keeping import cache_folder, keep
+from orchestrator.catalog.rows import Attachable, Catalog, Facts, Sale
+from orchestrator.errors import Fault, ProviderError
+
+
+@dataclass(frozen=True)
+class Renewed:
+    """What a refresh brought. `unpriced` are types of which no price was found: they are never chosen."""
+
+    cloud: str
+    regions: tuple[str, ...]
+    types: int
+    unpriced: tuple[str, ...]
+    folder: Path
+    date: datetime.date
+
+
+def refresh(
+    known: Catalog,
+    *,
+    region: str | None = None,
+    folder: Path | None = None,
+    now: datetime.datetime | None = None,
+) -> Renewed:
+    """Ask the cloud of `known` and keep the answer, whole or not at all, in `folder` (default: the cache).
+
+    Without `region`, AWS is asked for the region that boto3 is set to, Google for all. What is known of
+    other regions stays, with its own date. Raises ProviderError; then nothing has changed.
+    """
+    at = now or datetime.datetime.now(datetime.UTC)
+    if known.cloud == "aws":
+        place = region or aws.home()
+        kinds, sales = aws.ask(place, at)
+        attachable: tuple[Attachable, ...] = ()
+    else:
+        kinds, sales, attachable = gcp.ask(known, region)
+    regions = {sale.region for found in sales.values() for sale in found}
+    if not regions:
+        raise ProviderError(
+            Fault.INVALID,
+            f"{known.cloud} names no machine type in {region or 'any region'}.",
+            code="NoTypes",
+            exists="The catalog is as it was.",
+            next_command=f"orch catalog show {known.cloud}",
+        )
+    sources, notes = (aws.SOURCES, aws.NOTES) if known.cloud == "aws" else (gcp.SOURCES, gcp.NOTES)
+    facts = Facts(at.date(), sources, notes, dict.fromkeys(sorted(regions), at.date()))
+    fresh = Catalog(known.cloud, tuple(kinds), sales, attachable, facts)
+    whole = merged(known, fresh, everything=known.cloud == "gcp" and region is None)
+    return Renewed(
+        known.cloud,
+        tuple(sorted(regions)),
+        len(kinds),
+        tuple(
+            sorted(name for name, found in sales.items() if not any(math.isfinite(s.price) for s in found))
+        ),
+        keep(whole, folder or cache_folder(), at),
+        at.date(),
+    )
+
+
+def merged(known: Catalog, fresh: Catalog, *, everything: bool = False) -> Catalog:
+    """`fresh` in place of what `known` says of the same regions; or of all, where it says everything."""
+    if everything:
+        return fresh
+    renewed = set(fresh.facts.regions)
+    sales = {
+        name: [
+            *(sale for sale in known.sales.get(name, ()) if sale.region not in renewed),
+            *fresh.sales.get(name, ()),
+        ]
+        for name in {**known.sales, **fresh.sales}
+    }
+    sales = {name: found for name, found in sales.items() if found}
+    kinds = {kind.instance_type: kind for kind in (*known.kinds, *fresh.kinds)}
+    sold = tuple(kind for name, kind in kinds.items() if name in sales)
+    attachable = _attachable(known.attachable, fresh.attachable, renewed)
+    return Catalog(known.cloud, sold, sales, attachable, _facts(known.facts, fresh.facts, sales))
+
+
+def _attachable(
+    known: Sequence[Attachable], fresh: Sequence[Attachable], renewed: set[str]
+) -> tuple[Attachable, ...]:
+    found = {
+        gpu.attach: gpu._replace(sales=[s for s in gpu.sales if s.region not in renewed]) for gpu in known
+    }
+    for gpu in fresh:
+        before = found.get(gpu.attach)
+        found[gpu.attach] = gpu._replace(sales=[*(before.sales if before else ()), *gpu.sales])
+    return tuple(gpu for gpu in found.values() if gpu.sales)
+
+
+def _facts(known: Facts, fresh: Facts, sales: Mapping[str, Sequence[Sale]]) -> Facts:
+    """The date of the whole is the oldest that is left in it."""
+    days = {**known.regions, **fresh.regions}
+    regions = {sale.region for found in sales.values() for sale in found}
+    oldest = min((days.get(region, known.date) for region in regions), default=fresh.date)
+    sources = fresh.sources if regions <= set(days) else (*fresh.sources, *known.sources)
+    return replace(known, date=oldest, regions=days, sources=tuple(dict.fromkeys(sources)))

@@ -1,0 +1,70 @@
+"""orch catalog: what is recorded of the clouds' types and prices, and how to renew it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.cli.output import emit, guarded
+
+app = typer.Typer(
+    name="catalog",
+    help="Types and prices of the clouds, as recorded here: show them, or renew them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")]
+Clouds = Annotated[list[str] | None, typer.Argument(metavar="[CLOUD...]", help="aws, gcp; default: both.")]
+
+
+@app.command()
+@guarded
+def refresh(
+    clouds: Clouds = None,
+    region: Annotated[
+        str | None,
+        typer.Option(
+            "--region", help="One region. Default: of AWS the one that is configured, of Google all."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Ask the clouds what they sell now, and keep the answer in the cache."""
+    from orchestrator.api import catalog
+
+    renewed = catalog.refresh(clouds or (), region=region)
+    text = "\n".join(_renewed(each) for each in renewed)
+    emit("catalog.refresh", {"catalogs": renewed}, as_json, text)
+
+
+@app.command()
+@guarded
+def show(clouds: Clouds = None, as_json: Json = False) -> None:
+    """How much is recorded, of when, and from where."""
+    from orchestrator.api import catalog
+
+    shown = catalog.show(clouds or ())
+    emit("catalog.show", {"catalogs": shown}, as_json, "\n\n".join(_shown(each) for each in shown))
+
+
+def _renewed(each: dict[str, Any]) -> str:
+    regions = each["regions"]
+    where = regions[0] if len(regions) == 1 else f"{len(regions)} regions"
+    lines = [f"{each['cloud']}: {each['types']} types in {where}, as of {each['date']}"]
+    if each["unpriced"]:
+        lines.append(f"  without a price, and so never chosen: {', '.join(each['unpriced'])}")
+    return "\n".join(lines)
+
+
+def _shown(each: dict[str, Any]) -> str:
+    lines = [
+        f"{each['cloud']}: {each['types']} types, {each['prices']} prices in {len(each['regions'])} regions, "
+        f"of {each['date']}"
+    ]
+    lines.append(f"  accelerators: {', '.join(each['accelerators'])}")
+    lines += [f"  {line}" for line in (*each["sources"], *each["notes"])]
+    if each["warning"]:
+        lines.append(f"  {each['warning']}")
+    return "\n".join(lines)
