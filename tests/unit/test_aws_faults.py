@@ -11,7 +11,7 @@ import botocore.exceptions as boto
 import pytest
 from botocore.exceptions import ClientError
 from botocore.model import ServiceModel
-from botocore.parsers import EC2QueryParser, JSONParser
+from botocore.parsers import EC2QueryParser, JSONParser, ResponseParserError
 from botocore.retries.standard import ThrottledRetryableChecker, TransientRetryableChecker
 from botocore.session import Session
 
@@ -212,6 +212,7 @@ def test_what_ssm_says_is_that_fault(code: str, status: int, fault: Fault) -> No
         (boto.ConnectTimeoutError(endpoint_url="https://ec2"), Fault.TRANSIENT),
         (boto.ReadTimeoutError(endpoint_url="https://ec2"), Fault.TRANSIENT),
         (boto.ConnectionClosedError(endpoint_url="https://ec2"), Fault.TRANSIENT),
+        (ResponseParserError("Unable to parse response: half of it came"), Fault.TRANSIENT),
         (boto.ParamValidationError(report="Invalid type for parameter ImageId"), Fault.INVALID),
         (boto.NoRegionError(), Fault.INVALID),
         (RuntimeError("a bug"), Fault.UNKNOWN),

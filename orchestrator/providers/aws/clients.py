@@ -100,10 +100,11 @@ def asking(
 ) -> Iterator[None]:
     """What boto3 raises inside comes out as ProviderError, and nothing else does."""
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
 
     try:
         yield
-    except (BotoCoreError, ClientError) as error:
+    except (BotoCoreError, ClientError, ResponseParserError) as error:
         raise translated(error, clients, region, instance_type=instance_type, zone=zone, spot=spot) from error
 
 

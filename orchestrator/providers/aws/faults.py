@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import botocore.exceptions as boto
 from botocore.exceptions import ClientError
+from botocore.parsers import ResponseParserError
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.providers.aws.quotas import quota
@@ -91,7 +92,7 @@ _NO_CREDENTIALS = (
     boto.SSOError,
     getattr(boto, "LoginError", boto.SSOError),  # botocore has it since 1.41
 )
-_UNREACHED = (boto.HTTPClientError, boto.ConnectionError, boto.ResponseStreamingError)
+_UNREACHED = (boto.HTTPClientError, boto.ConnectionError, boto.ResponseStreamingError, ResponseParserError)
 _MALFORMED = (
     boto.ParamValidationError,
     boto.ValidationError,

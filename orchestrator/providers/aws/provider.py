@@ -86,10 +86,10 @@ class AwsProvider:
         return [machine for machines in found for machine in machines]
 
     def delete(self, machine: Machine) -> None:
-        region = self._region(machine)
+        identity, region = _identity(machine), self._region(machine)
         try:
             with asking(self._clients, region):
-                self._clients.ec2(region).terminate_instances(InstanceIds=[_identity(machine)])
+                self._clients.ec2(region).terminate_instances(InstanceIds=[identity])
         except ProviderError as error:
             if error.code != "InvalidInstanceID.NotFound":
                 self._require_ending(machine, region, error)
@@ -104,8 +104,8 @@ class AwsProvider:
 
     def endpoint(self, machine: Machine) -> Endpoint | None:
         """None until the ssh server greets, too: an instance runs long before anybody can log in."""
-        region = self._region(machine)
-        instance = self._described(region, _identity(machine))
+        identity, region = _identity(machine), self._region(machine)
+        instance = self._described(region, identity)
         if instance is None or instance["State"]["Name"] != "running":
             return None
         address = instance.get("PublicIpAddress") or (
