@@ -150,7 +150,7 @@ def _accelerators(world: World, zone: str, body: Json, machine_type: MachineType
                 f"[{machine_type.name}] comes with {machine_type.gpus} of {machine_type.gpu}; guestAccelerators"
                 f" asks for {count} of {name}.",
             )
-    elif machine_type.family not in ("n1", "custom"):
+    elif machine_type.family not in ("n1", "custom") or name not in facts.ATTACHABLE:
         raise ApiError(
             400, "badRequest", f"[{name}] features are not compatible with machine type {machine_type.name}."
         )

@@ -160,7 +160,7 @@ def _check_string(where: str, value: str, schema: Json) -> None:
 def _check_text(name: str, value: str, known: Json) -> None:
     """A query parameter's value, which is text whatever its type."""
     wrong = {
-        "boolean": value not in ("true", "false"),
+        "boolean": value.lower() not in ("true", "false"),
         "integer": not _whole(value),
     }.get(known["type"], False)
     if not wrong and known["type"] == "integer":

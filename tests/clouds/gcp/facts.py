@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HYPERDISK_ONLY = frozenset({"c4", "c4a", "c4d", "n4", "g4"})
+ATTACHABLE = frozenset(f"nvidia-tesla-{name}" for name in ("t4", "p4", "v100", "p100"))
+"""GPUs that are attached to n1 types; all others come with types of their own."""
 NO_HYPERDISK = frozenset({"e2", "n1", "g2", "t2a", "t2d", "c2", "c2d"})
 DISK_TYPES = (
     "pd-standard",

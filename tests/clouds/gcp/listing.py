@@ -22,6 +22,9 @@ def page(items: Sequence[Json], query: Mapping[str, str]) -> tuple[list[Json], s
     test = parse_filter(query.get("filter", ""))
     fit = _ordered([item for item in items if test(item)], query.get("orderBy", ""))
     size = int(query.get("maxResults", _MOST)) or _MOST
+    if size > _MOST:
+        message = f"Invalid value for field 'maxResults': '{size}'. Must be at most {_MOST}."
+        raise ApiError(400, "invalid", message)
     start = start_of(query.get("pageToken", ""))
     token = token_of(start + size) if start + size < len(fit) else ""
     return fit[start : start + size], token

@@ -19,7 +19,6 @@ _GPU_METRICS = {
     "nvidia-tesla-v100": "NVIDIA_V100_GPUS",
     "nvidia-tesla-p100": "NVIDIA_P100_GPUS",
     "nvidia-tesla-p4": "NVIDIA_P4_GPUS",
-    "nvidia-h100-80gb": "NVIDIA_H100_GPUS",
 }
 
 
@@ -145,7 +144,8 @@ def usage(shape: Json, order: Order) -> dict[str, float]:
         "INSTANCES": 1.0,
     }
     if order.gpus:
-        used[prefix + _GPU_METRICS.get(order.gpu, "NVIDIA_OTHER_GPUS")] = float(order.gpus)
+        if order.gpu in _GPU_METRICS:  # newer ones are counted by the quota API alone
+            used[prefix + _GPU_METRICS[order.gpu]] = float(order.gpus)
         used["GPUS_ALL_REGIONS"] = float(order.gpus)
     if any(interface.get("accessConfigs") for interface in shape["networkInterfaces"]):
         used["IN_USE_ADDRESSES"] = 1.0

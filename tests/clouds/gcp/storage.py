@@ -105,7 +105,7 @@ class Storage:
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         items: list[Json] = []
         prefixes: list[str] = []
-        for shape in self.store.list(bucket, versions=query.get("versions") == "true"):
+        for shape in self.store.list(bucket, versions=query.get("versions", "").lower() == "true"):
             name = shape["name"]
             if not name.startswith(prefix) or name < query.get("startOffset", ""):
                 continue

@@ -69,8 +69,6 @@ QUOTAS: Mapping[str, float] = {
     "PREEMPTIBLE_NVIDIA_P100_GPUS": 64,
     "NVIDIA_P4_GPUS": 64,
     "PREEMPTIBLE_NVIDIA_P4_GPUS": 64,
-    "NVIDIA_H100_GPUS": 64,
-    "PREEMPTIBLE_NVIDIA_H100_GPUS": 64,
     "IN_USE_ADDRESSES": 2300,
 }
 PROJECT_QUOTAS: Mapping[str, float] = {"GPUS_ALL_REGIONS": 128, "CPUS_ALL_REGIONS": 10000}
@@ -152,10 +150,9 @@ class World:
 
     def quota(self, region: str) -> list[Json]:
         """Limits and usage, as regions.get and projects.get ("") show them."""
-        limits = {**(QUOTAS if region else PROJECT_QUOTAS)}
-        for metric, limit in self.settings.quotas.items():
-            if metric.endswith("_ALL_REGIONS") != bool(region):
-                limits[metric] = limit
+        told = self.settings.quotas.items()
+        mine = {metric: limit for metric, limit in told if metric.endswith("_ALL_REGIONS") != bool(region)}
+        limits = {**(QUOTAS if region else PROJECT_QUOTAS), **mine}
         with self.changed:
             return [
                 {"metric": metric, "limit": float(limit), "usage": self._usage(region, metric)}
