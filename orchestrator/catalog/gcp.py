@@ -125,7 +125,7 @@ def _get(session: Any, url: str, query: Mapping[str, Any]) -> Mapping[str, Any]:
 def _refused(fault: Fault, code: str, why: str) -> ProviderError:
     return ProviderError(
         fault,
-        f"Google did not say what it sells: {why}.",
+        f"Google did not say what it sells: {why.rstrip('.')}.",
         code=code,
         exists="The catalog is as it was.",
         next_command="orch doctor gcp" if fault is Fault.AUTH else "orch catalog refresh gcp",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.catalog import aws, gcp
@@ -106,5 +106,7 @@ def _facts(known: Facts, fresh: Facts, sales: Mapping[str, Sequence[Sale]]) -> F
     days = {**known.regions, **fresh.regions}
     regions = {sale.region for found in sales.values() for sale in found}
     oldest = min((days.get(region, known.date) for region in regions), default=fresh.date)
-    sources = fresh.sources if regions <= set(days) else (*fresh.sources, *known.sources)
-    return replace(known, date=oldest, regions=days, sources=tuple(dict.fromkeys(sources)))
+    before = () if regions <= set(days) else (known,)
+    sources = (source for facts in (fresh, *before) for source in facts.sources)
+    notes = (note for facts in (fresh, *before) for note in facts.notes)
+    return Facts(oldest, tuple(dict.fromkeys(sources)), tuple(dict.fromkeys(notes)), days)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -40,7 +40,7 @@ def all_offers(need: Need, *, catalogs: tuple[Catalog, ...] = BOTH) -> list[Offe
     return [offer for each in catalogs for kind in each.sold() for offer in of_kind(need, each, kind)]
 
 
-def of_kind(need: Need, held: Catalog, sold: tuple[Offer, tuple[Sale, ...] | Attachable]) -> Iterator[Offer]:
+def of_kind(need: Need, held: Catalog, sold: tuple[Offer, Sequence[Sale] | Attachable]) -> Iterator[Offer]:
     kind, how = sold
     for sale in held.sales_of(kind, how):
         unrecorded = math.isnan(sale.spot)
