@@ -12,6 +12,7 @@ scripts/testcloud aws.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -39,18 +40,8 @@ class Cloud:
 
     def client(self, service: str, region: str = "us-east-1", **config: Any) -> Any:
         """A boto3 client of it, without retries unless `config` (botocore's Config) says otherwise."""
-        import boto3
-        from botocore.config import Config
-
-        return boto3.session.Session(
-            aws_access_key_id=self.env["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=self.env["AWS_SECRET_ACCESS_KEY"],
-            region_name=region,
-        ).client(
-            service,
-            endpoint_url=self.url,
-            config=Config(**{"retries": {"total_max_attempts": 1}, **config}),
-        )
+        keys = self.env["AWS_ACCESS_KEY_ID"], self.env["AWS_SECRET_ACCESS_KEY"]
+        return _client(self.url, *keys, service, region, json.dumps(config, sort_keys=True))
 
     def faults(self, *faults: Mapping[str, Any]) -> None:
         """Failures to come, each a faults.Fault by its fields."""
@@ -95,6 +86,17 @@ class Cloud:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=30) as response:
             return json.load(response)
+
+
+@functools.cache
+def _client(url: str, access_key: str, secret_key: str, service: str, region: str, config: str) -> Any:
+    """Kept, for making one costs more than most calls."""
+    import boto3
+    from botocore.config import Config
+
+    session = boto3.session.Session(access_key, secret_key, region_name=region)
+    options = {"retries": {"total_max_attempts": 1}, **json.loads(config)}
+    return session.client(service, endpoint_url=url, config=Config(**options))
 
 
 @contextmanager

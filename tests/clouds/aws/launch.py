@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult
 from moto.core.utils import utcnow
 from moto.ec2.exceptions import DryRunClientError, EC2ClientError
@@ -94,7 +95,7 @@ def _launch(self: Any, token: str | None, digest: str) -> ActionResult:
         checks.spot_price(spot.get("SpotOptions") or {}, info, where)
     if wanted is None:
         self.params.setdefault("Placement", {})["AvailabilityZone"] = where
-    result = _MOTOS(self)
+    result = _by_moto(self)
     reservation: Any = result.result
     for instance in reservation.instances:
         _volumes(self, instance, mappings, chosen)
@@ -106,6 +107,21 @@ def _launch(self: Any, token: str | None, digest: str) -> ActionResult:
     if token:
         _TOKENS[(self.region, token)] = Token(digest, reservation)
     return ActionResult(reservation)
+
+
+def _by_moto(self: Any) -> ActionResult:
+    try:
+        return _MOTOS(self)
+    except ServiceException as error:
+        if error.code != "NoSuchEntity":
+            raise
+        profile = self._get_param("IamInstanceProfile", {})
+        name, value = next(iter(profile.items()))
+        raise EC2ClientError(
+            "InvalidParameterValue",
+            f"Value ({value}) for parameter iamInstanceProfile.{name.lower()} is invalid. Invalid IAM Instance "
+            f"Profile {name.lower()}",
+        ) from error
 
 
 def _zone_asked(self: Any) -> str | None:
