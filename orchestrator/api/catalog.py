@@ -71,7 +71,7 @@ def _shown(held: Catalog) -> dict[str, Any]:
         "types": len(held.kinds),
         "prices": sum(len(sales) for sales in held.sales.values()),
         "regions": {region: held.facts.of(region).isoformat() for region in sorted(regions)},
-        "accelerators": sorted({kind.accelerator for kind, _ in held.sold() if kind.accelerator}),
+        "accelerators": sorted({kind.accelerator for kind, _ in held.sold if kind.accelerator}),
         "sources": list(held.facts.sources),
         "notes": list(held.facts.notes),
         "warning": held.stale(datetime.now(UTC).date()),

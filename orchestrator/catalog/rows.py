@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -64,8 +65,12 @@ class Catalog:
     attachable: tuple[Attachable, ...]
     facts: Facts
 
-    def sold(self) -> Iterable[tuple[Offer, Sequence[Sale] | Attachable]]:
+    @functools.cached_property
+    def sold(self) -> Sequence[tuple[Offer, Sequence[Sale] | Attachable]]:
         """Every kind, and every kind with GPUs attached: with its sales, or with what it is to be given."""
+        return tuple(self._sold())
+
+    def _sold(self) -> Iterable[tuple[Offer, Sequence[Sale] | Attachable]]:
         for kind in self.kinds:
             yield kind, self.sales.get(kind.instance_type, ())
             if kind.instance_type.startswith("n1-"):

@@ -52,12 +52,13 @@ def missing(need: Need, catalogs: Iterable[Catalog]) -> tuple[Offer, ...]:
 
 def _near(need: Need, catalogs: Iterable[Catalog]) -> Iterator[tuple[Offer, Sequence[Sale], int]]:
     """Every kind that itself lacks at most one thing asked for, with its sales and how many it lacks."""
+    lacks = misses(need)
     for catalog in catalogs:
         if need.cloud not in ("any", catalog.cloud):
             continue
-        for kind, how in catalog.sold():
+        for kind, how in catalog.sold:
             there = replace(kind, region=need.region or "", zone=need.zone or "", spot=need.spot)
-            wrong = misses(need, there)
+            wrong = lacks(there)
             if wrong < 2:
                 yield kind, catalog.sales_of(kind, how), wrong
 

@@ -32,10 +32,14 @@ def rank(need: Need, offers: Sequence[Offer]) -> list[Offer]:
     return sorted((offer for offer in offers if all(rule.admits(offer) for rule in rules)), key=_order)
 
 
-def misses(need: Need, offer: Offer, *, enough: int = 2) -> int:
-    """How many things asked for `offer` lacks, counted up to `enough`."""
-    broken = (rule for rule in _rules(need) if not rule.admits(offer))
-    return sum(1 for _ in islice(broken, enough))
+def misses(need: Need, *, enough: int = 2) -> Callable[[Offer], int]:
+    """How many things asked for an offer lacks, counted up to `enough`."""
+    rules = _rules(need)
+
+    def lacks(offer: Offer) -> int:
+        return sum(1 for _ in islice((rule for rule in rules if not rule.admits(offer)), enough))
+
+    return lacks
 
 
 def near_misses(need: Need, offers: Sequence[Offer]) -> tuple[Rejected, ...]:

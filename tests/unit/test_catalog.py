@@ -37,7 +37,7 @@ def gpu(name: str | None = None, count: int = 1, memory: Bound | None = None) ->
 
 def all_offers(need: Need, *, catalogs: tuple[Catalog, ...] = BOTH) -> list[Offer]:
     """Every row of the catalogs as offers of what `need` rents, spot or not."""
-    return [offer for each in catalogs for kind in each.sold() for offer in of_kind(need, each, kind)]
+    return [offer for each in catalogs for kind in each.sold for offer in of_kind(need, each, kind)]
 
 
 def of_kind(need: Need, held: Catalog, sold: tuple[Offer, Sequence[Sale] | Attachable]) -> Iterator[Offer]:
@@ -233,7 +233,7 @@ def test_any_compares_both_clouds() -> None:
 
 
 def test_attached_gpus_keep_to_what_n1_may_have() -> None:
-    given = [kind for kind, _ in GCP.sold() if kind.attach]
+    given = [kind for kind, _ in GCP.sold if kind.attach]
     assert {kind.instance_type.split("-")[0] for kind in given} == {"n1"}
     assert max(kind.cpus for kind in given if (kind.accelerator, kind.accelerator_count) == ("V100", 1)) == 8
     assert {kind.accelerator_count for kind in given if kind.accelerator == "T4"} == {1, 2, 4}
