@@ -175,7 +175,9 @@ def test_an_instance_is_made_by_an_operation_and_ends_by_one(google: Google) -> 
     assert accepted.status == compute_v1.Operation.Status.PENDING
     assert accepted.target_link.endswith(f"/zones/{ZONE}/instances/{asked['name']}")
     seen = set()
-    while (now := google.operations.get(project=PROJECT, zone=ZONE, operation=accepted.name)).status != 2104194:
+    while (
+        now := google.operations.get(project=PROJECT, zone=ZONE, operation=accepted.name)
+    ).status != 2104194:
         seen.add(compute_v1.Operation.Status(now.status).name)
     assert seen <= {"PENDING", "RUNNING"}
     assert "RUNNING" in seen
@@ -309,7 +311,10 @@ REFUSED: dict[str, tuple[Body, str, str]] = {
         body(
             machineType="zones/us-east1-b/machineTypes/n1-standard-4",
             guestAccelerators=[
-                {"acceleratorType": "zones/us-east1-b/acceleratorTypes/nvidia-tesla-t4", "acceleratorCount": 1}
+                {
+                    "acceleratorType": "zones/us-east1-b/acceleratorTypes/nvidia-tesla-t4",
+                    "acceleratorCount": 1,
+                }
             ],
         ),
         "notFound",
@@ -321,7 +326,11 @@ REFUSED: dict[str, tuple[Body, str, str]] = {
         "acceleratorType",
     ),
     "three T4s": (gpu("n1-standard-4", "nvidia-tesla-t4", 3), "invalid", "acceleratorCount"),
-    "GPU on a type that has none": (gpu("e2-standard-4", "nvidia-tesla-t4", 1), "badRequest", "not compatible"),
+    "GPU on a type that has none": (
+        gpu("e2-standard-4", "nvidia-tesla-t4", 1),
+        "badRequest",
+        "not compatible",
+    ),
     "another GPU on g2": (gpu("g2-standard-4", "nvidia-tesla-t4", 1), "badRequest", "nvidia-l4"),
     "two GPUs on g2-standard-4": (gpu("g2-standard-4", "nvidia-l4", 2), "badRequest", "comes with 1"),
     "disk too small": (disk(diskSizeGb="49"), "invalid", "smaller than the image size"),
@@ -385,7 +394,11 @@ def test_insert_refuses(google: Google, case: str) -> None:
         body(machineType=f"zones/{ZONE}/machineTypes/a2-highgpu-1g"),
         plain(machineType=f"zones/{ZONE}/machineTypes/n2-custom-4-8192"),
         disk(lambda: plain(machineType=f"zones/{ZONE}/machineTypes/t2a-standard-1"), sourceImage=ARM),
-        plain(serviceAccounts=[{"email": "default", "scopes": ["https://www.googleapis.com/auth/cloud-platform"]}]),
+        plain(
+            serviceAccounts=[
+                {"email": "default", "scopes": ["https://www.googleapis.com/auth/cloud-platform"]}
+            ]
+        ),
     ],
     ids=["migrates", "stops", "t4", "l4", "a100", "custom", "arm", "account"],
 )
@@ -486,7 +499,9 @@ def test_quotas_are_counted_and_named(google: Google) -> None:
     google.cloud.settings(quotas={"GPUS_ALL_REGIONS": 0})
     failed = google.wait(google.insert(body()))
     assert "GPUS_ALL_REGIONS" in failed.error.errors[0].message
-    assert {one.metric: one.limit for one in google.projects.get(project=PROJECT).quotas}["GPUS_ALL_REGIONS"] == 0
+    assert {one.metric: one.limit for one in google.projects.get(project=PROJECT).quotas}[
+        "GPUS_ALL_REGIONS"
+    ] == 0
 
 
 @pytest.mark.parametrize(
@@ -531,7 +546,9 @@ def test_an_answer_can_be_lost_after_the_effect(google: Google, kind: str) -> No
         google.insert(asked, request_id)
     assert not google.wait(google.insert(asked, request_id)).error.errors
     assert google.get(asked["name"]).status == "RUNNING"
-    assert len([call for call in google.cloud.calls("compute.instances.insert") if call["body"] == asked]) == 2
+    assert (
+        len([call for call in google.cloud.calls("compute.instances.insert") if call["body"] == asked]) == 2
+    )
 
 
 def test_what_is_made_is_seen_only_after_a_while(google: Google) -> None:
@@ -572,7 +589,11 @@ def test_lists_are_filtered_and_paged(google: Google) -> None:
     }.items():
         assert set(google.listed(text)) == expected, text
     assert set(google.listed("labels.colour:*", size=1)) == {a, b, c}
-    pages = [call for call in google.cloud.calls("compute.instances.list") if call["query"].get("maxResults") == "1"]
+    pages = [
+        call
+        for call in google.cloud.calls("compute.instances.list")
+        if call["query"].get("maxResults") == "1"
+    ]
     assert len(pages) == 3
     for nonsense in ("labels.colour", "labels.colour=", "(labels.colour=red", "=red", "a=b c"):
         with pytest.raises(exceptions.BadRequest, match="filter"):
@@ -632,7 +653,9 @@ def test_what_is_sold_where(google: Google) -> None:
 
 def test_a_permission_that_is_lacking_is_named_by_call_and_by_test(google: Google) -> None:
     google.cloud.settings(denied=["compute.instances.create", "compute.instances.list"])
-    with pytest.raises(exceptions.Forbidden, match=r"Required 'compute\.instances\.create' permission") as refused:
+    with pytest.raises(
+        exceptions.Forbidden, match=r"Required 'compute\.instances\.create' permission"
+    ) as refused:
         google.insert(body())
     assert refused.value.errors[0]["reason"] == "forbidden"
     with pytest.raises(exceptions.Forbidden, match=r"compute\.instances\.list"):

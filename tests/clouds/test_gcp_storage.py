@@ -158,9 +158,7 @@ def test_a_download_that_is_cut_is_finished(cloud: Cloud, bucket: Any) -> None:
 @pytest.mark.parametrize("strike", [0, 1, 3])
 def test_a_resumable_upload_survives_a_cut(cloud: Cloud, bucket: Any, strike: int) -> None:
     data = os.urandom(LARGE)
-    cloud.faults(
-        {"method": "storage.objects.insert", "zone": bucket.name, "kind": "cut", "after": strike}
-    )
+    cloud.faults({"method": "storage.objects.insert", "zone": bucket.name, "kind": "cut", "after": strike})
     blob = bucket.blob("large", chunk_size=2 << 20)
     blob.upload_from_string(data, if_generation_match=0)
     assert not cloud.state()["faults"]

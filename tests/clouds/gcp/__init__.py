@@ -67,7 +67,7 @@ class Cloud:
 
 @contextmanager
 def running(*, state: Path | None = None, **settings: Any) -> Iterator[Cloud]:
-    """An emulator in a process of its own, with world.Settings; it and all its machines end with the block."""
+    """An emulator in a process of its own, with world.Settings; it and its machines end with the block."""
     command = [sys.executable, "-m", "tests.clouds.gcp"]
     if state is not None:
         command += ["--state", str(state)]

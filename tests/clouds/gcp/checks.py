@@ -147,8 +147,8 @@ def _accelerators(world: World, zone: str, body: Json, machine_type: MachineType
             raise ApiError(
                 400,
                 "badRequest",
-                f"[{machine_type.name}] comes with {machine_type.gpus} of {machine_type.gpu}; guestAccelerators"
-                f" asks for {count} of {name}.",
+                f"[{machine_type.name}] comes with {machine_type.gpus} of {machine_type.gpu};"
+                f" guestAccelerators asks for {count} of {name}.",
             )
     elif machine_type.family not in ("n1", "custom") or name not in facts.ATTACHABLE:
         raise ApiError(
@@ -238,26 +238,22 @@ def _check_network(world: World, zone: str, body: Json) -> None:
             raise invalid(f"{field}.accessConfigs", "", "At most one access config currently supported.")
 
 
+_LABEL_RULE = (
+    "can only contain lowercase letters, numeric characters, underscores and dashes. The {what} can be at most"
+    " 63 characters long. International characters are allowed."
+)
+
+
 def check_labels(field: str, labels: Json) -> None:
     if len(labels) > 64:
         raise invalid(field, "", "At most 64 labels are allowed.")
     for key, value in labels.items():
         if not re.fullmatch(r"[^\W\d_A-Z][\w-]{0,62}", key) or key != key.lower():
-            raise invalid(
-                field,
-                "",
-                f"Label key '{key}' violates format constraints. The key must start with a lowercase character, can"
-                " only contain lowercase letters, numeric characters, underscores and dashes. The key can be at"
-                " most 63 characters long. International characters are allowed.",
-            )
+            rule = "The key must start with a lowercase character, " + _LABEL_RULE.format(what="key")
+            raise invalid(field, "", f"Label key '{key}' violates format constraints. {rule}")
         if not re.fullmatch(r"[\w-]{0,63}", value) or value != value.lower():
-            raise invalid(
-                field,
-                "",
-                f"Label value '{value}' violates format constraints. The value can only contain lowercase letters,"
-                " numeric characters, underscores and dashes. The value can be at most 63 characters long."
-                " International characters are allowed.",
-            )
+            rule = "The value " + _LABEL_RULE.format(what="value")
+            raise invalid(field, "", f"Label value '{value}' violates format constraints. {rule}")
 
 
 def check_metadata(metadata: Json) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import googleapiclient
+import googleapiclient  # type: ignore[import-untyped]
 from werkzeug.routing import Map, Rule
 
 from tests.clouds.gcp.errors import ApiError, Json, invalid, unknown_name

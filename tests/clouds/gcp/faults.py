@@ -6,7 +6,7 @@ A fault is a JSON object:
   kind          see KINDS
   times         how many calls it befalls (1)
   after         how many matching calls pass before it (0)
-  after_effect  false: the call is answered so instead of being carried out; true: carried out, and the answer lost
+  after_effect  false: the call is answered so and not carried out; true: carried out, and its answer lost
   message, metric, limit, delay_s  details of some kinds
 """
 

@@ -124,7 +124,7 @@ class Lifecycle:
 
     def delete(self, instance: Instance, request: tuple[str, str]) -> Json:
         if instance.shape["deletionProtection"]:
-            message = f"Invalid resource usage: 'Resource cannot be deleted if it's protected against deletion. {instance.name}'."
+            message = f"Resource cannot be deleted if it's protected against deletion: '{instance.name}'."
             raise ApiError(400, "invalidResourceUsage", message)
         instance.doomed = True
         self._become(instance, "STOPPING")

@@ -230,7 +230,7 @@ class Store:
 
 def checksums(data: bytes) -> tuple[str, str]:
     """CRC32C and MD5 as the API writes them: base64."""
-    crc = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
+    crc = base64.b64encode(google_crc32c.value(data).to_bytes(4)).decode()
     return crc, base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
 
 

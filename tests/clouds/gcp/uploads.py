@@ -74,8 +74,9 @@ class Uploads:
         described, second = parts
         assert isinstance(described, Message)
         assert isinstance(second, Message)
+        payload = described.get_payload(decode=True)
         try:
-            asked: Json = json.loads(described.get_payload(decode=True) or b"")
+            asked: Json = json.loads(payload if isinstance(payload, bytes) else b"")
         except ValueError:
             raise ApiError(400, "parseError", "The metadata part is no JSON.") from None
         self._document.check("Object", asked)
@@ -156,7 +157,9 @@ def _name(query: dict[str, str], asked: Json) -> str:
 
 def _hashes(request: Request) -> Json:
     """Checksums that come as headers."""
-    found = dict(part.strip().partition("=")[::2] for part in request.headers.get("X-Goog-Hash", "").split(","))
+    found = dict(
+        part.strip().partition("=")[::2] for part in request.headers.get("X-Goog-Hash", "").split(",")
+    )
     names = {"crc32c": found.get("crc32c"), "md5Hash": found.get("md5") or request.headers.get("Content-MD5")}
     return {name: value for name, value in names.items() if value}
 
@@ -165,7 +168,7 @@ def _raw_part(request: Request) -> bytes:
     """The second part byte by byte: the standard library's parser would change line ends."""
     boundary = str(request.mimetype_params.get("boundary", "")).encode()
     pieces = request.get_data().split(b"--" + boundary)
-    second = b"--".join([]) if len(pieces) < 4 else pieces[2]
+    second = pieces[2] if len(pieces) >= 4 else b""
     if not second:
         raise ApiError(400, "badContent", "Malformed multipart body.")
     return second.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n")

@@ -29,7 +29,8 @@ class Settings:
     show what was created; hostkey_s: from boot until the guest reports its host keys; soft_off_s: between
     the power button and the plug when a deadline ends an instance. machines: whether instances are real.
     quotas: limit by metric, for every region ("*_ALL_REGIONS": the project). denied: permissions that the
-    caller lacks. networks: by name, each with a subnetwork of that name. longest_life_s ends a forgotten machine whatever happens to this process.
+    caller lacks. networks: by name, each with a subnetwork of that name. longest_life_s ends a forgotten
+    machine whatever happens to this process.
     """
 
     project: str = "orch-test"

@@ -5,6 +5,8 @@ Host keys go to the guest attributes, ssh-keys metadata become users with sudo, 
 #!) is carried out where the image has cloud-init, and startup-script is run. Standard library only.
 """
 
+from __future__ import annotations
+
 import base64
 import json
 import os
@@ -17,11 +19,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+Json = dict[str, Any]
 GUEST = json.loads(base64.b64decode("@GUEST@"))  # cloud_init, root_login, hostkey_s
 ROOT = "http://169.254.169.254/computeMetadata/v1/"
-_SU = "#%PAM-1.0\nauth sufficient pam_permit.so\naccount sufficient pam_permit.so\nsession required pam_permit.so\n"
+_SU = "auth sufficient pam_permit.so\naccount sufficient pam_permit.so\nsession required pam_permit.so\n"
 _SUDO = """#!/bin/sh
 # sudo of a machine on whose base system there is none: for everybody who can log in, without a password.
 while [ $# -gt 0 ]; do
@@ -33,9 +38,10 @@ while [ $# -gt 0 ]; do
     *) break ;;
     esac
 done
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 [ $# -gt 0 ] || exec su root
 [ "$(id -u)" != 0 ] || exec "$@"
-exec su -s /bin/sh root -c 'export HOME=/root; exec "$@"' sh "$@"
+exec su -s /bin/sh -c 'export HOME=/root; exec "$@"' -- root sh "$@"
 """
 _SYSTEMCTL = """#!/bin/sh
 # As much of systemctl as there is to control: sshd.
@@ -55,7 +61,7 @@ def metadata(path: str, default: str = "", **query: str) -> str:
     request = urllib.request.Request(f"{ROOT}{path}?{text}", headers={"Metadata-Flavor": "Google"})
     try:
         with _opener.open(request, timeout=300) as answer:
-            return answer.read().decode()
+            return str(answer.read().decode())
     except urllib.error.HTTPError:
         return default
 
@@ -176,23 +182,24 @@ def authorize(name: str, keys: list[str]) -> None:
 # ------------------------------------------------------------ cloud-init
 
 
-def cloud_config(text: str) -> dict:
+def cloud_config(text: str) -> Json:
     """The part of #cloud-config that is understood here; json is yaml, and yaml needs its package."""
     body = text.partition("\n")[2]
     try:
-        return json.loads(body)
+        found: Json = json.loads(body)
+        return found
     except ValueError:
         return _from_yaml(body)
 
 
-def _from_yaml(body: str) -> dict:
-    found = GUEST["cloud_config"]  # read by the cloud, which has a parser
+def _from_yaml(body: str) -> Json:
+    found: Json | None = GUEST["cloud_config"]  # read by the cloud, which has a parser
     if found is None:
         raise ValueError("the user-data are no YAML: " + body[:80])
     return found
 
 
-def write_files(config: dict) -> None:
+def write_files(config: Json) -> None:
     for file in config.get("write_files", []):
         content = file.get("content", "")
         raw = base64.b64decode(content) if file.get("encoding") in ("b64", "base64") else content.encode()
@@ -205,7 +212,7 @@ def write_files(config: dict) -> None:
         subprocess.run(["chown", f"{owner}:{group}", str(path)], check=False)
 
 
-def add_users(config: dict) -> None:
+def add_users(config: Json) -> None:
     keys = config.get("ssh_authorized_keys", [])
     if keys:
         make_user("ubuntu")
@@ -222,7 +229,7 @@ def add_users(config: dict) -> None:
             authorize(user["name"], user.get("ssh_authorized_keys", []))
 
 
-def host_keys(config: dict) -> None:
+def host_keys(config: Json) -> None:
     for name, text in config.get("ssh_keys", {}).items():
         kind, _, which = name.partition("_")
         path = f"/etc/ssh/ssh_host_{kind}_key"
@@ -233,7 +240,7 @@ def host_keys(config: dict) -> None:
         )
 
 
-def run_commands(config: dict) -> None:
+def run_commands(config: Json) -> None:
     for command in [*config.get("bootcmd", []), *config.get("runcmd", [])]:
         arguments = ["sh", "-c", command] if isinstance(command, str) else [str(word) for word in command]
         subprocess.run(arguments, stdin=subprocess.DEVNULL, check=False)
@@ -251,8 +258,8 @@ def run_script(kind: str, text: str) -> None:
     print(f"google_metadata_script_runner: {kind} exit status {ended.returncode}", flush=True)
 
 
-def in_background(work) -> None:
-    """So that sshd does not wait for it. The sessions of a machine are no children of its init's first script."""
+def in_background(work: Callable[[], None]) -> None:
+    """So that sshd does not wait for it: the machine's init starts that once this script has ended."""
     sys.stdout.flush()
     if os.fork() == 0:
         os.setsid()
@@ -264,7 +271,7 @@ def in_background(work) -> None:
             os._exit(0)
 
 
-def final_stage(config: dict, script: str) -> None:
+def final_stage(config: Json, script: str) -> None:
     run_commands(config)
     if script:
         run_script("user-data", script)
@@ -294,7 +301,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     prepare_image()
     await_metadata_server()
-    config: dict = {}
+    config: Json = {}
     script = ""
     user_data = metadata("instance/attributes/user-data") if GUEST["cloud_init"] else ""
     if user_data.startswith("#cloud-config"):
