@@ -18,6 +18,8 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")]
 Clouds = Annotated[list[str] | None, typer.Argument(metavar="[CLOUD...]", help="aws, gcp; default: both.")]
 
+_SHOWN = 8
+
 
 @app.command()
 @guarded
@@ -54,7 +56,9 @@ def _renewed(each: dict[str, Any]) -> str:
     where = regions[0] if len(regions) == 1 else f"{len(regions)} regions"
     lines = [f"{each['cloud']}: {each['types']} types in {where}, as of {each['date']}"]
     if each["unpriced"]:
-        lines.append(f"  without a price, and so never chosen: {', '.join(each['unpriced'])}")
+        some = ", ".join(each["unpriced"][:_SHOWN])
+        more = ", …; all by --json" if len(each["unpriced"]) > _SHOWN else ""
+        lines.append(f"  {len(each['unpriced'])} without a price, and so never chosen: {some}{more}")
     return "\n".join(lines)
 
 

@@ -15,11 +15,14 @@ import pytest
 
 from orchestrator import catalog
 from orchestrator.catalog.google_prices import Part, parse_skus
+from orchestrator.catalog.keeping import SHIPPED
+from orchestrator.catalog.tables import read
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import AcceleratorNeed, Bound, Need
 
 GIB = 1 << 30
 WHERE = "us-central1"
+SHIPPED_GCP = read(SHIPPED, "gcp")
 
 
 def sku(description: str, nanos: int, *, units: str = "0", usage: str = "OnDemand", unit: str = "h") -> Any:
@@ -210,6 +213,8 @@ def test_a_refresh_is_what_plans_are_made_of() -> None:
     assert [offer.zone for offer in t4] == [f"{WHERE}-a", "us-east1-c"]
     assert t4[0].price == pytest.approx(4 * 0.006655 + 15 * 0.000892 + 0.11, abs=1e-6)
     assert (t4[0].attach, t4[0].gpu_memory) == ("nvidia-tesla-t4", 16 * GIB)
+    shipped = next(sale for sale in SHIPPED_GCP.sales["g2-standard-4"] if sale.region == WHERE)
+    assert l4.price == pytest.approx(shipped.price, rel=0.001), "the parts add up to what others recorded"
     micro = catalog.offers(Need("gcp", memory=Bound(GIB), zone=f"{WHERE}-b"))
     assert [offer.price for offer in micro] == [pytest.approx(0.25 * 0.02181159 + 0.00292353, abs=1e-6)]
 
