@@ -82,7 +82,11 @@ def await_that(holds: Callable[[], Any], patience_s: float = 60) -> Any:
 
 
 def await_state(cloud: Cloud, identity: str, wanted: str) -> dict[str, Any]:
-    await_that(lambda: state(cloud, identity) == wanted)
+    by_state = [
+        {"Name": "instance-id", "Values": [identity]},
+        {"Name": "instance-state-name", "Values": [wanted]},
+    ]
+    await_that(lambda: cloud.client("ec2").describe_instances(Filters=by_state)["Reservations"])
     return described(cloud, identity)
 
 

@@ -119,8 +119,8 @@ def _by_moto(self: Any) -> ActionResult:
         name, value = next(iter(profile.items()))
         raise EC2ClientError(
             "InvalidParameterValue",
-            f"Value ({value}) for parameter iamInstanceProfile.{name.lower()} is invalid. Invalid IAM Instance "
-            f"Profile {name.lower()}",
+            f"Value ({value}) for parameter iamInstanceProfile.{name.lower()} is invalid. Invalid IAM "
+            f"Instance Profile {name.lower()}",
         ) from error
 
 

@@ -63,6 +63,8 @@ def serve(
     corrections.apply()
     folder = Path(state) if state else Path(tempfile.mkdtemp(prefix="orch-aws-"))
     guests = Guests(folder) if SETTINGS.machines else None
+    if guests is not None:
+        guests.end_all()  # of a server that was killed
     LIVES.guests = guests
     door = Door(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", port, door, threaded=True, request_handler=MotoRequestHandler)

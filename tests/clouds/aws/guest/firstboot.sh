@@ -78,6 +78,7 @@ mv /etc/ssh/sshd_config.keys /etc/ssh/sshd_config
 } >>/var/log/cloud-init-output.log 2>&1 </dev/null
 
 final() { # beside sshd, as there
+    # shellcheck disable=SC2317 # filled in below
     run() { "$1" || say "cloud-init WARNING: Failed to run $1 [$?]"; }
     (
         cd / || exit
@@ -94,6 +95,7 @@ final() { # beside sshd, as there
         done
         echo "<14>Nov 20 00:00:00 cloud-init: -----END SSH HOST KEY FINGERPRINTS-----"
         echo "<14>Nov 20 00:00:00 cloud-init: #############################################################"
+        # shellcheck disable=SC2157 # filled in
         if [ -n "@EMIT@" ]; then
             echo "-----BEGIN SSH HOST KEY KEYS-----"
             for key in /etc/ssh/ssh_host_*_key.pub; do [ ! -s "$key" ] || cat "$key"; done

@@ -1,5 +1,6 @@
 #!/bin/sh
 # sudo without a password for the image's own user, on a machine that has no sudo: the options that scripts use.
+# shellcheck disable=SC2034 # all are used by the eval at the end
 become=/usr/libexec/orch-cloud/become
 target=root keep='' login='' shell='' chdir='' settings=''
 usage() { echo "usage: sudo [-nEHSkKbis] [-u user] [VAR=value] [command]" >&2; exit 1; }
@@ -36,11 +37,11 @@ if [ -n "$login$shell" ]; then
     [ -z "$login" ] || chdir=$home
 fi
 [ $# -gt 0 ] || usage
-[ -z "$chdir" ] || cd "$chdir" || exit 1
+# shellcheck disable=SC2016 # expanded there, by one who may enter that folder
+[ -z "$chdir" ] || set -- sh -c 'cd "$0" && exec "$@"' "$chdir" "$@"
 path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 by="SUDO_USER=$(id -un) SUDO_UID=$(id -u) SUDO_GID=$(id -g) USER=$target LOGNAME=$target HOME=$home"
 if [ -z "$keep" ]; then clean="-i PATH=$path TERM=${TERM:-dumb} LANG=${LANG:-C.UTF-8}"; else clean="PATH=$path"; fi
 as="--reuid $uid --regid $gid --init-groups"
 [ "$(id -u)" = 0 ] && become=setpriv
-# shellcheck disable=SC2086 # words without spaces, but for settings, which are quoted
 eval 'exec $become $as env $clean $by '"$settings"' "$@"'
