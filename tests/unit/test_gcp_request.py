@@ -63,7 +63,9 @@ def notes(body: dict[str, Any]) -> dict[str, str]:
 
 def test_the_deadline_is_google_s_own_to_keep() -> None:
     scheduling = made()["scheduling"]
-    assert scheduling["maxRunDuration"] == {"seconds": str(4 * 3600)}
+    assert scheduling["maxRunDuration"] == {"seconds": str(4 * 3600 - 60)}
+    soon = made(deadline=NOW + timedelta(seconds=90))["scheduling"]
+    assert soon["maxRunDuration"] == {"seconds": "90"}
     assert scheduling["instanceTerminationAction"] == "DELETE"
     assert scheduling["automaticRestart"] is False
     assert scheduling["provisioningModel"] == "STANDARD"

@@ -29,6 +29,9 @@ SHORTEST_S = 30
 LONGEST_S = 120 * 24 * 3600
 """What maxRunDuration may be."""
 
+_EARLIER_S = 60
+_LONG_S = 600
+
 _GIB = 1 << 30
 _HYPERDISK_ONLY = frozenset({"a4", "a4x", "c4", "c4a", "c4d", "g4", "h4d", "m4", "n4", "n4a", "n4d", "x4"})
 _HYPERDISK_TYPES = ("a3-ultragpu-",)
@@ -174,8 +177,18 @@ def _scheduling(spec: MachineSpec, now: datetime) -> Json:
         "automaticRestart": False,
         "onHostMaintenance": "MIGRATE" if _migrates(spec.offer) else "TERMINATE",
         "instanceTerminationAction": "DELETE",
-        "maxRunDuration": {"seconds": str(left)},
+        "maxRunDuration": {"seconds": str(_google_s(left))},
     }
+
+
+def _google_s(left: int) -> int:
+    """After how many seconds of running Google deletes the machine, which is to end `left` seconds from now.
+
+    Google counts from when it runs, half a minute from now; the machine's own watch powers it off at the
+    deadline. A machine that powered itself off keeps its disk, which costs, and Google's timer may not run
+    any more: so Google's comes first, but for deadlines so close that a minute matters.
+    """
+    return left - _EARLIER_S if left >= _LONG_S else left
 
 
 def _migrates(offer: Offer) -> bool:
