@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from orchestrator import hosts
 from orchestrator.api.folder import Folder
 from orchestrator.errors import HostKeyError
 from orchestrator.ledger import Lease
-from orchestrator.model import Endpoint, Host, Machine, Provider
-from orchestrator.providers import vouching
+from orchestrator.model import LABEL_LEASE, Endpoint, Host, Machine, Provider
+from orchestrator.providers import Vouching, vouching
 
 _CONNECT_SECONDS = 60.0
 
@@ -21,15 +23,36 @@ def proven(place: Folder, lease: Lease, provider: Provider, machine: Machine, en
     Where the machine was made with a key that travelled to it, that key serves for this once: the
     machine makes another, which the provider and this folder know it by from then on.
     """
-    host = connect(place, lease, machine, endpoint)
     voucher = vouching(provider)
-    if voucher is None or machine.detail.get("host_key") != "injected":
-        return host
+    if voucher is None or not _travelled(machine):
+        return connect(place, lease, machine, endpoint)
+    with _alone(place, lease):
+        now = next((m for m in provider.list({LABEL_LEASE: lease.id}) if m.id == machine.id), machine)
+        vouched = provider.endpoint(now) or endpoint
+        if not _travelled(now):  # another command was quicker
+            return connect(place, lease, now, vouched)
+        return _renewed(place, lease, voucher, now, vouched)
+
+
+def _travelled(machine: Machine) -> bool:
+    return bool(machine.detail.get("host_key") == "injected")
+
+
+@contextmanager
+def _alone(place: Folder, lease: Lease) -> Iterator[None]:
+    """One command of this folder at a time."""
+    with open(place.known_hosts(lease.id).with_name("door.lock"), "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _renewed(place: Folder, lease: Lease, voucher: Vouching, machine: Machine, endpoint: Endpoint) -> Host:
     from orchestrator.hosts.renewal import renew
 
     def vouch(keys: Sequence[str]) -> None:
         voucher.vouch(machine, keys)
 
+    host = connect(place, lease, machine, endpoint)
     try:
         return renew(
             host,

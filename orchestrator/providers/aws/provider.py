@@ -231,7 +231,7 @@ class AwsProvider:
             code=_OTHER_REQUEST,
             exists=f"A {spec.offer.instance_type} in {spec.offer.zone} may run, at "
             f"${spec.offer.price:.2f}/h, until its deadline.",
-            next_command="orch status --ask",
+            next_command="orch status --live",
         )
 
     # ------------------------------------------------------------ asking EC2
