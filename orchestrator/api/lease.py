@@ -73,18 +73,18 @@ def up(
     provider = open_provider(wanted.cloud)
     if wanted.cloud == "local":
         _tell_tier(tell)
-    with _only_one(place):
+    with _only_one(place, wanted.name, tell):
         lease = _open_lease_of(place, wanted)
         machines = provider.list({LABEL_LEASE: lease.id}) if lease else ()
         planned = _plan(wanted, provider, machines)
         if approve and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
         ledger = _ledger_for(place, lease, wanted, overrides)
-        machine = _machine(ledger, provider, planned, wanted, place, tell)
-    with open_session(place, ledger, wanted, progress=tell) as session:
-        _installed(session, tell)
-        session.watch_idleness()
-    return lease_status(ledger.lease(), machine)
+        _machine(ledger, provider, planned, wanted, place, tell)
+        with open_session(place, ledger, wanted, progress=tell) as session:
+            _installed(session, tell)
+            session.watch_idleness()
+    return lease_status(ledger.lease(), session.machine)
 
 
 # ---------------------------------------------------------------- up, step by step
@@ -272,9 +272,13 @@ def _installed(session: Session, tell: Progress) -> None:
 
 
 @contextmanager
-def _only_one(place: Folder) -> Iterator[None]:
-    """Two `up` in one folder take turns; the second finds the first one's machine."""
+def _only_one(place: Folder, name: str, tell: Progress) -> Iterator[None]:
+    """Two `up` of one profile take turns; the second finds the first one's machine and its stack."""
     place.ignore_state()
-    with open(place.state / "up.lock", "w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with open(place.state / f"up-{name}.lock", "w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            tell.say(f"Another `orch up` of {name} is at work in this folder; waiting for it")
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
