@@ -24,7 +24,8 @@ _PREPARE = r"""
 set -eu
 umask 077
 cd /etc/ssh
-present=$(ssh-keygen -y -f ssh_host_ed25519_key | cut -d' ' -f1,2)
+whole=$(ssh-keygen -y -f ssh_host_ed25519_key </dev/null)
+present=$(echo "$whole" | cut -d' ' -f1,2)
 if [ "$present" != "$1" ]; then echo "$present"; exit; fi
 if ! ssh-keygen -y -f orch_next_ed25519_key >orch_next_ed25519_key.pub 2>/dev/null </dev/null; then
   rm -f orch_next_ed25519_key orch_next_ed25519_key.pub
