@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from orchestrator import hosts
-from orchestrator.errors import HostKeyError
+from orchestrator.errors import Fault, HostKeyError, ProviderError
 from orchestrator.model import Bound, Endpoint, Machine, MachineSpec, Need, Offer
 from orchestrator.providers.gcp.provider import GcpProvider
 from orchestrator.providers.retry import RetryingProvider
@@ -258,11 +259,57 @@ def test_google_ends_it_at_its_deadline_with_nobody_there(project: Project, clou
     assert cloud.state()["disks"] == []
 
 
+def test_a_zone_without_the_type_gives_way_to_the_next(cloud: gcp.Cloud, tmp_path: Path) -> None:
+    """Which zones sell what is not all recorded: Google's plain 400 must not end the search."""
+    spec = order("elsewhere", public_key(tmp_path))
+    offer = replace(spec.offer, instance_type="a2-highgpu-1g", zone="us-central1-d", accelerator="A100")
+    with pytest.raises(ProviderError) as refused:
+        provider_of(cloud).create(replace(spec, offer=offer, disk=60 << 30))
+    assert (refused.value.fault, refused.value.code) == (Fault.CAPACITY, "TypeNotInZone")
+
+
+def test_what_google_refuses_is_told_by_its_field(cloud: gcp.Cloud, tmp_path: Path) -> None:
+    spec = order("nowhere", public_key(tmp_path))
+    with pytest.raises(ProviderError, match="subnetwork") as refused:
+        provider_of(cloud, ORCH_GCP_SUBNETWORK="no-such").create(spec)
+    assert refused.value.fault is Fault.INVALID
+
+
+def test_another_s_machine_of_the_same_name_is_left_alone(cloud: gcp.Cloud, tmp_path: Path) -> None:
+    spec = order("taken", public_key(tmp_path))
+    provider = provider_of(cloud)
+    provider.create(spec)
+    try:
+        with pytest.raises(ProviderError) as refused:
+            provider.create(replace(spec, labels={"orch-lease": "another"}))
+        assert (refused.value.fault, refused.value.code) == (Fault.CONFLICT, "NameTaken")
+        assert provider.list({"orch-lease": "another"}) == []
+        assert [machine.name for machine in provider.list({"orch-lease": "taken"})] == ["taken-0"]
+    finally:
+        end(provider)
+
+
+def test_a_machine_without_a_public_address(cloud: gcp.Cloud, tmp_path: Path) -> None:
+    provider = provider_of(cloud, ORCH_GCP_INTERNAL="1", ORCH_GCP_SUBNETWORK="orch")
+    machine = provider.create(order("inside", public_key(tmp_path)))
+    try:
+        until(lambda: provider.endpoint(machine) is not None, 60)
+        (shown,) = cloud.state()["instances"]
+        (interface,) = shown["networkInterfaces"]
+        assert not interface.get("accessConfigs")
+        endpoint = provider.endpoint(machine)
+        assert endpoint is not None
+        assert endpoint.address == interface["networkIP"]
+        assert "start-iap-tunnel inside-0 22" in provider.list({})[0].detail["tunnel"]
+    finally:
+        end(provider)
+
+
 # ---------------------------------------------------------------- below the command line
 
 
-def provider_of(cloud: gcp.Cloud) -> RetryingProvider:
-    return RetryingProvider(GcpProvider({**os.environ, **cloud.env}))
+def provider_of(cloud: gcp.Cloud, **environ: str) -> RetryingProvider:
+    return RetryingProvider(GcpProvider({**os.environ, **cloud.env, **environ}))
 
 
 def order(name: str, key: str, user_data: str = "") -> MachineSpec:

@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import MachineState
+from orchestrator.providers.gcp.calls import require_complete
 from orchestrator.providers.gcp.clients import endpoint_of, is_anonymous, project_in
 from orchestrator.providers.gcp.operations import follow, is_begun, is_done
 from orchestrator.providers.gcp.seen import addresses, has_public_address, host_keys, is_ours, machine
@@ -118,6 +119,25 @@ def test_host_keys_come_from_the_guest_attributes_best_first() -> None:
 )
 def test_what_is_no_host_key_is_none(attribute: dict[str, str]) -> None:
     assert host_keys([attribute]) == ()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"items": {"zones/us-east1-b": {"warning": {"code": "UNREACHABLE", "message": "us-east1-b"}}}},
+        {"items": {"zones/us-east1-b": {"instances": [], "warning": {"code": "OF_TOMORROW"}}}},
+        {"warning": {"code": "PARTIAL_SUCCESS", "message": "us-east1-b"}},
+        {"unreachables": ["projects/p/zones/us-east1-b"]},
+    ],
+)
+def test_a_zone_that_does_not_answer_is_not_an_empty_one(answer: dict[str, Any]) -> None:
+    with pytest.raises(ProviderError, match="us-east1-b") as refused:
+        require_complete(answer)
+    assert refused.value.fault is Fault.TRANSIENT
+
+
+def test_an_empty_zone_is() -> None:
+    require_complete({"items": {"zones/a": {"warning": {"code": "NO_RESULTS_ON_PAGE"}}, "zones/b": {}}})
 
 
 # ---------------------------------------------------------------- operations

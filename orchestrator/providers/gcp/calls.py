@@ -92,7 +92,7 @@ class Calls:
             request = compute.AggregatedListInstancesRequest(project=self.project, filter=expression)
             for page in self._clients.instances.aggregated_list(request=request, **_once()).pages:
                 answer = _plain(page)
-                _require_complete(answer)
+                require_complete(answer)
                 for scope in answer.get("items", {}).values():
                     yield from scope.get("instances", ())
 
@@ -236,7 +236,8 @@ def _is_absence(refusal: Refusal) -> bool:
     return refusal.code.replace("_", "").lower() in ("resourcenotfound", "notfound")
 
 
-def _require_complete(answer: Json) -> None:
+def require_complete(answer: Json) -> None:
+    """ProviderError(TRANSIENT) where a zone of an aggregated list did not answer."""
     warnings = [(name, scope.get("warning")) for name, scope in answer.get("items", {}).items()]
     warnings.append(("", answer.get("warning")))
     unseen = [
