@@ -427,7 +427,7 @@ def test_quota_counts_vcpus_by_family_and_market(cloud: Cloud) -> None:
     cloud.set(quotas={"L-DB2E81BA": 0, "L-3819A6DF": 0})
     gpu = {"ImageId": image, "InstanceType": "g5.xlarge"}
     assert refused(lambda: launch(cloud, **gpu)) == ("VcpuLimitExceeded", 400)
-    spot = {"InstanceMarketOptions": {"MarketType": "spot"}}
+    spot: dict[str, Any] = {"InstanceMarketOptions": {"MarketType": "spot"}}
     assert refused(lambda: launch(cloud, **gpu, **spot)) == ("MaxSpotInstanceCountExceeded", 400)
     assert launch(cloud)["InstanceId"]
     found = quotas.get_service_quota(ServiceCode="ec2", QuotaCode="L-DB2E81BA")["Quota"]

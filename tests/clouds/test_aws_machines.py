@@ -317,7 +317,11 @@ def test_by_hand_it_prints_what_to_export(tmp_path: Path) -> None:
         assert all(line.startswith("export AWS_") for line in lines), lines
         name, _, url = lines[0].removeprefix("export ").strip().partition("=")
         assert name == "AWS_ENDPOINT_URL"
-        assert Cloud({}, url).instances() == []
+        pairs = (line.removeprefix("export ").strip().partition("=") for line in lines)
+        by_hand = Cloud({name: value for name, _, value in pairs}, url)
+        assert by_hand.instances() == []
+        groups = by_hand.client("ec2").describe_security_groups(GroupNames=["orch-ssh"])["SecurityGroups"]
+        assert groups[0]["IpPermissions"][0]["FromPort"] == 22
         assert server.poll() is None
     finally:
         server.terminate()

@@ -25,7 +25,7 @@ from typing import Any
 
 from moto.ec2.models import ec2_backends
 
-from tests.clouds.aws import access, services
+from tests.clouds.aws import access, goods, services
 from tests.clouds.aws.faults import MESSAGES, SCRIPT, STATUS, Fault
 from tests.clouds.aws.life import LIVES
 from tests.clouds.aws.requests import Request, Response, as_json, error, read
@@ -45,6 +45,7 @@ class Door:
         self._moto = moto
         self._lock = threading.Lock()
         self._log: list[dict[str, Any]] = []
+        self._furnished: set[str] = set()
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
@@ -83,10 +84,21 @@ class Door:
             found = judge(request)
             if found is not None:
                 return found
+        if request.service == "ec2":
+            self._furnish(request.region)
         response = self._of_moto(request, environ)
         if request.action in _GROUP_CHANGES and response.status == 200:
             LIVES.check_reach()
         return response
+
+    def _furnish(self, region: str) -> None:
+        """What an account has in each region before anybody asks."""
+        with self._lock:
+            if region in self._furnished:
+                return
+            self._furnished.add(region)
+            for name in SETTINGS.groups:
+                goods.open_group(region, name)
 
     def _of_moto(self, request: Request, environ: dict[str, Any]) -> Response:
         captured: list[tuple[str, list[tuple[str, str]]]] = []

@@ -8,12 +8,14 @@ from typing import Any
 from moto.core.responses import ActionResult
 from moto.core.utils import utcnow
 from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.models import ec2_backends
 from moto.ec2.models.amis import Ami
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.ssm.models import Parameter
 
 from tests.clouds.aws import checks, images, market
 from tests.clouds.aws.life import LIVES, TERMINATED
+from tests.clouds.aws.settings import ACCOUNT
 
 
 class CloudAmi(Ami):
@@ -105,6 +107,15 @@ def describe_spot_price_history(self: Any) -> ActionResult:
     page = min(int(self._get_param("MaxResults") or 1000), 1000)
     more = str(start + page) if start + page < len(history) else ""
     return ActionResult({"SpotPriceHistory": history[start : start + page], "NextToken": more})
+
+
+def open_group(region: str, name: str) -> None:
+    """A security group of the default VPC that lets ssh in from anywhere."""
+    backend = ec2_backends[ACCOUNT][region]
+    vpc = backend.get_default_vpc()
+    assert vpc is not None
+    group = backend.create_security_group(name, "ssh", vpc_id=vpc.id)
+    backend.authorize_security_group_ingress(group.id, "tcp", "22", "22", ip_ranges=[{"CidrIp": "0.0.0.0/0"}])
 
 
 def kept_while_used(original: Any) -> Any:

@@ -31,6 +31,7 @@ class Settings:
     quotas: dict[str, float] = field(default_factory=dict)  # by quota code, for instance {"L-DB2E81BA": 0}
     sold_out: list[str] = field(default_factory=list)  # "type@zone" with wildcards: "g4dn.*@us-east-1a"
     policy: dict[str, Any] | None = None  # the caller's IAM policy; None allows everything
+    groups: list[str] = field(default_factory=list)  # security groups open for ssh, there from the start
     access_key: str = ACCESS_KEY
 
     def change(self, values: Mapping[str, Any]) -> None:
