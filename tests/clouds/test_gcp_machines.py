@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ paramiko = pytest.importorskip("paramiko")
 from google.api_core import exceptions  # noqa: E402
 
 from tests.clouds.gcp import ROOT, running  # noqa: E402
-from tests.clouds.test_gcp_cloud import DLVM, PROJECT, UBUNTU, ZONE, Body, Google, body, name  # noqa: E402
+from tests.clouds.gcp_client import DLVM, PROJECT, UBUNTU, ZONE, Body, Google, body, name  # noqa: E402
 
 DEBIAN = "projects/debian-cloud/global/images/family/debian-12"
 pytestmark = [
@@ -89,7 +89,7 @@ def _until(holds: Callable[[], bool], patience_s: float = 60) -> None:
 
 @pytest.fixture(scope="module")
 def google() -> Iterator[Google]:
-    with running(hostkey_s=1.0, guest_memory=256 << 20, guest_disk=256 << 20) as cloud:
+    with running(hostkey_s=0, guest_memory=256 << 20, guest_disk=256 << 20) as cloud:
         yield Google(cloud)
 
 
@@ -98,8 +98,14 @@ def login(tmp_path_factory: pytest.TempPathFactory) -> Login:
     return Login(tmp_path_factory.mktemp("login"))
 
 
-def machine(login: Login, image: str = UBUNTU, scheduling: Body | None = None, **metadata: str) -> Body:
-    told = {"enable-guest-attributes": "TRUE", "ssh-keys": f"orch:{login.public}", **metadata}
+def machine(
+    login: Login,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    image: str = UBUNTU,
+    scheduling: Body | None = None,
+) -> Body:
+    told = {"enable-guest-attributes": "TRUE", "ssh-keys": f"orch:{login.public}", **(metadata or {})}
     disk = {"sourceImage": image, "diskType": f"zones/{ZONE}/diskTypes/pd-balanced"}
     return body(
         name=name(),
@@ -141,8 +147,10 @@ def test_a_machine_is_reached_by_the_host_key_that_the_cloud_tells(google: Googl
         "runcmd": [["sh", "-c", "echo carried out >/run/carried"], "id -u >/run/who"],
     }
     script = "#!/bin/sh\nid -u >/run/startup\necho hello, console\n"
-    asked = machine(login, **{"user-data": "#cloud-config\n" + json.dumps(config), "startup-script": script})
+    asked = machine(login, {"user-data": "#cloud-config\n" + json.dumps(config), "startup-script": script})
+    google.cloud.settings(hostkey_s=5)
     made = google.made(asked)
+    google.cloud.settings(hostkey_s=0)
     assert attributes(google, made.name) == {}  # it has only just booted
     key = host_key(google, made.name)
     with login.connected(address(made), key) as run:
@@ -173,15 +181,15 @@ def test_what_the_image_lacks_is_not_done(google: Google, login: Login) -> None:
     """Debian's images have no cloud-init, and who keeps guest attributes shut gets no host key from them."""
     asked = machine(
         login,
-        DEBIAN,
-        **{"user-data": "#!/bin/sh\ntouch /run/wrong\n", "startup-script": "#!/bin/sh\ntouch /run/right\n"},
+        {"user-data": "#!/bin/sh\ntouch /run/wrong\n", "startup-script": "#!/bin/sh\ntouch /run/right\n"},
+        image=DEBIAN,
     )
     made = google.made(asked)
     with login.connected(address(made), host_key(google, made.name)) as run:
         _until(lambda: run("ls /run/right 2>/dev/null || true") != "")
         assert run("ls /run/wrong 2>/dev/null || true") == ""
     google.delete(made.name)
-    asked = machine(login, **{"enable-guest-attributes": "FALSE"})
+    asked = machine(login, {"enable-guest-attributes": "FALSE"})
     made = google.made(asked)
     with pytest.raises(exceptions.Forbidden):
         attributes(google, made.name)
@@ -257,7 +265,7 @@ def test_keys_can_be_added_while_it_runs(google: Google, login: Login, tmp_path:
 def test_the_cloud_deletes_at_the_deadline(google: Google, login: Login) -> None:
     limited = {"maxRunDuration": {"seconds": "30"}, "instanceTerminationAction": "DELETE"}
     begun = time.monotonic()
-    made = google.made(machine(login, DLVM, scheduling=limited))
+    made = google.made(machine(login, image=DLVM, scheduling=limited))
     host_key(google, made.name)
     _until(lambda: made.name not in google.listed(), 120)
     assert time.monotonic() - begun > 30

@@ -94,7 +94,7 @@ def test_one_of_many_racers_wins(cloud: Cloud, bucket: Any) -> None:
 
 def test_generations_grow_and_are_demanded(bucket: Any) -> None:
     blob = bucket.blob("state")
-    seen = []
+    seen: list[int] = []
     for text in ("one", "two", "three"):
         blob.upload_from_string(text, if_generation_match=seen[-1] if seen else 0)
         seen.append(blob.generation)
@@ -113,6 +113,14 @@ def test_generations_grow_and_are_demanded(bucket: Any) -> None:
         bucket.blob("state").delete()
     with pytest.raises(exceptions.NotFound):
         bucket.blob("state").download_as_bytes()
+
+
+def test_the_unchanged_is_not_sent_again(bucket: Any) -> None:
+    blob = bucket.blob("same")
+    blob.upload_from_string("text")
+    with pytest.raises(exceptions.NotModified):
+        bucket.blob("same").reload(if_generation_not_match=blob.generation)
+    assert bucket.blob("same").download_as_text(if_generation_not_match=7) == "text"
 
 
 def test_metageneration_is_demanded(bucket: Any) -> None:

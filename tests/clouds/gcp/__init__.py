@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -68,25 +69,37 @@ class Cloud:
 @contextmanager
 def running(*, state: Path | None = None, **settings: Any) -> Iterator[Cloud]:
     """An emulator in a process of its own, with world.Settings; it and its machines end with the block."""
-    command = [sys.executable, "-m", "tests.clouds.gcp"]
-    if state is not None:
-        command += ["--state", str(state)]
-    for name, value in settings.items():
-        command += ["--set", f"{name}={json.dumps(value)}"]
-    server = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert server.stdin is not None
-    assert server.stdout is not None
-    try:
-        line = server.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the emulator ended at once, with status {server.wait(30)}")
-        env: dict[str, str] = json.loads(line)
-        yield Cloud(env, env["STORAGE_EMULATOR_HOST"])
-    finally:
-        server.stdin.close()
+    with tempfile.TemporaryDirectory(prefix="orch-gcp-", ignore_cleanup_errors=True) as folder:
+        home = state or Path(folder)
+        command = [sys.executable, "-m", "tests.clouds.gcp", "--state", str(home)]
+        for name, value in settings.items():
+            command += ["--set", f"{name}={json.dumps(value)}"]
+        server = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert server.stdin is not None
+        assert server.stdout is not None
         try:
-            server.wait(60)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
-        server.stdout.close()
+            line = server.stdout.readline()
+            if not line:
+                raise RuntimeError(f"the emulator ended at once, with status {server.wait(30)}")
+            env: dict[str, str] = json.loads(line)
+            yield Cloud(env, env["STORAGE_EMULATOR_HOST"])
+        finally:
+            server.stdin.close()
+            _ended(server, home)
+            server.stdout.close()
+
+
+def _ended(server: subprocess.Popen[str], home: Path) -> None:
+    """Wait for its end; where it hangs, end it and what it leaves."""
+    try:
+        server.wait(60)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+    if not (home / "machines").exists():
+        return
+    from orchestrator.providers.local.provider import LocalProvider
+
+    local = LocalProvider(home)
+    for machine in local.list({}):
+        local.delete(machine)

@@ -10,8 +10,9 @@ from typing import Any
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Request, Response
 
-from tests.clouds.gcp import control, discovery, permissions
-from tests.clouds.gcp.calls import CALLS, Call, refuse_unknown_project
+from tests.clouds.gcp import billing, control, discovery, permissions
+from tests.clouds.gcp.call import Call, refuse_unknown_project
+from tests.clouds.gcp.calls import CALLS
 from tests.clouds.gcp.errors import ApiError, Json
 from tests.clouds.gcp.faults import OPERATION_KINDS, Place
 from tests.clouds.gcp.http import (
@@ -52,7 +53,9 @@ class App:
         try:
             answer = self._dispatch(request, record)
         except ApiError as error:
-            answer = json_response(error.body(), error.status)
+            answer = (
+                Response(status=304) if error.status == 304 else json_response(error.body(), error.status)
+            )
             record["error"] = error.reason
         except Broken:
             record["status"] = 0
@@ -74,6 +77,10 @@ class App:
             return self._compute(request, record)
         if self._storage.serves(request):
             return self._storage.answer(request, record)
+        if request.path == f"/v1/{billing.SERVICE}/skus":
+            record.update(method="cloudbilling.services.skus.list")
+            before_effect(self._world.faults.take(record["method"], None), Place("", "", billing.SERVICE))
+            return json_response(billing.skus(request.args.to_dict()))
         if request.path.endswith(":testIamPermissions"):
             return self._test_permissions(request, record)
         raise ApiError(404, "notFound", f"The requested URL {request.path} was not found on this server.")

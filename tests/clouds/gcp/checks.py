@@ -239,8 +239,8 @@ def _check_network(world: World, zone: str, body: Json) -> None:
 
 
 _LABEL_RULE = (
-    "can only contain lowercase letters, numeric characters, underscores and dashes. The {what} can be at most"
-    " 63 characters long. International characters are allowed."
+    "can only contain lowercase letters, numeric characters, underscores and dashes. The {what} can be at"
+    " most 63 characters long. International characters are allowed."
 )
 
 

@@ -109,7 +109,10 @@ def load() -> Facts:
     found = json.loads((folder / "machines.json").read_text())
     zones: list[str] = found["zones"]
     sets = [frozenset(zones[number] for number in numbers) for numbers in found["zone_sets"]]
-    types = {row[0]: MachineType(*row[:6], sets[row[6]]) for row in found["types"]}
+    types = {
+        name: MachineType(name, vcpus, memory, architecture, gpu, gpus, sets[where])
+        for name, vcpus, memory, architecture, gpu, gpus, where in found["types"]
+    }
     accelerators = {name: sets[number] for name, number in found["accelerators"].items()}
     images = json.loads((folder / "images.json").read_text())
     return Facts(tuple(zones), types, accelerators, tuple(Image(**image) for image in images))
