@@ -65,11 +65,11 @@ def slow_step_fast_input() -> Any:
 
 def deterministic() -> Any:
     tf.config.experimental.enable_op_determinism()
-    return fit(small_model(), batches(slow=0.005))
+    return fit(small_model(), batches(slow=0.02))
 
 
 def with_validation() -> Any:
-    return fit(small_model(), batches(slow=0.005), validation_data=batches(count=5))
+    return fit(small_model(), batches(slow=0.02), validation_data=batches(count=5))
 
 
 def with_own_train_step() -> Any:
@@ -82,7 +82,7 @@ def with_own_train_step() -> Any:
     keras.utils.set_random_seed(1)
     model = Own([keras.Input((64,)), keras.layers.Dense(10)])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    return fit(model, batches(slow=0.005))
+    return fit(model, batches(slow=0.02))
 
 
 def failing_input() -> Any:
@@ -131,7 +131,7 @@ def epoch_in_graph() -> Any:
 
 def train_on_batch() -> Any:
     model = small_model()
-    for x, y in batches(slow=0.005):
+    for x, y in batches(slow=0.02):
         model.train_on_batch(x, y)
     return model
 

@@ -48,9 +48,14 @@ def test_a_run_outlives_its_connection_and_is_read_on(
     host = over_ssh(server, tmp_path)
     assert jobs.start(host, agent, job).state == "running"
     output = bytearray()
-    threading.Timer(0.5, host.close).start()
+
+    def show(data: bytes) -> None:
+        if not output:
+            threading.Timer(0.1, host.close).start()
+        output.extend(data)
+
     with pytest.raises(HostError) as lost:
-        jobs.follow(host, agent, "r", 0, output.extend)
+        jobs.follow(host, agent, "r", 0, show)
     assert isinstance(lost.value, jobs.FollowInterrupted)
     assert 0 < lost.value.offset == len(output) < 290
     again = over_ssh(server, tmp_path)
