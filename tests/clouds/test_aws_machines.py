@@ -22,7 +22,7 @@ pytest.importorskip("boto3")
 pytest.importorskip("moto")
 
 from tests.clouds.aws import Cloud, running
-from tests.clouds.test_aws_cloud import await_state, await_that, described, launch
+from tests.clouds.aws_asking import await_state, await_that, described, launch
 
 pytestmark = [
     pytest.mark.machine,
