@@ -248,6 +248,24 @@ def test_a_machine_with_another_host_key_is_refused(project: Project, cloud: Clo
     assert "Nothing was sent" in error["message"]
 
 
+def test_a_machine_can_prove_itself_by_its_console(project: Project, cloud: Cloud) -> None:
+    """No key travels then; what the console showed first is kept, whatever it shows later."""
+    project.environ["ORCH_AWS_HOST_KEY"] = "console"
+    held = up(project)
+    (instance,) = alive(cloud)
+    assert "ssh_keys" not in user_data(cloud, held["machine"])
+    assert tags(instance)["orch-proof"] == "console"
+    shown = cloud.client("ec2").get_console_output(InstanceId=held["machine"], Latest=True)["Output"]
+    assert tags(instance)["orch-host-key"] in shown
+    assert pinned(project) == f"{held['machine']} {tags(instance)['orch-host-key']}\n"
+
+
+def test_a_security_group_that_is_not_there_is_named(project: Project, cloud: Cloud) -> None:
+    project.environ["ORCH_AWS_SECURITY_GROUP"] = "sg-0123456789abcdef0"
+    assert "ORCH_AWS_SECURITY_GROUP" in up(project, code=5)["error"]["message"]
+    assert alive(cloud) == []
+
+
 def test_a_machine_that_powers_itself_off_is_terminated(project: Project, cloud: Cloud) -> None:
     held = up(project)
     project.start("ssh", "--", "sudo", "-n", "poweroff").communicate(timeout=60)

@@ -44,12 +44,11 @@ def _described(clients: Clients, region: str, named: Sequence[str]) -> list[dict
     ask = clients.ec2(region).describe_security_groups
     if named:
         return list(ask(GroupIds=list(named))["SecurityGroups"])
-    found = [
-        group
-        for name in ("group-name", "tag:Name")
-        for group in ask(Filters=[{"Name": name, "Values": [GROUP]}])["SecurityGroups"]
-    ]
-    return sorted(found, key=lambda group: (not _is_ours(group), group["GroupId"]))
+    for name in ("group-name", "tag:Name"):
+        found = ask(Filters=[{"Name": name, "Values": [GROUP]}])["SecurityGroups"]
+        if found:
+            return sorted(found, key=lambda group: (not _is_ours(group), group["GroupId"]))
+    return []
 
 
 def _subnet(clients: Clients, region: str, zone: str, named: Sequence[str], vpc: str) -> str:

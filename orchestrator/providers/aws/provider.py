@@ -179,7 +179,7 @@ class AwsProvider:
         before = self._asked.get(key)
         if before and before[0] == spec:
             return before[1]
-        image = images.find(self._clients, region, spec, spec.image or self._settings.image)
+        image, plugged = self._found(spec, region)
         user = self._settings.user or image.user
         if not user:
             raise ProviderError(
@@ -187,11 +187,18 @@ class AwsProvider:
                 f"Nobody knows who logs in to the image {image.name}; ORCH_AWS_USER says it.",
                 code="UnknownUser",
             )
-        plugged = network.find(self._clients, region, spec.offer.zone, self._settings)
         injected = hostkey.make() if self._settings.inject else None
         wanted = request.run_instances(spec, image, plugged, user=user, host_key=injected)
         self._asked[key] = (spec, wanted)
         return wanted
+
+    def _found(self, spec: MachineSpec, region: str) -> tuple[request.Image, request.Network]:
+        """Image and network, looked for at the same time."""
+        chosen = spec.image or self._settings.image
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            image = pool.submit(images.find, self._clients, region, spec, chosen)
+            plugged = network.find(self._clients, region, spec.offer.zone, self._settings)
+            return image.result(), plugged
 
     def _run(self, spec: MachineSpec, region: str, wanted: dict[str, Any]) -> Machine | None:
         """The machine of this token; None where the token belongs to one that has been ended."""
