@@ -224,6 +224,16 @@ def test_two_creates_at_once_are_one_machine(cloud: gcp.Cloud, tmp_path: Path) -
         end(providers[0])
 
 
+def test_a_name_that_another_call_holds_for_a_moment(cloud: gcp.Cloud, tmp_path: Path) -> None:
+    cloud.faults({"method": INSERT, "kind": "conflict"})
+    provider = provider_of(cloud)
+    try:
+        assert provider.create(order("held", public_key(tmp_path))).id == "held-0"
+        assert instances(cloud) == ["held-0"]
+    finally:
+        end(provider)
+
+
 def test_a_machine_that_shows_another_key_gets_no_byte(cloud: gcp.Cloud, tmp_path: Path) -> None:
     key = public_key(tmp_path)
     lie = f"#!/bin/sh\n(sleep 2; python3 - <<'END'\n{LIE_ABOUT_THE_HOST_KEY}END\n) >/dev/null 2>&1 &\n"

@@ -26,7 +26,7 @@ from orchestrator.model import (
 from orchestrator.providers.gcp import images, operations, request, seen, zones
 from orchestrator.providers.gcp.calls import INSERT, Calls
 from orchestrator.providers.gcp.clients import Clients
-from orchestrator.providers.gcp.faults import Refusal, of_operation
+from orchestrator.providers.gcp.faults import of_operation
 from orchestrator.providers.gcp.names import (
     GUEST_NAMESPACE,
     GUEST_STATE,
@@ -148,7 +148,7 @@ class GcpProvider:
             self._lives[place] = self._lives.get(place, 0) + 1
             if _is_remembered(begun, asked):
                 return None
-            raise self._refused(refusal, spec)
+            return self._despite(self._calls.refusal(refusal, INSERT), spec)
         there = self._appearing(spec)
         if there is not None:
             return seen.machine(there, self._calls.project)
@@ -189,10 +189,9 @@ class GcpProvider:
             there = self._appearing(spec)
             if there is not None:
                 return self._adopted(there, spec)
+            # The name is held by a machine that comes or goes: which, shows in a moment.
+            raise ProviderError(Fault.TRANSIENT, error.message, code=error.code)
         raise self._elsewhere(error, spec)
-
-    def _refused(self, refusal: Refusal, spec: MachineSpec) -> ProviderError:
-        return self._elsewhere(self._calls.refusal(refusal, INSERT), spec)
 
     def _elsewhere(self, error: ProviderError, spec: MachineSpec) -> ProviderError:
         """`error`; CAPACITY where the reason is that this zone never had the type: the next one may."""
