@@ -96,7 +96,7 @@ def failing_input() -> Any:
     raise AssertionError("the planted error was lost")
 
 
-def custom_loop(step_of: Callable[[Any, Any], Any], slow: float = 0.01) -> Any:
+def custom_loop(step_of: Callable[[Any, Any], Any], slow: float = 0.03) -> Any:
     model = small_model()
     step = step_of(model, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     for _ in range(3):
@@ -137,7 +137,7 @@ def train_on_batch() -> Any:
 
 
 CASES: dict[str, Callable[[], Any]] = {
-    "slow input": lambda: fit(small_model(), batches(slow=0.01)),
+    "slow input": lambda: fit(small_model(), batches(slow=0.03)),
     "slow input, prefetched": lambda: fit(small_model(), batches(slow=0.01, prefetch=4)),
     "slow input, three steps a call": lambda: fit(small_model(3), batches(slow=0.01)),
     "slow input, some steps an epoch": lambda: fit(small_model(), batches(slow=0.01), steps_per_epoch=6),

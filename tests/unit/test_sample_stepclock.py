@@ -71,7 +71,7 @@ def test_a_planted_slow_pipeline_waits_and_a_fast_one_does_not(trainings: dict[s
     fast = summary(trainings, "slow step, fast input")
     loop = summary(trainings, "function loop")
     assert slow.input_wait and slow.input_wait > 0.5 and slow.limited_by == "input"
-    assert fast.input_wait is not None and fast.input_wait < 0.15
+    assert fast.input_wait is not None and fast.input_wait < slow.input_wait / 2  # a busy computer adds some
     assert loop.input_wait and loop.input_wait > 0.3
     assert slow.steps_per_s and slow.steps_per_s < 100  # a batch takes ten milliseconds at the least
 
