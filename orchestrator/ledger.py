@@ -68,6 +68,7 @@ class Lease:
     profile: Mapping[str, Any]
     spec_id: str = ""
     attempts: tuple[Attempt, ...] = ()
+    attempted_at: float | None = None
     machine: Mapping[str, Any] | None = None
     created_at: float | None = None
     deadline: float | None = None
@@ -109,7 +110,8 @@ def _step(lease: Lease, event: Event) -> Lease:
         case "profile.changed":
             return replace(lease, profile=data["profile"])
         case "create.intent":
-            return replace(lease, spec_id=data["spec_id"], attempts=_intended(lease.attempts, data))
+            attempts = _intended(lease.attempts, data)
+            return replace(lease, spec_id=data["spec_id"], attempts=attempts, attempted_at=event.time)
         case "create.refused":
             return replace(lease, attempts=_settle(lease.attempts, data["attempt"], data["fault"], data))
         case "create.accepted":

@@ -14,6 +14,7 @@ from orchestrator.providers import open_provider
 
 _POLL_SECONDS = 0.1
 _GONE_LIMIT = 300.0
+_LAG_SECONDS = 90.0
 
 
 def down(
@@ -22,18 +23,19 @@ def down(
     folder: Path | str | None = None,
     discard: bool = False,
     everything: bool = False,
+    clouds: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> DownReport:
     """End the lease's machine and prove it gone. Nothing leased is success.
 
     Refuses while results were not pulled, unless `discard`. `everything` ends all machines of this
-    user, found by label, also those whose ledger is lost.
+    user, found by label, also those whose ledger is lost: here, on `clouds` and on those of the leases.
     Raises UsageError, ProviderError, CleanupUnproven (something may still cost).
     """
     tell = progress or Silent()
     place = Folder.at(folder)
     if everything:
-        return _down_all(place, discard, tell)
+        return _down_all(place, discard, clouds, tell)
     leases = [place.lease(lease)] if lease or len(place.open_leases()) > 1 else place.open_leases()
     reports = [_down_one(place, each, discard, tell) for each in leases]
     return _sum(reports)
@@ -42,7 +44,7 @@ def down(
 def _down_one(place: Folder, lease: Lease, discard: bool, tell: Progress) -> DownReport:
     ledger = place.ledger(lease.id)
     provider = open_provider(lease.profile["cloud"])
-    machines = provider.list({LABEL_LEASE: lease.id})
+    machines = _listed(provider, lease, tell)
     if machines and lease.uncollected and not discard:
         _refuse(lease)
     if machines:
@@ -56,6 +58,22 @@ def _down_one(place: Folder, lease: Lease, discard: bool, tell: Progress) -> Dow
     return DownReport(
         (lease.id,), tuple(m.id for m in machines), seconds if machines else 0.0, closed.cost(0.0), True
     )
+
+
+def _listed(provider: Provider, lease: Lease, tell: Progress) -> Sequence[Machine]:
+    """The lease's machines. A cloud may not list what it made seconds ago: then it is asked again."""
+    machines = provider.list({LABEL_LEASE: lease.id})
+    fresh_until = (lease.attempted_at or 0.0) + _LAG_SECONDS
+    maybe_made = any(attempt.outcome in ("intended", "accepted") for attempt in lease.attempts)
+    lags = provider.name not in ("local", "memory")
+    if machines or not maybe_made or not lags:
+        return machines
+    if time.time() < fresh_until:
+        tell.say("Nothing is listed, but a create call is young: waiting for what it may have made")
+    while not machines and time.time() < fresh_until:
+        time.sleep(1.0)
+        machines = provider.list({LABEL_LEASE: lease.id})
+    return machines
 
 
 def _refuse(lease: Lease) -> None:
@@ -83,14 +101,16 @@ def _delete(provider: Provider, machines: Sequence[Machine], labels: dict[str, s
         time.sleep(_POLL_SECONDS)
 
 
-def _down_all(place: Folder, discard: bool, tell: Progress) -> DownReport:
-    reports = [_down_one(place, lease, discard, tell) for lease in place.open_leases()]
-    provider = open_provider("local")
+def _down_all(place: Folder, discard: bool, clouds: Sequence[str], tell: Progress) -> DownReport:
+    held = place.open_leases()
+    reports = [_down_one(place, lease, discard, tell) for lease in held]
     labels = {LABEL_OWNER: owner()}
-    strays = provider.list(labels)
-    _delete(provider, strays, labels, tell)
-    stray = DownReport((), tuple(machine.id for machine in strays), 0.0, 0.0, True)
-    return _sum([*reports, stray])
+    for cloud in sorted({"local", *clouds, *(lease.profile["cloud"] for lease in held)}):
+        provider = open_provider(cloud)
+        strays = provider.list(labels)
+        _delete(provider, strays, labels, tell)
+        reports.append(DownReport((), tuple(machine.id for machine in strays), 0.0, 0.0, True))
+    return _sum(reports)
 
 
 def _sum(reports: Sequence[DownReport]) -> DownReport:

@@ -68,8 +68,8 @@ def up(
     Raises ProfileError, ProviderError, HostError, StackError, StackMismatch.
     """
     tell = progress or Silent()
-    wanted = _profile(profile, overrides)
     place = Folder.at(folder)
+    wanted, overrides = _one_cloud(place, _profile(profile, overrides), overrides)
     provider = open_provider(wanted.cloud)
     if wanted.cloud == "local":
         _tell_tier(tell)
@@ -103,6 +103,28 @@ def _profile(profile: str | Path | Profile, overrides: Sequence[str]) -> Profile
     if isinstance(profile, Profile):
         return profile
     return load(Path(profile), overrides=tuple(overrides), files=True)
+
+
+def _one_cloud(place: Folder, wanted: Profile, overrides: Sequence[str]) -> tuple[Profile, tuple[str, ...]]:
+    """`cloud: any` becomes the cloud of its open lease, else that of the best offer on record."""
+    if wanted.cloud != "any":
+        return wanted, tuple(overrides)
+    lease = _open_lease_of(place, wanted)
+    chosen = lease.profile["cloud"] if lease else _cheapest_cloud(wanted)
+    named = (*overrides, f"cloud={chosen}")
+    return _profile(wanted.path, named), named
+
+
+def _cheapest_cloud(wanted: Profile) -> str:
+    planned = _plan(wanted, None, ())
+    if not planned.offers:
+        raise ProviderError(
+            Fault.CAPACITY,
+            planned.refusal or "Nothing is offered that fits.",
+            exists="Nothing was made; nothing costs.",
+            next_command=f"orch plan {wanted.path}",
+        )
+    return planned.offers[0].cloud
 
 
 def _open_lease_of(place: Folder, wanted: Profile) -> Lease | None:

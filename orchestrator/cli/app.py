@@ -219,6 +219,9 @@ def down(
     everything: Annotated[
         bool, typer.Option("--all", help="Every machine of yours, found by label, ledger or not.")
     ] = False,
+    clouds: Annotated[
+        list[str] | None, typer.Option("--cloud", help="With --all: look there too; repeatable.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Accepted for scripts; down never asks.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -230,7 +233,9 @@ def down(
     from orchestrator.report.lease import down_text
 
     del yes
-    report = api.down(lease, discard=discard, everything=everything, progress=progress.progress())
+    report = api.down(
+        lease, discard=discard, everything=everything, clouds=clouds or (), progress=progress.progress()
+    )
     emit("down", asdict(report), as_json, down_text(report))
 
 

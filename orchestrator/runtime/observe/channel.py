@@ -13,9 +13,10 @@ import contextlib
 import itertools
 import threading
 import weakref
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
-from .fusion import mergeable
+from .fusion import LEAVE, READ, WAIT, judge
+from .reading import Readings, Sink
 from .recorder import Label, Recorder
 
 Entry = Tuple[Label, Any]
@@ -28,10 +29,10 @@ class Channel:
         self.tf = tf
         self.recorder = recorder
         self.local = threading.local()
+        self.readings = Readings(tf, recorder.wants)
         self._order = itertools.count()
         self._pending: Any = weakref.WeakKeyDictionary()
         self._sent: Any = weakref.WeakKeyDictionary()
-        self._wanted: Any = weakref.WeakKeyDictionary()
         self._initial: List[Any] = []
 
     # ------------------------------------------------------------ offering values
@@ -57,32 +58,49 @@ class Channel:
             arrays = [as_array(value) for _, value in entries]
         self.recorder.observe([label for label, _ in entries], arrays)
 
-    def flush(self, *, nested: bool = False) -> None:
-        """In a graph: build the operation that reads what was offered in it. `nested`: readers may follow."""
+    def flush(self, *, last: bool = False) -> None:
+        """In a graph: read what was offered in it.
+
+        What nothing reads yet waits for the next flush; `last`: the graph is complete, it is left unread.
+        """
         if self.tf.executing_eagerly():
             return
         graph = self.graph()
-        entries = self._pending.pop(graph, [])
-        read = [entry for entry in entries if self._may_read(entry, nested)]
+        verdicts = [(self._judge(entry), entry) for entry in self._pending.pop(graph, [])]
+        read = [entry for verdict, entry in verdicts if verdict == READ]
+        waiting = [entry for verdict, entry in verdicts if verdict == WAIT and not last]
+        for label in [e[0] for v, e in verdicts if v == LEAVE or (v == WAIT and last)]:
+            self.recorder.unread(f"{label.stage}/{label.name}")
+        if waiting:
+            self._pending[graph] = waiting
         if read:
             with self.unrecorded():
-                sent = self._gated([value for _, value in read], self._sink([label for label, _ in read]))
-            self._sent.setdefault(graph, []).append(sent)
+                sink = self._sink([label for label, _ in read])
+                reading = self.readings.read([value for _, value in read], sink)
+            self._sent.setdefault(graph, []).append(reading)
 
     def commit(self, variables: List[Tuple[str, Any]]) -> None:
         """The step is complete now that `variables` (name, variable) hold their new values: show them."""
         entries = [(Label("update", name, next(self._order)), variable) for name, variable in variables]
-        labels = [label for label, _ in entries]
         if self.tf.executing_eagerly():
             self.observe_now(entries)
             self.recorder.commit()
         elif self._graph_is_readable():
+            sink = self._sink([label for label, _ in entries], commit=True)
             before = self._sent_so_far()
             with self.unrecorded():
-                self._gated_read(
-                    before, [variable for _, variable in entries], self._sink(labels, commit=True)
-                )
-            self._wanted.pop(self.graph(), None)
+                self.readings.must_run(before, sink, [read_value(variable) for _, variable in entries])
+
+    def graph_ends(self) -> None:
+        """The graph being built is complete: read what is still to be read in it."""
+        if self.tf.executing_eagerly() or not (self._pending or self._sent):
+            return
+        self.flush(last=True)
+        before = self._sent.pop(self.graph(), [])
+        if before:
+            with self.unrecorded():
+                self.readings.must_run(before, lambda: None, [])
+        self.readings.forget()
 
     def initial(self, named: Iterable[Tuple[str, Any]]) -> None:
         """Show variables' values before their first update; each variable once."""
@@ -100,8 +118,9 @@ class Channel:
     def close(self) -> None:
         """Let go of everything that was held for the observed steps."""
         self._initial = []
-        for held in (self._pending, self._sent, self._wanted):
-            held.clear()
+        self._pending.clear()
+        self._sent.clear()
+        self.readings.close()
 
     # ------------------------------------------------------------ where we are
 
@@ -168,15 +187,13 @@ class Channel:
             return False
         return True
 
-    def _may_read(self, entry: Entry, nested: bool) -> bool:
+    def _judge(self, entry: Entry) -> str:
         label, value = entry
-        contractions = label.stage != "gradient"
-        if label.stage in ("batch", "initial") or not mergeable(
-            value, contractions=contractions, more_readers=nested
-        ):
-            return True
-        self.recorder.unread(f"{label.stage}/{label.name}")
-        return False
+        if label.stage in ("batch", "initial"):
+            return READ
+        verdict = judge(value, contractions=label.stage != "gradient")
+        # A loss that nothing reads is where the gradients began: what follows cannot change them.
+        return READ if verdict == WAIT and label.stage == "loss" else verdict
 
     def _sent_so_far(self) -> List[Any]:
         """Results of the reading operations in this graph and those around it: the commit waits for them."""
@@ -187,46 +204,17 @@ class Channel:
             graph = getattr(graph, "outer_graph", None)
         return found
 
-    def _sink(self, labels: List[Label], commit: bool = False) -> Callable[..., Any]:
+    def _sink(self, labels: List[Label], *, commit: bool = False) -> Sink:
         import numpy as np
 
         recorder = self.recorder
 
-        def sink(*arrays: Any) -> Any:
-            taken = arrays[len(arrays) - len(labels) :]
-            recorder.observe(labels, [np.asarray(array) for array in taken])
+        def sink(*arrays: Any) -> None:
+            recorder.observe(labels, [np.asarray(array) for array in arrays])
             if commit:
                 recorder.commit()
-            return np.int32(0)
 
         return sink
-
-    def _gated(self, tensors: List[Any], sink: Callable[..., Any]) -> Any:
-        return self._when_wanted(lambda: self._call(sink, tensors))
-
-    def _gated_read(self, before: List[Any], variables: List[Any], sink: Callable[..., Any]) -> Any:
-        return self._when_wanted(lambda: self._call(sink, before + [read_value(v) for v in variables]))
-
-    def _when_wanted(self, act: Callable[[], Any]) -> Any:
-        tf = self.tf
-        with tf.device("/CPU:0"):
-            return tf.cond(self._still_wanted(), act, lambda: tf.constant(0, tf.int32))
-
-    def _still_wanted(self) -> Any:
-        """The recorder's answer as a tensor, asked once for each step of a graph: it crosses into Python."""
-        import numpy as np
-
-        tf, recorder, graph = self.tf, self.recorder, self.graph()
-        if graph not in self._wanted:
-            asked = tf.numpy_function(lambda: np.bool_(recorder.wants()), [], tf.bool, stateful=True)
-            asked.set_shape(())
-            self._wanted[graph] = asked
-        return self._wanted[graph]
-
-    def _call(self, sink: Callable[..., Any], tensors: List[Any]) -> Any:
-        result = self.tf.numpy_function(sink, tensors, self.tf.int32, stateful=True)
-        result.set_shape(())
-        return result
 
 
 def raw_variable(variable: Any) -> Any:

@@ -40,20 +40,25 @@ SHAPE_ONLY = _types("Shape ShapeN Rank Size ZerosLike OnesLike")
 """Readers that want the shape alone and are removed."""
 
 
-def mergeable(tensor: Any, *, contractions: bool, more_readers: bool) -> bool:
-    """Whether `tensor` (symbolic) may be merged into its reader.
+OURS = "orch_observe"
+"""In the names of operations that read on our behalf: they are no readers of the program."""
 
-    `contractions`: also where a matrix product or a convolution made it. `more_readers`: whether
-    readers may follow that the graph does not show yet, so that none counts as one.
+READ, LEAVE, WAIT = "read", "leave", "wait"
+
+
+def judge(tensor: Any, *, contractions: bool) -> str:
+    """Whether `tensor` (symbolic) can be read: READ; LEAVE, it may be merged into its only reader; or
+    WAIT, nothing reads it yet, so that nobody knows.
+
+    `contractions`: matrix products and convolutions count as mergeable, too.
     """
     origin = _origin(tensor)
-    kinds = ARITHMETIC | CONTRACTION if contractions else ARITHMETIC
-    if origin.op.type not in kinds:
-        return False
+    if origin.op.type not in (ARITHMETIC | CONTRACTION if contractions else ARITHMETIC):
+        return READ
     readers = _readers(origin)
     if not readers:
-        return more_readers
-    return len(readers) == 1 and readers[0] in MERGING
+        return WAIT
+    return LEAVE if len(readers) == 1 and readers[0] in MERGING else READ
 
 
 def _origin(tensor: Any) -> Any:
@@ -71,6 +76,6 @@ def _readers(tensor: Any) -> List[str]:
             ways = zip(reader.inputs, reader.outputs)  # noqa: B905
             outputs = [output for given, output in ways if given.name == tensor.name]
             found += [kind for output in outputs for kind in _readers(output)]
-        elif reader.type not in SHAPE_ONLY:
+        elif reader.type not in SHAPE_ONLY and OURS not in reader.name:
             found.append(reader.type)
     return found

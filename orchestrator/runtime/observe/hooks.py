@@ -34,9 +34,11 @@ class Hooks:
         self._wrap(tf.GradientTape, "__exit__", self._tape_exit)
         self._wrap(tf.GradientTape, "gradient", self._gradient)
         from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+        from tensorflow.python.framework import func_graph
 
         self._wrap(OwnedIterator, "__next__", self._next)
         self._wrap(OwnedIterator, "get_next", self._get_next)
+        func_graph.func_graph_from_py_func = self._tracing(func_graph.func_graph_from_py_func)
         self.recorder.missing_batch = self._element_entries
         self.recorder.release = self._release
 
@@ -66,6 +68,23 @@ class Hooks:
         # AutoGraph must neither convert this function nor stop converting what it calls.
         hooked.autograph_info__ = {}  # type: ignore[attr-defined]
         setattr(owner, method, hooked)
+
+    def _tracing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """TensorFlow's one way from a Python function to a graph, told when the graph is complete."""
+
+        @functools.wraps(original)
+        def func_graph_from_py_func(name: Any, python_func: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self.recorder.wants():
+                return original(name, python_func, *args, **kwargs)
+
+            def whole(*arguments: Any, **keywords: Any) -> Any:
+                result = python_func(*arguments, **keywords)
+                self._try("reading at a graph's end", self.channel.graph_ends)
+                return result
+
+            return original(name, whole, *args, **kwargs)
+
+        return func_graph_from_py_func
 
     def _try(self, what: str, act: Callable[..., Any], *args: Any) -> None:
         try:
@@ -139,7 +158,7 @@ class Hooks:
             output = original(*args, **kwargs)
         finally:
             self._layers().pop()
-        self._try("reading a layer's output", self._show_output, layer, output, place)
+        self._try("reading a layer's output", self._show_output, layer, output)
         return output
 
     def _show_input(self, layer: Any, args: Any) -> None:
@@ -147,11 +166,9 @@ class Hooks:
         if args:
             self._offer_structure("input", args[0])
 
-    def _show_output(self, layer: Any, output: Any, place: Any) -> None:
+    def _show_output(self, layer: Any, output: Any) -> None:
         path = getattr(layer, "path", None) or layer.name
         self.channel.offer("activation", str(path), [output])
-        if place is not None and place not in self._layers() and place not in self._tapes():
-            self.channel.flush(nested=True)
 
     def _layer_build(self, original: Any, layer: Any, *args: Any, **kwargs: Any) -> Any:
         was_built = bool(getattr(layer, "built", False))
@@ -231,7 +248,6 @@ class Hooks:
         element = original(*args, **kwargs)
         if self._compiled and not self.channel.tf.executing_eagerly() and not self.channel.compiled():
             self._try("reading a batch", self._offer_structure, "data", element)
-            self._try("reading a batch", self.channel.flush)
         return element
 
     # ------------------------------------------------------------ optimizers
@@ -258,7 +274,8 @@ class Hooks:
     def _after_apply(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self.channel.flush()
         trained = _trained(optimizer, args, kwargs)
-        rest = _state(self._latest_model) if self._latest_model is not None else []
+        state = _state(self._latest_model) if self._latest_model is not None else []
+        rest = [variable for variable in state if not getattr(variable, "trainable", False)]
         self.channel.commit(named([*trained, *rest, *_variables(optimizer)]))
 
     # ------------------------------------------------------------ where we are
