@@ -1,0 +1,105 @@
+"""Operations that hand a graph's tensors to Python, and leave the graph's other operations as they were.
+
+TensorFlow's graph optimiser orders a graph's nodes by their distance from what must run, keeps the first of
+two equal computations, and takes sums in the order of the kept ones' names. So additions elsewhere in the
+graph can change the last bits of a result. (Measured, in a function that trains two models: conditions and
+constants did, plain calls into Python did not.) Hence only such calls are added; and what reads is not
+itself something that must run, but hangs at the end of a chain of identities, longer than any other way to
+its tensors, which the optimiser then removes.
+
+A call takes its tensors to Python in each step of the run, which costs next to nothing where they already
+are in the host's memory. On other devices, empty slices take their place after the last observed step.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Callable, List, Optional
+
+from .fusion import OURS
+
+DISTANCE = 128
+"""Identities between a reading and what must run: more than lie between a tensor and the nearest update."""
+
+ALL = (1 << 31) - 1
+"""Rows to read while tensors are wanted."""
+
+Sink = Callable[..., None]
+"""Takes arrays, one for each tensor."""
+
+
+class Readings:
+    """Builds readings in the graph under construction. `wants`: whether arrays are still asked for."""
+
+    def __init__(self, tf: Any, wants: Callable[[], bool]) -> None:
+        self._tf = tf
+        self._wants = wants
+        self._beside_host: Optional[bool] = None
+        self._rows: Any = weakref.WeakKeyDictionary()
+
+    def read(self, tensors: List[Any], sink: Sink) -> Any:
+        """Hand `tensors` to `sink` each time the graph runs. To be passed to `must_run`."""
+        with self._tf.name_scope(OURS):
+            done = self._call(sink, self._wanted_part(tensors), stateful=False)
+            with self._tf.device("/CPU:0"):
+                for _ in range(DISTANCE):
+                    done = self._tf.identity(done)
+        return done
+
+    def must_run(self, before: List[Any], act: Sink, tensors: List[Any]) -> None:
+        """After the readings `before`, hand `tensors` to `act`."""
+        count = len(before)
+        with self._tf.name_scope(OURS):
+            arguments = before + self._wanted_part(tensors)
+            self._call(lambda *arrays: act(*arrays[count:]), arguments, stateful=True)
+        self.forget()
+
+    def forget(self) -> None:
+        """What follows in this graph is another step: ask anew whether it is wanted."""
+        self._rows.pop(self._graph(), None)
+
+    def close(self) -> None:
+        """Let go of all graphs."""
+        self._rows.clear()
+
+    def _graph(self) -> Any:
+        return self._tf.compat.v1.get_default_graph()
+
+    def _wanted_part(self, tensors: List[Any]) -> List[Any]:
+        """Each tensor; where that means a copy from a device, no row of it once it is not wanted."""
+        if not self._devices():
+            return tensors
+        rows = self._asked()
+        return [tensor[:rows] if tensor.shape.rank else tensor for tensor in tensors]
+
+    def _devices(self) -> bool:
+        """Whether there are other devices than the host's processor."""
+        if self._beside_host is None:
+            found = self._tf.config.get_visible_devices()
+            self._beside_host = any(device.device_type != "CPU" for device in found)
+        return self._beside_host
+
+    def _asked(self) -> Any:
+        """How many rows are wanted, asked once for each step of a graph: it crosses into Python."""
+        graph = self._graph()
+        if graph not in self._rows:
+            self._rows[graph] = self._python(lambda: ALL if self._wants() else 0, [], stateful=True)
+        return self._rows[graph]
+
+    def _call(self, sink: Sink, tensors: List[Any], *, stateful: bool) -> Any:
+        def act(*arrays: Any) -> int:
+            if self._wants():
+                sink(*arrays)
+            return 0
+
+        return self._python(act, tensors, stateful=stateful)
+
+    def _python(self, act: Callable[..., int], tensors: List[Any], *, stateful: bool) -> Any:
+        import numpy as np
+
+        with self._tf.device("/CPU:0"):
+            result = self._tf.numpy_function(
+                lambda *arrays: np.int32(act(*arrays)), tensors, self._tf.int32, stateful=stateful
+            )
+        result.set_shape(())
+        return result
