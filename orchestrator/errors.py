@@ -1,6 +1,7 @@
 """What can go wrong, as a tree; every leaf has one exit code.
 
 OrchError
+├── LocalError                  1   this computer refused: a full disk, a missing permission
 ├── UsageError                  2   the command line, or a folder without a lease
 │   └── ProfileError            2   a profile, with file:line:column
 ├── ProviderError(fault)        3 AUTH · 4 CAPACITY, QUOTA · 5 everything else
@@ -62,6 +63,14 @@ class OrchError(Exception):
     def kind(self) -> str:
         """The name of this class, as `--json` prints it."""
         return type(self).__name__
+
+
+class LocalError(OrchError):
+    """This computer refused; what was made elsewhere is untouched."""
+
+
+class BeforeTheRun(KeyboardInterrupt):
+    """The user interrupted `train` before its run was started: nothing goes on there."""
 
 
 class UsageError(OrchError):

@@ -78,10 +78,12 @@ def _listed(provider: Provider, lease: Lease, tell: Progress) -> Sequence[Machin
 
 def _refuse(lease: Lease) -> None:
     ids = ", ".join(run.run_id for run in lease.uncollected)
+    first = lease.uncollected[0]
+    bring = "logs -f" if first.exit_reason is None else "pull"
     raise UsageError(
         f"Results of {ids} are on the machine only; ending it would lose them.",
         exists=f"The machine runs on, at ${lease.price:.2f}/h.",
-        next_command=f"orch pull {lease.uncollected[0].run_id}    # or, to lose them: orch down --discard",
+        next_command=f"orch {bring} {first.run_id}    # or, to lose them: orch down --discard",
     )
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import getpass
 import hashlib
 import re
 import secrets
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import UsageError
 from orchestrator.ledger import Lease, Ledger
+from orchestrator.model import Progress
 
 
 @dataclass(frozen=True)
@@ -91,8 +95,10 @@ class Folder:
         """Keep our state out of the project's version control."""
         self.state.mkdir(parents=True, exist_ok=True)
         marker = self.state / ".gitignore"
-        if not marker.exists():
-            marker.write_text("*\n")
+        if not marker.exists() or marker.read_text() != "*\n":
+            part = marker.with_suffix(".part")
+            part.write_text("*\n")
+            part.rename(marker)
 
 
 def new_lease_id(name: str) -> str:
@@ -117,3 +123,16 @@ def check_run_id(run_id: str) -> str:
 def owner() -> str:
     """Who pays: a label that is equal for all leases of one user on one computer, and names nobody."""
     return hashlib.sha256(f"{getpass.getuser()}@{socket.gethostname()}".encode()).hexdigest()[:16]
+
+
+@contextmanager
+def one_at_a_time(place: Folder, name: str, tell: Progress) -> Iterator[None]:
+    """Two `up` of one profile take turns; the second finds the first one's machine and its stack."""
+    place.ignore_state()
+    with open(place.state / f"up-{name}.lock", "w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            tell.say(f"Another `orch up` of {name} is at work in this folder; waiting for it")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from orchestrator.api.catalog import RECORDED, offers_for, warnings_for
-from orchestrator.api.folder import Folder, new_lease_id, owner
+from orchestrator.api.folder import Folder, new_lease_id, one_at_a_time, owner
 from orchestrator.api.session import Session, open_session, stack_facts
 from orchestrator.api.spec import profile_facts, spec_labels, user_data
 from orchestrator.api.standing import lease_status, machine_facts
@@ -73,7 +71,7 @@ def up(
     provider = open_provider(wanted.cloud)
     if wanted.cloud == "local":
         _tell_tier(tell)
-    with _only_one(place, wanted.name, tell):
+    with one_at_a_time(place, wanted.name, tell):
         lease = _open_lease_of(place, wanted)
         machines = provider.list({LABEL_LEASE: lease.id}) if lease else ()
         planned = _plan(wanted, provider, machines)
@@ -291,16 +289,3 @@ def _installed(session: Session, tell: Progress) -> None:
     facts = {**stack_facts(stack), "seconds": round(seconds, 3)}
     session.ledger.append("stack.installed", agent=asdict(session.agent), stack=facts)
     tell.say("Stack: " + ("already there" if stack.skipped else f"installed in {seconds:.0f} s"))
-
-
-@contextmanager
-def _only_one(place: Folder, name: str, tell: Progress) -> Iterator[None]:
-    """Two `up` of one profile take turns; the second finds the first one's machine and its stack."""
-    place.ignore_state()
-    with open(place.state / f"up-{name}.lock", "w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            tell.say(f"Another `orch up` of {name} is at work in this folder; waiting for it")
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

@@ -34,15 +34,23 @@ def prove(session: Session, local: Agent, trees: Trees, run_id: str, there_pytho
         there = both.submit(
             _observe, session, session.host, session.agent, trees.there, there_python, observed
         )
-        failures = [
-            _failure(side, future.result()) for side, future in zip(_SIDES, (here, there), strict=True)
-        ]
+        try:
+            failures = [
+                _failure(side, future.result()) for side, future in zip(_SIDES, (here, there), strict=True)
+            ]
+        except KeyboardInterrupt:
+            for host, agent in ((HereHost(), local), (session.host, session.agent)):
+                jobs.cancel(host, agent, observed, grace=1.0)
+            shutil.rmtree(jobs.run_dir(local, observed), ignore_errors=True)
+            raise
     for host, agent, side in ((HereHost(), local, "here"), (session.host, session.agent, "there")):
         _fetch(host, agent, observed, folder / side)
     shutil.rmtree(jobs.run_dir(local, observed), ignore_errors=True)
     verdict = parity.named(parity.compare(folder / "here", folder / "there"), "here", "there")
     if any(failures) and verdict.verdict == "NOT COMPARED":
-        raise RunFailed("\n".join(filter(None, failures)), next_command=f"orch logs {run_id}")
+        raise RunFailed(
+            "\n".join(filter(None, failures)), next_command="orch train --local-parity    # once mended"
+        )
     return verdict
 
 

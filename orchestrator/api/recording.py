@@ -41,7 +41,10 @@ def record(
     place.ignore_state()
     name = check_run_id(run_id) if run_id else new_run_id("record")
     if place.run(name).exists():
-        raise UsageError(f"A run {name} is in {place.run(name).parent} already.", next_command="orch status")
+        raise UsageError(
+            f"A run {name} is in {place.run(name).parent} already.",
+            next_command=f"rm -r {place.run(name)}    # or give another --run-id",
+        )
     agent = local_agent(place)
     python = command_python(command)
     host = HereHost()

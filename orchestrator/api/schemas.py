@@ -33,6 +33,8 @@ def start_profile(project: Path, output: Path, force: bool) -> tuple[Path, str]:
     if path.exists() and not force:
         raise UsageError(f"{path} is there already.", next_command=f"orch init --force --output {output}")
     text = starter(project)
-    path.write_text(text)
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(text)
+    part.rename(path)
     load(path)
     return path, text

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from orchestrator.api.folder import Folder
+from orchestrator.api.folder import Folder, owner
 from orchestrator.ledger import Lease
-from orchestrator.model import LABEL_LEASE, LeaseStatus, Machine
+from orchestrator.model import LABEL_LEASE, LABEL_OWNER, LeaseStatus, Machine
 from orchestrator.providers import open_provider
 
 
@@ -17,6 +17,11 @@ def status(*, folder: Path | str | None = None, ask: bool = False) -> tuple[Leas
     """Every open lease of this folder. `ask` asks clouds too; the local provider is always asked."""
     place = Folder.at(folder)
     return tuple(_asked(lease, ask) for lease in place.open_leases())
+
+
+def elsewhere() -> tuple[str, ...]:
+    """This user's local machines, whichever folder leased them. Clouds are not asked."""
+    return tuple(machine.id for machine in open_provider("local").list({LABEL_OWNER: owner()}))
 
 
 def _asked(lease: Lease, ask: bool) -> LeaseStatus:
@@ -48,7 +53,7 @@ def lease_status(lease: Lease, machine: Machine | None, *, asked: bool = True) -
 
 
 def _run(run_id: str, reason: str | None, collected: bool) -> dict[str, Any]:
-    return {"run_id": run_id, "state": reason or "started", "collected": collected}
+    return {"run_id": run_id, "state": reason or "started, not followed", "collected": collected}
 
 
 def _state(lease: Lease, machine: Machine | None, asked: bool) -> str:

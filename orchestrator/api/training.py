@@ -12,10 +12,10 @@ from typing import Any
 from orchestrator import jobs
 from orchestrator.api import collect, follow, proof
 from orchestrator.api import trees as trees_
-from orchestrator.api.folder import Folder, check_run_id, new_run_id
+from orchestrator.api.folder import Folder, check_run_id, new_run_id, one_at_a_time
 from orchestrator.api.session import Session, check_stack, local_agent, open_session, stack_facts
 from orchestrator.api.standing import machine_facts
-from orchestrator.errors import ParityMismatch, RunFailed, StackMismatch, UsageError
+from orchestrator.errors import BeforeTheRun, ParityMismatch, RunFailed, StackMismatch, UsageError
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import Difference, Entry, Exit, Job, Progress, RunRecord, Silent, TreeLink
 from orchestrator.profile import Profile, load
@@ -50,6 +50,8 @@ def train(
     done = collect.read(place.run(name))
     if done and done.exit["reason"] != "not_started" and not _pending(held, name):
         return _judged(done)
+    with one_at_a_time(place, profile.name, progress or Silent()):
+        pass  # an `orch up` that is still at work goes first
     with open_session(place, place.ledger(held.id), profile, progress=progress or Silent()) as session:
         if name not in held.runs:
             _begin(session, name, local_parity)
@@ -133,7 +135,14 @@ def known_run(place: Folder, run_id: str | None, lease: str | None) -> tuple[Lea
 
 
 def _begin(session: Session, run_id: str, local_parity: bool) -> None:
-    """Everything up to the start: stack, bytes, parity; then the run itself, detached."""
+    try:
+        _ready(session, run_id, local_parity)
+    except KeyboardInterrupt:
+        raise BeforeTheRun from None
+
+
+def _ready(session: Session, run_id: str, local_parity: bool) -> None:
+    """Everything up to the start: stack, bytes, parity; the ledger then knows the run."""
     timings: dict[str, float] = {}
     with _timed(timings, "install_s"):
         installed = session.install()

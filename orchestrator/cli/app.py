@@ -18,8 +18,9 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    epilog="Exit codes: 0 ok, 2 usage or profile, 3 credentials, 4 capacity or quota, 5 provisioning, "
-    "6 training failed, 7 parity or stack mismatch, 8 contact lost or clean-up unproven, 130 interrupted.",
+    epilog="Exit codes: 0 ok, 1 this computer refused, 2 usage or profile, 3 credentials, "
+    "4 capacity or quota, 5 provisioning, 6 training failed, 7 parity or stack mismatch, "
+    "8 contact lost or clean-up unproven, 130 interrupted.",
 )
 
 app.add_typer(catalog.app)
@@ -145,11 +146,14 @@ def status(
     as_json: Json = False,
 ) -> None:
     """What is leased from this folder, until when, and what it costs."""
+    from orchestrator.api.standing import elsewhere
     from orchestrator.api.standing import status as leases
     from orchestrator.report.lease import status_text
 
     held = leases(ask=ask)
-    emit("status", {"leases": [each.as_json() for each in held]}, as_json, status_text(held))
+    others = () if held else elsewhere()
+    value = {"leases": [each.as_json() for each in held], "elsewhere": list(others)}
+    emit("status", value, as_json, status_text(held, elsewhere=others))
 
 
 @app.command()
@@ -214,7 +218,10 @@ def cancel(run_id: RunId = None, lease: Lease = None, as_json: Json = False) -> 
 @app.command()
 @guarded
 def down(
-    lease: Annotated[str | None, typer.Argument(metavar="LEASE")] = None,
+    lease: Annotated[
+        str | None, typer.Argument(metavar="LEASE", help="Which one, where this folder has several.")
+    ] = None,
+    named: Annotated[str | None, typer.Option("--lease", help="The same, as other verbs say it.")] = None,
     discard: Annotated[bool, typer.Option("--discard", help="Lose results that were not pulled.")] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Every machine of yours, found by label, ledger or not.")
@@ -229,14 +236,21 @@ def down(
     from dataclasses import asdict
 
     from orchestrator import api
+    from orchestrator.api.standing import elsewhere as elsewhere_
     from orchestrator.cli import progress
     from orchestrator.report.lease import down_text
 
     del yes
     report = api.down(
-        lease, discard=discard, everything=everything, clouds=clouds or (), progress=progress.progress()
+        lease or named,
+        discard=discard,
+        everything=everything,
+        clouds=clouds or (),
+        progress=progress.progress(),
     )
-    emit("down", asdict(report), as_json, down_text(report))
+    elsewhere = elsewhere_() if not report.leases and not report.machines else ()
+    value = {**asdict(report), "elsewhere": list(elsewhere)}
+    emit("down", value, as_json, down_text(report, elsewhere))
 
 
 @app.command()

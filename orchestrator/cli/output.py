@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from orchestrator.errors import EXIT_INTERRUPTED, OrchError, UsageError
+from orchestrator.errors import EXIT_INTERRUPTED, LocalError, OrchError
 
 
 def emit(verb: str, value: Mapping[str, Any], as_json: bool, text: str) -> None:
@@ -49,10 +49,10 @@ def _of_this_computer(error: OSError) -> OrchError:
     where = f": {error.filename}" if error.filename else ""
     text = f"This computer refused: {error.strerror or error}{where}"
     if error.errno == errno.ENOSPC:
-        return UsageError(
+        return LocalError(
             text, exists=_INTERRUPTED_EXISTS, next_command="free some space and repeat the command"
         )
-    return UsageError(text, exists=_INTERRUPTED_EXISTS, next_command="orch status")
+    return LocalError(text, exists=_INTERRUPTED_EXISTS, next_command="orch status")
 
 
 _INTERRUPTED_EXISTS = "What was made before still exists."

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import typer
 
 from orchestrator.cli.output import emit
-from orchestrator.errors import EXIT_INTERRUPTED
+from orchestrator.errors import EXIT_INTERRUPTED, BeforeTheRun
 from orchestrator.model import Exit, RunRecord
 from orchestrator.report.run import summary
 
@@ -48,9 +48,16 @@ def detachable() -> Iterator[None]:
     """Ctrl-C lets go of the run; the run itself goes on."""
     try:
         yield
+    except BeforeTheRun:
+        print(
+            "\nInterrupted before the run was started; the machine is still there.\n"
+            "Next: orch train    # begins again, quickly",
+            file=sys.stderr,
+        )
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     except KeyboardInterrupt:
         print(
-            "\nDetached; what was started on the machine goes on.\n"
+            "\nDetached; the run goes on on its machine.\n"
             "Next: orch logs -f    # goes on from the byte you saw last; or: orch cancel",
             file=sys.stderr,
         )

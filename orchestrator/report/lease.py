@@ -11,10 +11,12 @@ from orchestrator.model import DownReport, LeaseStatus
 from orchestrator.report.units import duration, money, plural, share, size, table
 
 
-def status_text(leases: Sequence[LeaseStatus], now: float | None = None) -> str:
+def status_text(
+    leases: Sequence[LeaseStatus], now: float | None = None, *, elsewhere: Sequence[str] = ()
+) -> str:
     """One block a lease: what runs, until when, what it costs, its runs."""
     if not leases:
-        return "Nothing is leased from this folder, and nothing costs.\nNext: orch up PROFILE.yaml"
+        return _nothing(elsewhere) + "\nNext: orch up PROFILE.yaml"
     return "\n\n".join(_lease(lease, time.time() if now is None else now) for lease in leases)
 
 
@@ -82,9 +84,19 @@ def _saving(offer: Mapping[str, Any]) -> str:
     return share(1 - offer["price"] / on_demand)
 
 
-def down_text(report: DownReport) -> str:
+def _nothing(elsewhere: Sequence[str]) -> str:
+    if not elsewhere:
+        return "Nothing is leased from this folder or one above it."
+    return (
+        "Nothing is leased from this folder or one above it. From elsewhere, "
+        f"{plural(len(elsewhere), 'machine')} of yours on this computer: {', '.join(elsewhere)}. "
+        "To end them too: orch down --all"
+    )
+
+
+def down_text(report: DownReport, elsewhere: Sequence[str] = ()) -> str:
     if not report.machines and not report.leases:
-        return "Nothing was leased; nothing is running, nothing costs."
+        return _nothing(elsewhere)
     ended = plural(len(report.machines), "machine") if report.machines else "no machine (it was gone already)"
     return (
         f"Ended {ended}; nothing is left. It took {duration(report.seconds)} and cost {money(report.cost)}."

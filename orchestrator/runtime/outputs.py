@@ -101,7 +101,11 @@ def _is_shared(path: str, name: str, owner: Dict[str, Any]) -> bool:
 
 
 def _touched(path: str, name: str, before: Optional[List[Any]], owner: Optional[Dict[str, Any]]) -> bool:
-    """Whether the run made it, or gave it another content, mode or target."""
+    """Whether the run made or wrote it, or gave it another mode or target.
+
+    A file that was written again counts even where its bytes are what they were: a project often holds
+    what an earlier run left, and the same result is a result too.
+    """
     if before is None:
         return True
     now = describe(path)
@@ -113,6 +117,8 @@ def _touched(path: str, name: str, before: Optional[List[Any]], owner: Optional[
         return True
     if os.path.islink(path) or owner is None:
         return False
+    if now[4] != before[4]:
+        return True
     return not _same_content(path, _source(name, owner), before)
 
 

@@ -276,3 +276,38 @@ def test_a_machine_that_nobody_uses_ends_itself(project: Project) -> None:
         time.sleep(0.2)
     assert project.json("status")["leases"][0]["state"] == "gone"
     assert project.json("train", code=8)["error"]["next_command"].startswith("orch down")
+
+
+def test_a_result_that_equals_an_earlier_one_comes_home(project: Project) -> None:
+    """What a run here left in the project is sent as code; the run there writes the same bytes."""
+    write(project, "open('metrics.json', 'w').write('{\"accuracy\": 0.5}')")
+    (project.folder / "metrics.json").write_text('{"accuracy": 0.5}')
+    project.orch("up", "orch.yaml")
+    record = project.json("train")
+    assert record["metrics"] == {"accuracy": 0.5}
+    assert [artifact["path"] for artifact in record["artifacts"]] == ["outputs/metrics.json"]
+
+
+def test_down_in_another_folder_names_what_runs(project: Project, tmp_path: Path) -> None:
+    project.orch("up", "orch.yaml")
+    (tmp_path / "other").mkdir()
+    other = Project(tmp_path / "other", project.state)
+    found = other.json("down")["elsewhere"]
+    assert machine(project).id in found
+    assert machine(project).id in other.orch("status").out
+
+
+def test_interrupted_before_the_run_says_so(project: Project, tmp_path: Path) -> None:
+    big = tmp_path / "big"
+    with open(big, "wb") as file:
+        file.truncate(3 << 30)
+    with open(project.folder / "orch.yaml", "a") as profile:
+        profile.write(f"data: [{{source: '{big}'}}]\n")
+    project.orch("up", "orch.yaml")
+    train = project.start("train", "--run-id", "early")
+    time.sleep(2.5)
+    train.send_signal(signal.SIGINT)
+    _, err = train.communicate(timeout=60)
+    assert train.returncode == 130
+    assert b"before the run was started" in err
+    assert project.json("status")["leases"][0]["runs"] == []
