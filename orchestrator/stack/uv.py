@@ -34,19 +34,26 @@ def run_uv(
     cwd: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> str:
-    """uv's standard output. Where the user's uv settings fail, pip's index settings get a turn.
+    """uv's standard output. Where the user's uv settings fail, pip's get a turn.
 
     Raises StackError that starts with `purpose` and ends with what uv said.
     """
     surroundings = dict(os.environ if environ is None else environ)
     done = _run(arguments, stdin, cwd, surroundings)
-    settings = pip_as_uv(surroundings)
+    settings = {**pip_as_uv(surroundings), **_certificates(surroundings, done.stderr)}
     if done.returncode and settings:
         second = _run(arguments, stdin, cwd, {**surroundings, **settings})
         done = second if second.returncode == 0 else done
     if done.returncode:
         raise StackError(f"{purpose}\n{without_secrets(done.stderr.strip())}")
     return done.stdout
+
+
+def _certificates(environ: Mapping[str, str], said: str) -> dict[str, str]:
+    """Where uv trusts nobody on this network: whom pip trusts, else whom this system trusts."""
+    if "certificate" not in said or "SSL_CERT_FILE" in environ:
+        return {}
+    return {"SSL_CERT_FILE": environ["PIP_CERT"]} if "PIP_CERT" in environ else {"UV_SYSTEM_CERTS": "1"}
 
 
 def _run(
