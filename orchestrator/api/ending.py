@@ -66,7 +66,8 @@ def _listed(provider: Provider, lease: Lease, tell: Progress) -> Sequence[Machin
     fresh_until = (lease.attempted_at or 0.0) + _LAG_SECONDS
     maybe_made = any(attempt.outcome in ("intended", "accepted") for attempt in lease.attempts)
     lags = provider.name not in ("local", "memory")
-    if machines or not maybe_made or not lags:
+    seen_before = lease.agent is not None
+    if machines or seen_before or not maybe_made or not lags:
         return machines
     if time.time() < fresh_until:
         tell.say("Nothing is listed, but a create call is young: waiting for what it may have made")
