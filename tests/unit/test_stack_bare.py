@@ -29,7 +29,10 @@ def _may_change_root() -> bool:
     return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
 
 
-pytestmark = pytest.mark.skipif(not _may_change_root(), reason="needs root on Linux, to mount")
+pytestmark = [
+    pytest.mark.registry,
+    pytest.mark.skipif(not _may_change_root(), reason="needs root on Linux, to mount"),
+]
 
 
 class BareHost:

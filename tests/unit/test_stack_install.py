@@ -26,6 +26,8 @@ from orchestrator.stack.bootstrap import glibc_version, parse_survey
 from orchestrator.stack.push import check_disk
 from tests.unit.stack_locks import pylock, requirements_lock, uv_lock
 
+pytestmark = pytest.mark.registry
+
 
 @pytest.fixture(scope="session")
 def wheel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -23,6 +23,8 @@ from orchestrator.stack.uv import uv_binary
 from orchestrator.stack.wheels import Wheel, choose, find_wheels, index_hints, parse_wheels, wheel_tags
 from tests.unit.stack_locks import requirements_lock, uv_lock
 
+pytestmark = pytest.mark.registry
+
 BYTES = b"not really a wheel"
 DIGEST = hashlib.sha256(BYTES).hexdigest()
 
