@@ -1,0 +1,68 @@
+"""The nouns that cross seams, and the protocols Provider and Host.
+
+Plain frozen dataclasses, quick to import. Sizes are bytes, durations seconds, times aware UTC
+datetimes, prices US dollars an hour, hashes lower-case hex SHA-256.
+"""
+
+from .hosts import FAR_BASE, Agent, Channel, Completed, Host
+from .machines import (
+    LABEL_ATTEMPT,
+    LABEL_EXPIRES,
+    LABEL_LEASE,
+    LABEL_OWNER,
+    LABEL_SPEC,
+    Endpoint,
+    Labels,
+    Machine,
+    MachineSpec,
+    MachineState,
+    Provider,
+)
+from .needs import AcceleratorNeed, Bound, Need, Offer
+from .progress import Progress, Silent
+from .records import RUN_SCHEMA, DownReport, LeaseStatus, RunRecord
+from .runs import Divergence, Exit, Job, RunState, Verdict
+from .stacks import Difference, Distribution, Fingerprint, Lock, Pin
+from .trees import Entry, Manifest, TreeLink
+
+__all__ = [
+    "FAR_BASE",
+    "LABEL_ATTEMPT",
+    "LABEL_EXPIRES",
+    "LABEL_LEASE",
+    "LABEL_OWNER",
+    "LABEL_SPEC",
+    "RUN_SCHEMA",
+    "AcceleratorNeed",
+    "Agent",
+    "Bound",
+    "Channel",
+    "Completed",
+    "Difference",
+    "Distribution",
+    "Divergence",
+    "DownReport",
+    "Endpoint",
+    "Entry",
+    "Exit",
+    "Fingerprint",
+    "Host",
+    "Job",
+    "Labels",
+    "LeaseStatus",
+    "Lock",
+    "Machine",
+    "MachineSpec",
+    "MachineState",
+    "Manifest",
+    "Need",
+    "Offer",
+    "Pin",
+    "Progress",
+    "Provider",
+    "RunRecord",
+    "RunState",
+    "Silent",
+    "TreeLink",
+    "Verdict",
+]

@@ -1,0 +1,78 @@
+"""What is wanted of a cloud, and what is sold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A number asked for: exactly `value`, or at least `value` when `at_least`."""
+
+    value: float
+    at_least: bool = False
+
+    def admits(self, offered: float) -> bool:
+        return offered >= self.value if self.at_least else offered == self.value
+
+
+@dataclass(frozen=True)
+class AcceleratorNeed:
+    """GPUs, by name (`T4`) or by memory of each (bytes), `count` of them."""
+
+    count: int = 1
+    name: str | None = None
+    memory: Bound | None = None
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a profile asks of a cloud. `None` means: anything will do."""
+
+    cloud: str
+    cpus: Bound | None = None
+    memory: Bound | None = None
+    disk: int = 20 << 30
+    accelerator: AcceleratorNeed | None = None
+    arch: str | None = None
+    spot: bool = False
+    region: str | None = None
+    zone: str | None = None
+    max_price: float | None = None
+    local_ssd: int | None = None
+    """Bytes of SSD inside the machine, at least."""
+    network: float | None = None
+    """Gbit/s, at least."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a cloud sells: one instance type in one zone at one price. Sizes in bytes.
+
+    `zone` is "" where nobody recorded which zones of the region have the type: the cloud decides.
+    """
+
+    cloud: str
+    instance_type: str
+    region: str
+    zone: str
+    cpus: int
+    memory: int
+    arch: str
+    price: float
+    spot: bool = False
+    accelerator: str | None = None
+    accelerator_count: int = 0
+    """Whole ones; 0 with a name where the type brings a part of one."""
+    gpu_memory: int = 0
+    vendor: str = ""
+    """Who made the accelerator: nvidia, amd, aws, …; "" where that is not recorded."""
+    attach: str = ""
+    """The cloud's name of the accelerator that the create call must attach; "" where the type brings it."""
+    local_ssd: int = 0
+    network: float = 0.0
+    """Gbit/s that the type sustains; 0 where that is not recorded."""
+    on_demand: float | None = None
+    """Of a spot offer: what the same machine costs on demand, where that is known."""
+    price_is_bound: bool = False
+    """`price` is the most that may be asked, not what is asked now: spot whose price nobody recorded."""

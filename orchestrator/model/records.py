@@ -1,0 +1,99 @@
+"""What a run and a lease leave to their reader: the objects behind both doors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+RUN_SCHEMA = "orch.run/1"
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run, as `runs/<id>/run.json` holds it and `orch train --json` prints it.
+
+    A fact that was not observed is None, never invented. `artifacts` paths are relative to the run's
+    folder; `folder` is where it lies here (absent from the JSON object).
+    """
+
+    run_id: str
+    folder: Path
+    exit: Mapping[str, Any]
+    parity: Mapping[str, Any] | None = None
+    stack: Mapping[str, Any] | None = None
+    data: Mapping[str, Any] | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    profile: Mapping[str, Any] | None = None
+    artifacts: Sequence[Mapping[str, Any]] = ()
+    model_check: Mapping[str, Any] | None = None
+    machine: Mapping[str, Any] | None = None
+    cost: Mapping[str, Any] | None = None
+    timings: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def succeeded(self) -> bool:
+        return self.exit.get("reason") == "completed"
+
+    def as_json(self) -> dict[str, Any]:
+        """The published object; its schema is `orch schema run`."""
+        return {
+            "schema": RUN_SCHEMA,
+            "run_id": self.run_id,
+            "exit": dict(self.exit),
+            "parity": dict(self.parity) if self.parity else None,
+            "stack": dict(self.stack) if self.stack else None,
+            "data": dict(self.data) if self.data else None,
+            "metrics": dict(self.metrics),
+            "profile": dict(self.profile) if self.profile else None,
+            "artifacts": [dict(artifact) for artifact in self.artifacts],
+            "model_check": dict(self.model_check) if self.model_check else None,
+            "machine": dict(self.machine) if self.machine else None,
+            "cost": dict(self.cost) if self.cost else None,
+            "timings": dict(self.timings),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], folder: Path) -> RunRecord:
+        known = {key: value[key] for key in value if key != "schema"}
+        return cls(folder=folder, **known)
+
+
+@dataclass(frozen=True)
+class LeaseStatus:
+    """One lease, as `status` and `up` tell it. Prices in US dollars; times are Unix seconds.
+
+    `state`: pending, running, stopping, stopped, gone (the machine is not listed any more), closed, or
+    unknown where the provider was not asked.
+    """
+
+    lease: str
+    name: str
+    cloud: str
+    state: str
+    profile: str
+    machine: str | None
+    instance_type: str | None
+    zone: str | None
+    price: float
+    cost: float
+    created_at: float | None
+    deadline: float | None
+    detail: Mapping[str, Any]
+    attempts: Sequence[Mapping[str, Any]]
+    runs: Sequence[Mapping[str, Any]]
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
+class DownReport:
+    """What `down` ended. `machines` are ids; `seconds` and `cost` (US dollars) since they were made."""
+
+    leases: Sequence[str]
+    machines: Sequence[str]
+    seconds: float
+    cost: float
+    proven_gone: bool

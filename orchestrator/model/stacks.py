@@ -1,0 +1,69 @@
+"""Pinned packages, and what is really installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One locked package: normalised name, version, allowed SHA-256 of its files, PEP 508 marker or ""."""
+
+    name: str
+    version: str
+    hashes: tuple[str, ...]
+    marker: str = ""
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A project's pins as read. `kind` is requirements, uv.lock or pylock; `digest` of the file's bytes."""
+
+    path: Path
+    kind: str
+    digest: str
+    pins: tuple[Pin, ...]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One installed package: `record` hashes its RECORD; `altered` lists files that no longer match it."""
+
+    name: str
+    version: str
+    record: str
+    altered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What is really installed on one side, read back and not assumed.
+
+    `facts` are strings by name: python, implementation, libc, os, kernel, machine, cpu_model,
+    cpu_flags, driver, cuda, gpu, timezone, locale, ... ; `environment` the variables that can change
+    numbers. `digest` covers python, implementation and distributions.
+    """
+
+    digest: str
+    python: str
+    distributions: tuple[Distribution, ...]
+    facts: Mapping[str, str]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One way in which the other side is not this one.
+
+    `kind`: package, interpreter, platform, driver, environment, lock; `declared` with its reason when
+    it is expected (a platform wheel, another kernel) or allowed by the profile.
+    """
+
+    kind: str
+    name: str
+    here: str | None
+    there: str | None
+    declared: bool
+    reason: str = ""
