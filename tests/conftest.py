@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -15,6 +16,35 @@ from tests.clouds.guard import GUARD
 
 ROOT = Path(__file__).resolve().parent.parent
 DIGITS = ROOT / "examples" / "digits"
+
+
+SLOWEST_FIRST = ("tests/e2e/test_gcp.py", "tests/e2e/", "tests/conformance/", "tests/clouds/", "tests/unit/")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first, so that no worker is left alone with it at the end."""
+
+    def place(item: pytest.Item) -> int:
+        return next(
+            (n for n, start in enumerate(SLOWEST_FIRST) if item.nodeid.startswith(start)), len(SLOWEST_FIRST)
+        )
+
+    items.sort(key=place)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Workers take whole files, which share machines and imports; the conformance suite goes by provider."""
+    from xdist.scheduler.loadscope import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    class ByFileAndProvider(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file, _, test = nodeid.partition("::")
+            return f"{file}[{test.partition('[')[2]}" if file.endswith("test_providers.py") else file
+
+    config.option.loadscopereorder = False  # our order, not the number of tests
+    return ByFileAndProvider(config, log)
 
 
 settings.register_profile("orch", deadline=None)  # a busy computer is no failure
