@@ -177,14 +177,10 @@ def train(variant: str, observed: bool) -> dict[str, Any]:
 
 
 def observe(run: Path) -> None:
-    """What the import hook does."""
-    from orch_runtime.observe import observation
+    """What a counterfactual's process does after the fork."""
+    from orch_runtime.observe import Settings, install_now
 
-    wish = {"ORCH_OBSERVE_DIR": str(run / "observe"), "ORCH_OBSERVE_STEPS": str(STEPS)}
-    found = observation(wish)
-    assert found is not None
-    found.on_tensorflow(tf)
-    found.on_keras(keras)
+    install_now(Settings(run / "observe", STEPS))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any, Mapping, Optional
 
+from .imports import FRAMEWORKS, Announcer, teller
 from .settings import Settings, from_environment
+
+__all__ = ["Observation", "Settings", "install_now", "observation"]
 
 
 class Observation:
@@ -79,3 +83,17 @@ def observation(environ: Mapping[str, str]) -> Optional[Observation]:
     """The observation that the environment asks for; None where it asks for none."""
     settings = from_environment(environ)
     return Observation(settings) if settings else None
+
+
+def install_now(settings: Settings) -> None:
+    """Observe this process from here on, TensorFlow and Keras imported before or not.
+
+    For a process forked from one that has imported the frameworks and trained and traced nothing; it reads
+    arguments, environment and files of this process. Call it once, in the process that trains, after
+    fork. Never raises: what failed is in status.json of `settings.directory`, under not_compared.
+    """
+    announcer = Announcer(FRAMEWORKS, teller([Observation(settings)]))
+    announcer.install()
+    for name in FRAMEWORKS:
+        if name in sys.modules:
+            announcer.imported(sys.modules[name])
