@@ -67,7 +67,9 @@ def _renewed(place: Folder, lease: Lease, voucher: Vouching, machine: Machine, e
         raise
 
 
-def connect(place: Folder, lease: Lease, machine: Machine, endpoint: Endpoint) -> Host:
+def connect(
+    place: Folder, lease: Lease, machine: Machine, endpoint: Endpoint, timeout: float = _CONNECT_SECONDS
+) -> Host:
     """The door of a machine, opened with the lease's own key after its host key was verified."""
     try:
         return hosts.connect(
@@ -75,7 +77,7 @@ def connect(place: Folder, lease: Lease, machine: Machine, endpoint: Endpoint) -
             identity=place.identity(lease.id),
             known_hosts=place.known_hosts(lease.id),
             machine_id=machine.id,
-            timeout=_CONNECT_SECONDS,
+            timeout=timeout,
         )
     except HostKeyError as error:
         error.exists = error.exists or f"{machine.id} runs on, at ${machine.price:.2f}/h; nothing was sent."

@@ -1,22 +1,30 @@
-"""status: what the ledger says, and what the provider still lists. Quick: no profile, no SDK, no SSH."""
+"""status: what the ledger says, and what the provider still lists. Quick: no profile, no SDK.
+
+SSH only where a run's end was not seen from here: then its machine is asked.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from orchestrator.api.folder import Folder, owner
-from orchestrator.ledger import Lease
-from orchestrator.model import LABEL_LEASE, LABEL_OWNER, LeaseStatus, Machine
+from orchestrator.errors import HostError
+from orchestrator.ledger import Lease, LeasedRun
+from orchestrator.model import LABEL_LEASE, LABEL_OWNER, Agent, LeaseStatus, Machine, MachineState, Provider
 from orchestrator.providers import open_provider
+
+_ANSWER_SECONDS = 5.0
 
 
 def status(*, folder: Path | str | None = None, ask: bool = False) -> tuple[LeaseStatus, ...]:
     """Every open lease of this folder. `ask` asks clouds too; the local provider is always asked."""
     place = Folder.at(folder)
-    return tuple(_asked(lease, ask) for lease in place.open_leases())
+    return tuple(_asked(place, lease, ask) for lease in place.open_leases())
 
 
 def elsewhere() -> tuple[str, ...]:
@@ -24,14 +32,38 @@ def elsewhere() -> tuple[str, ...]:
     return tuple(machine.id for machine in open_provider("local").list({LABEL_OWNER: owner()}))
 
 
-def _asked(lease: Lease, ask: bool) -> LeaseStatus:
+def _asked(place: Folder, lease: Lease, ask: bool) -> LeaseStatus:
     if lease.profile["cloud"] != "local" and not ask:
         return lease_status(lease, None, asked=False)
-    machines = open_provider(lease.profile["cloud"]).list({LABEL_LEASE: lease.id})
-    return lease_status(lease, machines[0] if machines else None)
+    provider = open_provider(lease.profile["cloud"])
+    machines = provider.list({LABEL_LEASE: lease.id})
+    if not machines:
+        return lease_status(lease, None)
+    return lease_status(lease, machines[0], runs=_now(place, lease, provider, machines[0]))
 
 
-def lease_status(lease: Lease, machine: Machine | None, *, asked: bool = True) -> LeaseStatus:
+def _now(place: Folder, lease: Lease, provider: Provider, machine: Machine) -> Mapping[str, str]:
+    """How the runs stand whose end nobody here has seen, asked of the machine itself. By run id."""
+    unseen = [run for run in lease.runs.values() if run.exit_reason is None and "agent" in run.draft]
+    endpoint = provider.endpoint(machine) if unseen and machine.state is MachineState.RUNNING else None
+    if endpoint is None:
+        return {}
+    from orchestrator import jobs
+    from orchestrator.api.doorkey import connect
+
+    try:
+        host = connect(place, lease, machine, endpoint, timeout=_ANSWER_SECONDS)
+        with closing(host):
+            states = {run.run_id: jobs.state(host, Agent(**run.draft["agent"]), run.run_id) for run in unseen}
+    except HostError:
+        return {run.run_id: "unknown: the machine does not answer" for run in unseen}
+    return {name: state.exit.reason if state.exit else state.state for name, state in states.items()}
+
+
+def lease_status(
+    lease: Lease, machine: Machine | None, *, asked: bool = True, runs: Mapping[str, str] | None = None
+) -> LeaseStatus:
+    """`runs`: how runs stand by run id, where the machine was asked."""
     facts = machine_facts(machine) if machine else lease.machine or {}
     return LeaseStatus(
         lease=lease.id,
@@ -48,12 +80,13 @@ def lease_status(lease: Lease, machine: Machine | None, *, asked: bool = True) -
         deadline=lease.deadline,
         detail=facts.get("detail", {}),
         attempts=[asdict(attempt) for attempt in lease.attempts],
-        runs=[_run(run.run_id, run.exit_reason, run.collected) for run in lease.runs.values()],
+        runs=[_run(run, (runs or {}).get(run.run_id)) for run in lease.runs.values()],
     )
 
 
-def _run(run_id: str, reason: str | None, collected: bool) -> dict[str, Any]:
-    return {"run_id": run_id, "state": reason or "started, not followed", "collected": collected}
+def _run(run: LeasedRun, now: str | None) -> dict[str, Any]:
+    state = run.exit_reason or now or "started"
+    return {"run_id": run.run_id, "state": state, "collected": run.collected}
 
 
 def _state(lease: Lease, machine: Machine | None, asked: bool) -> str:

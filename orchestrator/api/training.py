@@ -46,6 +46,7 @@ def train(
     place = Folder.at(folder)
     held = place.lease(lease)
     profile = profile_of(held, overrides)
+    _refuse_another_machine(profile_of(held, ()), profile)
     name = check_run_id(run_id) if run_id else new_run_id(profile.name)
     done = collect.read(place.run(name))
     if done and done.exit["reason"] != "not_started" and not _pending(held, name):
@@ -121,6 +122,20 @@ def profile_of(lease: Lease, overrides: Sequence[str]) -> Profile:
     return load(Path(lease.profile["path"]), overrides=(*lease.profile["overrides"], *overrides))
 
 
+_OF_THE_MACHINE = ("cloud", "region", "zone", "resources", "max_duration", "idle_duration", "max_price")
+
+
+def _refuse_another_machine(leased: Profile, wanted: Profile) -> None:
+    """An override of what the machine is would change nothing: it is said rather than ignored."""
+    changed = [name for name in _OF_THE_MACHINE if getattr(leased, name) != getattr(wanted, name)]
+    if changed:
+        raise UsageError(
+            f"`train --set` cannot change {', '.join(changed)}: the machine exists already, as `up` made it.",
+            exists="The machine runs on.",
+            next_command=f"orch down && orch up {leased.path} --set …",
+        )
+
+
 def known_run(place: Folder, run_id: str | None, lease: str | None) -> tuple[Lease, LeasedRun]:
     """The run that is meant: by id, or the latest of the open lease."""
     held = place.lease(lease)
@@ -153,6 +168,7 @@ def _ready(session: Session, run_id: str, local_parity: bool) -> None:
     with _timed(timings, "sync_s"):
         trees = trees_.send(session, local)
     draft: dict[str, Any] = {"stack": stack, "data": dict(trees.data), "parity": None, "timings": timings}
+    draft["agent"] = asdict(session.agent)
     if local:
         with _timed(timings, "parity_s"):
             verdict = proof.prove(session, local, trees, run_id, installed.python)

@@ -60,7 +60,12 @@ _INTERRUPTED = "What was made still exists. Next: orch status"
 
 
 def fail(error: OrchError, as_json: bool) -> None:
-    """What happened, what still exists, the next command; then leave."""
+    """Tell a failure, then leave."""
+    raise typer.Exit(tell(error, as_json))
+
+
+def tell(error: OrchError, as_json: bool) -> int:
+    """What happened, what still exists, the next command. Returns the exit code."""
     if as_json:
         value = {
             "kind": error.kind,
@@ -77,4 +82,4 @@ def fail(error: OrchError, as_json: bool) -> None:
         for text in (error.exists, f"Next: {error.next_command}" if error.next_command else None):
             if text:
                 print(text, file=sys.stderr)
-    raise typer.Exit(error.exit_code)
+    return error.exit_code

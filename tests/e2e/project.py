@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,3 +80,11 @@ def tiny(folder: Path, state: Path, script: str, *, memory: str = "1 GiB", disk:
         "train:\n  command: python train.py\n"
     )
     return Project(folder, state)
+
+
+def until(holds: Callable[[], bool], patience_s: float) -> None:
+    """Wait until it holds; fail when patience ends."""
+    end = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < end, "it never came to hold"
+        time.sleep(0.2)

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.model import LABEL_LEASE, Machine
 from orchestrator.providers import open_provider
-from tests.e2e.project import Project
+from tests.e2e.project import Project, until
 
 pytestmark = pytest.mark.machine
 
@@ -90,9 +90,28 @@ def test_a_killed_client_is_no_end_and_the_run_id_finds_it(project: Project) -> 
     wait_for_line(train, b"line 2\n")
     os.killpg(train.pid, signal.SIGKILL)
     train.wait()
+    assert state_of_the_run(project) == "running"
     record = project.json("train", "--run-id", "nightly")
     assert record["exit"]["reason"] == "completed"
     assert (project.folder / "runs/nightly/output.log").read_text().count("line 0\n") == 1
+
+
+def state_of_the_run(project: Project) -> str:
+    return str(project.json("status")["leases"][0]["runs"][0]["state"])
+
+
+def test_status_asks_the_machine_how_a_run_ended_that_nobody_followed(project: Project) -> None:
+    write(project, "raise SystemExit(3)")
+    project.orch("up", "orch.yaml")
+    project.json("train", "--detach", "--run-id", "alone")
+    until(lambda: state_of_the_run(project) == "failed", 30)
+
+
+def test_what_the_machine_is_cannot_be_changed_by_train(project: Project) -> None:
+    write(project, "print('unchanged')")
+    project.orch("up", "orch.yaml")
+    refused = project.orch("train", "--set", "resources.cpus=2", code=2)
+    assert "cannot change resources" in refused.err
 
 
 def test_cancel_ends_the_run_and_keeps_what_it_wrote(project: Project) -> None:

@@ -1,0 +1,41 @@
+"""What every verb has in common: refusals of a command line, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def orch(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "orchestrator", *argv], capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("upp",), "Did you mean 'up'"),
+        (("train", "--bogus"), "No such option: --bogus"),
+        (("compare",), "Missing argument"),
+    ],
+)
+def test_a_command_line_that_cannot_be_parsed(argv: tuple[str, ...], said: str) -> None:
+    plain = orch(*argv)
+    assert (plain.returncode, plain.stdout) == (2, "")
+    assert said in plain.stderr
+    told = orch(*argv, "--json")
+    assert told.returncode == 2
+    error = json.loads(told.stdout)["error"]
+    assert said in error["message"]
+    assert error["exit_code"] == 2
+    assert error["next_command"].endswith("--help")
+
+
+def test_help_is_no_failure() -> None:
+    done = orch("train", "--help")
+    assert done.returncode == 0
+    assert "--local-parity" in done.stdout
