@@ -4,6 +4,7 @@ Plain frozen dataclasses, quick to import. Sizes are bytes, durations seconds, t
 datetimes, prices US dollars an hour, hashes lower-case hex SHA-256.
 """
 
+from .checks import Check, CheckState, Readiness, Topic, Wanted
 from .hosts import FAR_BASE, Agent, Channel, Completed, Host
 from .machines import (
     LABEL_ATTEMPT,
@@ -37,6 +38,8 @@ __all__ = [
     "Agent",
     "Bound",
     "Channel",
+    "Check",
+    "CheckState",
     "Completed",
     "Difference",
     "Distribution",
@@ -60,9 +63,12 @@ __all__ = [
     "Pin",
     "Progress",
     "Provider",
+    "Readiness",
     "RunRecord",
     "RunState",
     "Silent",
+    "Topic",
     "TreeLink",
     "Verdict",
+    "Wanted",
 ]
