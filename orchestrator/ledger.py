@@ -113,7 +113,7 @@ def _step(lease: Lease, event: Event) -> Lease:
             attempts = _intended(lease.attempts, data)
             return replace(lease, spec_id=data["spec_id"], attempts=attempts, attempted_at=event.time)
         case "create.refused":
-            return replace(lease, attempts=_settle(lease.attempts, data["attempt"], data["fault"], data))
+            return _refused(lease, data)
         case "create.accepted":
             return replace(
                 lease,
@@ -136,6 +136,15 @@ def _step(lease: Lease, event: Event) -> Lease:
         case "lease.closed":
             return replace(lease, closed_at=event.time)
     return lease  # events of a later version inform it, they do not break this one
+
+
+def _refused(lease: Lease, data: Mapping[str, Any]) -> Lease:
+    """A cloud may refuse a machine after it accepted it: what it accepted never served, and does not cost."""
+    number = data["attempt"]
+    attempts = _settle(lease.attempts, number, data["fault"], data)
+    if not any(a.number == number and a.outcome == "accepted" for a in lease.attempts):
+        return replace(lease, attempts=attempts)
+    return replace(lease, attempts=attempts, machine=None, created_at=None, deadline=None, price=0.0)
 
 
 def _intended(attempts: tuple[Attempt, ...], data: Mapping[str, Any]) -> tuple[Attempt, ...]:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from orchestrator.api.awaiting import MachineGone, Reached, answering
 from orchestrator.api.catalog import RECORDED, offers_for, warnings_for
 from orchestrator.api.folder import Folder, new_lease_id, one_at_a_time, owner
 from orchestrator.api.session import Session, open_session, stack_facts
@@ -78,8 +79,8 @@ def up(
         if approve and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
         ledger = _ledger_for(place, lease, wanted, overrides)
-        _machine(ledger, provider, planned, wanted, place, tell)
-        with open_session(place, ledger, wanted, progress=tell) as session:
+        reached = _machine(ledger, provider, planned, wanted, place, tell)
+        with open_session(place, ledger, wanted, progress=tell, reached=reached) as session:
             _installed(session, tell)
             session.watch_idleness()
     return lease_status(ledger.lease(), session.machine)
@@ -161,15 +162,22 @@ def _ledger_for(place: Folder, lease: Lease | None, wanted: Profile, overrides: 
 
 def _machine(
     ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, place: Folder, tell: Progress
-) -> Machine:
-    """Carry the plan out: the lease's one machine, kept or made of the best offer that can be had."""
+) -> Reached:
+    """Carry the plan out: the lease's one machine, kept or made of the best offer that can be had.
+
+    It answers then: a cloud may accept a machine and take it back before it runs."""
     lease = ledger.lease()
     for action in planned.actions:
         if isinstance(action, Delete):
             _delete(ledger, provider, action, tell)
     kept = next((action.machine for action in planned.actions if isinstance(action, Keep)), None)
     if kept:
-        return _adopt(ledger, lease, kept, wanted)
+        _adopt(ledger, lease, kept, wanted)
+        try:
+            return answering(provider, ledger.lease(), tell)
+        except MachineGone as gone:
+            _taken_back(ledger, provider, kept, gone)
+        planned = _plan(wanted, provider, ())
     key = public_key(place.identity(lease.id), f"orch-{lease.id}")
     return _create(ledger, provider, planned, wanted, key, tell)
 
@@ -188,7 +196,7 @@ def _delete(ledger: Ledger, provider: Provider, action: Delete, tell: Progress) 
     provider.delete(action.machine)
 
 
-def _adopt(ledger: Ledger, lease: Lease, machine: Machine, wanted: Profile) -> Machine:
+def _adopt(ledger: Ledger, lease: Lease, machine: Machine, wanted: Profile) -> None:
     spec = spec_labels(lease.id, wanted, owner())[LABEL_SPEC]
     if machine.labels.get(LABEL_SPEC) not in (None, spec):
         raise UsageError(
@@ -199,12 +207,11 @@ def _adopt(ledger: Ledger, lease: Lease, machine: Machine, wanted: Profile) -> M
     if lease.machine is None or lease.machine["id"] != machine.id:
         number = lease.attempts[-1].number if lease.attempts else 0
         ledger.append("create.accepted", **_receipt(number, machine))
-    return machine
 
 
 def _create(
     ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, key: str, tell: Progress
-) -> Machine:
+) -> Reached:
     refusals: list[ProviderError] = []
     for spec in _specs(ledger.lease(), planned.offers, wanted, key):
         offer = spec.offer
@@ -213,14 +220,17 @@ def _create(
         try:
             machine = provider.create(spec)
         except ProviderError as error:
-            refused = {"fault": str(error.fault), "code": error.code, "message": error.message}
-            ledger.append("create.refused", attempt=spec.attempt, **refused)
+            _note_refusal(ledger, spec.attempt, error)
             if error.fault is not Fault.CAPACITY:
                 raise
             refusals.append(error)
             continue
         ledger.append("create.accepted", **_receipt(spec.attempt, machine))
-        return machine
+        try:
+            return answering(provider, ledger.lease(), tell)
+        except MachineGone as gone:
+            refusals.append(_taken_back(ledger, provider, machine, gone))
+            tell.say(refusals[-1].message)
     tried = "; ".join(error.message for error in refusals) or planned.refusal or "nothing is offered"
     raise ProviderError(
         Fault.CAPACITY,
@@ -228,6 +238,29 @@ def _create(
         exists="Nothing was made; nothing costs.",
         next_command=f"orch plan {wanted.path}",
     )
+
+
+def _taken_back(ledger: Ledger, provider: Provider, machine: Machine, gone: MachineGone) -> ProviderError:
+    """Why a machine that was accepted never served, recorded as its attempt's refusal.
+
+    Raises it where another offer would fare no better, and `gone` where no provider refused anything.
+    """
+    ending = gone.ending
+    if ending is None or ending.fault is None:
+        raise gone
+    provider.delete(machine)  # some clouds leave a disk
+    error = ProviderError(ending.fault, ending.message, code=ending.code, next_command=ending.next_command)
+    accepted = (a.number for a in ledger.lease().attempts if a.outcome == "accepted")
+    _note_refusal(ledger, max(accepted, default=0), error)
+    if ending.fault not in (Fault.CAPACITY, Fault.TRANSIENT):
+        error.exists = "Nothing is running; nothing costs."
+        raise error from gone
+    return error
+
+
+def _note_refusal(ledger: Ledger, attempt: int, error: ProviderError) -> None:
+    refused = {"fault": str(error.fault), "code": error.code, "message": error.message}
+    ledger.append("create.refused", attempt=attempt, **refused)
 
 
 def _specs(lease: Lease, offers: Sequence[Offer], wanted: Profile, key: str) -> Iterator[MachineSpec]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,29 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import stack
+from orchestrator.api.awaiting import Reached, answering
 from orchestrator.api.doorkey import proven
 from orchestrator.api.folder import Folder
 from orchestrator.errors import HostError, StackError
-from orchestrator.ledger import Lease, Ledger
+from orchestrator.ledger import Ledger
 from orchestrator.model import (
     FAR_BASE,
-    LABEL_LEASE,
     Agent,
     Difference,
-    Endpoint,
     Host,
     Lock,
     Machine,
-    MachineState,
     Progress,
     Provider,
 )
 from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
 from orchestrator.runtime.facts import environment as acting_variables
-
-_BOOT_SECONDS = 300.0
-_POLL_SECONDS = 0.1
 
 
 @dataclass
@@ -71,6 +65,7 @@ class Session:
     def watch_idleness(self) -> None:
         """The machine powers itself off when nobody used it for the profile's `idle_duration`."""
         deadline = self.machine.deadline.timestamp() if self.machine.deadline else 0.0
+        deadline += float(self.machine.detail.get("ended_by_cloud_s", 0.0)) if deadline else 0.0
         seconds = self.profile.idle_duration or 0
         argv = self.agent.argv(
             "watch", self.agent.base, "--deadline", f"{deadline:.0f}", "--idle", f"{seconds:.0f}"
@@ -124,16 +119,18 @@ def stack_facts(installed: stack.Installed) -> dict[str, Any]:
 
 
 @contextmanager
-def open_session(place: Folder, ledger: Ledger, profile: Profile, *, progress: Progress) -> Iterator[Session]:
-    """Wait until the machine answers, verify its key, put the runtime there.
+def open_session(
+    place: Folder, ledger: Ledger, profile: Profile, *, progress: Progress, reached: Reached | None = None
+) -> Iterator[Session]:
+    """Wait until the machine answers, unless it was `reached` already; verify its key, put the runtime there.
 
     Raises HostKeyError before anything is sent where the key is not the one its provider vouches for.
     """
     lease = ledger.lease()
-    provider = open_provider(profile.cloud)
-    machine, endpoint = _answering(provider, lease, progress)
+    found = reached or answering(open_provider(profile.cloud), lease, progress)
+    provider, machine = found.provider, found.machine
     interpreter = stack.interpreter(local_stack(profile, progress).python)
-    host = proven(place, lease, provider, machine, endpoint)
+    host = proven(place, lease, provider, machine, found.endpoint)
     try:
         base = str(machine.detail.get("base", FAR_BASE))
         agent = stack.bootstrap(host, base=base, interpreter=interpreter, progress=progress)
@@ -143,46 +140,6 @@ def open_session(place: Folder, ledger: Ledger, profile: Profile, *, progress: P
         host = session.host  # a broken connection may have been replaced
     finally:
         host.close()
-
-
-def _answering(provider: Provider, lease: Lease, progress: Progress) -> tuple[Machine, Endpoint]:
-    begun = time.monotonic()
-    told = False
-    while time.monotonic() - begun < _BOOT_SECONDS:
-        machines = provider.list({LABEL_LEASE: lease.id})
-        if not machines and time.monotonic() - begun > _gone_after(lease):
-            raise _gone(lease)
-        for machine in machines:
-            if machine.state in (MachineState.STOPPED, MachineState.STOPPING):
-                raise _gone(lease)
-            endpoint = provider.endpoint(machine) if machine.state is MachineState.RUNNING else None
-            if endpoint:
-                return machine, endpoint
-        if not told and time.monotonic() - begun > 2:
-            progress.say("Waiting for the machine to answer")
-            told = True
-        time.sleep(_POLL_SECONDS)
-    raise HostError(
-        f"The machine of {lease.id} did not answer within {_BOOT_SECONDS:.0f} s.",
-        exists=f"It may be running, at ${lease.price:.2f}/h, until its deadline.",
-        next_command="orch down    # or orch up again, to wait on",
-    )
-
-
-def _gone_after(lease: Lease) -> float:
-    """A machine made seconds ago may not be listed yet; an older one that is not listed is gone."""
-    fresh = lease.created_at is not None and time.time() - lease.created_at < 120
-    return 60.0 if fresh and lease.profile["cloud"] != "local" else 2.0
-
-
-def _gone(lease: Lease) -> HostError:
-    lost = ", ".join(run.run_id for run in lease.uncollected)
-    return HostError(
-        f"The machine of {lease.id} is gone: its deadline came, it was powered off, or its provider ended it."
-        + (f" Not pulled from it: {lost}." if lost else ""),
-        exists="Nothing is running; nothing costs.",
-        next_command=f"orch down && orch up {lease.profile['path']}",
-    )
 
 
 def local_agent(place: Folder) -> Agent:

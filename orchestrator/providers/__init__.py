@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -28,6 +29,41 @@ class Vouching(Protocol):
 
     def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:
         """From now on `host_keys` prove the machine; while one replaces another, the new one comes first."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What became of a machine that does not run any more, as its cloud tells it.
+
+    `message` is a sentence. `fault` is the one with which the create call would have been refused, had the
+    cloud known then: CAPACITY where it could not give the machine or took it back; None where nobody
+    refused anything, as when the machine powered itself off. `preempted`: a spot machine that was taken back.
+    """
+
+    message: str
+    fault: Fault | None = None
+    code: str = ""
+    preempted: bool = False
+    next_command: str | None = None
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A provider that knows what became of a machine that it does not list."""
+
+    def ending(self, machine: Machine) -> Ending | None:
+        """None where the machine exists, or may come to be listed yet. Raises ProviderError."""
+
+
+def ending_of(provider: Provider, machine: Machine) -> Ending | None:
+    """The same of whatever lies under a provider that retries; None where it cannot be learned."""
+    inner = getattr(provider, "inner", provider)
+    if not isinstance(inner, Telling):
+        return None
+    try:
+        return inner.ending(machine)
+    except ProviderError:
+        return None
 
 
 def vouching(provider: Provider) -> Vouching | None:

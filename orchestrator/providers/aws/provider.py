@@ -13,7 +13,8 @@ from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Endpoint, Labels, Machine, MachineSpec, MachineState, Need, Offer
-from orchestrator.providers.aws import hostkey, images, network, request, tags
+from orchestrator.providers import Ending
+from orchestrator.providers.aws import endings, hostkey, images, network, request, tags
 from orchestrator.providers.aws.clients import Clients, asking
 from orchestrator.providers.aws.settings import Settings, read
 from orchestrator.providers.aws.zones import with_zones
@@ -116,6 +117,12 @@ class AwsProvider:
         keys = self._host_keys(instance, region)
         user = tags.tags_in(instance).get(tags.LOGIN, "root")
         return Endpoint(address, 22, user, keys) if keys else None
+
+    def ending(self, machine: Machine) -> Ending | None:
+        """EC2 knows what it ended for an hour; what it does not know at all may not be listed yet."""
+        region = self._region(machine)
+        instance = self._described(region, _identity(machine))
+        return endings.ending_of(instance, region) if instance else None
 
     def _require_ending(self, machine: Machine, region: str, error: ProviderError) -> None:
         """What is ending already cannot always be ended once more; that is no error."""

@@ -29,6 +29,7 @@ DELETE = Doing("end the machine", "compute.instances.delete")
 LIST = Doing("list the machines", "compute.instances.list")
 ATTRIBUTES = Doing("read the machine's guest attributes", "compute.instances.getGuestAttributes")
 FOLLOW = Doing("follow the operation", "compute.zoneOperations.get")
+HISTORY = Doing("learn what became of the machine", "compute.zoneOperations.list")
 FAMILY = Doing("find the image", "compute.images.getFromFamily")
 IMAGE = Doing("find the image", "compute.images.get")
 ZONES = Doing("list the zones", "compute.zones.list")
@@ -95,6 +96,15 @@ class Calls:
                 require_complete(answer)
                 for scope in answer.get("items", {}).values():
                     yield from scope.get("instances", ())
+
+    def done_to(self, zone: str, number: str) -> Sequence[Json]:
+        """The operations on the machine of that number that Google still knows, its own among them."""
+        with self._refusing(HISTORY):
+            compute = self._clients.compute
+            request = compute.ListZoneOperationsRequest(
+                project=self.project, zone=zone, filter=f"targetId={number}"
+            )
+            return [_plain(found) for found in self._clients.operations.list(request=request, **_once())]
 
     def guest_attributes(self, zone: str, name: str, path: str) -> Sequence[Json]:
         """What the guest wrote below `path`; nothing where it wrote nothing yet, or is gone."""

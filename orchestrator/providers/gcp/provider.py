@@ -23,7 +23,8 @@ from orchestrator.model import (
     Offer,
     Provider,
 )
-from orchestrator.providers.gcp import images, operations, request, seen, zones
+from orchestrator.providers import Ending
+from orchestrator.providers.gcp import endings, images, operations, request, seen, zones
 from orchestrator.providers.gcp.calls import INSERT, Calls
 from orchestrator.providers.gcp.clients import Clients
 from orchestrator.providers.gcp.faults import of_operation
@@ -44,6 +45,8 @@ _LIVES = 4
 
 _OLD = timedelta(seconds=30)
 """An operation that began this long before it was asked for is one that Google remembers."""
+
+_OVER = (MachineState.STOPPING, MachineState.STOPPED)
 
 _APPEARING_S = 3.0
 
@@ -119,7 +122,7 @@ class GcpProvider:
     def endpoint(self, machine: Machine) -> Endpoint | None:
         _require_named(machine)
         instance = self._calls.instance(machine.zone, machine.id)
-        if instance is None or seen.machine(instance, "").state is not MachineState.RUNNING:
+        if instance is None or seen.state(instance) is not MachineState.RUNNING:
             return None
         public, private = seen.addresses(instance)
         address = public if seen.has_public_address(instance) else private
@@ -129,6 +132,16 @@ class GcpProvider:
         if not keys or not self._ready(machine, str(instance.get("id", ""))):
             return None
         return Endpoint(address, 22, USER, keys)
+
+    def ending(self, machine: Machine) -> Ending | None:
+        """A machine is known here only once Google has shown it: one that it does not know has ended."""
+        _require_named(machine)
+        number = str(machine.detail.get("number", ""))
+        instance = self._calls.instance(machine.zone, machine.id)
+        if instance is not None and number in ("", str(instance.get("id", ""))) and seen.state(instance) not in _OVER:
+            return None
+        told = self._calls.done_to(machine.zone, number) if number.isdigit() else ()
+        return endings.ending_of(told, machine.id, machine.zone)
 
     # ------------------------------------------------------------ making
 

@@ -28,6 +28,12 @@ _STATES = {
     "STOPPED": MachineState.STOPPED,
     "SUSPENDED": MachineState.STOPPED,
 }
+ENDED_BY_CLOUD_S = 120.0
+"""How long after its deadline a machine powers itself off, if Google has not deleted it by then.
+
+A machine that powers itself off first stays, stopped, with its disk: Google's timer ends only what runs.
+"""
+
 _KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa")
 
 
@@ -35,13 +41,16 @@ def machine(instance: Json, project: str) -> Machine:
     notes = _notes(instance)
     name, zone = str(instance["name"]), last(str(instance.get("zone", "")))
     public, private = addresses(instance)
-    detail = {
+    detail: dict[str, Any] = {
         "base": FAR_BASE,
         "project": project,
+        "number": str(instance.get("id", "")),
         "address": public or private,
         "image": notes.get(NOTE_IMAGE),
         "spot": instance.get("scheduling", {}).get("provisioningModel") == "SPOT",
     }
+    if instance.get("scheduling", {}).get("maxRunDuration"):
+        detail["ended_by_cloud_s"] = ENDED_BY_CLOUD_S
     if not has_public_address(instance):
         detail["tunnel"] = shlex.join(tunnel_command(project, zone, name, 2222))
     created = _time(instance.get("creationTimestamp"))
@@ -49,7 +58,7 @@ def machine(instance: Json, project: str) -> Machine:
         provider="gcp",
         id=name,
         name=name,
-        state=_STATES.get(str(instance.get("status", "")), MachineState.PENDING),
+        state=state(instance),
         labels=dict(instance.get("labels", {})),
         instance_type=last(str(instance.get("machineType", ""))),
         zone=zone,
@@ -58,6 +67,10 @@ def machine(instance: Json, project: str) -> Machine:
         deadline=_deadline(instance, notes, created),
         detail=detail,
     )
+
+
+def state(instance: Json) -> MachineState:
+    return _STATES.get(str(instance.get("status", "")), MachineState.PENDING)
 
 
 def is_ours(instance: Json) -> bool:

@@ -21,6 +21,18 @@ PENDING, RUNNING, SHUTTING_DOWN = ("pending", 0), ("running", 16), ("shutting-do
 TERMINATED, STOPPING, STOPPED = ("terminated", 48), ("stopping", 64), ("stopped", 80)
 
 
+LAUNCH_ENDS = {
+    "Server.InsufficientInstanceCapacity": "There was insufficient instance capacity to satisfy the launch "
+    "request",
+    "Server.InternalError": "Internal error on launch",
+    "Server.SpotInstanceTermination": "Spot instance termination",
+    "Client.InternalError": "Client error on launch",
+    "Client.VolumeLimitExceeded": "Volume limit exceeded",
+    "Client.InvalidSnapshot.NotFound": "The specified snapshot was not found",
+}
+"""What a StateReason says of a launch that was accepted and failed (a scripted fault of "Boot")."""
+
+
 @dataclass
 class Life:
     """One instance. Times are seconds since the epoch; `ended_at` when it became terminated."""
@@ -160,7 +172,7 @@ class Lives:
             life.booted.set()
         time.sleep(max(0.0, due - time.time()))
         if fault is not None:
-            self.terminate(life, fault.code, fault.message or "Internal error on launch")
+            self.terminate(life, fault.code, fault.message or LAUNCH_ENDS.get(fault.code, fault.code))
             return
         with self.lock:
             if not life.ending:

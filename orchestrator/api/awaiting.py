@@ -1,0 +1,112 @@
+"""Waiting until a lease's machine answers; what became of one that does not exist any more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from orchestrator.errors import HostError
+from orchestrator.ledger import Lease
+from orchestrator.model import LABEL_LEASE, Endpoint, Machine, MachineState, Progress, Provider
+from orchestrator.providers import Ending, ending_of
+
+_BOOT_SECONDS = 300.0
+_POLL_SECONDS = 0.1
+_OVER = (MachineState.STOPPED, MachineState.STOPPING)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A machine that answers, and by whom it was found."""
+
+    provider: Provider
+    machine: Machine
+    endpoint: Endpoint
+
+
+class MachineGone(HostError):
+    """The lease's machine runs no more. `ending` is what its provider says of that, None where nothing."""
+
+    ending: Ending | None = None
+
+    @property
+    def kind(self) -> str:
+        return HostError.__name__
+
+
+def answering(provider: Provider, lease: Lease, progress: Progress) -> Reached:
+    """The lease's machine once it answers. Raises MachineGone, or HostError where it stays silent."""
+    begun = time.monotonic()
+    told = False
+    while time.monotonic() - begun < _BOOT_SECONDS:
+        machine = _listed(provider, lease)
+        if machine is None or machine.state in _OVER:
+            _require_hope(provider, lease, machine, time.monotonic() - begun)
+        endpoint = provider.endpoint(machine) if machine and machine.state is MachineState.RUNNING else None
+        if machine and endpoint:
+            return Reached(provider, machine, endpoint)
+        if not told and time.monotonic() - begun > 2:
+            progress.say("Waiting for the machine to answer")
+            told = True
+        time.sleep(_POLL_SECONDS)
+    raise HostError(
+        f"The machine of {lease.id} did not answer within {_BOOT_SECONDS:.0f} s.",
+        exists=f"It may be running, at ${lease.price:.2f}/h, until its deadline.",
+        next_command="orch down    # or orch up again, to wait on",
+    )
+
+
+def what_ended(provider: Provider, lease: Lease) -> Ending | None:
+    """What the provider says of the end of the lease's machine; None where it exists, or nobody knows."""
+    return ending_of(provider, _remembered(lease.machine)) if lease.machine else None
+
+
+def _listed(provider: Provider, lease: Lease) -> Machine | None:
+    """The machine that serves the lease; beside it another may be listed that is on its way out."""
+    found = provider.list({LABEL_LEASE: lease.id})
+    known = (lease.machine or {}).get("id")
+    return next((machine for machine in found if known in (None, machine.id)), None)
+
+
+def _require_hope(provider: Provider, lease: Lease, machine: Machine | None, waited: float) -> None:
+    """MachineGone unless the machine may only not be listed yet."""
+    ending = ending_of(provider, machine) if machine else what_ended(provider, lease)
+    if ending is not None or machine is not None or waited > _gone_after(lease):
+        raise _gone(lease, ending)
+
+
+def _gone_after(lease: Lease) -> float:
+    """A machine made seconds ago may not be listed yet; an older one that is not listed is gone."""
+    fresh = lease.created_at is not None and time.time() - lease.created_at < 120
+    return 60.0 if fresh and lease.profile["cloud"] != "local" else 2.0
+
+
+def _gone(lease: Lease, ending: Ending | None) -> MachineGone:
+    lost = ", ".join(run.run_id for run in lease.uncollected)
+    why = ending.message if ending else "its deadline came, it was powered off, or its provider ended it."
+    error = MachineGone(
+        f"The machine of {lease.id} is gone: {why}" + (f" Not pulled from it: {lost}." if lost else ""),
+        exists="Nothing is running; nothing costs.",
+        next_command=f"orch down && orch up {lease.profile['path']}",
+    )
+    error.ending = ending
+    return error
+
+
+def _remembered(facts: Mapping[str, Any]) -> Machine:
+    """The machine that the ledger knows, as far as its provider needs it to be asked about it."""
+    return Machine(
+        provider=facts["provider"],
+        id=facts["id"],
+        name=facts["name"],
+        state=MachineState.PENDING,
+        labels={},
+        instance_type=facts["instance_type"],
+        zone=facts["zone"],
+        price=facts["price_usd_hour"],
+        created_at=datetime.now(UTC),
+        detail=facts["detail"],
+    )

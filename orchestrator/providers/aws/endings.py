@@ -1,0 +1,79 @@
+"""Why EC2 ended a machine that it had accepted: by the code of its StateReason. Pure.
+
+Codes: "StateReason" in the EC2 API reference. `Server.` and `Client.` say whose fault it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.errors import Fault
+from orchestrator.providers import Ending
+from orchestrator.providers.aws.faults import FAULTS
+from orchestrator.providers.aws.quotas import quota
+from orchestrator.providers.aws.tags import is_ending
+
+_TAKEN_BACK = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
+_OTHERWISE = {
+    **dict.fromkeys(_TAKEN_BACK, Fault.CAPACITY),
+    "Server.InsufficientInstanceCapacity": Fault.CAPACITY,
+    "Server.InternalError": Fault.TRANSIENT,
+    "Client.InternalError": Fault.INVALID,
+    "Client.VolumeLimitExceeded": Fault.QUOTA,
+    "Client.InvalidSnapshot.NotFound": Fault.INVALID,
+}
+_NOBODY_S = {
+    "Client.InstanceInitiatedShutdown": "it powered itself off (its deadline, idleness, or somebody on it).",
+    "Client.UserInitiatedShutdown": "it was ended by a call to EC2.",
+    "Client.UserInitiatedHibernate": "it was hibernated by a call to EC2.",
+    "Server.ScheduledStop": "AWS ended it for a scheduled event.",
+}
+
+
+def ending_of(instance: Mapping[str, Any], region: str) -> Ending | None:
+    """None while the instance, as DescribeInstances gives it, has not ended."""
+    if not is_ending(instance):
+        return None
+    reason = instance.get("StateReason") or {}
+    code = str(reason.get("Code", ""))
+    if code in _NOBODY_S or not code:
+        return Ending(_NOBODY_S.get(code, "EC2 ended it and does not say why."), code=code)
+    fault = _fault(code)
+    told = f"{code}: {_words(reason, code)}"
+    if fault is Fault.QUOTA:
+        return _over_quota(instance, region, code, told)
+    return Ending(_message(instance, code, told), fault, code, preempted=code in _TAKEN_BACK)
+
+
+def _fault(code: str) -> Fault:
+    plain = code.partition(".")[2]
+    return _OTHERWISE.get(code) or FAULTS.get(plain) or FAULTS.get(plain.partition(".")[0], Fault.UNKNOWN)
+
+
+def _words(reason: Mapping[str, Any], code: str) -> str:
+    return str(reason.get("Message", "")).removeprefix(f"{code}:").strip() or "no more is said"
+
+
+def _message(instance: Mapping[str, Any], code: str, told: str) -> str:
+    zone = instance.get("Placement", {}).get("AvailabilityZone", "")
+    what = f"{instance['InstanceType']} in {zone}"
+    if code in _TAKEN_BACK:
+        return f"AWS took the spot machine {what} back ({told})"
+    if code == "Client.InternalError":
+        return (
+            f"AWS accepted {what} and ended it at launch ({told}). Most often its disk is to be encrypted "
+            "with a key that these credentials may not use: see EBS encryption in EC2's settings, and the "
+            "policy of that key in KMS."
+        )
+    return f"AWS accepted {what} and ended it at launch ({told})"
+
+
+def _over_quota(instance: Mapping[str, Any], region: str, code: str, told: str) -> Ending:
+    spot = instance.get("InstanceLifecycle") == "spot"
+    limit = quota(str(instance["InstanceType"]), spot=spot, code=code.partition(".")[2])
+    message = (
+        f"AWS accepted the machine and ended it at launch: the quota {limit.title()} of {region} is used up "
+        f"({told})\nMore is asked for at {limit.address(region)}"
+    )
+    return Ending(message, Fault.QUOTA, code, next_command=limit.request(region))

@@ -1,0 +1,40 @@
+"""What became of a machine, by the operations that Google keeps of what it did to it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from orchestrator.errors import Fault
+from orchestrator.providers import Ending
+
+Json = Mapping[str, Any]
+
+_TAKEN_BACK = "compute.instances.preempted"
+_WHY = {
+    "compute.instances.hostError": ("its host failed", Fault.TRANSIENT),
+    "compute.instances.terminateOnHostMaintenance": ("its host was to be maintained", Fault.TRANSIENT),
+    "compute.instances.guestTerminate": (
+        "it powered itself off (its deadline, idleness, or somebody on it)",
+        None,
+    ),
+    "delete": ("it was deleted by a call to Google", None),
+    "stop": ("it was stopped by a call to Google", None),
+}
+"""Types of operations that end a machine, worst news first: a preempted machine is deleted afterwards."""
+
+
+def ending_of(operations: Iterable[Json], name: str, zone: str) -> Ending:
+    """The end of the machine that these operations are about, which does not run any more."""
+    done = {str(operation.get("operationType", "")): operation for operation in operations}
+    if _TAKEN_BACK in done:
+        when = str(done[_TAKEN_BACK].get("insertTime", ""))
+        message = f"Google took the spot machine {name} in {zone} back at {when} ({_TAKEN_BACK})."
+        return Ending(message, Fault.CAPACITY, "preempted", preempted=True)
+    for kind, (why, fault) in _WHY.items():
+        if kind in done:
+            when = str(done[kind].get("insertTime", ""))
+            return Ending(f"Google ended {name} in {zone} at {when}: {why} ({kind}).", fault, kind)
+    return Ending(
+        f"Google knows of no machine {name} in {zone} any more: its deadline came, or it was deleted."
+    )
