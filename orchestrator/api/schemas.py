@@ -38,3 +38,12 @@ def start_profile(project: Path, output: Path, force: bool) -> tuple[Path, str]:
     part.rename(path)
     load(path)
     return path, text
+
+
+def missing_lock(profile: Path) -> str | None:
+    """The command that makes the lock which the profile lacks; None where it has one."""
+    from orchestrator.profile import load
+    from orchestrator.profile.resolve import lock_command
+
+    wanted = load(profile)
+    return None if wanted.stack.lock else lock_command(wanted.code.path)

@@ -290,10 +290,17 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Write a profile for the project in this folder."""
-    from orchestrator.api.schemas import start_profile
+    from orchestrator.api.schemas import missing_lock, start_profile
 
     path, text = start_profile(project, output, force)
-    emit("init", {"path": str(path), "profile": text}, as_json, f"Wrote {path}\nNext: orch up {path}")
+    missing = missing_lock(path)
+    lock = (
+        f"No lock with hashes was found, without which no stack is the same.\nNext: {missing}, then: "
+        if missing
+        else "Next: "
+    )
+    value = {"path": str(path), "profile": text, "missing": missing}
+    emit("init", value, as_json, f"Wrote {path}\n{lock}orch up {path}")
 
 
 @app.command()

@@ -112,7 +112,21 @@ def _train(document: Document, places: Mapping[str, str]) -> resolved.Train:
 
 def default_lock(code: Path) -> Path | None:
     """The first lock that lies in `code`."""
-    return next((code / name for name in LOCKS if os.path.isfile(code / name)), None)
+    return next((code / name for name in LOCKS if _pins(code / name)), None)
+
+
+def lock_command(code: Path) -> str:
+    """What makes a lock out of what `code` names as its requirements."""
+    named = ("requirements.in", "requirements.txt", "pyproject.toml")
+    source = next((name for name in named if os.path.isfile(code / name)), "requirements.in")
+    return f"uv pip compile --generate-hashes {source} -o requirements.lock"
+
+
+def _pins(path: Path) -> bool:
+    """A requirements.txt is a lock where it has hashes; most have none."""
+    if not os.path.isfile(path):
+        return False
+    return path.name != "requirements.txt" or "--hash" in path.read_text(errors="replace")
 
 
 def _data(entry: DataSection, folder: Folder, code: Path) -> resolved.DataTree:
@@ -159,10 +173,9 @@ def absent_files(profile: resolved.Profile) -> Iterator[Breach]:
 def _absent_stack(profile: resolved.Profile) -> Iterator[Breach]:
     lock, python = profile.stack.lock, profile.stack.python
     if lock is None or not os.path.isfile(lock):
-        text = f"there is no {lock}" if lock else f"{profile.code.path} holds none of {', '.join(LOCKS)}"
-        yield Breach(
-            ("stack", "lock"), f"{text}; make one with `uv lock` or `uv pip compile --generate-hashes`"
-        )
+        held = f"{profile.code.path} holds none of {', '.join(LOCKS)} with hashes"
+        text = f"there is no {lock}" if lock else held
+        yield Breach(("stack", "lock"), f"{text}; make one: {lock_command(profile.code.path)}")
     if python is not None and not os.access(python, os.X_OK):
         yield Breach(("stack", "python"), f"there is no interpreter at {python}")
     elif python is not None and os.path.isdir(python):

@@ -6,7 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
-from orchestrator.profile.resolve import default_lock
+from orchestrator.profile.resolve import default_lock, lock_command
 from orchestrator.profile.values import parse_target
 
 _SCRIPTS = ("train.py", "main.py", "run.py", "src/train.py", "src/main.py", "scripts/train.py")
@@ -54,8 +54,8 @@ parity:
 
 
 _NO_LOCK = """\
-  # No lock was found. Make one with `uv lock` or `uv pip compile --generate-hashes`, and name it here:
-  # lock: uv.lock"""
+  # No lock with hashes was found. Make one: {command}
+  # lock: requirements.lock"""
 _DATA = """\
 data:                     # sent once, shared by all runs; `target:` where the script expects it elsewhere
 """
@@ -83,7 +83,7 @@ def _name(project: Path) -> str:
 
 def _stack(project: Path) -> str:
     lock = default_lock(project)
-    lines = [f"  lock: {lock.name}" if lock else _NO_LOCK]
+    lines = [f"  lock: {lock.name}" if lock else _NO_LOCK.format(command=lock_command(project))]
     python = next((path for path in _ENVIRONMENTS if (project / path).exists()), None)
     if python:
         lines.append(f"  python: {python}    # the environment in which you work")

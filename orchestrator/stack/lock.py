@@ -138,16 +138,22 @@ def _pin(line: str, where: str) -> Pin:
     bare = _HASH.sub("", line).strip()
     match = _PIN.match(bare)
     if not match:
-        raise StackError(f"{where}: {bare!r} {_why_no_pin(bare)}.", next_command=_HASHING)
+        raise StackError(f"{where}: {bare!r} {_why_no_pin(bare)}.", next_command=_hashing(where))
     marker = (match["marker"] or "").strip()
     _check_marker(marker, where)
     hashes = tuple(sorted({digest.lower() for algorithm, digest in algorithms if algorithm == "sha256"}))
     if not hashes:
-        raise StackError(f"{where}: {match['name']} has no SHA-256 hash.", next_command=_HASHING)
+        raise StackError(f"{where}: {match['name']} has no SHA-256 hash.", next_command=_hashing(where))
     return Pin(normalised(match["name"]), match["version"], hashes, marker)
 
 
-_HASHING = "uv pip compile --generate-hashes requirements.in -o requirements.lock"
+def _hashing(where: str) -> str:
+    """What makes a lock of the file at `where` (file:line), or of what it was made of."""
+    file = Path(where.rpartition(":")[0])
+    source, lock = (
+        (file, file.with_suffix(".lock")) if file.suffix == ".txt" else (file.with_suffix(".in"), file)
+    )
+    return f"uv pip compile --generate-hashes {source} -o {lock}"
 
 
 def _why_no_pin(requirement: str) -> str:

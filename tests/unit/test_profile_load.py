@@ -125,8 +125,17 @@ def test_data_behind_a_link_keeps_its_place_in_the_code(tmp_path: Path) -> None:
 def test_the_first_lock_found_is_taken(tmp_path: Path, found: str) -> None:
     order = ["uv.lock", "pylock.toml", "requirements.lock", "requirements.txt"]
     for name in order[order.index(found) :]:
-        (tmp_path / name).write_text("")
+        (tmp_path / name).write_text("six==1.17.0 --hash=sha256:00")
     assert read(tmp_path, BARE).stack.lock == tmp_path / found
+
+
+def test_requirements_without_hashes_are_no_lock(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("tensorflow\n")
+    assert read(tmp_path, BARE).stack.lock is None
+    (tmp_path / "demo.yaml").write_text(BARE)
+    (tmp_path / "train.py").write_text("")
+    with pytest.raises(ProfileError, match="--generate-hashes requirements.txt -o requirements.lock"):
+        load(tmp_path / "demo.yaml", environ={}, files=True)
 
 
 def test_a_variable_keeps_the_text_that_was_written(tmp_path: Path) -> None:
@@ -169,7 +178,7 @@ def test_a_place_is_known_for_every_key(tmp_path: Path) -> None:
 def test_files_are_looked_for_when_asked(tmp_path: Path) -> None:
     path = tmp_path / "demo.yaml"
     path.write_text(BARE + "data: [{source: absent, prepare: python prepare.py}]\n")
-    (tmp_path / "requirements.txt").write_text("")
+    (tmp_path / "requirements.lock").write_text("")
     (tmp_path / "train.py").write_text("")
     assert load(path, environ={}, files=True) == load(path, environ={})
     (tmp_path / "train.py").unlink()

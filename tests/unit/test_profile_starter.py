@@ -38,7 +38,7 @@ def test_an_empty_folder(tmp_path: Path) -> None:
     profile = started(project)
     assert (profile.name, profile.cloud, profile.data) == ("my-project", "local", ())
     assert (profile.stack.lock, profile.train.outputs) == (None, ())
-    assert "No lock was found" in starter(project)
+    assert "No lock with hashes was found. Make one: uv pip compile" in starter(project)
 
 
 def test_the_digits_example(tmp_path: Path) -> None:
