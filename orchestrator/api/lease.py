@@ -12,7 +12,7 @@ from typing import Any
 from orchestrator.api.awaiting import MachineGone, Reached, answering
 from orchestrator.api.catalog import RECORDED, offers_for, warnings_for
 from orchestrator.api.folder import Folder, new_lease_id, one_at_a_time, owner
-from orchestrator.api.session import Session, open_session, stack_facts
+from orchestrator.api.session import Session, open_session, read_lock, stack_facts
 from orchestrator.api.spec import profile_facts, spec_labels, user_data
 from orchestrator.api.standing import lease_status, machine_facts
 from orchestrator.errors import Fault, ProviderError, UsageError
@@ -69,6 +69,7 @@ def up(
     tell = progress or Silent()
     place = Folder.at(folder)
     wanted, overrides = _one_cloud(place, _profile(profile, overrides), overrides)
+    read_lock(wanted)  # what cannot be installed is refused before anything is made
     provider = open_provider(wanted.cloud)
     if wanted.cloud == "local":
         _tell_tier(tell)
