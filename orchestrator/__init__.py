@@ -53,45 +53,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {
-    **dict.fromkeys(
-        (
-            "LeaseStatus",
-            "RunRecord",
-            "attach",
-            "cancel",
-            "compare",
-            "down",
-            "plan",
-            "pull",
-            "record",
-            "run",
-            "status",
-            "train",
-            "up",
-        ),
-        "orchestrator.api",
-    ),
-    **dict.fromkeys(
-        (
-            "CleanupUnproven",
-            "HostError",
-            "HostKeyError",
-            "OrchError",
-            "ParityMismatch",
-            "ProfileError",
-            "ProviderError",
-            "RunFailed",
-            "StackError",
-            "StackMismatch",
-            "SyncError",
-            "UsageError",
-        ),
-        "orchestrator.errors",
-    ),
-    "Profile": "orchestrator.profile",
-    "load": "orchestrator.profile",
-}
+_ROOMS = ("orchestrator.api", "orchestrator.errors", "orchestrator.profile")
+"""Where a name may live; the heavier later."""
 
 __all__ = [
     "CleanupUnproven",
@@ -125,8 +88,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+    if name in __all__:
+        for room in _ROOMS:
+            value = getattr(import_module(room), name, None)
+            if value is not None:
+                return value
     raise AttributeError(f"module 'orchestrator' has no attribute {name!r}")
 
 
