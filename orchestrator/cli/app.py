@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import catalog
+from orchestrator.cli import catalog, gc
 from orchestrator.cli.output import emit, guarded
 
 app = typer.Typer(
@@ -251,6 +251,9 @@ def down(
     elsewhere = elsewhere_() if not report.leases and not report.machines else ()
     value = {**asdict(report), "elsewhere": list(elsewhere)}
     emit("down", value, as_json, down_text(report, elsewhere))
+
+
+app.command()(gc.gc)
 
 
 @app.command()

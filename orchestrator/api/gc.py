@@ -1,0 +1,215 @@
+"""gc: end the machines of orch that outlived their deadline, whoever leased them, and only those.
+
+A machine ends itself at its deadline. One that is still there a while later could not: this is the second
+line of defence, to be run on a schedule. It goes by labels alone and needs no ledger and no folder.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from orchestrator.api.folder import Folder
+from orchestrator.errors import ProviderError
+from orchestrator.model import LABEL_EXPIRES, LABEL_LEASE, LABEL_OWNER, Machine, Progress, Provider, Silent
+from orchestrator.providers import open_provider
+
+MARGIN = timedelta(minutes=10)
+"""How long after its deadline a machine may still be ending by itself."""
+
+_POLL_S = 1.0
+_GONE_LIMIT_S = 300.0
+
+Open = Callable[[str], Provider]
+
+
+@dataclass(frozen=True)
+class Found:
+    """One machine of orch: what becomes of it, and why.
+
+    `outcome`: ended (and proven gone), due (a dry run left it), left (not ours to end), unproven (it was
+    due, and may still exist). `since`: US dollars that it cost since its deadline.
+    """
+
+    cloud: str
+    id: str
+    name: str
+    instance_type: str
+    zone: str
+    lease: str
+    owner: str
+    price: float
+    expires_at: datetime | None
+    outcome: str
+    reason: str
+    since: float = 0.0
+
+
+@dataclass(frozen=True)
+class GcReport:
+    """What one look at the clouds came to. `unseen`: clouds that did not answer, with what they said."""
+
+    clouds: tuple[str, ...]
+    machines: tuple[Found, ...]
+    unseen: Mapping[str, str]
+    dry_run: bool = False
+
+    @property
+    def proven(self) -> bool:
+        """Every cloud answered, and nothing that was to be ended may still exist."""
+        return not self.unseen and not any(one.outcome == "unproven" for one in self.machines)
+
+    def of(self, outcome: str) -> tuple[Found, ...]:
+        return tuple(one for one in self.machines if one.outcome == outcome)
+
+    def as_json(self) -> dict[str, Any]:
+        machines = [{**asdict(one), "expires_at": _iso(one.expires_at)} for one in self.machines]
+        return {
+            "clouds": list(self.clouds),
+            "machines": machines,
+            "unseen": dict(self.unseen),
+            "dry_run": self.dry_run,
+            "proven": self.proven,
+            "price_left_usd_hour": sum(one.price for one in self.machines if one.outcome != "ended"),
+        }
+
+
+def clouds_of(folder: Path | str | None = None) -> tuple[str, ...]:
+    """This computer, and every cloud that a lease of this folder ever was on."""
+    return tuple(sorted({"local", *(lease.profile["cloud"] for lease in Folder.at(folder).leases())}))
+
+
+def gc(
+    clouds: Sequence[str],
+    *,
+    dry_run: bool = False,
+    now: datetime | None = None,
+    opened: Open = open_provider,
+    progress: Progress | None = None,
+) -> GcReport:
+    """End every machine of orch on `clouds` whose deadline passed MARGIN ago, and see it gone.
+
+    Safe to run again and beside itself. One cloud or one machine that refuses does not keep the others:
+    look at `proven`. Raises ProviderError where the only cloud that was asked does not answer.
+    """
+    tell = progress or Silent()
+    moment = now or datetime.now(UTC)
+    machines: list[Found] = []
+    unseen: dict[str, str] = {}
+    for cloud in dict.fromkeys(clouds):
+        try:
+            machines += _swept(opened(cloud), moment, dry_run, tell)
+        except ProviderError as error:
+            if len(set(clouds)) == 1:
+                raise
+            unseen[cloud] = error.message
+    return GcReport(tuple(dict.fromkeys(clouds)), tuple(machines), unseen, dry_run)
+
+
+def due(machine: Machine, now: datetime) -> tuple[bool, str]:
+    """Whether a machine is to be ended, and the reason in words. Pure."""
+    if LABEL_LEASE not in machine.labels:
+        return False, f"it has no label {LABEL_LEASE}: not orch's"
+    expires = expiry(machine)
+    if expires is None:
+        return False, f"its label {LABEL_EXPIRES} tells no time"
+    late = now - expires
+    if late < timedelta(0):
+        return False, f"its deadline is in {_span(-late)}"
+    if late < MARGIN:
+        return False, f"its deadline passed {_span(late)} ago; it may be ending by itself"
+    return True, f"its deadline passed {_span(late)} ago"
+
+
+def expiry(machine: Machine) -> datetime | None:
+    """The deadline that its label tells; None where that is no time."""
+    text = machine.labels.get(LABEL_EXPIRES, "")
+    try:
+        return datetime.fromtimestamp(int(text), UTC) if text.isascii() and text.isdigit() else None
+    except (OverflowError, OSError, ValueError):
+        return None
+
+
+# ---------------------------------------------------------------- one cloud
+
+
+def _swept(provider: Provider, now: datetime, dry_run: bool, tell: Progress) -> list[Found]:
+    seen = list(provider.list({}))
+    late = [machine for machine in seen if due(machine, now)[0]]
+    refused = {} if dry_run else _ended(provider, late, tell)
+    left = set() if dry_run else _left(provider, late, refused)
+    return [_found(machine, now, dry_run, refused, left) for machine in seen]
+
+
+def _ended(provider: Provider, late: Iterable[Machine], tell: Progress) -> dict[str, str]:
+    """Ask for the end of each; what refused, by the machine's id."""
+    refused = {}
+    for machine in late:
+        tell.say(f"Ending {machine.id}: {_lease(machine)} should have ended it at {_iso(expiry(machine))}")
+        try:
+            provider.delete(machine)
+        except ProviderError as error:
+            refused[machine.id] = error.message
+    return refused
+
+
+def _left(provider: Provider, late: Sequence[Machine], refused: Mapping[str, str]) -> set[str]:
+    """Which of them are still listed, once all are gone whose end was accepted, or time is up."""
+    awaited = {machine.id for machine in late} - refused.keys()
+    limit = time.monotonic() + _GONE_LIMIT_S
+    while awaited:
+        try:
+            listed = {machine.id for machine in provider.list({})}
+        except ProviderError:
+            return awaited  # nobody saw them gone
+        if not awaited & listed or time.monotonic() >= limit:
+            return awaited & listed
+        time.sleep(_POLL_S)
+    return set()
+
+
+def _found(
+    machine: Machine, now: datetime, dry_run: bool, refused: Mapping[str, str], left: set[str]
+) -> Found:
+    is_due, reason = due(machine, now)
+    outcome = ("due" if dry_run else "ended") if is_due else "left"
+    if machine.id in refused:
+        outcome, reason = "unproven", f"{reason}, and its end was refused: {refused[machine.id]}"
+    elif machine.id in left:
+        outcome, reason = "unproven", f"{reason}, and it is listed still, long after its end was accepted"
+    expires = expiry(machine)
+    return Found(
+        cloud=machine.provider,
+        id=machine.id,
+        name=machine.name,
+        instance_type=machine.instance_type,
+        zone=machine.zone,
+        lease=_lease(machine),
+        owner=machine.labels.get(LABEL_OWNER, ""),
+        price=machine.price,
+        expires_at=expires,
+        outcome=outcome,
+        reason=reason,
+        since=max(0.0, (now - expires).total_seconds()) / 3600 * machine.price if expires else 0.0,
+    )
+
+
+def _lease(machine: Machine) -> str:
+    return machine.labels.get(LABEL_LEASE, "")
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.isoformat().replace("+00:00", "Z") if moment else None
+
+
+def _span(span: timedelta) -> str:
+    minutes = int(span.total_seconds()) // 60
+    if minutes < 1:
+        return f"{int(span.total_seconds())} s"
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 2880 else f"{minutes // 1440} days"
