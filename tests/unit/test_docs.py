@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import orchestrator
+import orchestrator.api
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -49,4 +49,4 @@ def test_every_verb_is_in_the_readme() -> None:
 def test_all_names_what_is_exported() -> None:
     assert sorted(orchestrator.__all__) == orchestrator.__all__
     assert {name for name in orchestrator.__all__ if getattr(orchestrator, name, None) is None} == set()
-    assert set(orchestrator._HOME) == set(orchestrator.__all__)
+    assert set(orchestrator.api.__all__) <= set(orchestrator.__all__)
