@@ -138,7 +138,11 @@ class GcpProvider:
         _require_named(machine)
         number = str(machine.detail.get("number", ""))
         instance = self._calls.instance(machine.zone, machine.id)
-        if instance is not None and number in ("", str(instance.get("id", ""))) and seen.state(instance) not in _OVER:
+        if (
+            instance is not None
+            and number in ("", str(instance.get("id", "")))
+            and seen.state(instance) not in _OVER
+        ):
             return None
         told = self._calls.done_to(machine.zone, number) if number.isdigit() else ()
         return endings.ending_of(told, machine.id, machine.zone)
@@ -169,7 +173,16 @@ class GcpProvider:
             message = f"Google has not made {machine_name(spec)} yet, and does not say why."
             raise ProviderError(Fault.TRANSIENT, message, code="StillMaking")
         self._lives[place] = self._lives.get(place, 0) + 1
+        if not _is_remembered(begun, asked):
+            self._require_not_taken_back(spec, ended)
         return None
+
+    def _require_not_taken_back(self, spec: MachineSpec, insert: Mapping[str, Any]) -> None:
+        """ProviderError where Google made the machine just now and ended it before it was looked at."""
+        name, zone = machine_name(spec), spec.offer.zone
+        ending = endings.ending_of(self._calls.done_to(zone, str(insert["targetId"])), name, zone)
+        if ending.fault is not None:
+            raise ProviderError(ending.fault, ending.message, code=ending.code)
 
     def _appearing(self, spec: MachineSpec) -> Mapping[str, Any] | None:
         """The machine, which Google may show a moment after it says that it exists."""

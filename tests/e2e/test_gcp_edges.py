@@ -1,0 +1,101 @@
+"""Compute Engine where it is awkward: spot taken back, no public address, another project, stopped machines."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clouds import gcp
+from tests.e2e.project import Project, tiny
+
+pytestmark = [
+    pytest.mark.machine,
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="each instance needs a network of its own, so root"),
+]
+
+PROFILE = """\
+version: 1
+name: tiny
+cloud: gcp
+region: us-central1
+resources: {{cpus: 2, memory: 8 GiB, disk: 12 GiB, spot: {spot}}}
+max_duration: 30m
+train:
+  command: python train.py
+  outputs: [out]
+"""
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[gcp.Cloud]:
+    if shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+        pytest.skip("no sshd on this computer")
+    with gcp.running() as running:
+        yield running
+
+
+@pytest.fixture
+def project(tmp_path: Path, cloud: gcp.Cloud) -> Iterator[Project]:
+    """A tiny project for this cloud, not up yet; whatever a test leaves there is ended."""
+    made = tiny(tmp_path / "project", tmp_path / "state", "print('hello')\n")
+    made.environ.update(cloud.env)
+    profile(made)
+    yield made
+    cloud.clear_faults()
+    made.orch("down", "--discard")
+    assert instances(cloud) == []
+
+
+def profile(project: Project, *, spot: str = "false") -> None:
+    (project.folder / "orch.yaml").write_text(PROFILE.format(spot=spot))
+
+
+def up(project: Project, *, code: int = 0) -> dict[str, Any]:
+    return project.json("up", "orch.yaml", "--yes", code=code)
+
+
+def instances(cloud: gcp.Cloud) -> list[str]:
+    return [instance["name"] for instance in cloud.state()["instances"]]
+
+
+@pytest.mark.parametrize("after_s", [0.0, 1.5])
+def test_a_spot_machine_taken_back_before_it_served_gives_way_to_the_next(
+    project: Project, cloud: gcp.Cloud, after_s: float
+) -> None:
+    """The insert succeeds; the machine is preempted at once, before its maker looks, or while it boots."""
+    profile(project, spot="true")
+    cloud.settings(hostkey_s=4.0)  # long enough to be taken back before it answers
+
+    def take_the_first() -> None:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            found = [one for one in cloud.state()["instances"] if one["status"] == "RUNNING"]
+            if found:
+                cloud.settings(hostkey_s=0.2)
+                time.sleep(after_s)
+                return cloud.preempt(found[0]["name"], notice_s=0)
+            time.sleep(0.02)
+        return None
+
+    thief = threading.Thread(target=take_the_first)
+    thief.start()
+    try:
+        held = up(project)
+    finally:
+        thief.join()
+        cloud.settings(hostkey_s=0.2)
+    first, second = held["attempts"]
+    assert first["outcome"] == "capacity"
+    assert "compute.instances.preempted" in first["message"]
+    assert first["zone"] in first["message"]
+    assert second["outcome"] == "accepted"
+    assert second["zone"] == held["zone"] != first["zone"]
+    assert instances(cloud) == [held["machine"]]
