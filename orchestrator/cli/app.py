@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli import catalog, gc
+from orchestrator.cli import catalog, doctor, gc
 from orchestrator.cli.output import emit, guarded
 
 app = typer.Typer(
@@ -256,17 +256,7 @@ def down(
 app.command()(gc.gc)
 
 
-@app.command()
-@guarded
-def doctor(as_json: Json = False) -> None:
-    """What this computer can do for orch, what is lost, and how to mend it."""
-    from orchestrator.api import doctor as doctor_
-    from orchestrator.report.doctor import doctor_text
-
-    found = doctor_.examine()
-    emit("doctor", found, as_json, doctor_text(found))
-    if not found["ready"]:
-        raise typer.Exit(5)
+app.command()(doctor.doctor)
 
 
 @app.command()

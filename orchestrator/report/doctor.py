@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from orchestrator.report.units import table
+from orchestrator.model import Check, CheckState, Readiness, Topic
+from orchestrator.report.units import plural, table
 
 _TIERS = {
     "netns": "a machine of its own: file system, network, processes, limits",
@@ -24,3 +26,69 @@ def doctor_text(found: Mapping[str, Any]) -> str:
     rows = [["check", "", "detail"]]
     rows += [[c["name"], "ok" if c["ok"] else "NO", c["detail"]] for c in found["checks"]]
     return "\n".join([*lines, "", table(rows)])
+
+
+# ---------------------------------------------------------------- a cloud
+
+_MARKS = {CheckState.OK: "ok", CheckState.MISSING: "NO", CheckState.UNKNOWN: "?"}
+
+
+def readiness_text(found: Readiness, profile: Path | None) -> str:
+    """What was found, a line for each check; then what mends each, and what to do next."""
+    return "\n".join([*_head(found), "", *_checked(found), *_mending(found), "", _next(found, profile)])
+
+
+def _head(found: Readiness) -> Iterator[str]:
+    noun = "account" if found.cloud == "aws" else "project"
+    parts = [found.cloud, f"{noun} {found.account}" if found.account else "", found.region]
+    yield ", ".join(part for part in parts if part)
+    if found.offer:
+        offer = found.offer
+        zone = f" in {offer.zone}" if offer.zone else ""
+        gpu = f", {offer.accelerator_count} {offer.accelerator}" if offer.accelerator else ""
+        spot = " (spot)" if offer.spot else ""
+        yield f"checked for {offer.instance_type}{spot}{zone}: {plural(offer.cpus, 'CPU')}{gpu}"
+
+
+def _checked(found: Readiness) -> Iterator[str]:
+    granted = [check for check in found.checks if _is_granted(check)]
+    rows = [["", "about", "what", ""]]
+    for check in found.checks:
+        if check is (granted[0] if granted else None):
+            rows.append(["ok", str(Topic.PERMISSION), f"{len(granted)} granted", ""])
+        if not _is_granted(check):
+            rows.append([_MARKS[check.state], str(check.topic), check.name, _line(check.detail)])
+    yield table(rows)
+
+
+def _is_granted(check: Check) -> bool:
+    return check.topic is Topic.PERMISSION and check.state is CheckState.OK
+
+
+def _mending(found: Readiness) -> Iterator[str]:
+    lacking = [check for check in found.missing if check.remedy]
+    covered = [check for check in lacking if check.topic is Topic.PERMISSION] if found.grant else []
+    rest = [check for check in lacking if check not in covered]
+    if rest:
+        yield "\nTo mend:"
+    yield from (f"  {check.name}: {check.remedy}" for check in rest)
+    if covered:
+        count = plural(len(covered), "permission")
+        yield f"\n{count} missing; who administers the account adds:\n{found.grant}"
+
+
+def _next(found: Readiness, profile: Path | None) -> str:
+    unknown = [check for check in found.checks if check.state is CheckState.UNKNOWN]
+    untold = f" {plural(len(unknown), 'check')} could not tell." if unknown else ""
+    again = " ".join(["orch doctor", found.cloud, *([str(profile)] if profile else [])])
+    if found.missing:
+        return f"Not ready: {len(found.missing)} missing.{untold}\nNext: mend what is missing, then: {again}"
+    if profile:
+        return f"Ready, as far as can be seen.{untold}\nNext: orch up {profile}"
+    return (
+        f"Ready, as far as can be seen.{untold}\nNext: {again} PROFILE    # quota and image for its machine"
+    )
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())

@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 from botocore.parsers import ResponseParserError
 
 from orchestrator.errors import Fault, ProviderError
+from orchestrator.providers import permissions
 from orchestrator.providers.aws.quotas import quota
 
 _CAPACITY = """
@@ -210,27 +211,25 @@ def _over_quota(error: BaseException, asked: Asked) -> tuple[str, str | None]:
 
 
 def _not_allowed(error: BaseException, asked: Asked) -> tuple[str, str | None]:
-    operation = _operation(error)
-    if not operation:
+    if not _operation(error):
         return (
             f"There are no usable AWS credentials: {text_of(error)}",
-            "aws configure    # or: aws sso login",
+            "aws configure    # or: aws sso login; then: orch doctor aws",
         )
-    named = _ACTION_IN_TEXT.search(text_of(error))
-    action = named.group(1) if named else f"{_service(error)}:{operation}"
     who = asked.identity or "The identity of these credentials"
     message = (
-        f"{who} was refused {action} in {asked.region} ({code_of(error)}: {text_of(error)})\n"
+        f"{who} was refused {refused_action(error)} in {asked.region} ({code_of(error)}: {text_of(error)})\n"
         "The permissions that are needed are in terraform/aws."
     )
     return message, "orch doctor aws"
 
 
-def _service(error: BaseException) -> str:
+def refused_action(error: BaseException) -> str:
+    """The permission that was refused, as policies name it: AWS's own word, else that of the operation."""
+    named = _ACTION_IN_TEXT.search(text_of(error))
     operation = _operation(error)
-    if operation in ("GetCallerIdentity", "DecodeAuthorizationMessage", "AssumeRole"):
-        return "sts"
-    return "ssm" if operation.startswith("GetParameter") else "ec2"
+    taken = (one.name for one in permissions.of("aws") if one.name.partition(":")[2] == operation)
+    return named.group(1) if named else next(taken, operation)
 
 
 def _refused(error: BaseException, asked: Asked) -> tuple[str, str | None]:

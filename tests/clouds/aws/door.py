@@ -25,7 +25,7 @@ from typing import Any
 
 from moto.ec2.models import ec2_backends
 
-from tests.clouds.aws import access, goods, services
+from tests.clouds.aws import access, dryrun, goods, services
 from tests.clouds.aws.faults import MESSAGES, SCRIPT, STATUS, Fault
 from tests.clouds.aws.life import LIVES
 from tests.clouds.aws.requests import Request, Response, as_json, error, read
@@ -80,7 +80,7 @@ class Door:
         return response
 
     def _answer(self, request: Request, environ: dict[str, Any]) -> Response:
-        for judge in (access.refusal, services.bad_digest, access.answer, services.answer):
+        for judge in (access.refusal, services.bad_digest, access.answer, services.answer, dryrun.answer):
             found = judge(request)
             if found is not None:
                 return found

@@ -1,0 +1,69 @@
+"""doctor of a cloud: whether `up` would succeed there, for this user and this profile, and what lacks."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator import catalog
+from orchestrator.errors import EXIT_AUTH, EXIT_CAPACITY, EXIT_OK, EXIT_PROVISION, UsageError
+from orchestrator.model import Need, Readiness, Topic, Wanted
+
+CLOUDS = catalog.CLOUDS
+_ACCESS = frozenset({Topic.CREDENTIALS, Topic.API, Topic.PERMISSION})
+
+
+def examine(
+    cloud: str,
+    profile: str | Path | None = None,
+    *,
+    region: str | None = None,
+    overrides: Sequence[str] = (),
+) -> Readiness:
+    """Ask `cloud` everything that `up` would need of it. Makes nothing, and costs nothing.
+
+    With `profile`: of the machine that `up` would try first; without: of the smallest that is sold.
+    `region` instead of the profile's. Raises UsageError and ProfileError; what the cloud refuses is a check.
+    """
+    if cloud not in CLOUDS:
+        known = ", ".join(CLOUDS)
+        raise UsageError(f"There is no doctor for {cloud!r}; there are {known}.", next_command="orch doctor")
+    need = _need(cloud, profile, region, overrides)
+    wanted = Wanted(tuple(catalog.offers(need, clouds=(cloud,))), need.disk, need.region)
+    readiness = importlib.import_module(f"orchestrator.providers.{cloud}.readiness")
+    found: Readiness = readiness.examine(wanted)
+    return found
+
+
+def _need(cloud: str, profile: str | Path | None, region: str | None, overrides: Sequence[str]) -> Need:
+    if profile is None:
+        return Need(cloud, arch="x86_64", region=region)
+    from orchestrator.profile import load
+
+    wanted = load(Path(profile), overrides=overrides)
+    if wanted.cloud not in (cloud, "any"):
+        raise UsageError(
+            f"{profile} is for {wanted.cloud}, not for {cloud}.",
+            next_command=f"orch doctor {wanted.cloud} {profile}" if wanted.cloud in CLOUDS else "orch doctor",
+        )
+    need = replace(wanted.need(), cloud=cloud)
+    return need if region in (None, need.region) else replace(need, region=region, zone=None)
+
+
+def exit_code(found: Readiness) -> int:
+    """0 ready; 3 credentials or permissions; 4 quota; 5 anything else that is missing."""
+    topics = {check.topic for check in found.missing}
+    if topics & _ACCESS:
+        return EXIT_AUTH
+    if Topic.QUOTA in topics:
+        return EXIT_CAPACITY
+    return EXIT_PROVISION if topics else EXIT_OK
+
+
+def as_json(found: Readiness) -> dict[str, Any]:
+    """{ready, exit_code, cloud, identity, account, region, offer, checks[{topic, name, state, …}], …}"""
+    code = exit_code(found)
+    return {"ready": code == EXIT_OK, "exit_code": code, **asdict(found)}

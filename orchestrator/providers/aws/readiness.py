@@ -1,0 +1,202 @@
+"""Whether AWS would make a machine for this user now, and if not, what it takes. Reads and dry runs only."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import Check, Offer, Readiness, Topic, Wanted
+from orchestrator.model.checks import missing, ok, unknown
+from orchestrator.providers.aws import readiness_access as access
+from orchestrator.providers.aws import readiness_place as place
+from orchestrator.providers.aws.clients import HOME, Clients, asking
+from orchestrator.providers.aws.readiness_simulation import Caller
+from orchestrator.providers.aws.settings import read
+from orchestrator.providers.aws.zones import with_zones
+
+_SERVICES = ("ec2", "ssm", "sts", "service-quotas", "iam", "pricing")
+_LOGIN = "aws configure    # or: aws sso login"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """As whom AWS is asked: its ARN, and the account."""
+
+    arn: str
+    account: str
+
+
+def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readiness:
+    """Every check that can be made; those that need what is missing are left out.
+
+    Raises ProviderError(INVALID) for an ORCH_AWS_… variable that says nothing sensible.
+    """
+    settings = read(environ)
+    if importlib.util.find_spec("boto3") is None:
+        absent = missing(Topic.SDK, "boto3", "boto3 is not installed here.", "pip install 'orch[aws]'")
+        return _readiness(wanted, (absent,))
+    sdk = ok(Topic.SDK, "boto3", version("boto3"))
+    clients = Clients(settings, lambda: tuple(sorted({offer.region for offer in wanted.offers})))
+    credentials, identity = _credentials(clients)
+    if identity is None:
+        return _readiness(wanted, (sdk, credentials))
+    endpoints = _endpoints(clients)
+    region, offers = _chosen(clients, wanted)
+    enabled = _region(clients, region)
+    begun = (sdk, *_told(endpoints), credentials, enabled)
+    if enabled.state != "ok":
+        return _readiness(wanted, begun, identity, region, endpoints=endpoints)
+    site = place.Site(clients, settings, region, offers, wanted.disk)
+    found = place.look(site)
+    allowed = access.look(
+        Caller(clients, region, identity.arn, identity.account),
+        access.Situation(found.request, offers[0] if offers else None, console=not settings.inject),
+    )
+    refused = access.lacking(allowed)
+    return _readiness(
+        wanted,
+        (*begun, *allowed, *found.checks, *place.quota(site)),
+        identity,
+        region,
+        offer=found.offer,
+        endpoints=endpoints,
+        grant=access.grant(refused, identity.arn) if refused else None,
+    )
+
+
+def _readiness(
+    wanted: Wanted,
+    checks: tuple[Check, ...],
+    identity: Identity | None = None,
+    region: str = "",
+    *,
+    offer: Offer | None = None,
+    endpoints: Mapping[str, str] | None = None,
+    grant: str | None = None,
+) -> Readiness:
+    order = list(Topic)
+    return Readiness(
+        "aws",
+        identity.arn if identity else "",
+        identity.account if identity else "",
+        region or wanted.region or "",
+        offer,
+        tuple(sorted(checks, key=lambda check: order.index(check.topic))),
+        endpoints or {},
+        grant,
+    )
+
+
+# ---------------------------------------------------------------- credentials, endpoints
+
+
+def _credentials(clients: Clients) -> tuple[Check, Identity | None]:
+    from botocore.exceptions import BotoCoreError
+
+    name = "credentials"
+    try:
+        home = clients.home
+        with asking(clients, home):
+            answer = clients.client("sts", home).get_caller_identity()
+    except BotoCoreError as error:  # a profile of AWS_PROFILE that is not there, a file that cannot be read
+        return missing(Topic.CREDENTIALS, name, str(error), "unset AWS_PROFILE    # or: aws configure"), None
+    except ProviderError as error:
+        if error.fault is Fault.AUTH:
+            return missing(Topic.CREDENTIALS, name, error.message, _LOGIN), None
+        detail = f"{error.message.rstrip('.')}. Is this computer connected, and the endpoint right?"
+        return missing(Topic.ENDPOINT, "sts", detail, error.next_command), None
+    identity = Identity(str(answer["Arn"]), str(answer["Account"]))
+    return ok(Topic.CREDENTIALS, name, f"{identity.arn} ({_source()})"), identity
+
+
+def _source() -> str:
+    """Where boto3 found the credentials: env, shared-credentials-file, sso, iam-role, …"""
+    import boto3
+
+    found = boto3.Session().get_credentials()
+    return f"found by: {found.method}" if found else "found nowhere"
+
+
+def _endpoints(clients: Clients) -> dict[str, str]:
+    """Services that are asked elsewhere than at Amazon's own address."""
+    addresses = {name: str(clients.client(name, clients.home).meta.endpoint_url) for name in _SERVICES}
+    own = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
+    return {name: url for name, url in addresses.items() if not url.rstrip("/").endswith(own)}
+
+
+def _told(endpoints: Mapping[str, str]) -> tuple[Check, ...]:
+    """One line for each other endpoint, however many services share it."""
+    shared: dict[str, list[str]] = {}
+    for name, url in endpoints.items():
+        shared.setdefault(url, []).append(name)
+    return tuple(
+        ok(Topic.ENDPOINT, ", ".join(names), f"asked at {url}, not at Amazon's own address")
+        for url, names in shared.items()
+    )
+
+
+# ---------------------------------------------------------------- region
+
+
+def _chosen(clients: Clients, wanted: Wanted) -> tuple[str, tuple[Offer, ...]]:
+    """The region, and the offers there that `up` would try first: one type, in each zone that sells it."""
+    regions: tuple[str, ...] = (wanted.region,) if wanted.region else _in_use(clients)
+    here = [offer for offer in wanted.offers if offer.region in regions]
+    if not here:
+        return regions[0], ()
+    first = here[0]
+    same = [o for o in here if (o.region, o.instance_type) == (first.region, first.instance_type)]
+    try:
+        placed = with_zones(clients, same)
+    except ProviderError:
+        placed = same
+    return first.region, tuple(placed)
+
+
+def _in_use(clients: Clients) -> tuple[str, ...]:
+    try:
+        return clients.regions
+    except ProviderError:
+        return (clients.home,)
+
+
+def _region(clients: Clients, region: str) -> Check:
+    """Asked elsewhere where nobody knows the region: its own address may not exist."""
+    known = _known_regions()
+    asked = region if region in known else HOME
+    try:
+        with asking(clients, asked):
+            answer = clients.ec2(asked).describe_regions(AllRegions=True)
+    except ProviderError as error:
+        return _unasked(region, error)
+    states = {found["RegionName"]: found.get("OptInStatus", "") for found in answer.get("Regions", ())}
+    if region not in states:
+        near = [name for name in sorted(states or known) if name[:2] == region[:2]]
+        detail = f"There is no region {region}. There are {', '.join(near or sorted(states or known))}."
+        return missing(Topic.REGION, region, detail, f"orch doctor aws --region {near[0] if near else HOME}")
+    if states[region] == "not-opted-in":
+        enable = f"aws account enable-region --region-name {region}"
+        return missing(Topic.REGION, region, "The account has not enabled this region.", enable)
+    return ok(Topic.REGION, region, "enabled")
+
+
+def _unasked(region: str, error: ProviderError) -> Check:
+    if error.fault is Fault.AUTH and error.code in ("UnauthorizedOperation", "AccessDenied"):
+        # It answers, so the other checks may still tell; the permission has its own line.
+        return ok(Topic.REGION, region, "answers; whether it is enabled was not told")
+    if error.fault is Fault.AUTH:
+        enable = f"aws account enable-region --region-name {region}"
+        return missing(Topic.REGION, region, f"{error.message} It may not be enabled.", enable)
+    return unknown(Topic.REGION, region, error.message)
+
+
+def _known_regions() -> set[str]:
+    import boto3
+
+    session = boto3.Session()
+    partitions = session.get_available_partitions()
+    return {name for each in partitions for name in session.get_available_regions("ec2", each)}

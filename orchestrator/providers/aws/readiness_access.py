@@ -1,0 +1,194 @@
+"""Which of the table's permissions AWS grants: by dry runs, by harmless reads, and by simulating the policy.
+
+A dry run answers DryRunOperation to who may and UnauthorizedOperation to who may not, and does nothing. A
+policy may allow a thing only for machines that carry orch's tags, and where there is none yet, a dry run
+on one that does not exist tells nothing: then iam:SimulatePrincipalPolicy is asked, where one may.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.errors import Fault
+from orchestrator.model import Check, Offer, Topic
+from orchestrator.model.checks import missing, ok, unknown
+from orchestrator.providers import permissions
+from orchestrator.providers.aws.faults import classify, code_of, refused_action, text_of
+from orchestrator.providers.aws.quotas import quota
+from orchestrator.providers.aws.readiness_simulation import Caller, Simulation, principal
+from orchestrator.providers.permissions import Permission
+
+_NOBODYS = "i-0123456789abcdef0"
+_PRICED_FROM = "us-east-1"
+_PARAMETER = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
+_ANSWERED = frozenset({"DryRunOperation", "ParameterNotFound", "NoSuchResourceException"})
+"""Refusals that come after the permission was found to be there."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What would be asked: `request` of RunInstances, None where image or network is missing;
+    `console`: host keys are read from the console."""
+
+    request: Mapping[str, Any] | None
+    offer: Offer | None
+    console: bool
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One answer. `allowed` None: it tells nothing of the permission; `action`: which one was refused."""
+
+    allowed: bool | None
+    why: str
+    action: str = ""
+
+
+def look(caller: Caller, situation: Situation) -> tuple[Check, ...]:
+    """One check for each permission that this situation needs."""
+    simulation = Simulation(caller, situation.offer)
+    target = _own_instance(caller)
+    heard = {name: _heard(probe) for name, probe in _probes(caller, situation, target or _NOBODYS).items()}
+    if situation.request is None:
+        heard["ec2:RunInstances"] = Heard(None, "it was not tried: image or network is missing")
+    _blame_tags(heard)
+    wanted = [each for each in permissions.of("aws") if not each.free and _applies(each, situation)]
+    return tuple(_check(each, heard.get(each.name), simulation, bool(target)) for each in wanted)
+
+
+def lacking(checks: Sequence[Check]) -> tuple[Permission, ...]:
+    lost = (check.name for check in checks if check.topic is Topic.PERMISSION and check.state == "missing")
+    return tuple(permissions.named(name) for name in lost)
+
+
+def grant(lost: Sequence[Permission], arn: str) -> str:
+    """The policy that adds them all, and the command that attaches it."""
+    kind, name = principal(arn)
+    document = json.dumps(permissions.policy(lost), indent=2)
+    command = f"aws iam put-{kind}-policy --{kind}-name {name} --policy-name orch-more"
+    return f"cat >orch-more.json <<'END'\n{document}\nEND\n{command} --policy-document file://orch-more.json"
+
+
+def _applies(permission: Permission, situation: Situation) -> bool:
+    spot = bool(situation.offer and situation.offer.spot)
+    needless = {
+        "ec2:GetConsoleOutput": not situation.console,
+        "iam:CreateServiceLinkedRole": not spot,
+    }
+    return not needless.get(permission.name, False)
+
+
+# ---------------------------------------------------------------- asking
+
+
+def _probes(caller: Caller, situation: Situation, target: str) -> dict[str, Callable[[], object]]:
+    """Harmless, each, whoever may do what."""
+    clients, region = caller.clients, caller.region
+    ec2 = clients.ec2(region)
+    offer = situation.offer
+    code = (quota(offer.instance_type, spot=offer.spot).code if offer else "") or "L-1216C47A"
+    counted = {"ServiceCode": "ec2", "QuotaCode": code}
+    quotas = clients.client("service-quotas", region)
+    prices = clients.client("pricing", _PRICED_FROM)
+    tag = [{"Key": permissions.OUR_TAG, "Value": f"{permissions.OUR_NAMES}doctor"}]
+    return {
+        "ec2:DescribeRegions": lambda: ec2.describe_regions(DryRun=True),
+        "ec2:DescribeInstances": lambda: ec2.describe_instances(DryRun=True),
+        "ec2:DescribeInstanceTypeOfferings": lambda: ec2.describe_instance_type_offerings(DryRun=True),
+        "ec2:DescribeInstanceTypes": lambda: ec2.describe_instance_types(DryRun=True),
+        "ec2:DescribeSpotPriceHistory": lambda: ec2.describe_spot_price_history(DryRun=True),
+        "ec2:DescribeImages": lambda: ec2.describe_images(DryRun=True, Owners=["self"]),
+        "ec2:DescribeSecurityGroups": lambda: ec2.describe_security_groups(DryRun=True),
+        "ec2:DescribeSubnets": lambda: ec2.describe_subnets(DryRun=True),
+        "ec2:RunInstances": lambda: ec2.run_instances(**(situation.request or {}), DryRun=True),
+        "ec2:CreateTags": lambda: ec2.create_tags(Resources=[target], Tags=tag, DryRun=True),
+        "ec2:TerminateInstances": lambda: ec2.terminate_instances(InstanceIds=[target], DryRun=True),
+        "ec2:GetConsoleOutput": lambda: ec2.get_console_output(InstanceId=target, DryRun=True),
+        "ssm:GetParameter": lambda: clients.client("ssm", region).get_parameter(Name=_PARAMETER),
+        "pricing:GetProducts": lambda: prices.get_products(ServiceCode="AmazonEC2", MaxResults=1),
+        "servicequotas:GetServiceQuota": lambda: quotas.get_service_quota(**counted),
+        "servicequotas:GetAWSDefaultServiceQuota": lambda: quotas.get_aws_default_service_quota(**counted),
+    }
+
+
+def _own_instance(caller: Caller) -> str:
+    """An instance with orch's tag, "" where there is none: what policies say of such, it tells."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    ours = [{"Name": "tag-key", "Values": [permissions.OUR_TAG]}]
+    try:
+        answer = caller.clients.ec2(caller.region).describe_instances(Filters=ours)
+    except (BotoCoreError, ClientError):
+        return ""
+    return next((str(one["InstanceId"]) for each in answer["Reservations"] for one in each["Instances"]), "")
+
+
+def _heard(probe: Callable[[], object]) -> Heard:
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
+
+    try:
+        probe()
+    except (BotoCoreError, ClientError, ResponseParserError) as error:
+        if code_of(error) in _ANSWERED:
+            return Heard(True, "")
+        refused = classify(error) is Fault.AUTH
+        return Heard(False if refused else None, f"{code_of(error)}: {text_of(error)}", refused_action(error))
+    return Heard(True, "")
+
+
+def _blame_tags(heard: dict[str, Heard]) -> None:
+    """A launch with tags takes two permissions; AWS names the one that lacks."""
+    launch = heard.get("ec2:RunInstances")
+    if launch and launch.allowed is False and launch.action == "ec2:CreateTags":
+        heard["ec2:CreateTags"] = Heard(False, launch.why, launch.action)
+        heard["ec2:RunInstances"] = Heard(None, "it was refused for ec2:CreateTags")
+
+
+# ---------------------------------------------------------------- judging
+
+
+def _check(permission: Permission, heard: Heard | None, simulation: Simulation, own: bool) -> Check:
+    if permission.name == "iam:SimulatePrincipalPolicy":
+        simulation.allows(permission)
+        heard = Heard(not simulation.refusal, simulation.refusal)
+    allowed, why = (heard.allowed, heard.why) if heard else (None, "")
+    blamed = heard is not None and heard.action == permission.name and permission.name == "ec2:CreateTags"
+    if allowed is not True and not _is_decisive(permission, allowed, own or blamed):
+        simulated = simulation.allows(permission)
+        allowed = simulated if simulated is not None else None
+        why = why if simulated is None else "its policy denies it"
+    name, said = permission.name, permission.why
+    if allowed:
+        return ok(Topic.PERMISSION, name, said)
+    remedy = json.dumps(permissions.policy([permission])["Statement"])
+    if permission.needed == {"doctor"}:
+        return unknown(Topic.PERMISSION, name, f"refused; the doctor alone asks it, to {said}", remedy)
+    if permission.name == "iam:CreateServiceLinkedRole":
+        detail = f"not known to be allowed, and needed only where {permission.when}: to {said}"
+        return unknown(Topic.PERMISSION, name, detail, remedy)
+    if allowed is False:
+        return missing(Topic.PERMISSION, name, f"needed to {said} — {why}", remedy)
+    return unknown(Topic.PERMISSION, name, f"needed to {said}; {_untold(why)}", remedy)
+
+
+def _is_decisive(permission: Permission, allowed: bool | None, own: bool) -> bool:
+    """Whether a refusal settles it: not where the policy may allow it for orch's own machines alone."""
+    if allowed is None:
+        return False
+    bound = any(
+        key.startswith("aws:ResourceTag/") for grant in permission.grants for _, key, _ in grant.conditions
+    )
+    return own or not bound
+
+
+def _untold(why: str) -> str:
+    if why.startswith(("InvalidInstanceID", "UnauthorizedOperation")):
+        return (
+            "AWS tells it only for a machine that exists, and there is none of orch's; with "
+            "iam:SimulatePrincipalPolicy the doctor can tell"
+        )
+    return why or "AWS has no way to ask it without iam:SimulatePrincipalPolicy"

@@ -1,0 +1,243 @@
+"""Whether a region is ready for a machine: network, image, the request as a whole, quota. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import LABEL_LEASE, Check, MachineSpec, Offer, Topic
+from orchestrator.model.checks import missing, ok, unknown
+from orchestrator.providers.aws import images, network, request
+from orchestrator.providers.aws.clients import Clients, asking
+from orchestrator.providers.aws.quotas import Quota
+from orchestrator.providers.aws.quotas import quota as quota_of
+from orchestrator.providers.aws.settings import Settings
+
+_SSH = 22
+_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtQzVn0VdkT0Wm2yQ0nXUkPSpPkXyBzQkq5dlqCqk0a doctor"
+_NOWHERE = "AWS_REGION, --region or the profile's region names another"
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a machine would be: `offers` are one type of one region, by zone; () where nothing is offered."""
+
+    clients: Clients
+    settings: Settings
+    region: str
+    offers: tuple[Offer, ...]
+    disk: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """`request` is what RunInstances would be asked, without a token; None where something lacks."""
+
+    checks: tuple[Check, ...]
+    offer: Offer | None
+    request: Mapping[str, Any] | None
+
+
+def look(site: Site) -> Found:
+    """Network and image, and the whole request where both are there."""
+    if not site.offers:
+        return Found((_nothing_offered(site),), None, None)
+    plugged, networks = _networks(site)
+    offer = next((offer for offer in site.offers if offer.zone in plugged), site.offers[0])
+    image, images_ = _image(site, offer)
+    checks = (*networks, *_ssh(site, next(iter(plugged.values()), None)), *images_)
+    if image is None or offer.zone not in plugged:
+        return Found(checks, offer, None)
+    try:
+        wanted = request.run_instances(
+            _spec(site, offer), image, plugged[offer.zone], user=image.user or "nobody", host_key=None
+        )
+    except ProviderError as error:
+        unfit = missing(Topic.IMAGE, f"{offer.instance_type} with {image.name}", error.message, None)
+        return Found((*checks, unfit), offer, None)
+    return Found(checks, offer, wanted)
+
+
+def _nothing_offered(site: Site) -> Check:
+    detail = f"Nothing that serves is offered in {site.region}; {_NOWHERE}."
+    return missing(Topic.REGION, "offers", detail, f"orch catalog refresh aws --region {site.region}")
+
+
+def _spec(site: Site, offer: Offer) -> MachineSpec:
+    """As `up` would have it: same tags, same disk, same zone."""
+    return MachineSpec(
+        id="orch-doctor",
+        attempt=0,
+        offer=replace(offer, region=site.region),
+        disk=site.disk,
+        deadline=datetime.now(UTC) + timedelta(hours=1),
+        labels={LABEL_LEASE: "doctor"},
+        ssh_public_key=_KEY,
+    )
+
+
+# ---------------------------------------------------------------- network
+
+
+def _networks(site: Site) -> tuple[dict[str, request.Network], tuple[Check, ...]]:
+    """By zone, and what is to be said of them: one zone without a subnet is no misfortune, all are."""
+    plugged: dict[str, request.Network] = {}
+    refusals: list[ProviderError] = []
+    for zone in dict.fromkeys(offer.zone for offer in site.offers):
+        try:
+            plugged[zone] = network.find(site.clients, site.region, zone, site.settings)
+        except ProviderError as error:
+            refusals.append(error)
+            if error.fault is not Fault.CAPACITY:
+                break
+    return plugged, (_network_check(site, plugged, refusals),)
+
+
+def _network_check(
+    site: Site, plugged: Mapping[str, request.Network], refusals: Sequence[ProviderError]
+) -> Check:
+    if plugged:
+        subnets = ", ".join(f"{plug.subnet} ({zone or 'any zone'})" for zone, plug in plugged.items())
+        return ok(Topic.NETWORK, "subnet", subnets)
+    error = refusals[0]
+    name = "security group" if error.code.startswith("InvalidGroup") else "subnet"
+    if error.fault is Fault.AUTH:
+        return unknown(Topic.NETWORK, name, error.message.splitlines()[0])
+    if error.fault is Fault.CAPACITY:
+        make = (
+            "aws ec2 create-default-vpc" if not site.settings.subnets else "export ORCH_AWS_SUBNET=subnet-…"
+        )
+        return missing(Topic.NETWORK, name, f"{error.message}.", f"{make} --region {site.region}")
+    return missing(Topic.NETWORK, name, error.message, error.next_command)
+
+
+def _ssh(site: Site, plugged: request.Network | None) -> Iterator[Check]:
+    """Whether the security groups let ssh in, and from where."""
+    if plugged is None:
+        return
+    try:
+        with asking(site.clients, site.region):
+            answer = site.clients.ec2(site.region).describe_security_groups(GroupIds=list(plugged.groups))
+    except ProviderError as error:
+        yield unknown(Topic.NETWORK, "ssh", error.message.splitlines()[0])
+        return
+    sources = sorted(
+        source
+        for group in answer["SecurityGroups"]
+        for rule in group.get("IpPermissions", ())
+        if _admits(rule)
+        for source in _sources(rule)
+    )
+    name = ", ".join(plugged.groups)
+    if not sources:
+        remedy = (
+            f"aws ec2 authorize-security-group-ingress --region {site.region} --group-id {plugged.groups[0]} "
+            "--protocol tcp --port 22 --cidr YOUR.ADDRESS/32"
+        )
+        yield missing(Topic.NETWORK, name, "The security group lets no ssh in (port 22).", remedy)
+    elif {"0.0.0.0/0", "::/0"} & set(sources):
+        yield ok(Topic.NETWORK, name, "lets ssh in from anywhere")
+    else:
+        yield ok(Topic.NETWORK, name, f"lets ssh in from {', '.join(sources)} alone; be there")
+
+
+def _admits(rule: Mapping[str, Any]) -> bool:
+    if rule.get("IpProtocol") == "-1":
+        return True
+    return rule.get("IpProtocol") == "tcp" and rule.get("FromPort", 0) <= _SSH <= rule.get("ToPort", -1)
+
+
+def _sources(rule: Mapping[str, Any]) -> Iterator[str]:
+    yield from (str(each["CidrIp"]) for each in rule.get("IpRanges", ()))
+    yield from (str(each["CidrIpv6"]) for each in rule.get("Ipv6Ranges", ()))
+    yield from (str(each["PrefixListId"]) for each in rule.get("PrefixListIds", ()))
+    yield from (str(each["GroupId"]) for each in rule.get("UserIdGroupPairs", ()))
+
+
+# ---------------------------------------------------------------- image
+
+
+def _image(site: Site, offer: Offer) -> tuple[request.Image | None, tuple[Check, ...]]:
+    name = site.settings.image or (
+        "the newest with drivers" if offer.accelerator_count else "the newest Ubuntu"
+    )
+    try:
+        image = images.find(site.clients, site.region, _spec(site, offer), site.settings.image)
+    except ProviderError as error:
+        if error.fault is Fault.INVALID:
+            return None, (missing(Topic.IMAGE, name, error.message, "export ORCH_AWS_IMAGE=ami-…"),)
+        return None, (unknown(Topic.IMAGE, name, error.message.splitlines()[0]),)
+    told = f"{image.id} ({image.name})"
+    if not (site.settings.user or image.user):
+        detail = f"Nobody knows who logs in to {told}."
+        return image, (missing(Topic.IMAGE, name, detail, "export ORCH_AWS_USER=…"),)
+    return image, (ok(Topic.IMAGE, name, told),)
+
+
+# ---------------------------------------------------------------- quota
+
+
+def quota(site: Site) -> tuple[Check, ...]:
+    """The one quota that this machine counts against, with what is in use of it."""
+    if not site.offers:
+        return ()
+    offer = site.offers[0]
+    limit = quota_of(offer.instance_type, spot=offer.spot)
+    if not limit.code:
+        detail = f"{limit.name}: the console alone tells it."
+        return (unknown(Topic.QUOTA, limit.name, detail, limit.address(site.region)),)
+    name = f"{limit.name} ({limit.code})"
+    try:
+        allowed, used = _limit(site, limit), _used(site, limit, offer)
+    except ProviderError as error:
+        return (unknown(Topic.QUOTA, name, error.message.splitlines()[0], limit.address(site.region)),)
+    told = f"{used} of {allowed:g} vCPUs in use in {site.region}; {offer.instance_type} takes {offer.cpus}"
+    if used + offer.cpus <= allowed:
+        return (ok(Topic.QUOTA, name, told),)
+    ask = str(limit.request(site.region)).replace("VCPUS", str(max(used + offer.cpus, round(2 * allowed))))
+    return (missing(Topic.QUOTA, name, told, f"{ask}    # or: {limit.address(site.region)}"),)
+
+
+def _limit(site: Site, limit: Quota) -> float:
+    client = site.clients.client("service-quotas", site.region)
+    wanted = {"ServiceCode": limit.service, "QuotaCode": limit.code}
+    try:
+        with asking(site.clients, site.region):
+            answer = client.get_service_quota(**wanted)
+    except ProviderError as error:
+        if error.code != "NoSuchResourceException":
+            raise
+        with asking(site.clients, site.region):
+            answer = client.get_aws_default_service_quota(**wanted)
+    return float(answer["Quota"]["Value"])
+
+
+def _used(site: Site, limit: Quota, offer: Offer) -> int:
+    """vCPUs of what runs, or is about to, and counts against the same quota."""
+    states = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
+    cpus = _cpus_by_type()
+    with asking(site.clients, site.region):
+        pages = site.clients.ec2(site.region).get_paginator("describe_instances").paginate(Filters=states)
+        found = [one for page in pages for each in page["Reservations"] for one in each["Instances"]]
+    return sum(
+        _cpus(instance, cpus)
+        for instance in found
+        if (instance.get("InstanceLifecycle") == "spot") == offer.spot
+        and quota_of(instance["InstanceType"], spot=offer.spot) == limit
+    )
+
+
+def _cpus(instance: Mapping[str, Any], cpus: Mapping[str, int]) -> int:
+    options = instance.get("CpuOptions") or {}
+    return cpus.get(instance["InstanceType"]) or options.get("CoreCount", 0) * options.get(
+        "ThreadsPerCore", 1
+    )
+
+
+def _cpus_by_type() -> dict[str, int]:
+    from orchestrator import catalog
+
+    return {kind.instance_type: kind.cpus for kind in catalog.load("aws").kinds}

@@ -1,0 +1,95 @@
+"""What IAM's policy simulator says of the caller: the way to learn what a policy allows under a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.model import Offer
+from orchestrator.providers.aws.clients import Clients
+from orchestrator.providers.aws.faults import code_of, text_of
+from orchestrator.providers.permissions import Grant, Permission
+
+_SOME = "0123456789abcdef0"
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, where."""
+
+    clients: Clients
+    region: str
+    arn: str
+    account: str
+
+
+class Simulation:
+    """Nobody is asked before the first question, and nobody again after a refusal."""
+
+    def __init__(self, caller: Caller, offer: Offer | None) -> None:
+        self._caller = caller
+        self._offer = offer
+        self.refusal = ""
+        """Why the simulator does not answer; "" while it does."""
+
+    def allows(self, permission: Permission) -> bool | None:
+        """Whether the caller's policies grant it for what orch makes; None where that is not told."""
+        decisions = [not self.refusal and self._decided(permission.name, each) for each in permission.grants]
+        return None if self.refusal else all(decisions)
+
+    def _decided(self, action: str, wanted: Grant) -> bool:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        kind, name = principal(self._caller.arn)
+        source = f"{_arn_start(self._caller.arn)}:iam::{self._caller.account}:{kind}/{name}"
+        resources = [self._concrete(each, name) for each in wanted.resources if each != "*"]
+        more = {"ResourceArns": resources} if resources else {}
+        iam = self._caller.clients.client("iam", self._caller.clients.home)
+        try:
+            answer = iam.simulate_principal_policy(
+                PolicySourceArn=source, ActionNames=[action], ContextEntries=self._context(wanted), **more
+            )
+        except (BotoCoreError, ClientError) as error:
+            self.refusal = f"{code_of(error)}: {text_of(error)}"
+            return False
+        return all(decision == "allowed" for decision in _decisions(answer))
+
+    def _concrete(self, pattern: str, name: str) -> str:
+        """An ARN of the caller's account and region that the pattern fits."""
+        _, _, service, region, account, resource = pattern.split(":", 5)
+        region = self._caller.region if region == "*" else region
+        account = self._caller.account if account == "*" else account
+        resource = resource.replace("${aws:username}", name).replace("*", _SOME)
+        return f"{_arn_start(self._caller.arn)}:{service}:{region}:{account}:{resource}"
+
+    def _context(self, wanted: Grant) -> list[dict[str, Any]]:
+        said = {key: value.replace("*", "doctor") for _, key, value in wanted.conditions}
+        said |= {"aws:RequestedRegion": self._caller.region, "ec2:Region": self._caller.region}
+        if self._offer:
+            said["ec2:InstanceType"] = self._offer.instance_type
+        return [
+            {"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": "string"}
+            for key, value in said.items()
+        ]
+
+
+def _decisions(answer: Mapping[str, Any]) -> Iterator[str]:
+    for result in answer.get("EvaluationResults", ()):
+        yield str(result["EvalDecision"])
+        for each in result.get("ResourceSpecificResults", ()):
+            yield str(each["EvalResourceDecision"])
+
+
+def principal(arn: str) -> tuple[str, str]:
+    """user or role, and its name: of the session of a role, that role, whose policies count."""
+    resource = arn.rpartition(":")[2]
+    kind, _, rest = resource.partition("/")
+    if kind == "assumed-role":
+        return "role", rest.partition("/")[0]
+    return (kind, rest) if rest else ("user", resource)
+
+
+def _arn_start(arn: str) -> str:
+    """arn:aws, or of another partition."""
+    return ":".join(arn.split(":")[:2])
