@@ -1,0 +1,119 @@
+"""Runs under a Python with TensorFlow: imports it once, then runs scripts in forks.
+
+`waiting.py SOCKET`: listens there, prints "ready", and serves until standard input ends. A fork takes the
+caller's variables, folder, processors and standard streams, then does what starting Python and importing
+the frameworks would have done: runs sitecustomize, and tells the hooks that the frameworks are there.
+"""
+
+import array
+import json
+import locale
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry or ".") != HERE]
+
+import keras  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+if os.environ.get("TF_USE_LEGACY_KERAS") == "1":
+    import tf_keras as keras  # noqa: E402, F811
+
+
+def serve(path):
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(path)
+        door.listen(16)
+        print("ready", flush=True)
+        while True:
+            ready, _, _ = select.select([door, sys.stdin], [], [])
+            if sys.stdin in ready:
+                return
+            connection, _ = door.accept()
+            if os.fork() == 0:
+                door.close()
+                attend(connection)
+            connection.close()
+
+
+def attend(connection):
+    """Fork once more for the script, wait for it, and tell how it ended. If the asker goes, it is ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    wish, streams = receive(connection)
+    script = os.fork()
+    if script == 0:
+        connection.close()
+        become(wish, streams)
+    watch = os.pidfd_open(script)
+    ready, _, _ = select.select([connection, watch], [], [])
+    if connection in ready:
+        os.kill(script, signal.SIGKILL)
+    _, status = os.waitpid(script, 0)
+    connection.send(str(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
+
+
+def receive(connection):
+    header, ancillary, _, _ = connection.recvmsg(8, socket.CMSG_LEN(12))
+    streams = array.array("i")
+    for _, _, data in ancillary:
+        streams.frombytes(data[:12])
+    length, body = int.from_bytes(header, "little"), b""
+    while len(body) < length:
+        body += connection.recv(length - len(body))
+    return json.loads(body), list(streams)
+
+
+def become(wish, streams):
+    """Be the script. Never returns."""
+    status = 1
+    try:
+        for target, source in enumerate(streams):
+            os.dup2(source, target)
+        sys.stdin = open(0, closefd=False)
+        settle(wish)
+        runpy.run_path(wish["argv"][0], run_name="__main__")
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def settle(wish):
+    os.sched_setaffinity(0, wish["cpus"])
+    os.environ.clear()
+    os.environ.update(wish["environ"])
+    os.chdir(wish["cwd"])
+    time.tzset()
+    locale.setlocale(locale.LC_CTYPE, "")
+    sys.argv = wish["argv"]
+    folders = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
+    sys.modules.pop("sitecustomize", None)
+    import sitecustomize  # noqa: F401
+
+    sys.path.insert(0, os.path.dirname(os.path.realpath(wish["argv"][0])))
+    for finder in sys.meta_path:
+        if type(finder).__name__ == "Announcer":
+            finder.imported(tf)
+            finder.imported(keras)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

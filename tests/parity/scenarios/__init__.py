@@ -1,0 +1,1 @@
+"""Planted differences, and innocent ones, with what must be said of each."""
