@@ -70,6 +70,8 @@ class Session:
         argv = self.agent.argv(
             "watch", self.agent.base, "--deadline", f"{deadline:.0f}", "--idle", f"{seconds:.0f}"
         )
+        if self.machine.detail.get("spot"):
+            argv = (*argv, "--spot", self.machine.provider)
         power_off = self.machine.detail.get("power_off")  # where the user who logs in may not, as such
         argv = (*argv, "--", *power_off) if power_off else argv
         done = self.host.run(argv, timeout=30)

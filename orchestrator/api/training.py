@@ -12,10 +12,11 @@ from typing import Any
 from orchestrator import jobs
 from orchestrator.api import collect, follow, proof
 from orchestrator.api import trees as trees_
+from orchestrator.api.awaiting import what_ended
 from orchestrator.api.folder import Folder, check_run_id, new_run_id, one_at_a_time
 from orchestrator.api.session import Session, check_stack, local_agent, open_session, stack_facts
 from orchestrator.api.standing import machine_facts
-from orchestrator.errors import BeforeTheRun, ParityMismatch, RunFailed, StackMismatch, UsageError
+from orchestrator.errors import BeforeTheRun, HostError, ParityMismatch, RunFailed, StackMismatch, UsageError
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import Difference, Entry, Exit, Job, Progress, RunRecord, Silent, TreeLink
 from orchestrator.profile import Profile, load
@@ -50,7 +51,7 @@ def train(
     name = check_run_id(run_id) if run_id else new_run_id(profile.name)
     done = collect.read(place.run(name))
     if done and done.exit["reason"] != "not_started" and not _pending(held, name):
-        return _judged(done)
+        return _judged(done, held.profile["path"])
     with one_at_a_time(place, profile.name, progress or Silent()):
         pass  # an `orch up` that is still at work goes first
     with open_session(place, place.ledger(held.id), profile, progress=progress or Silent()) as session:
@@ -59,7 +60,7 @@ def train(
         _start(session, name)
         if detach:
             return _running(session, name)
-        return _judged(_finish(session, name, output))
+        return _judged(_finish(session, name, output), held.profile["path"])
 
 
 def attach(
@@ -75,7 +76,7 @@ def attach(
     held, run = known_run(place, run_id, lease)
     profile = profile_of(held, ())
     with open_session(place, place.ledger(held.id), profile, progress=progress or Silent()) as session:
-        return _judged(_finish(session, run.run_id, output))
+        return _judged(_finish(session, run.run_id, output), held.profile["path"])
 
 
 def pull(
@@ -245,15 +246,29 @@ def _refuse_mismatch(session: Session, run_id: str, draft: Mapping[str, Any]) ->
 def _finish(session: Session, run_id: str, output: Output | None) -> RunRecord:
     exit_ = follow.to_the_end(session, run_id, output)
     if exit_ is None:
-        return _lost(session, run_id)
-    return _bring_home(session, run_id, exit_)
+        return _lost(session, run_id, _end_of_machine(session))
+    try:
+        return _bring_home(session, run_id, exit_)
+    except HostError:
+        ended = _end_of_machine(session)
+        if ended is None:
+            raise
+        return _lost(session, run_id, exit_ if exit_.reason == "preempted" else ended)
 
 
-def _lost(session: Session, run_id: str) -> RunRecord:
+def _end_of_machine(session: Session) -> Exit | None:
+    """What its provider says of the machine's end, as the end of its run; None where it says nothing."""
+    ending = what_ended(session.provider, session.ledger.lease())
+    if ending is None:
+        return None
+    return Exit(None, None, "preempted" if ending.preempted else "lost", ending.message)
+
+
+def _lost(session: Session, run_id: str, exit_: Exit | None) -> RunRecord:
     """The machine went away with the run: what is known of it is recorded, and nothing else."""
-    _note_end(session, run_id, None)
+    _note_end(session, run_id, exit_)
     draft = session.ledger.lease().runs[run_id].draft
-    record = _record(session, run_id, draft, exit=collect.exit_json(None))
+    record = _record(session, run_id, draft, exit=collect.exit_json(exit_))
     collect.write(record)
     return record
 
@@ -338,14 +353,21 @@ def _running(session: Session, run_id: str) -> RunRecord:
     return _record(session, run_id, draft, exit=ended)
 
 
-def _judged(record: RunRecord) -> RunRecord:
+def _judged(record: RunRecord, profile: str) -> RunRecord:
     """The record of a run that succeeded; any other is raised, with the record beside it."""
     if record.succeeded:
         return record
+    came_home = "pull_s" in record.timings
+    gone = record.exit["reason"] == "preempted" or not came_home
+    left = "Its record, log and files are" if came_home else "Its record alone is"
+    machine = "The machine is gone." if gone else "The machine runs on."
+    ended = "orch down" if came_home else "orch down --discard"
     error = RunFailed(
         f"{record.run_id} ended: {record.exit.get('detail') or record.exit['reason']}",
-        exists=f"Its record, log and files are in {record.folder}. The machine runs on.",
-        next_command=f"orch logs {record.run_id}    # then orch down",
+        exists=f"{left} in {record.folder}. {machine}",
+        next_command=f"{ended} && orch up {profile} && orch train"
+        if gone
+        else f"orch logs {record.run_id}    # then orch down",
     )
     error.record = record
     raise error

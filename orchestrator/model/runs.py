@@ -32,7 +32,8 @@ class Exit:
     """How a run ended.
 
     `reason`: completed, failed, signal, out_of_memory, disk_full, cancelled, observed (stopped after the
-    observed steps), lost (the machine went away). `detail` is a sentence for people.
+    observed steps), preempted (the cloud took its spot machine back), lost (the machine went away, or how it
+    ended is not known). `detail` is a sentence for people.
     """
 
     code: int | None

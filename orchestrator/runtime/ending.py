@@ -25,12 +25,14 @@ class Facts:
 
     `group_kills` and `global_kills`: processes that the kernel killed for want of memory while the run went
     on, in its own control group and on the whole computer; None where the kernel does not say.
+    `taken_back`: the sentence with which the cloud announced that it takes the machine back.
     `full`: the file system that has no room left, or None. `log_tail`: the last of its output.
     """
 
     code: Optional[int]
     signal: Optional[int]
     cancelled: bool = False
+    taken_back: Optional[str] = None
     observed: bool = False
     group_kills: Optional[int] = None
     global_kills: Optional[int] = None
@@ -48,6 +50,8 @@ def explain(facts: Facts) -> Dict[str, Any]:
 def _why(facts: Facts) -> Tuple[str, str]:
     if facts.cancelled:
         return "cancelled", "The run was cancelled."
+    if facts.taken_back:
+        return "preempted", f"{facts.taken_back} The job was asked to end, and {_ended(facts)}."
     if facts.code == 0:
         if facts.observed:
             return "observed", "The run was stopped after the observed steps, as asked."
@@ -86,6 +90,10 @@ def _how(facts: Facts) -> str:
     if facts.signal is not None:
         return f"the job was ended by signal {facts.signal} ({describe_signal(facts.signal)})"
     return f"ended with status {facts.code}"
+
+
+def _ended(facts: Facts) -> str:
+    return _how(facts) if facts.signal is None else f"was ended by signal {facts.signal}"
 
 
 # ---------------------------------------------------------------- gathering

@@ -17,13 +17,16 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Set, Tuple
 
-from . import ending, outputs, processes
+from . import ending, notices, outputs, processes
 from .command import Child, Command, launch
 from .rundir import Reserve, RunDir, log_bytes, read_json, write_json
 from .sample import Sampler
 
 GRACE = 10.0
 """Seconds between asking a cancelled job to end and ending it."""
+
+_TO_FETCH = 30.0
+"""Seconds that are kept, at most, of a spot machine's last ones for fetching what the job has saved."""
 
 _LEFTOVER_GRACE = 2.0
 _HEARTBEAT = 0.5
@@ -52,6 +55,7 @@ class Supervision:
         self._job: Optional[Child] = None
         self._kill_at: Optional[float] = None
         self._cancelled = False
+        self._heard: Optional[notices.Notice] = None
         self._stop = False
 
     def start(self) -> None:
@@ -88,6 +92,7 @@ class Supervision:
             if ended is not None:
                 return ended
             self._cancel_if_asked()
+            self._heed_notice()
             sampler.sample_if_due()
             self._sleep(min(sampler.wait(), _HEARTBEAT))
 
@@ -148,6 +153,16 @@ class Supervision:
             processes.signal_all(self._members(set()), signal.SIGKILL)
             self._kill_at = time.monotonic() + 1.0
 
+    def _heed_notice(self) -> None:
+        """What the cloud announces is said in the log; before the end of the machine the job may save."""
+        notice = notices.published(self._run.base)
+        if notice is None or notice == self._heard:
+            return
+        self._heard = notice
+        notices.note(notice, self._run.log, self._run.trace)
+        if notice.ends_at is not None and self._kill_at is None:
+            self._ask_to_end(_time_to_save(notice.ends_at - time.time()))
+
     def _ask_to_end(self, grace: float) -> None:
         assert self._job is not None
         processes.signal_group(self._job.pid, signal.SIGTERM)
@@ -173,6 +188,14 @@ class Supervision:
             }
         )
 
+    def _taken_back(self) -> Optional[str]:
+        """The announcement of the machine's end; where the machine went down before the watcher heard it,
+        it is asked for now."""
+        if self._stop and (self._heard is None or self._heard.ends_at is None):
+            cloud = str((read_json(os.path.join(self._run.base, "watch.json")) or {}).get("spot", ""))
+            self._heard = notices.Listener(cloud).notice() if cloud else None
+        return self._heard.text if self._heard and self._heard.ends_at is not None else None
+
     def _facts(self, ended: Ended) -> ending.Facts:
         assert self._job is not None
         signalled = os.WIFSIGNALED(ended.status)
@@ -181,6 +204,7 @@ class Supervision:
             code=None if signalled else os.WEXITSTATUS(ended.status),
             signal=os.WTERMSIG(ended.status) if signalled else None,
             cancelled=self._cancelled,
+            taken_back=self._taken_back(),
             observed=os.path.exists(os.path.join(self._run.observe, "stopped")),
             group_kills=ending.since(self._kills.group, now.group),
             global_kills=ending.since(self._kills.everywhere, now.everywhere),
@@ -188,6 +212,11 @@ class Supervision:
             log_tail=ending.tail(self._run.log),
             not_found=self._job.failure(),
         )
+
+
+def _time_to_save(left: float) -> float:
+    """Of the seconds that are left, those for the job: the rest is for fetching what it saved."""
+    return max(2.0, left - min(_TO_FETCH, left / 3))
 
 
 def supervise(run: RunDir, command: Command, ready: int) -> None:

@@ -1,10 +1,11 @@
 """Power a machine off when its time is up, or when nobody has used it for a while; nobody need be connected.
 
-    watch BASE --deadline T --idle S [-- COMMAND…]
+    watch BASE --deadline T --idle S [--spot CLOUD] [-- COMMAND…]
 
 T is in seconds since 1970 by this machine's clock, S in seconds; 0 means never. COMMAND is `poweroff`
 unless given. There is one watcher per BASE: asked again, it goes by the new numbers. A run that goes on, a
-run's end, and any touch of `BASE/active` count as use. Prints {"pid", "deadline", "idle"}.
+run's end, and any touch of `BASE/active` count as use. On a spot machine of CLOUD (aws, gcp) it also listens
+for the cloud's announcement of its end, and tells every run. Prints {"pid", "deadline", "idle"}.
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
@@ -23,7 +24,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
-from . import processes, rundir
+from . import notices, processes, rundir
 from .rundir import RunDir, RunError
 
 _TICK = 1.0
@@ -33,11 +34,12 @@ _AGAIN = 30.0
 
 @dataclass(frozen=True)
 class Orders:
-    """When to end the machine, and by which command."""
+    """When to end the machine, and by which command; `spot` names the cloud that may take it back, if any."""
 
     deadline: float
     idle: float
     command: List[str]
+    spot: str = ""
 
 
 def main(argv: List[str]) -> int:
@@ -45,9 +47,11 @@ def main(argv: List[str]) -> int:
     parser.add_argument("base")
     parser.add_argument("--deadline", type=float, required=True)
     parser.add_argument("--idle", type=float, required=True)
+    parser.add_argument("--spot", choices=notices.CLOUDS, default="")
     end = argv.index("--") if "--" in argv else len(argv)
     arguments = parser.parse_args(argv[:end])
-    orders = Orders(arguments.deadline, arguments.idle, argv[end + 1 :] or ["poweroff"])
+    command = argv[end + 1 :] or ["poweroff"]
+    orders = Orders(arguments.deadline, arguments.idle, command, arguments.spot)
     pid = watch(os.path.abspath(arguments.base), orders)
     print(json.dumps({"pid": pid, "deadline": orders.deadline, "idle": orders.idle}))
     return 0
@@ -79,14 +83,45 @@ def due(base: str, orders: Orders, began: float, now: float) -> Optional[str]:
 def _watch(base: str) -> None:
     """Never returns while the machine lives."""
     began = time.time()
+    ears = Ears(base)
     while True:
         orders = _read_orders(base)
+        ears.listen(orders.spot)
         why = due(base, orders, began, time.time())
         if why is not None:
             print(f"{time.time():.0f} {why}: {' '.join(orders.command)}", file=sys.stderr, flush=True)
             subprocess.run(orders.command, stdin=subprocess.DEVNULL, check=False)
             time.sleep(_AGAIN)
         time.sleep(_TICK)
+
+
+class Ears:
+    """Listens for the announcement of a spot machine's end, as often as its cloud wants to be asked."""
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+        self._listener: Optional[notices.Listener] = None
+        self._next = 0.0
+        self._heard: Optional[notices.Notice] = None
+        notices.clear(base)
+
+    def listen(self, cloud: str) -> None:
+        """Ask if it is time to, and tell the runs what is new."""
+        if not cloud or time.monotonic() < self._next:
+            return
+        self._listener = self._listener or notices.Listener(cloud)
+        self._next = time.monotonic() + notices.EVERY[cloud]
+        heard = self._listener.notice()
+        if heard is None or (self._heard and _kind(heard) == _kind(self._heard)):
+            return
+        self._heard = heard
+        notices.publish(self._base, heard)
+        print(f"{time.time():.0f} {heard.text}", file=sys.stderr, flush=True)
+
+
+def _kind(notice: notices.Notice) -> bool:
+    """Whether it is the end itself: of the end as of the risk, the first announcement counts."""
+    return notice.ends_at is not None
 
 
 def _read_orders(base: str) -> Orders:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,19 @@ from tests.clouds.ground_aws import grounded
 from tests.e2e.project import Project, tiny
 
 pytestmark = [pytest.mark.machine, pytest.mark.slow]
+
+SAVES = """\
+import pathlib, signal, sys, time
+out = pathlib.Path("out")
+out.mkdir()
+def save(*_):
+    (out / "checkpoint").write_text("saved")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("training", flush=True)
+time.sleep(120)
+"""
+"""What a job that wants to be taken up again does when it is asked to end."""
 
 PROFILE = """\
 version: 1
@@ -95,3 +111,64 @@ def test_what_no_other_zone_would_mend_stops(
     (attempt,) = project.json("status")["leases"][0]["attempts"]
     assert attempt["outcome"] == {4: "quota", 5: "invalid"}[code]
     assert project.json("status")["leases"][0]["cost"] == 0
+
+
+# ---------------------------------------------------------------- spot
+
+
+def follow_until(process: subprocess.Popen[bytes], words: bytes) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if words in line:
+            return
+    raise AssertionError(process.communicate())
+
+
+def test_a_spot_machine_taken_back_saves_and_what_it_saved_comes_home(project: Project, cloud: Cloud) -> None:
+    """Two minutes in reality, here some seconds: heard inside, told to the job, pulled, and named."""
+    profile(project, spot="true")
+    (project.folder / "train.py").write_text(SAVES)
+    held = up(project)
+    process = project.start("train", "--run-id", "one")
+    follow_until(process, b"training")
+    cloud.rebalance(held["machine"])
+    follow_until(process, b"orch: AWS says that this spot machine is likely to be taken back soon")
+    cloud.interrupt(held["machine"], notice_s=40)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 6
+    assert b"orch: AWS ends this spot machine at 20" in out
+    assert b"orch up " in err  # the next command
+    record = json.loads((project.folder / "runs/one/run.json").read_text())
+    assert record["exit"]["reason"] == "preempted"
+    assert "AWS ends this spot machine at" in record["exit"]["detail"]
+    assert (project.folder / "runs/one/outputs/out/checkpoint").read_text() == "saved"
+    told = [
+        line["text"]
+        for line in map(json.loads, (project.folder / "runs/one/trace.jsonl").read_text().splitlines())
+        if line["event"] == "notice"
+    ]
+    assert len(told) == 2
+    (run,) = project.json("status")["leases"][0]["runs"]
+    assert run["state"] == "preempted"
+
+
+def test_a_spot_machine_that_went_without_a_word_is_preempted_all_the_same(
+    project: Project, cloud: Cloud
+) -> None:
+    profile(project, spot="true")
+    (project.folder / "train.py").write_text(SAVES)
+    held = up(project)
+    process = project.start("train", "--run-id", "one", "--json")
+    end = time.monotonic() + 60
+    while not project.json("status")["leases"][0]["runs"]:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    cloud.interrupt(held["machine"], notice_s=0)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 6
+    error = json.loads(out)["error"]
+    assert "Server.SpotInstanceTermination" in error["message"]
+    assert error["next_command"].endswith("&& orch train")
+    assert json.loads((project.folder / "runs/one/run.json").read_text())["exit"]["reason"] == "preempted"
+    again = up(project)
+    assert again["machine"] != held["machine"]
