@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Dict, Mapping
+
 PREFIXES = (
     "TF_", "TFDS_", "XLA_", "OMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "BLIS_", "CUDA_",
     "CUBLAS_", "CUDNN_", "NCCL_", "NVIDIA_", "KERAS_", "JAX_", "NUMEXPR_", "NPY_", "LC_",
@@ -13,8 +16,23 @@ _TERRAFORM = (
     "TF_CLI_", "TF_VAR_", "TF_LOG", "TF_DATA_DIR", "TF_WORKSPACE", "TF_INPUT", "TF_IN_AUTOMATION",
     "TF_REGISTRY_", "TF_PLUGIN_", "TF_REATTACH_", "TF_TOKEN_", "TF_IGNORE",
 )  # fmt: skip
+_INNOCENT = (
+    "TF_CPP_",  # how much TensorFlow says
+    "NCCL_DEBUG",
+    "KMP_DUPLICATE_LIB_OK",  # these two TensorFlow sets itself as it is imported
+    "KMP_INIT_AT_FORK",
+)
+_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY", re.IGNORECASE)
 
 
 def acts(name: str) -> bool:
-    """Terraform's variables share TensorFlow's prefix, and change no number."""
-    return name in NAMES or (name.startswith(PREFIXES) and not name.startswith(_TERRAFORM))
+    """Terraform's variables share TensorFlow's prefix, and change no number; nor does what is printed."""
+    if name in NAMES:
+        return True
+    return name.startswith(PREFIXES) and not name.startswith((*_TERRAFORM, *_INNOCENT))
+
+
+def acting(environ: Mapping[str, str]) -> Dict[str, str]:
+    """The variables that can change numbers or text; one that looks like a secret only as "(set)"."""
+    chosen = {name: value for name, value in environ.items() if acts(name)}
+    return {name: "(set)" if _SECRET.search(name) else value for name, value in sorted(chosen.items())}

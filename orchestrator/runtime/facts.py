@@ -16,16 +16,13 @@ import sys
 import time
 from typing import Dict, List, Mapping, Optional, Sequence
 
-from .acting import acts
+from .acting import acting
 from .probe import libc, markers
-
-_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY", re.IGNORECASE)
 
 
 def environment(environ: Mapping[str, str]) -> Dict[str, str]:
     """The variables that can change numbers or text; one that looks like a secret only as "(set)"."""
-    chosen = {name: value for name, value in environ.items() if acts(name)}
-    return {name: "(set)" if _SECRET.search(name) else value for name, value in sorted(chosen.items())}
+    return acting(environ)
 
 
 def facts() -> Dict[str, str]:

@@ -6,6 +6,7 @@ import sys
 import threading
 from typing import Any, Mapping, Optional
 
+from .files import Files
 from .imports import FRAMEWORKS, Announcer, teller
 from .settings import Settings, from_environment
 
@@ -21,6 +22,11 @@ class Observation:
         self._known_recorder: Any = None
         self._hooks: Any = None
         self._kerases: set[str] = set()
+        self._files = Files(str(settings.directory))
+
+    def listen(self) -> None:
+        """Hear which files are opened from now on."""
+        self._files.listen()
 
     def on_tensorflow(self, tf: Any) -> None:
         """TensorFlow has been imported."""
@@ -57,10 +63,13 @@ class Observation:
             from .channel import Channel
             from .facts import Facts
             from .hooks import Hooks
+            from .impose import Imposed
 
-            facts = Facts(tf)
+            facts = Facts(tf, self._files)
             recorder.environment = facts.gather
-            self._hooks = Hooks(Channel(tf, recorder), facts)
+            imposed = Imposed(tf, self._settings, recorder.note)
+            recorder.imposed = imposed.summary
+            self._hooks = Hooks(Channel(tf, recorder, imposed), facts, self._files)
             self._hooks.on_tensorflow(tf)
             recorder.announce()
         except Exception as error:
@@ -82,7 +91,11 @@ class Observation:
 def observation(environ: Mapping[str, str]) -> Optional[Observation]:
     """The observation that the environment asks for; None where it asks for none."""
     settings = from_environment(environ)
-    return Observation(settings) if settings else None
+    if settings is None:
+        return None
+    found = Observation(settings)
+    found.listen()
+    return found
 
 
 def install_now(settings: Settings) -> None:
@@ -92,7 +105,9 @@ def install_now(settings: Settings) -> None:
     arguments, environment and files of this process. Call it once, in the process that trains, after
     fork. Never raises: what failed is in status.json of `settings.directory`, under not_compared.
     """
-    announcer = Announcer(FRAMEWORKS, teller([Observation(settings)]))
+    found = Observation(settings)
+    found.listen()
+    announcer = Announcer(FRAMEWORKS, teller([found]))
     announcer.install()
     for name in FRAMEWORKS:
         if name in sys.modules:

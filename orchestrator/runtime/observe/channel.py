@@ -16,6 +16,7 @@ import weakref
 from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
 from .fusion import LEAVE, READ, WAIT, judge
+from .impose import Imposed
 from .reading import Readings, Sink
 from .recorder import Label, Recorder
 
@@ -25,8 +26,9 @@ Entry = Tuple[Label, Any]
 class Channel:
     """The way from TensorFlow values to a Recorder. One for a process, shared by its threads."""
 
-    def __init__(self, tf: Any, recorder: Recorder) -> None:
+    def __init__(self, tf: Any, recorder: Recorder, imposed: Imposed) -> None:
         self.tf = tf
+        self.imposed = imposed
         self.recorder = recorder
         self.local = threading.local()
         self.readings = Readings(tf, recorder.wants)
@@ -54,9 +56,10 @@ class Channel:
 
     def observe_now(self, entries: List[Entry]) -> None:
         """Record eager values at once."""
+        wanted = [entry for entry in entries if self.recorder.takes(entry[0])]
         with self.unrecorded():
-            arrays = [as_array(value) for _, value in entries]
-        self.recorder.observe([label for label, _ in entries], arrays)
+            arrays = [as_array(value) for _, value in wanted]
+        self.recorder.observe([label for label, _ in wanted], arrays)
 
     def flush(self, *, last: bool = False) -> None:
         """In a graph: read what was offered in it.
@@ -79,9 +82,16 @@ class Channel:
                 reading = self.readings.read([value for _, value in read], sink)
             self._sent.setdefault(graph, []).append(reading)
 
-    def commit(self, variables: List[Tuple[str, Any]]) -> None:
-        """The step is complete now that `variables` (name, variable) hold their new values: show them."""
-        entries = [(Label("update", name, next(self._order)), variable) for name, variable in variables]
+    def commit(self, variables: List[Tuple[str, Any]], slots: Iterable[Any] = ()) -> None:
+        """The step is complete now that `variables` (name, variable) hold their new values: show them.
+
+        `slots` are those among them that belong to an optimizer, which light steps leave out.
+        """
+        heavy = {id(variable) for variable in slots}
+        entries = [
+            (Label("update", name, next(self._order), id(variable) not in heavy), variable)
+            for name, variable in variables
+        ]
         if self.tf.executing_eagerly():
             self.observe_now(entries)
             self.recorder.commit()
@@ -102,13 +112,18 @@ class Channel:
                 self.readings.must_run(before, lambda: None, [])
         self.readings.forget()
 
-    def initial(self, named: Iterable[Tuple[str, Any]]) -> None:
-        """Show variables' values before their first update; each variable once."""
+    def initial(self, named: Iterable[Tuple[str, Any]], *, weights: bool = True) -> None:
+        """Show variables' values before their first update; each variable once.
+
+        `weights`: they belong to a model, so that another run's values may be imposed on them first.
+        """
         fresh = [(name, v) for name, v in named if not any(v is known for known in self._initial)]
         self._initial.extend(variable for _, variable in fresh)
         entries = [(Label("initial", name, next(self._order)), variable) for name, variable in fresh]
         with self.tf.init_scope():
             eager = self.tf.executing_eagerly()
+            if weights:
+                self._impose(fresh)
             late = [entry for entry in entries if not (eager and self._observe_initialised(entry))]
         if late and not self.tf.executing_eagerly() and self._graph_is_readable():
             with self.unrecorded():
@@ -180,6 +195,17 @@ class Channel:
             or (eager and hasattr(part, "__array_interface__"))
         ]
 
+    def _impose(self, fresh: List[Tuple[str, Any]]) -> None:
+        for name, variable in fresh:
+            try:
+                ready = self.tf.executing_eagerly() and as_array(variable) is not None
+            except Exception:  # not initialised yet
+                ready = False
+            if ready:
+                self.imposed.weight(name, raw_variable(variable))
+            else:
+                self.imposed.unassigned(name)
+
     def _observe_initialised(self, entry: Entry) -> bool:
         try:
             self.observe_now([entry])
@@ -228,11 +254,12 @@ def read_value(variable: Any) -> Any:
 
 
 def as_array(value: Any) -> Any:
-    """A tensor's, a variable's or an array's content as a numpy array."""
+    """A tensor's, a variable's or an array's content as a numpy array: without a copy where it lies in the
+    host's memory, so it is to be read before the program goes on."""
     import numpy as np
 
     raw = raw_variable(value) if hasattr(value, "assign") else value
-    return np.asarray(raw.numpy() if hasattr(raw, "numpy") else raw)
+    return np.asarray(raw.read_value() if hasattr(raw, "read_value") else raw)
 
 
 def name_of(variable: Any) -> str:

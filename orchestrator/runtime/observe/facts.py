@@ -1,42 +1,63 @@
-"""What acts on a run beside its data: versions, threads, policy, devices, environment, code, arguments."""
+"""What acts on a run beside its data: versions, threads, policy, devices, environment, code, arguments.
+
+environment.json, written after the first step and again after the last observed one (null: not readable):
+
+    python, platform {system, machine, libc}, versions {module: version}
+    cpu          {count: usable processors, installed, affinity: [number…], flags: [instruction set…], model}
+    argv         [argument…] without the program, which is `script`; `program` {name, sha256}
+    environment  {variable: value}, those of acting.acts; `set_late`: those set after TensorFlow's import
+    modules      {path: sha256} of the project's own imported modules
+    files        {list: [{name, path, bytes, sha256, whole, way, made}…] in the order of first opening,
+                 left_out}: see files.Files.gather. Compare by `name`; `made` ones the program wrote itself
+    rng          {python, numpy, tensorflow_seed, tensorflow_operations, tensorflow_generator, keras_seed,
+                 keras_generator}: states before the first step, see rng.states. No proof of a difference
+    locale       {categories {LC_CTYPE…}, decimal_point, preferred_encoding, filesystem_encoding, utf8_mode}
+    timezone     {TZ, names: [standard, summer], utc_offsets: [January, July] in seconds}
+    hashing      {randomized, seed: PYTHONHASHSEED or "random", sample: hash("orch")}
+    folder       {case_sensitive}
+    tensorflow   {intra_op_threads, inter_op_threads: as configured, 0 for default; deterministic_ops, onednn,
+                 tf32, devices, jit, soft_placement, functions_eager, build}
+    threads      {intra, inter}: as TensorFlow resolves them from settings, environment and processors
+    strategy     {class, replicas} of tf.distribute
+    datasets     [{deterministic, autotune, threads, intra_op_threads, auto_shard}…] of iterated datasets
+    keras        {module, backend, policy, floatx, image_data_format}
+    models       [{name, jit_compile, run_eagerly, steps_per_execution}…] as resolved for training
+    compiled     [{name, loss, loss_weights, metrics, weighted_metrics}…]; losses [{class, config}…] called
+    optimizers   [{class, config}…]
+"""
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
-import re
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
-ACTING = re.compile(
-    r"(TF_(ENABLE|DETERMINISTIC|CUDNN|XLA|DISABLE|USE|FORCE|NUM|GPU|FP16|OVERRIDE|AUTO|MKL|ONEDNN)_?"
-    r"|XLA_|OMP_|MKL_|ONEDNN_|DNNL_|OPENBLAS_|BLIS_|CUDA_|NVIDIA_TF32|CUBLAS_|CUDNN_|NCCL_|JAX_|NUMEXPR_|NPY_|LC_"
-    r"|KMP_(?!DUPLICATE_LIB_OK|INIT_AT_FORK)"  # these two TensorFlow sets itself
-    r"|KERAS_BACKEND$|LANG$|TZ$|PYTHONHASHSEED$|PYTHONOPTIMIZE$|GLIBC_TUNABLES$)"
-)
-"""Names of environment variables that can change numbers. Narrow: nothing here is ever a secret."""
+from ..acting import acting  # noqa: TID252 (the package has another name where it runs)
+from . import rng
+from .files import Files
+from .project import project_modules, script_facts
+from .surroundings import cpu_count, reading, surroundings
 
-CPU_FLAGS = tuple(
-    name
-    for line in (
-        "sse4_1 sse4_2 avx avx2 fma avx_vnni avx512f avx512bw avx512vl avx512_vnni avx512_bf16 avx512_fp16",
-        "amx_tile amx_bf16 amx_int8 asimd asimddp sve sve2 bf16 i8mm",
-    )
-    for name in line.split()
-)
-"""Instruction sets by which math libraries choose their kernels."""
+MOST_DATASETS = 8
+"""Iterated datasets whose options are kept."""
 
 
 class Facts:
     """Gathers facts during a run; `gather()` reads the rest when the first step is complete."""
 
-    def __init__(self, tf: Any) -> None:
+    def __init__(self, tf: Any, files: Files) -> None:
         self._tf = tf
+        self._files = files
         self._keras: Any = None
         self._models: List[Dict[str, Any]] = []
+        self._compiled: List[Dict[str, Any]] = []
+        self._losses: List[Any] = []
+        self._datasets: List[Dict[str, Any]] = []
         self._optimizers: Dict[int, Dict[str, Any]] = {}
+        self._rng: Optional[Dict[str, Any]] = None
+        self._strategy: Dict[str, Any] = {}
+        self._early = set(acting(os.environ))
 
     def set_keras(self, keras: Any) -> None:
         """The Keras that the script uses."""
@@ -49,6 +70,27 @@ class Facts:
         entry = {"name": str(model.name), **facts}
         if entry not in self._models:
             self._models.append(entry)
+            self._compiled.append({"name": str(model.name), **_compiled(model)})
+
+    def add_loss(self, loss: Any) -> None:
+        """A loss object that the program calls itself."""
+        entry = described(loss)
+        if entry not in self._losses and len(self._losses) < MOST_DATASETS:
+            self._losses.append(entry)
+
+    def add_dataset(self, dataset: Any) -> None:
+        """The options of a dataset that is iterated."""
+        if len(self._datasets) < MOST_DATASETS:
+            options = dataset.options()
+            self._datasets.append(
+                {
+                    "deterministic": plain(options.deterministic),
+                    "autotune": plain(options.autotune.enabled),
+                    "threads": plain(options.threading.private_threadpool_size),
+                    "intra_op_threads": plain(options.threading.max_intra_op_parallelism),
+                    "auto_shard": str(options.experimental_distribute.auto_shard_policy),
+                }
+            )
 
     def add_optimizer(self, optimizer: Any) -> None:
         """An optimizer's settings."""
@@ -57,26 +99,44 @@ class Facts:
                 config = _reading(optimizer.get_config)
             self._optimizers[id(optimizer)] = {"class": type(optimizer).__name__, "config": config}
 
+    def before_first_step(self) -> None:
+        """Read what a step moves: random states. The first call counts."""
+        if self._rng is None:
+            self._rng = rng.states()
+            strategy = self._tf.distribute.get_strategy()
+            replicas = int(strategy.num_replicas_in_sync)
+            self._strategy = {"class": type(strategy).__name__, "replicas": replicas}
+
     def gather(self) -> Dict[str, Any]:
         """Everything, as JSON values; a fact that cannot be read is null."""
+        variables = acting(os.environ)
         return {
-            "python": platform.python_version(),
-            "platform": {
-                "system": platform.system(),
-                "machine": platform.machine(),
-                "libc": platform.libc_ver()[1],
-            },
-            "cpu": {"count": _cpu_count(), "flags": _cpu_flags(), "model": _cpu_field("model name")},
+            **surroundings(),
             "argv": sys.argv[1:],
             "script": Path(sys.argv[0]).name if sys.argv else "",
-            "environment": acting_environment(os.environ),
+            "program": script_facts(),
+            "environment": variables,
+            "set_late": sorted(set(variables) - self._early),
             "modules": project_modules(),
+            "files": reading(self._files.gather),
+            "rng": self._rng,
             "versions": _versions(),
             "tensorflow": self._tensorflow(),
+            "threads": {"intra": self._threads("intra"), "inter": self._threads("inter")},
+            "strategy": self._strategy,
+            "datasets": self._datasets,
             "keras": self._keras_facts(),
             "models": self._models,
+            "compiled": self._compiled,
+            "losses": self._losses,
             "optimizers": list(self._optimizers.values()),
         }
+
+    def _threads(self, kind: str) -> int:
+        threading = self._tf.config.threading
+        configured = reading(getattr(threading, f"get_{kind}_op_parallelism_threads")) or 0
+        variable = os.environ.get(f"TF_NUM_{kind.upper()}OP_THREADS", "")
+        return int(configured or (int(variable) if variable.isdigit() else 0) or cpu_count())
 
     def _tensorflow(self) -> Dict[str, Any]:
         tf = self._tf
@@ -107,50 +167,43 @@ class Facts:
         }
 
 
-def acting_environment(environ: Any) -> Dict[str, str]:
-    """The variables that can change numbers."""
-    return {name: value for name, value in sorted(environ.items()) if ACTING.match(name)}
-
-
-def project_modules() -> Dict[str, str]:
-    """path → sha256 of every imported module that lies in the script's folder or the working folder.
-
-    Paths are relative to that folder, so that two machines name them alike; packages of the environment
-    are left out (the lock vouches for them).
-    """
-    main = getattr(sys.modules.get("__main__"), "__file__", None)
-    roots = [Path(main).resolve().parent] if main else []
-    roots.append(Path.cwd())
-    found: Dict[str, str] = {}
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if file and str(file).endswith(".py"):
-            path = Path(file).resolve()
-            relative = next((path.relative_to(root) for root in roots if root in path.parents), None)
-            if relative and not _foreign(path, relative):
-                found[relative.as_posix()] = _sha256(path)
-    return dict(sorted(found.items()))
-
-
-def _foreign(path: Path, relative: Path) -> bool:
-    """Whether a module belongs to the environment or to us rather than to the project."""
-    ours = Path(__file__).resolve().parent.parent
-    installed = {"site-packages", "dist-packages"} & set(path.parts)
-    inside_environment = Path(sys.prefix).resolve() in path.parents and sys.prefix != sys.base_prefix
-    return bool(installed) or inside_environment or ours in path.parents or relative.parts[0] == ".venv"
-
-
 def plain(value: Any) -> Any:
     """A JSON value that is the same in every process: objects become the name of their class."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (set, frozenset)):
+        return sorted((plain(item) for item in value), key=str)
+    if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if hasattr(value, "item") and getattr(value, "size", 0) == 1:
         return plain(value.item())
     return type(value).__name__
+
+
+def described(thing: Any) -> Any:
+    """A loss, a metric, or several of them: strings as they are, objects by class and configuration."""
+    if isinstance(thing, Mapping):
+        return {str(key): described(item) for key, item in thing.items()}
+    if isinstance(thing, (list, tuple)):
+        return [described(item) for item in thing]
+    if callable(getattr(thing, "get_config", None)):
+        return {"class": type(thing).__name__, "config": _reading(thing.get_config)}
+    if callable(thing):
+        return str(getattr(thing, "__qualname__", type(thing).__name__))
+    return plain(thing)
+
+
+def _compiled(model: Any) -> Dict[str, Any]:
+    """What compile() was given, as Keras 3 and tf-keras 2 keep it."""
+    given = getattr(model, "_compile_config", None)
+    config = getattr(given, "config", given) or {}
+    if not isinstance(config, Mapping):
+        config = {}
+    loss = config.get("loss", getattr(model, "loss", None))
+    names = ("loss_weights", "metrics", "weighted_metrics")
+    return {"loss": described(loss), **{name: described(config.get(name)) for name in names}}
 
 
 def _reading(read: Callable[[], Any]) -> Any:
@@ -194,27 +247,3 @@ def _versions() -> Dict[str, str]:
     )
     loaded = ((name, sys.modules.get(name)) for name in names)
     return {name: str(getattr(module, "__version__", "")) for name, module in loaded if module}
-
-
-def _cpu_count() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _cpu_flags() -> List[str]:
-    have = set((_cpu_field("flags") or _cpu_field("Features")).split())
-    return [flag for flag in CPU_FLAGS if flag in have]
-
-
-def _cpu_field(name: str) -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            return next((line.split(":", 1)[1].strip() for line in lines if line.split("\t")[0] == name), "")
-    except OSError:
-        return ""
-
-
-def _sha256(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return ""

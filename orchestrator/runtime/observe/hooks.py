@@ -9,16 +9,20 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Dict, List, Optional
 
-from .channel import Channel, named
+from . import inputs
+from .channel import Channel, as_array, named
 from .digest import flatten
 from .facts import Facts
+from .files import Files
 
 
 class Hooks:
     """Watches gradient tapes and iterators of TensorFlow, and layers, losses and optimizers of Keras."""
 
-    def __init__(self, channel: Channel, facts: Facts) -> None:
+    def __init__(self, channel: Channel, facts: Facts, files: Files) -> None:
         self.channel = channel
+        self.imposed = channel.imposed
+        self.files = files
         self.recorder = channel.recorder
         self.facts = facts
         self.local = channel.local
@@ -38,6 +42,8 @@ class Hooks:
 
         self._wrap(OwnedIterator, "__next__", self._next)
         self._wrap(OwnedIterator, "get_next", self._get_next)
+        self._wrap(OwnedIterator, "__init__", self._iterate)
+        inputs.watch(tf, self.files, self.recorder.wants)
         func_graph.func_graph_from_py_func = self._tracing(func_graph.func_graph_from_py_func)
         self.recorder.missing_batch = self._element_entries
         self.recorder.release = self._release
@@ -51,6 +57,9 @@ class Hooks:
         self._wrap(_owner(keras.Model, "make_train_function"), "make_train_function", self._make_train)
         for optimizer, method in _optimizer_methods(keras):
             self._wrap(optimizer, method, self._apply)
+        if hasattr(keras.optimizers.Optimizer, "_backend_update_step"):
+            owner = _owner(keras.optimizers.Optimizer, "_backend_update_step")
+            self._wrap(owner, "_backend_update_step", self._before_update)
 
     def _release(self) -> None:
         self.channel.close()
@@ -95,6 +104,7 @@ class Hooks:
     # ------------------------------------------------------------ tapes and iterators
 
     def _tape_enter(self, original: Any, _tape: Any) -> Any:
+        self._try("reading random states", self.facts.before_first_step)
         self._tapes().append(self._place())
         return original()
 
@@ -127,14 +137,23 @@ class Hooks:
     def _next(self, original: Any, _iterator: Any) -> Any:
         element = original()
         if self.channel.tf.executing_eagerly():
+            try:
+                element = self.imposed.element(element, self.recorder.steps + 1)
+            except Exception as error:
+                self.recorder.fail("imposing a batch", error)
             self._element = element
         else:
             self._try("reading a batch", self._offer_structure, "element", element)
         return element
 
+    def _iterate(self, original: Any, _iterator: Any, *args: Any, **kwargs: Any) -> Any:
+        dataset = args[0] if args else kwargs.get("dataset")
+        if dataset is not None and self.channel.tf.executing_eagerly():
+            self._try("reading a dataset's options", self.facts.add_dataset, dataset)
+        return original(*args, **kwargs)
+
     def _element_entries(self) -> List[Any]:
         """The element that an eager loop fetched last: what its step was given, labels included."""
-        from .channel import as_array
         from .recorder import Label
 
         element, self._element = self._element, None
@@ -152,6 +171,7 @@ class Hooks:
         place = self._place()
         if outermost:
             self._latest_model = layer
+            args = self._imposed(["input"], args)
             self._try("reading a model's input", self._show_input, layer, args)
         self._layers().append(place)
         try:
@@ -180,12 +200,24 @@ class Hooks:
     def _loss_call(self, original: Any, _loss: Any, *args: Any, **kwargs: Any) -> Any:
         outermost = not getattr(self.local, "in_loss", False) and not getattr(self.local, "in_train", False)
         if outermost and self._tapes() and not _is_symbolic():
+            args = self._imposed(["labels/y_true"], args)
+            self._try("reading a loss", self.facts.add_loss, _loss)
             self._try("reading labels", self._show_labels, args, kwargs)
         before, self.local.in_loss = getattr(self.local, "in_loss", False), True
         try:
             return original(*args, **kwargs)
         finally:
             self.local.in_loss = before
+
+    def _imposed(self, names: List[str], args: Any) -> Any:
+        """The first arguments as another run had them, where that was asked for."""
+        try:
+            steps = lambda: self.recorder.steps + 1  # noqa: E731
+            given = [self.imposed.used(name, arg, steps) for name, arg in zip(names, args)]  # noqa: B905
+        except Exception as error:
+            self.recorder.fail("imposing a batch", error)
+            return args
+        return (*given, *args[len(given) :])
 
     def _show_labels(self, args: Any, kwargs: Any) -> None:
         given = zip(("y_true", "y_pred", "sample_weight"), args)  # noqa: B905
@@ -198,9 +230,8 @@ class Hooks:
         self._try("reading how a model was compiled", self.facts.add_model, model)
         self._try("watching train_step", self._watch_train_step, model)
         made = original(*args, **kwargs)
-        if getattr(model, "jit_compile", False):
-            self._try("watching a compiled model", self._watch_compiled, model)
-        return made
+        self._try("watching a model's training", self._watch_train_function, model)
+        return made if made is None else model.__dict__.get("train_function", made)
 
     def _watch_train_step(self, model: Any) -> None:
         if "train_step" in model.__dict__:
@@ -220,29 +251,49 @@ class Hooks:
 
         model.__dict__["train_step"] = train_step
 
-    def _watch_compiled(self, model: Any) -> None:
-        """Under XLA only the outside of a step can be seen: batch, weights, what it reports."""
+    def _watch_train_function(self, model: Any) -> None:
+        """What goes into a call of one or more steps, and what it reports."""
         function = model.train_function
-        if getattr(function, "orch_watched", False):
+        if function is None or getattr(function, "orch_watched", False):
             return
-        self._compiled = True
+        compiled = bool(getattr(model, "jit_compile", False))
+        self._compiled = self._compiled or compiled
 
         @functools.wraps(function)
         def train_function(iterator: Any) -> Any:
             if not self.recorder.wants():
                 return function(iterator)
-            self._try("reading initial weights", lambda: self.channel.initial(named(_state(model))))
-            logs = function(iterator)
-            self._try("reading a compiled step", self._after_compiled, model, logs)
+            self._try("reading random states", self.facts.before_first_step)
+            before = self.recorder.steps
+            if compiled:
+                self._try("reading initial weights", lambda: self.channel.initial(named(_state(model))))
+            reported: List[Any] = []
+            self.recorder.hold()
+            try:
+                logs = function(self._imposed_iterator(iterator))
+                if compiled:
+                    self._try("reading a compiled step", self._after_compiled, model, logs)
+                if self.recorder.steps - before == _steps_of_a_call(model):
+                    self._try("reading metrics", lambda: reported.extend(_reported(logs)))
+            finally:
+                self.recorder.let_go(reported)
             return logs
 
         train_function.orch_watched = True  # type: ignore[attr-defined]
         model.__dict__["train_function"] = train_function
 
+    def _imposed_iterator(self, iterator: Any) -> Any:
+        try:
+            return self.imposed.iterator(iterator, self.recorder.steps)
+        except Exception as error:
+            self.recorder.fail("imposing a batch", error)
+            return iterator
+
     def _after_compiled(self, model: Any, logs: Any) -> None:
         for name, value in flatten(logs):
             self.channel.offer("loss", name, [value])
-        self.channel.commit(named([*_state(model), *_variables(model.optimizer)]))
+        slots = _variables(model.optimizer)
+        self.channel.commit(named([*_state(model), *slots]), slots)
 
     def _get_next(self, original: Any, _iterator: Any, *args: Any, **kwargs: Any) -> Any:
         element = original(*args, **kwargs)
@@ -269,14 +320,25 @@ class Hooks:
     def _before_apply(self, optimizer: Any) -> None:
         self.facts.add_optimizer(optimizer)
         if getattr(optimizer, "built", False):
-            self.channel.initial(named(_variables(optimizer)))
+            self.channel.initial(named(_variables(optimizer)), weights=False)
+
+    def _before_update(self, original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """An optimizer that its first call has built has slots now."""
+        self._try("reading the optimizer", self._before_apply, optimizer)
+        return original(*args, **kwargs)
 
     def _after_apply(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self.channel.flush()
         trained = _trained(optimizer, args, kwargs)
         state = _state(self._latest_model) if self._latest_model is not None else []
         rest = [variable for variable in state if not getattr(variable, "trainable", False)]
-        self.channel.commit(named([*trained, *rest, *_variables(optimizer)]))
+        slots = _variables(optimizer)
+        self._try("looking for open files", self._look_for_files)
+        self.channel.commit(named([*trained, *rest, *slots]), slots)
+
+    def _look_for_files(self) -> None:
+        if self.channel.tf.executing_eagerly():
+            self.files.look()
 
     # ------------------------------------------------------------ where we are
 
@@ -338,6 +400,20 @@ def _trained(optimizer: Any, args: Any, kwargs: Any) -> List[Any]:
         given = args[0]
     given = list(given or getattr(optimizer, "_trainable_variables", []))
     return [item[1] if isinstance(item, tuple) else item for item in given]
+
+
+def _steps_of_a_call(model: Any) -> int:
+    """Steps that one call of a model's train_function makes."""
+    kept = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None) or 1
+    return int(kept.numpy() if hasattr(kept, "numpy") else kept)
+
+
+def _reported(logs: Any) -> List[Any]:
+    """(name, array) of what a call reported."""
+    import numpy as np
+
+    found = [(name or "value", as_array(value)) for name, value in flatten(logs) if value is not None]
+    return [(name, array) for name, array in found if isinstance(array, np.ndarray)]
 
 
 def _variables(optimizer: Any) -> List[Any]:

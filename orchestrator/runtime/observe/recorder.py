@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .digest import records
+from .light import LightSteps
 from .settings import Settings
 from .store import Store
 
-STAGES = ("batch", "initial", "activation", "loss", "gradient", "update")
+STAGES = ("batch", "initial", "activation", "loss", "gradient", "update", "metrics")
 """The ladder, in the order in which two runs are compared."""
 
 MAX_EVENTS = 20000
@@ -21,11 +22,15 @@ MAX_EVENTS = 20000
 
 @dataclass(frozen=True)
 class Label:
-    """What an array is: its stage, its name (a path), and its place in the order of the program."""
+    """What an array is: its stage, its name (a path), and its place in the order of the program.
+
+    `light`: whether light steps look at it, too.
+    """
 
     stage: str
     name: str
     order: int
+    light: bool = True
 
 
 class Recorder:
@@ -39,12 +44,16 @@ class Recorder:
         self.closed = False
         self.environment: Optional[Callable[[], Dict[str, Any]]] = None
         self.missing_batch: Optional[Callable[[], List[Tuple[Label, Any]]]] = None
+        self.imposed: Callable[[], Optional[Dict[str, Any]]] = lambda: None
         self.release: Callable[[], None] = lambda: None
+        self.steps = 0
+        self._light = LightSteps()
+        self._held = False
+        self._complete = False
         self._store = Store(settings.directory)
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._claimed = False
-        self._steps = 0
         self._tensors: List[Tuple[Label, Dict[str, Any]]] = []
         self._records: Dict[str, Dict[str, Any]] = {}
         self._initial: set[int] = set()
@@ -55,7 +64,11 @@ class Recorder:
 
     def wants(self) -> bool:
         """Whether tensors are still asked for, here and now."""
-        return not self.closed and os.getpid() == self._pid
+        return not self.closed and not self._complete and os.getpid() == self._pid
+
+    def takes(self, label: Label) -> bool:
+        """Whether this tensor of the step in progress is asked for: light steps look at few."""
+        return self.steps < self.settings.steps or self._light.takes(label)
 
     def observe(self, labels: Sequence[Label], arrays: Sequence[Any]) -> None:
         """Take arrays of the step in progress. They are read before this returns."""
@@ -63,29 +76,53 @@ class Recorder:
             if not self.wants() or not self._claim():
                 return
             try:
-                self._take(labels, arrays)
+                if self.steps < self.settings.steps:
+                    self._take(labels, arrays)
+                else:
+                    self._light.take(labels, arrays)
             except Exception as error:
                 self.fail("recording a tensor", error)
 
     def commit(self) -> None:
-        """The step in progress is complete: write it, and stop after the last one that was asked for."""
+        """The step in progress is complete: write it. After the last one that was asked for, let go."""
         with self._lock:
             if not self.wants() or not self._claim():
                 return
             try:
                 self._add_missing_batch()
-                self._steps += 1
-                self._store.append([self._line()])
-                if self._steps == 1 and self.environment:
-                    self._store.facts("environment", self.environment())
-                if self._steps >= self.settings.steps:
-                    self._finish()
-                self._status()
+                if self.steps < self.settings.steps:
+                    self._commit_full()
+                else:
+                    self._store.append(self._light.lines(self.steps + self._light.done + 1))
+                self._complete = self.steps + self._light.done >= self.settings.steps + self.settings.light
             except Exception as error:
                 self.fail("writing a step", error)
                 return
-            if self.closed and self.settings.stop:
-                self._stop()
+            if self._complete and not self._held:
+                self._finish()
+
+    def hold(self) -> None:
+        """A call begins that will report metrics of its last step: do not finish before `let_go`."""
+        self._held = True
+
+    def let_go(self, metrics: Sequence[Tuple[str, Any]] = ()) -> None:
+        """That call ended; `metrics` (name, array) belong to the last step that was recorded in full."""
+        with self._lock:
+            self._held = False
+            if self.closed or os.getpid() != self._pid:
+                return
+            try:
+                if metrics and not self._light.done and self.steps:
+                    kept = [
+                        {"stage": "metrics", "name": name, **self._store.keep(array)}
+                        for name, array in metrics
+                    ]
+                    self._store.append([{"event": "metrics", "step": self.steps, "tensors": kept}])
+            except Exception as error:
+                self.fail("writing metrics", error)
+                return
+            if self._complete:
+                self._finish()
 
     def announce(self) -> None:
         """Say that hooks are in place: a run without a step is not one without hooks."""
@@ -137,7 +174,8 @@ class Recorder:
                 self._initial.add(label.order)
             if label.stage == "batch":
                 batch.setdefault(label.name.split("/")[0], []).append(array)
-            self._tensors.append((label, self._store.keep(array)))
+            replayed = label.stage in ("batch", "initial")
+            self._tensors.append((label, self._store.keep(array, replayed=replayed)))
         for name, members in batch.items():
             found = records(members)
             if found:
@@ -158,7 +196,7 @@ class Recorder:
             tensors.append({"stage": label.stage, "name": name, **facts})
         line = {
             "event": "step",
-            "step": self._steps,
+            "step": self.steps,
             "records": self._records,
             "unread": sorted(self._unread),
             "tensors": tensors,
@@ -172,19 +210,33 @@ class Recorder:
         self.missing_batch = None
         self.release()
 
-    def _finish(self) -> None:
-        self._close()
-        if self.environment:
+    def _commit_full(self) -> None:
+        self.steps += 1
+        self._store.append([self._line()])
+        if self.environment and self.steps in (1, self.settings.steps):
             self._store.facts("environment", self.environment())
+        self._status()
+
+    def _finish(self) -> None:
+        try:
+            self._close()
+            self._status()
+        except Exception as error:
+            self.fail("ending the recording", error)
+        if self.settings.stop:
+            self._stop()
 
     def _status(self) -> None:
-        enough = self._steps >= self.settings.steps
+        enough = self._complete
         self._store.facts(
             "status" if self._claimed or not (self.settings.directory / "claim").exists() else "status-late",
             {
+                **({"imposed": self.imposed()} if self.imposed() else {}),
                 "state": "complete" if enough else "recording" if self._claimed else "waiting",
                 "requested": self.settings.steps,
-                "steps": self._steps,
+                "steps": self.steps,
+                "light_requested": self.settings.light,
+                "light": self._light.done,
                 "not_compared": self._notes,
             },
         )
@@ -197,5 +249,5 @@ class Recorder:
                 flush()
             except Exception:
                 pass
-        self._store.stopped(self._steps)
+        self._store.stopped(self.steps)
         os._exit(0)

@@ -7,10 +7,10 @@ import json
 import os
 import struct
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 from .digest import describe, sample, storable
-from .settings import FORMAT, MAX_TENSOR, MAX_TOTAL
+from .settings import FORMAT, MAX_REPLAYED, MAX_TENSOR, MAX_TOTAL
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -32,6 +32,7 @@ class Store:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._kept = 0
+        self._replayed = 0
 
     def claim(self) -> bool:
         """Whether this process is the first to record here. Only the first one does."""
@@ -44,25 +45,35 @@ class Store:
             file.write(f"{os.getpid()}\n")
         return True
 
-    def keep(self, array: Any) -> Dict[str, Any]:
-        """The array's facts; its copy, or beyond the budget its sample, written under tensors/."""
+    def keep(self, array: Any, *, replayed: bool = False) -> Dict[str, Any]:
+        """The array's facts; its copy, or beyond the budget its sample, written under tensors/.
+
+        `replayed`: another run may want to be given it, which takes a whole copy and has its own budget.
+        """
         facts = describe(array)
         if array.dtype.hasobject or array.dtype.kind in "SU" or not array.size:
             return facts
+        if replayed and self._replayed + array.nbytes <= MAX_REPLAYED:
+            facts["file"], written = self._put(facts["sha256"][:32], storable(array))
+            self._replayed += written
+            return facts
         if array.nbytes <= MAX_TENSOR and self._kept + array.nbytes <= MAX_TOTAL:
-            facts["file"] = self._put(facts["sha256"][:32], storable(array))
+            facts["file"], written = self._put(facts["sha256"][:32], storable(array))
+            self._kept += written
             return facts
         stride, values = sample(array)
-        name = f"{facts['sha256'][:32]}.sample"
-        return {**facts, "sample": {"file": self._put(name, storable(values)), "stride": stride}}
+        file, written = self._put(f"{facts['sha256'][:32]}.sample", storable(values))
+        self._kept += written
+        return {**facts, "sample": {"file": file, "stride": stride}}
 
-    def _put(self, name: str, array: Any) -> str:
+    def _put(self, name: str, array: Any) -> Tuple[str, int]:
+        """The file's name, and the bytes written, none where it was there."""
         relative = f"tensors/{name}.npy"
         path = self.directory / relative
-        if not path.exists():
-            write_whole(path, npy(array))
-            self._kept += array.nbytes
-        return relative
+        if path.exists():
+            return relative, 0
+        write_whole(path, npy(array))
+        return relative, int(array.nbytes)
 
     def append(self, lines: List[Dict[str, Any]]) -> None:
         """Add lines to the index in a single write, so that a killed process leaves whole lines."""

@@ -1,0 +1,174 @@
+"""Which data files a program opens: their order, sizes and hashes. Standard library only.
+
+Two ways lead here. Python's own opening is heard by an audit hook, from the interpreter's start. What
+TensorFlow's C++ reads is heard where the program names it to a dataset, and otherwise found among the open
+files of the process when a step is complete.
+"""
+
+# ruff: noqa: PTH100, PTH113, PTH115, PTH116, PTH208
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import threading
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+from .project import Root, name_of_file, of_environment, outside, roots
+
+MOST_FILES = 2000
+"""Files that are listed; of further ones only the number is said."""
+
+MOST_MISSES = 64
+"""Strings looked up as files in vain before a list of strings is no longer taken for one of files."""
+
+WHOLE = 64 << 20
+"""Bytes: of a larger file the first and the last half of this are hashed."""
+
+MOST_BYTES = 1 << 30
+"""Bytes hashed in all, in the order of first opening; files after that are listed with their size alone."""
+
+_CODE = (".py", ".pyc", ".pyi", ".so", ".pth", ".egg-link", ".dist-info", ".dylib", ".dll")
+_WRITES = os.O_WRONLY | os.O_RDWR
+
+
+class Files:
+    """The files that this process opened. Methods may be called from any thread, and never raise."""
+
+    def __init__(self, ours: str) -> None:
+        self._ours = os.path.abspath(ours) + os.sep
+        self._opened: Dict[str, str] = {}
+        self._made: set[str] = set()
+        self._more = 0
+        self._hashes: Dict[Tuple[str, int, int], Optional[str]] = {}
+        self._hashed = 0
+        self._busy = threading.local()
+        self._open = True
+
+    def listen(self) -> None:
+        """Hear of every file that Python opens. A hook of the interpreter cannot be taken back: it sleeps."""
+        sys.addaudithook(self._audit)
+
+    def close(self) -> None:
+        """Hear no more."""
+        self._open = False
+
+    def named(self, paths: Iterable[Any], way: str = "named") -> None:
+        """The program named these files to something that reads them; what is no file is left out.
+
+        After MOST_MISSES names that are none, the rest is taken for text.
+        """
+        misses = 0
+        for path in paths:
+            text = os.path.abspath(os.fsdecode(path))
+            if os.path.isfile(text):
+                self._add(text, way)
+            else:
+                misses += 1
+            if misses > MOST_MISSES or self._more > MOST_FILES:
+                return
+
+    def look(self) -> None:
+        """Add the regular files that are open for reading now, whoever opened them."""
+        try:
+            numbers = [name for name in os.listdir("/proc/self/fd") if int(name) > 2]
+            self.named(sorted(filter(None, map(_read_only, numbers))), "descriptor")
+        except (OSError, ValueError):
+            return
+
+    def gather(self) -> Dict[str, Any]:
+        """`list`: of each file, in the order of first opening, name (see project.roots), path, bytes,
+        sha256 (None where the budget was used up), whole (whether all of it is hashed), way ("python",
+        "named" or "descriptor"), made (the program wrote it itself). `left_out`: how many more there are."""
+        self._busy.now = True
+        try:
+            known = roots()
+            entries = [self._entry(path, way, known) for path, way in list(self._opened.items())]
+            return {"list": [entry for entry in entries if entry], "left_out": self._more}
+        finally:
+            self._busy.now = False
+
+    # ------------------------------------------------------------ inside
+
+    def _audit(self, event: str, args: Tuple[Any, ...]) -> None:
+        if event != "open" or not self._open:
+            return
+        try:
+            path, _, flags = args
+            if isinstance(path, (str, bytes)) and not getattr(self._busy, "now", False):
+                self._heard(os.path.abspath(os.fsdecode(path)), int(flags or 0))
+        except Exception:
+            return  # never into the job
+
+    def _heard(self, path: str, flags: int) -> None:
+        if flags & _WRITES and path not in self._opened:
+            self._made.add(path)
+        if not flags & os.O_WRONLY:
+            self._add(path, "python")
+
+    def _add(self, path: str, way: str) -> None:
+        if path.endswith(_CODE) or path.startswith((self._ours, "/proc/", "/dev/", "/sys/")):
+            return
+        if of_environment(path) or not self._open:
+            return
+        if path in self._opened:
+            return
+        if len(self._opened) < MOST_FILES:
+            self._opened[path] = way
+        else:
+            self._more += 1
+
+    def _entry(self, path: str, way: str, known: List[Root]) -> Optional[Dict[str, Any]]:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        if outside(path, known) or not os.path.isfile(path):
+            return None
+        return {
+            "name": name_of_file(path, known),
+            "path": path,
+            "bytes": found.st_size,
+            "sha256": self._hash(path, found),
+            "whole": found.st_size <= WHOLE,
+            "way": way,
+            "made": path in self._made,
+        }
+
+    def _hash(self, path: str, found: os.stat_result) -> Optional[str]:
+        key = (path, found.st_size, found.st_mtime_ns)
+        if key not in self._hashes:
+            wanted = min(found.st_size, WHOLE)
+            affordable = self._hashed + wanted <= MOST_BYTES
+            self._hashed += wanted if affordable else 0
+            self._hashes[key] = digest(path, found.st_size) if affordable else None
+        return self._hashes[key]
+
+
+def _read_only(number: str) -> str:
+    """The path of an open descriptor that cannot write; "" for all others."""
+    try:
+        with open(f"/proc/self/fdinfo/{number}", encoding="ascii") as lines:
+            flags = next(int(line.split()[1], 8) for line in lines if line.startswith("flags:"))
+        path = os.readlink(f"/proc/self/fd/{number}")
+    except (OSError, StopIteration):
+        return ""
+    return path if path.startswith("/") and not flags & _WRITES else ""
+
+
+def digest(path: str, size: int) -> Optional[str]:
+    """sha256 of a file, or of its two ends where it is large; None where it cannot be read."""
+    hasher = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            if size <= WHOLE:
+                for block in iter(lambda: file.read(1 << 20), b""):
+                    hasher.update(block)
+            else:
+                hasher.update(file.read(WHOLE // 2))
+                file.seek(-(WHOLE // 2), os.SEEK_END)
+                hasher.update(file.read(WHOLE // 2))
+    except OSError:
+        return None
+    return hasher.hexdigest()

@@ -1,0 +1,76 @@
+"""Where a program names files to TensorFlow: datasets of files, lists of names, single reads."""
+
+# ruff: noqa: PTH207
+
+from __future__ import annotations
+
+import functools
+import glob
+from typing import Any, Callable, List
+
+from .files import Files
+
+
+def watch(tf: Any, files: Files, wants: Callable[[], bool]) -> None:
+    """Tell `files` of every file name that reaches these constructors and functions as a constant.
+
+    Names that exist only inside a dataset's function (interleave, map) are those of the dataset before it.
+    """
+
+    def hear(given: Any) -> None:
+        if wants():
+            files.named(names(tf, given))
+
+    def hear_pattern(given: Any) -> None:
+        if wants():
+            patterns = [name.decode() if isinstance(name, bytes) else name for name in names(tf, given)]
+            files.named(path for pattern in patterns for path in sorted(glob.glob(pattern)))
+
+    from tensorflow.python.lib.io import file_io
+
+    data = tf.data
+    for kind in (data.TFRecordDataset, data.TextLineDataset, data.FixedLengthRecordDataset):
+        _before(kind, "__init__", 1, "filenames", hear)
+    _before(file_io.FileIO, "__init__", 1, "name", hear)
+    _before(data.Dataset, "from_tensor_slices", 0, "tensors", hear, static=True)
+    _before(data.Dataset, "list_files", 0, "file_pattern", hear_pattern, static=True)
+    _before(tf.io, "read_file", 0, "filename", hear)
+    _before(tf.io, "matching_files", 0, "pattern", hear_pattern)
+
+
+def names(tf: Any, given: Any) -> List[Any]:
+    """Strings in a structure of values, tensors and arrays; nothing of what a graph only stands for."""
+    found: List[Any] = []
+    for leaf in tf.nest.flatten(given):
+        if isinstance(leaf, (str, bytes)) or hasattr(leaf, "__fspath__"):
+            found.append(leaf)
+        elif tf.is_tensor(leaf) and getattr(leaf, "dtype", None) == tf.string and hasattr(leaf, "numpy"):
+            found += _strings(leaf.numpy())
+        elif getattr(getattr(leaf, "dtype", None), "kind", "") in ("U", "S", "O"):
+            found += _strings(leaf)
+    return found
+
+
+def _strings(array: Any) -> List[Any]:
+    import numpy as np
+
+    return [item for item in np.asarray(array).reshape(-1).tolist() if isinstance(item, (str, bytes))]
+
+
+def _before(
+    owner: Any, method: str, place: int, name: str, hear: Callable[[Any], None], *, static: bool = False
+) -> None:
+    """Have `hear` see the argument at `place`, or called `name`, before each call."""
+    original = getattr(owner, method)
+
+    @functools.wraps(original)
+    def hooked(*args: Any, **kwargs: Any) -> Any:
+        try:
+            hear(args[place] if len(args) > place else kwargs.get(name))
+        except Exception:
+            pass  # a missing fact, never a failed job
+        return original(*args, **kwargs)
+
+    # AutoGraph must neither convert this function nor stop converting what it calls.
+    hooked.autograph_info__ = {}  # type: ignore[attr-defined]
+    setattr(owner, method, staticmethod(hooked) if static else hooked)

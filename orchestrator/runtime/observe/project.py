@@ -1,0 +1,139 @@
+"""Which files are the project's own, and what they are called on every machine alike."""
+
+# ruff: noqa: PTH100, PTH110, PTH111
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
+
+_SYSTEM = ("/proc/", "/dev/", "/sys/", "/etc/", "/usr/", "/lib", "/bin/", "/run/", "/tmp/", "/var/tmp/")
+
+Root = Tuple[str, str]
+"""What a folder (or file) is called, "" for the project's own, and its absolute path."""
+
+
+def script() -> Optional[Path]:
+    """The program's file; None where there is none (-c, a shell)."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    return Path(main).resolve() if main else None
+
+
+def script_facts() -> Dict[str, str]:
+    """`name` and `sha256` of the program's file, "" where there is none."""
+    path = script()
+    return {"name": path.name if path else "", "sha256": sha256(path) if path else ""}
+
+
+def project_modules() -> Dict[str, str]:
+    """path → sha256 of every imported module that lies in the script's folder or the working folder.
+
+    Paths are relative to that folder, so that two machines name them alike; packages of the environment
+    are left out (the lock vouches for them).
+    """
+    main = script()
+    folders = [main.parent] if main else []
+    folders.append(Path.cwd())
+    found: Dict[str, str] = {}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file and str(file).endswith(".py"):
+            path = Path(file).resolve()
+            relative = next((path.relative_to(root) for root in folders if root in path.parents), None)
+            if relative and not _foreign(path, relative):
+                found[relative.as_posix()] = sha256(path)
+    return dict(sorted(found.items()))
+
+
+def roots() -> List[Root]:
+    """Where data may lie, the most specific first: what arguments name, the script's folder, the working
+    folder, what these link to, and the home folder ("~").
+
+    Below a folder given as `--data DIR`, names begin with "--data/", wherever DIR is.
+    """
+    main = script()
+    own = [str(Path.cwd()), *([str(main.parent)] if main else [])]
+    found = [("", folder) for folder in own]
+    found += [root for root in _of_arguments(sys.argv[1:]) if root[1] not in own]
+    for folder in own:
+        found += _links(folder)
+    found.append(("~", str(Path.home())))
+    return sorted(found, key=lambda root: -len(root[1]))
+
+
+def name_of_file(path: str, known: List[Root]) -> str:
+    """The name of an absolute path: relative to the first root it is in; itself where it is in none."""
+    for name, folder in known:
+        if path == folder:
+            return name or "."
+        if path.startswith(folder.rstrip("/") + "/"):
+            return f"{name}/{path[len(folder) :].lstrip('/')}".lstrip("/")
+    return path
+
+
+def outside(path: str, known: List[Root]) -> bool:
+    """Whether a path is in no root, and in a place for the system's or temporary files."""
+    inside = [
+        folder for name, folder in known if name != "~" and f"{path}/".startswith(f"{folder.rstrip('/')}/")
+    ]
+    temporary = os.environ.get("TMPDIR", "/tmp").rstrip("/") + "/"
+    return not inside and path.startswith((*_SYSTEM, temporary))
+
+
+def of_environment(path: str) -> bool:
+    """Whether a file belongs to Python, its packages, or us."""
+    return path.startswith(_ENVIRONMENT) or any(part in path for part in _INSTALLED)
+
+
+def _environment() -> Tuple[str, ...]:
+    given = {sys.prefix, sys.base_prefix, str(Path(__file__).resolve().parent.parent)}
+    found = {*given, *(os.path.realpath(folder) for folder in given)} - {"/usr", "/usr/local", "/"}
+    return tuple(folder + "/" for folder in found)
+
+
+_ENVIRONMENT = _environment()
+_INSTALLED = ("/site-packages/", "/dist-packages/", "/__pycache__/")
+
+
+def sha256(path: Path) -> str:
+    """The sha256 of a small file; "" where it cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _foreign(path: Path, relative: Path) -> bool:
+    """Whether a module belongs to the environment or to us rather than to the project."""
+    inside_environment = Path(sys.prefix).resolve() in path.parents and sys.prefix != sys.base_prefix
+    ours = Path(__file__).resolve().parent.parent in path.parents
+    installed = {"site-packages", "dist-packages"} & set(path.parts)
+    return bool(installed) or inside_environment or ours or relative.parts[0] == ".venv"
+
+
+def _of_arguments(arguments: List[str]) -> List[Root]:
+    """Existing files and folders that arguments name, called by their option or "@" and their place."""
+    found, option = [], ""
+    for place, argument in enumerate(arguments, 1):
+        given, equals, value = argument.partition("=")
+        if argument.startswith("-") and not equals:
+            option = argument
+            continue
+        name, text = (given, value) if argument.startswith("-") else (option or f"@{place}", argument)
+        option = ""
+        path = os.path.abspath(os.path.expanduser(text))
+        if text and path != "/" and os.path.exists(path):
+            found.append((name, path))
+    return found
+
+
+def _links(folder: str) -> List[Root]:
+    """Links in a folder: what is opened through one may be known to the system by its target alone."""
+    try:
+        entries = [entry for entry in os.scandir(folder) if entry.is_symlink()]
+    except OSError:
+        return []
+    return [(entry.name, os.path.realpath(entry.path)) for entry in entries]

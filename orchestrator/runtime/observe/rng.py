@@ -1,0 +1,70 @@
+"""Where the random number generators of a process stand, read without moving them."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from typing import Any, Callable, Dict
+
+from .surroundings import read_all
+
+
+def states() -> Dict[str, Any]:
+    """Each generator's state: a seed as its number, a whole state as the first 16 hex digits of its sha256.
+
+    Null for a generator that nobody has made. Two runs whose states differ need not differ: a script
+    may never draw from that generator.
+    """
+    readings: Dict[str, Callable[[], Any]] = {
+        "python": _python,
+        "numpy": _numpy,
+        "tensorflow_seed": lambda: _context()._seed,
+        "tensorflow_operations": lambda: _digest(repr(_context()._rng.getstate())),
+        "tensorflow_generator": _global_generator,
+        "keras_seed": lambda: _keras("global_random_seed"),
+        "keras_generator": lambda: _array(_keras("global_seed_generator").state),
+    }
+    return read_all(readings)
+
+
+def _python() -> str:
+    import random
+
+    return _digest(repr(random.getstate()))
+
+
+def _numpy() -> Any:
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return None
+    kind, keys, position, has_gauss, gauss = numpy.random.get_state()
+    return _digest(f"{kind} {keys.tobytes().hex()} {position} {has_gauss} {gauss!r}")
+
+
+def _context() -> Any:
+    from tensorflow.python.eager import context
+
+    return context.context()
+
+
+def _global_generator() -> Any:
+    from tensorflow.python.ops import stateful_random_ops
+
+    made = stateful_random_ops.global_generator
+    return None if made is None else _array(made.state)
+
+
+def _keras(name: str) -> Any:
+    """An attribute of Keras 3's global state; raises where there is none."""
+    state = sys.modules["keras.src.backend.common.global_state"]
+    return state.get_global_attribute(name)
+
+
+def _array(variable: Any) -> str:
+    value = getattr(variable, "value", variable)
+    value = value() if callable(value) else value
+    return _digest(value.numpy().tobytes().hex())
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

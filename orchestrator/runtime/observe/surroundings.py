@@ -1,0 +1,116 @@
+"""Where a run takes place: processor, language, time zone, folder. Standard library only."""
+
+from __future__ import annotations
+
+import locale
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+CPU_FLAGS = tuple(
+    name
+    for line in (
+        "sse4_1 sse4_2 avx avx2 fma avx_vnni avx512f avx512bw avx512vl avx512_vnni avx512_bf16 avx512_fp16",
+        "amx_tile amx_bf16 amx_int8 asimd asimddp sve sve2 bf16 i8mm",
+    )
+    for name in line.split()
+)
+"""Instruction sets by which math libraries choose their kernels."""
+
+
+def surroundings() -> Dict[str, Any]:
+    """python, platform, cpu, locale, timezone, hashing and folder, as described in `facts`."""
+    return {
+        "python": platform.python_version(),
+        "platform": {
+            "system": platform.system(),
+            "machine": platform.machine(),
+            "libc": platform.libc_ver()[1],
+        },
+        "cpu": {
+            "count": cpu_count(),
+            "installed": os.cpu_count(),
+            "affinity": _affinity(),
+            "flags": _cpu_flags(),
+            "model": _cpu_field("model name"),
+        },
+        "locale": read_all(_LOCALE),
+        "timezone": read_all(_TIMEZONE),
+        "hashing": {
+            "randomized": bool(sys.flags.hash_randomization),
+            "seed": os.environ.get("PYTHONHASHSEED", "random"),
+            "sample": hash("orch"),
+        },
+        "folder": {"case_sensitive": reading(_case_sensitive)},
+    }
+
+
+def reading(read: Callable[[], Any]) -> Any:
+    """What `read` returns; None where this version or machine does not offer it."""
+    try:
+        return read()
+    except Exception:
+        return None
+
+
+def read_all(readings: Dict[str, Callable[[], Any]]) -> Dict[str, Any]:
+    """Each reading by name; null for one that cannot be read."""
+    return {name: reading(read) for name, read in readings.items()}
+
+
+def cpu_count() -> int:
+    """Processors that this process may use."""
+    return len(_affinity()) or os.cpu_count() or 1
+
+
+def _affinity() -> List[int]:
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def _cpu_flags() -> List[str]:
+    have = set((_cpu_field("flags") or _cpu_field("Features")).split())
+    return [flag for flag in CPU_FLAGS if flag in have]
+
+
+def _cpu_field(name: str) -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            return next((line.split(":", 1)[1].strip() for line in lines if line.split("\t")[0] == name), "")
+    except OSError:
+        return ""
+
+
+_LOCALE: Dict[str, Callable[[], Any]] = {
+    "categories": lambda: {
+        name: locale.setlocale(getattr(locale, name), None)
+        for name in ("LC_CTYPE", "LC_NUMERIC", "LC_TIME", "LC_COLLATE")
+    },
+    "decimal_point": lambda: locale.localeconv()["decimal_point"],
+    "preferred_encoding": lambda: locale.getpreferredencoding(False),
+    "filesystem_encoding": sys.getfilesystemencoding,
+    "utf8_mode": lambda: bool(sys.flags.utf8_mode),
+}
+
+
+def _utc_offsets() -> List[int]:
+    """Seconds east of UTC on 1 January and 1 July 2024: the zone as it acts, whatever its name."""
+    return [time.localtime(moment).tm_gmtoff for moment in (1704067200, 1719792000)]
+
+
+_TIMEZONE: Dict[str, Callable[[], Any]] = {
+    "TZ": lambda: os.environ.get("TZ"),
+    "names": lambda: list(time.tzname),
+    "utc_offsets": _utc_offsets,
+}
+
+
+def _case_sensitive() -> bool:
+    """Whether the working folder tells `a` from `A`, found out without writing."""
+    for entry in Path().iterdir():
+        other = Path(entry.name.swapcase())
+        if other.name != entry.name:
+            return not (other.exists() and other.samefile(entry))
+    return not Path(str(Path.cwd()).swapcase()).exists()
