@@ -183,7 +183,7 @@ _AWS = (
     ),
     _aws(
         "servicequotas:GetAWSDefaultServiceQuota",
-        "the same for quotas that nobody has changed",
+        "learn the quotas that nobody has changed",
         "doctor",
         "service-quotas.get_aws_default_service_quota",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import os
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from orchestrator.model.checks import missing, ok, unknown
 from orchestrator.providers.aws import readiness_access as access
 from orchestrator.providers.aws import readiness_place as place
 from orchestrator.providers.aws.clients import HOME, Clients, asking
+from orchestrator.providers.aws.faults import code_of, text_of
 from orchestrator.providers.aws.readiness_simulation import Caller
 from orchestrator.providers.aws.settings import read
 from orchestrator.providers.aws.zones import with_zones
@@ -54,7 +56,7 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
     found = place.look(site)
     allowed = access.look(
         Caller(clients, region, identity.arn, identity.account),
-        access.Situation(found.request, offers[0] if offers else None, console=not settings.inject),
+        access.Situation(found.request, whole=found.whole, offer=found.offer, console=not settings.inject),
     )
     refused = access.lacking(allowed)
     return _readiness(
@@ -106,11 +108,16 @@ def _credentials(clients: Clients) -> tuple[Check, Identity | None]:
         return missing(Topic.CREDENTIALS, name, str(error), "unset AWS_PROFILE    # or: aws configure"), None
     except ProviderError as error:
         if error.fault is Fault.AUTH:
-            return missing(Topic.CREDENTIALS, name, error.message, _LOGIN), None
+            return missing(Topic.CREDENTIALS, name, _unusable(error), _LOGIN), None
         detail = f"{error.message.rstrip('.')}. Is this computer connected, and the endpoint right?"
         return missing(Topic.ENDPOINT, "sts", detail, error.next_command), None
     identity = Identity(str(answer["Arn"]), str(answer["Account"]))
     return ok(Topic.CREDENTIALS, name, f"{identity.arn} ({_source()})"), identity
+
+
+def _unusable(error: ProviderError) -> str:
+    cause = error.__cause__ or error
+    return f"There are none that AWS takes: {text_of(cause).rstrip('.')} ({code_of(cause)})."
 
 
 def _source() -> str:
@@ -134,7 +141,7 @@ def _told(endpoints: Mapping[str, str]) -> tuple[Check, ...]:
     for name, url in endpoints.items():
         shared.setdefault(url, []).append(name)
     return tuple(
-        ok(Topic.ENDPOINT, ", ".join(names), f"asked at {url}, not at Amazon's own address")
+        ok(Topic.ENDPOINT, "elsewhere", f"{', '.join(names)} are asked at {url}, not at Amazon's address")
         for url, names in shared.items()
     )
 
@@ -175,9 +182,10 @@ def _region(clients: Clients, region: str) -> Check:
         return _unasked(region, error)
     states = {found["RegionName"]: found.get("OptInStatus", "") for found in answer.get("Regions", ())}
     if region not in states:
-        near = [name for name in sorted(states or known) if name[:2] == region[:2]]
-        detail = f"There is no region {region}. There are {', '.join(near or sorted(states or known))}."
-        return missing(Topic.REGION, region, detail, f"orch doctor aws --region {near[0] if near else HOME}")
+        (near,) = difflib.get_close_matches(region, sorted(states), 1, 0) or (HOME,)
+        there = [name for name in sorted(states) if name[:2] == region[:2]] or sorted(states)
+        detail = f"There is no region {region}. There are {', '.join(there)}."
+        return missing(Topic.REGION, region, detail, f"--region {near}    # or AWS_REGION, or the profile's")
     if states[region] == "not-opted-in":
         enable = f"aws account enable-region --region-name {region}"
         return missing(Topic.REGION, region, "The account has not enabled this region.", enable)

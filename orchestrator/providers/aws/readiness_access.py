@@ -16,7 +16,7 @@ from orchestrator.errors import Fault
 from orchestrator.model import Check, Offer, Topic
 from orchestrator.model.checks import missing, ok, unknown
 from orchestrator.providers import permissions
-from orchestrator.providers.aws.faults import classify, code_of, refused_action, text_of
+from orchestrator.providers.aws.faults import classify, code_of, refused_action
 from orchestrator.providers.aws.quotas import quota
 from orchestrator.providers.aws.readiness_simulation import Caller, Simulation, principal
 from orchestrator.providers.permissions import Permission
@@ -30,21 +30,24 @@ _ANSWERED = frozenset({"DryRunOperation", "ParameterNotFound", "NoSuchResourceEx
 
 @dataclass(frozen=True)
 class Situation:
-    """What would be asked: `request` of RunInstances, None where image or network is missing;
-    `console`: host keys are read from the console."""
+    """What would be asked: `request` of RunInstances, {} where nothing is offered, and not `whole` where
+    image or network is missing; `console`: host keys are read from the console."""
 
-    request: Mapping[str, Any] | None
+    request: Mapping[str, Any]
+    whole: bool
     offer: Offer | None
     console: bool
 
 
 @dataclass(frozen=True)
 class Heard:
-    """One answer. `allowed` None: it tells nothing of the permission; `action`: which one was refused."""
+    """One answer. `allowed` None: it tells nothing of the permission; `action`: which one was refused;
+    `settled`: a refusal that counts whatever machine was asked about."""
 
     allowed: bool | None
     why: str
     action: str = ""
+    settled: bool = False
 
 
 def look(caller: Caller, situation: Situation) -> tuple[Check, ...]:
@@ -52,8 +55,9 @@ def look(caller: Caller, situation: Situation) -> tuple[Check, ...]:
     simulation = Simulation(caller, situation.offer)
     target = _own_instance(caller)
     heard = {name: _heard(probe) for name, probe in _probes(caller, situation, target or _NOBODYS).items()}
-    if situation.request is None:
-        heard["ec2:RunInstances"] = Heard(None, "it was not tried: image or network is missing")
+    launch = heard["ec2:RunInstances"]
+    if launch.allowed is None and not situation.whole:
+        heard["ec2:RunInstances"] = Heard(None, "it could not be tried: image or network is missing")
     _blame_tags(heard)
     wanted = [each for each in permissions.of("aws") if not each.free and _applies(each, situation)]
     return tuple(_check(each, heard.get(each.name), simulation, bool(target)) for each in wanted)
@@ -103,7 +107,7 @@ def _probes(caller: Caller, situation: Situation, target: str) -> dict[str, Call
         "ec2:DescribeImages": lambda: ec2.describe_images(DryRun=True, Owners=["self"]),
         "ec2:DescribeSecurityGroups": lambda: ec2.describe_security_groups(DryRun=True),
         "ec2:DescribeSubnets": lambda: ec2.describe_subnets(DryRun=True),
-        "ec2:RunInstances": lambda: ec2.run_instances(**(situation.request or {}), DryRun=True),
+        "ec2:RunInstances": lambda: ec2.run_instances(**situation.request, DryRun=True),
         "ec2:CreateTags": lambda: ec2.create_tags(Resources=[target], Tags=tag, DryRun=True),
         "ec2:TerminateInstances": lambda: ec2.terminate_instances(InstanceIds=[target], DryRun=True),
         "ec2:GetConsoleOutput": lambda: ec2.get_console_output(InstanceId=target, DryRun=True),
@@ -136,7 +140,7 @@ def _heard(probe: Callable[[], object]) -> Heard:
         if code_of(error) in _ANSWERED:
             return Heard(True, "")
         refused = classify(error) is Fault.AUTH
-        return Heard(False if refused else None, f"{code_of(error)}: {text_of(error)}", refused_action(error))
+        return Heard(False if refused else None, code_of(error), refused_action(error))
     return Heard(True, "")
 
 
@@ -144,7 +148,7 @@ def _blame_tags(heard: dict[str, Heard]) -> None:
     """A launch with tags takes two permissions; AWS names the one that lacks."""
     launch = heard.get("ec2:RunInstances")
     if launch and launch.allowed is False and launch.action == "ec2:CreateTags":
-        heard["ec2:CreateTags"] = Heard(False, launch.why, launch.action)
+        heard["ec2:CreateTags"] = Heard(False, launch.why, launch.action, settled=True)
         heard["ec2:RunInstances"] = Heard(None, "it was refused for ec2:CreateTags")
 
 
@@ -152,43 +156,49 @@ def _blame_tags(heard: dict[str, Heard]) -> None:
 
 
 def _check(permission: Permission, heard: Heard | None, simulation: Simulation, own: bool) -> Check:
+    """What is known of one permission: what AWS answered, or the simulator where that settles nothing."""
     if permission.name == "iam:SimulatePrincipalPolicy":
-        simulation.allows(permission)
+        simulation.decision(permission)
         heard = Heard(not simulation.refusal, simulation.refusal)
-    allowed, why = (heard.allowed, heard.why) if heard else (None, "")
-    blamed = heard is not None and heard.action == permission.name and permission.name == "ec2:CreateTags"
-    if allowed is not True and not _is_decisive(permission, allowed, own or blamed):
-        simulated = simulation.allows(permission)
-        allowed = simulated if simulated is not None else None
-        why = why if simulated is None else "its policy denies it"
+    heard = heard or Heard(None, "")
+    if heard.allowed:
+        return ok(Topic.PERMISSION, permission.name, permission.why)
+    decision = simulation.decision(permission)
+    denied = heard.allowed is False and (own or heard.settled or not _is_bound(permission))
+    if decision == "allowed" and not denied:
+        return ok(Topic.PERMISSION, permission.name, permission.why)
+    return _not_granted(permission, heard, decision, denied=denied or decision != "")
+
+
+def _is_bound(permission: Permission) -> bool:
+    """Whether policies may allow it for orch's own machines alone: a refusal for another settles nothing."""
+    return any(
+        key.startswith("aws:ResourceTag/") for each in permission.grants for _, key, _ in each.conditions
+    )
+
+
+def _not_granted(permission: Permission, heard: Heard, decision: str, *, denied: bool) -> Check:
     name, said = permission.name, permission.why
-    if allowed:
-        return ok(Topic.PERMISSION, name, said)
     remedy = json.dumps(permissions.policy([permission])["Statement"])
     if permission.needed == {"doctor"}:
         return unknown(Topic.PERMISSION, name, f"refused; the doctor alone asks it, to {said}", remedy)
     if permission.name == "iam:CreateServiceLinkedRole":
-        detail = f"not known to be allowed, and needed only where {permission.when}: to {said}"
+        detail = f"not known to be granted; needed to {said}, and only where {permission.when}"
         return unknown(Topic.PERMISSION, name, detail, remedy)
-    if allowed is False:
-        return missing(Topic.PERMISSION, name, f"needed to {said} — {why}", remedy)
-    return unknown(Topic.PERMISSION, name, f"needed to {said}; {_untold(why)}", remedy)
-
-
-def _is_decisive(permission: Permission, allowed: bool | None, own: bool) -> bool:
-    """Whether a refusal settles it: not where the policy may allow it for orch's own machines alone."""
-    if allowed is None:
-        return False
-    bound = any(
-        key.startswith("aws:ResourceTag/") for grant in permission.grants for _, key, _ in grant.conditions
+    if not denied:
+        return unknown(Topic.PERMISSION, name, f"needed to {said}; {_untold(heard)}", remedy)
+    why = (
+        "a policy denies it, and to allow it elsewhere will not do"
+        if decision == "explicitDeny"
+        else "refused"
     )
-    return own or not bound
+    return missing(Topic.PERMISSION, name, f"{why}; needed to {said}", remedy)
 
 
-def _untold(why: str) -> str:
-    if why.startswith(("InvalidInstanceID", "UnauthorizedOperation")):
+def _untold(heard: Heard) -> str:
+    if heard.why.startswith("InvalidInstanceID") or heard.allowed is False:
         return (
             "AWS tells it only for a machine that exists, and there is none of orch's; with "
             "iam:SimulatePrincipalPolicy the doctor can tell"
         )
-    return why or "AWS has no way to ask it without iam:SimulatePrincipalPolicy"
+    return heard.why or "AWS has no way to ask it without iam:SimulatePrincipalPolicy"

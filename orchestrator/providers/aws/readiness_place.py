@@ -12,13 +12,16 @@ from orchestrator.model import LABEL_LEASE, Check, MachineSpec, Offer, Topic
 from orchestrator.model.checks import missing, ok, unknown
 from orchestrator.providers.aws import images, network, request
 from orchestrator.providers.aws.clients import Clients, asking
+from orchestrator.providers.aws.faults import refused_action
 from orchestrator.providers.aws.quotas import Quota
 from orchestrator.providers.aws.quotas import quota as quota_of
 from orchestrator.providers.aws.settings import Settings
 
 _SSH = 22
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtQzVn0VdkT0Wm2yQ0nXUkPSpPkXyBzQkq5dlqCqk0a doctor"
-_NOWHERE = "AWS_REGION, --region or the profile's region names another"
+_SOME_IMAGE = request.Image("ami-0123456789abcdef0", "some image", "nobody", "/dev/sda1", 0, "x86_64")
+_SOME_NETWORK = request.Network("subnet-0123456789abcdef0", ("sg-0123456789abcdef0",), public=True)
+"""Of the form of real ones, so that a refusal tells something of the permission all the same."""
 
 
 @dataclass(frozen=True)
@@ -34,35 +37,39 @@ class Site:
 
 @dataclass(frozen=True)
 class Found:
-    """`request` is what RunInstances would be asked, without a token; None where something lacks."""
+    """`request` is what RunInstances would be asked, without a token: the `whole`, or without image and
+    network where they lack; {} where nothing is offered."""
 
     checks: tuple[Check, ...]
     offer: Offer | None
-    request: Mapping[str, Any] | None
+    request: Mapping[str, Any]
+    whole: bool
 
 
 def look(site: Site) -> Found:
     """Network and image, and the whole request where both are there."""
     if not site.offers:
-        return Found((_nothing_offered(site),), None, None)
+        return Found((_nothing_offered(site),), None, {}, whole=False)
     plugged, networks = _networks(site)
     offer = next((offer for offer in site.offers if offer.zone in plugged), site.offers[0])
     image, images_ = _image(site, offer)
     checks = (*networks, *_ssh(site, next(iter(plugged.values()), None)), *images_)
-    if image is None or offer.zone not in plugged:
-        return Found(checks, offer, None)
     try:
         wanted = request.run_instances(
-            _spec(site, offer), image, plugged[offer.zone], user=image.user or "nobody", host_key=None
+            _spec(site, offer),
+            image or _SOME_IMAGE,
+            plugged.get(offer.zone) or _SOME_NETWORK,
+            user=(image and image.user) or "nobody",
+            host_key=None,
         )
     except ProviderError as error:
-        unfit = missing(Topic.IMAGE, f"{offer.instance_type} with {image.name}", error.message, None)
-        return Found((*checks, unfit), offer, None)
-    return Found(checks, offer, wanted)
+        unfit = missing(Topic.IMAGE, offer.instance_type, error.message, "orch plan PROFILE")
+        return Found((*checks, unfit), offer, {}, whole=False)
+    return Found(checks, offer, wanted, whole=image is not None and offer.zone in plugged)
 
 
 def _nothing_offered(site: Site) -> Check:
-    detail = f"Nothing that serves is offered in {site.region}; {_NOWHERE}."
+    detail = f"The catalog records nothing in {site.region} that serves."
     return missing(Topic.REGION, "offers", detail, f"orch catalog refresh aws --region {site.region}")
 
 
@@ -100,18 +107,30 @@ def _network_check(
     site: Site, plugged: Mapping[str, request.Network], refusals: Sequence[ProviderError]
 ) -> Check:
     if plugged:
-        subnets = ", ".join(f"{plug.subnet} ({zone or 'any zone'})" for zone, plug in plugged.items())
-        return ok(Topic.NETWORK, "subnet", subnets)
+        return ok(
+            Topic.NETWORK, "subnet", f"there is one in {', '.join(zone or 'some zone' for zone in plugged)}"
+        )
     error = refusals[0]
     name = "security group" if error.code.startswith("InvalidGroup") else "subnet"
     if error.fault is Fault.AUTH:
-        return unknown(Topic.NETWORK, name, error.message.splitlines()[0])
+        return unknown(Topic.NETWORK, name, _unseen(error))
     if error.fault is Fault.CAPACITY:
         make = (
             "aws ec2 create-default-vpc" if not site.settings.subnets else "export ORCH_AWS_SUBNET=subnet-…"
         )
         return missing(Topic.NETWORK, name, f"{error.message}.", f"{make} --region {site.region}")
-    return missing(Topic.NETWORK, name, error.message, error.next_command)
+    variable = "ORCH_AWS_SECURITY_GROUP" if name == "security group" else "ORCH_AWS_SUBNET"
+    return missing(Topic.NETWORK, name, error.message, error.next_command or f"unset {variable}")
+
+
+def _unseen(error: ProviderError) -> str:
+    """Why a thing could not be looked at: the permission has its own line."""
+    cause = error.__cause__
+    return (
+        f"not seen: {refused_action(cause)} is refused"
+        if error.fault is Fault.AUTH and cause
+        else error.message
+    )
 
 
 def _ssh(site: Site, plugged: request.Network | None) -> Iterator[Check]:
@@ -122,7 +141,7 @@ def _ssh(site: Site, plugged: request.Network | None) -> Iterator[Check]:
         with asking(site.clients, site.region):
             answer = site.clients.ec2(site.region).describe_security_groups(GroupIds=list(plugged.groups))
     except ProviderError as error:
-        yield unknown(Topic.NETWORK, "ssh", error.message.splitlines()[0])
+        yield unknown(Topic.NETWORK, "ssh", _unseen(error))
         return
     sources = sorted(
         source
@@ -169,7 +188,7 @@ def _image(site: Site, offer: Offer) -> tuple[request.Image | None, tuple[Check,
     except ProviderError as error:
         if error.fault is Fault.INVALID:
             return None, (missing(Topic.IMAGE, name, error.message, "export ORCH_AWS_IMAGE=ami-…"),)
-        return None, (unknown(Topic.IMAGE, name, error.message.splitlines()[0]),)
+        return None, (unknown(Topic.IMAGE, name, _unseen(error)),)
     told = f"{image.id} ({image.name})"
     if not (site.settings.user or image.user):
         detail = f"Nobody knows who logs in to {told}."
@@ -189,12 +208,12 @@ def quota(site: Site) -> tuple[Check, ...]:
     if not limit.code:
         detail = f"{limit.name}: the console alone tells it."
         return (unknown(Topic.QUOTA, limit.name, detail, limit.address(site.region)),)
-    name = f"{limit.name} ({limit.code})"
+    name = limit.code
     try:
         allowed, used = _limit(site, limit), _used(site, limit, offer)
     except ProviderError as error:
-        return (unknown(Topic.QUOTA, name, error.message.splitlines()[0], limit.address(site.region)),)
-    told = f"{used} of {allowed:g} vCPUs in use in {site.region}; {offer.instance_type} takes {offer.cpus}"
+        return (unknown(Topic.QUOTA, name, _unseen(error), limit.address(site.region)),)
+    told = f"{limit.name}: {used} of {allowed:g} vCPUs in use; {offer.instance_type} takes {offer.cpus}"
     if used + offer.cpus <= allowed:
         return (ok(Topic.QUOTA, name, told),)
     ask = str(limit.request(site.region)).replace("VCPUS", str(max(used + offer.cpus, round(2 * allowed))))

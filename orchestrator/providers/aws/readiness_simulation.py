@@ -33,12 +33,18 @@ class Simulation:
         self.refusal = ""
         """Why the simulator does not answer; "" while it does."""
 
-    def allows(self, permission: Permission) -> bool | None:
-        """Whether the caller's policies grant it for what orch makes; None where that is not told."""
-        decisions = [not self.refusal and self._decided(permission.name, each) for each in permission.grants]
-        return None if self.refusal else all(decisions)
+    def decision(self, permission: Permission) -> str:
+        """What the caller's policies say of it for what orch makes: allowed, implicitDeny or explicitDeny;
+        "" where that is not told."""
+        said: set[str] = set()
+        for wanted in permission.grants:
+            if not self.refusal:
+                said |= self._decisions(permission.name, wanted)
+        if self.refusal:
+            return ""
+        return next((word for word in ("explicitDeny", "implicitDeny") if word in said), "allowed")
 
-    def _decided(self, action: str, wanted: Grant) -> bool:
+    def _decisions(self, action: str, wanted: Grant) -> set[str]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         kind, name = principal(self._caller.arn)
@@ -52,8 +58,8 @@ class Simulation:
             )
         except (BotoCoreError, ClientError) as error:
             self.refusal = f"{code_of(error)}: {text_of(error)}"
-            return False
-        return all(decision == "allowed" for decision in _decisions(answer))
+            return set()
+        return set(_told(answer))
 
     def _concrete(self, pattern: str, name: str) -> str:
         """An ARN of the caller's account and region that the pattern fits."""
@@ -74,7 +80,7 @@ class Simulation:
         ]
 
 
-def _decisions(answer: Mapping[str, Any]) -> Iterator[str]:
+def _told(answer: Mapping[str, Any]) -> Iterator[str]:
     for result in answer.get("EvaluationResults", ()):
         yield str(result["EvalDecision"])
         for each in result.get("ResourceSpecificResults", ()):
