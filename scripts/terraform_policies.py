@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Write the policies that terraform/ grants, from the one table of permissions that orch's calls take.
+
+Run it after orchestrator/providers/permissions.py has changed; a test holds the files equal to the table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from orchestrator.providers import permissions  # noqa: E402
+from orchestrator.providers.permissions import Permission  # noqa: E402
+
+GC_CALLS = {
+    "aws": ("ec2.describe_regions", "ec2.describe_instances", "ec2.terminate_instances"),
+    "gcp": ("compute.instances.aggregatedList", "compute.instances.delete", "compute.zoneOperations.get"),
+}
+"""What `orch gc` calls: the reaper may do nothing else. A test compares it with what is really called."""
+
+_NAMES = re.compile(r"projects/\{project\}/zones/\*/(instances|disks)/([a-z-]+)\*")
+
+
+def files() -> dict[str, str]:
+    """Text of each file, by its path under the project."""
+    aws, gcp = permissions.of("aws"), permissions.of("gcp")
+    return {
+        "terraform/aws/policy.json": _text(permissions.policy(aws)),
+        "terraform/aws/reaper-policy.json": _text(permissions.policy(_of_gc("aws", aws))),
+        "terraform/gcp/roles.json": _text(roles(gcp)),
+        "terraform/gcp/reaper-roles.json": _text(roles(_of_gc("gcp", gcp))),
+        "terraform/gcp/apis.json": _text(sorted(api.name for api in permissions.APIS)),
+    }
+
+
+def roles(wanted: Sequence[Permission]) -> dict[str, Any]:
+    """Permissions of Google by the condition under which they are granted: a custom role each.
+
+    A pattern that holds for all of a kind needs no condition: a project's role reaches no further.
+    """
+    found: dict[str, Any] = {}
+    for one in wanted:
+        for grant in one.grants:
+            for resource in grant.resources:
+                name, condition = _condition(resource)
+                role = found.setdefault(name, {"condition": condition, "permissions": []})
+                role["permissions"].append(one.name)
+    return {name: {**role, "permissions": sorted(role["permissions"])} for name, role in found.items()}
+
+
+def _condition(resource: str) -> tuple[str, str]:
+    named = _NAMES.fullmatch(resource)
+    if named:
+        kind, beginning = named.groups()
+        return kind, f"resource.name.extract('/{kind}/{{name}}').startsWith('{beginning}')"
+    if resource == "*" or resource.endswith("/*"):
+        return "project", ""
+    raise SystemExit(f"Nobody has said how {resource} becomes a condition of Google's IAM.")
+
+
+def _of_gc(cloud: str, wanted: Sequence[Permission]) -> list[Permission]:
+    return [one for one in wanted if set(one.calls) & set(GC_CALLS[cloud])]
+
+
+def _text(value: Mapping[str, Any] | Sequence[str]) -> str:
+    return json.dumps(value, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    for name, text in files().items():
+        (ROOT / name).write_text(text)
