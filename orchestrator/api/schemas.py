@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.profile.terraform import Ground
 
 
 def schema(which: str) -> dict[str, Any]:
@@ -23,8 +26,11 @@ def schema(which: str) -> dict[str, Any]:
     raise UsageError(f"There is no schema {which!r}; there are: profile, run.")
 
 
-def start_profile(project: Path, output: Path, force: bool) -> tuple[Path, str]:
-    """Write a profile for `project` at `output` (relative to it); returns its path and text."""
+def start_profile(project: Path, output: Path, force: bool, ground: Ground | None = None) -> tuple[Path, str]:
+    """Write a profile for `project` at `output` (relative to it); returns its path and text.
+
+    `ground`: what terraform made, for a machine there.
+    """
     from orchestrator.profile import load, starter
 
     if not project.is_dir():
@@ -32,7 +38,7 @@ def start_profile(project: Path, output: Path, force: bool) -> tuple[Path, str]:
     path = output if output.is_absolute() else project / output
     if path.exists() and not force:
         raise UsageError(f"{path} is there already.", next_command=f"orch init --force --output {output}")
-    text = starter(project)
+    text = starter(project, ground)
     part = path.with_name(f"{path.name}.part")
     part.write_text(text)
     part.rename(path)

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 from orchestrator.profile.resolve import default_lock, lock_command
+from orchestrator.profile.terraform import Ground
 from orchestrator.profile.values import parse_target
 
 _SCRIPTS = ("train.py", "main.py", "run.py", "src/train.py", "src/main.py", "scripts/train.py")
@@ -21,14 +22,13 @@ _TEXT = """\
 version: 1
 name: {name}
 
-cloud: local              # local, aws, gcp or any (the cheaper of both)
+{where}
 resources:
   cpus: 2                 # exactly 2; `2+` for at least 2
   memory: 4 GiB           # exactly; `4 GiB+` for at least
   disk: 20 GiB            # ends with the machine
 # On a cloud:
-# region: us-east-1       # default: the cheapest
-# resources:
+{region}# resources:
 #   accelerator: T4       # or L4:2, or {{memory: 16 GiB+, count: 1}}
 #   spot: true            # cheaper, and may be taken away
 # max_price: 1.00         # US dollars an hour
@@ -61,12 +61,21 @@ data:                     # sent once, shared by all runs; `target:` where the s
 """
 
 
-def starter(project: Path) -> str:
-    """The text of a profile for the project in `project`, to be written into that folder."""
+_CLOUD = "cloud: {name:<19}# local, aws, gcp or any (the cheaper of both)"
+_REGION = "# region: us-east-1       # default: the cheapest\n"
+
+
+def starter(project: Path, ground: Ground | None = None) -> str:
+    """The text of a profile for the project in `project`, to be written into that folder.
+
+    For a machine on this computer; with `ground`, for one of the cloud that terraform made ready.
+    """
     script = _script(project)
     code = _read(project / script) if script else ""
     return _TEXT.format(
         name=_name(project),
+        where=_where(ground) if ground else _CLOUD.format(name="local"),
+        region="" if ground and ground.region else _REGION,
         stack=_stack(project),
         data=_data(project, code),
         command=f"python {shlex.quote(script)}"
@@ -74,6 +83,13 @@ def starter(project: Path) -> str:
         else "python train.py    # no script was found; name yours",
         outputs=_outputs(code),
     )
+
+
+def _where(ground: Ground) -> str:
+    lines = [_CLOUD.format(name=ground.cloud)]
+    if ground.region:
+        lines.append(f"region: {ground.region:<17} # where terraform made the network")
+    return "\n".join([*lines, *(f"# The shell that uses this: {export}" for export in ground.exports)])
 
 
 def _name(project: Path) -> str:

@@ -1,0 +1,83 @@
+"""What terraform/ made for orch, from its outputs. Pure: text in, facts out."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.errors import UsageError
+
+OUTPUT = "orch"
+"""The output of terraform/aws and terraform/gcp that holds what a profile needs."""
+
+VERSION = 1
+_REGION = re.compile(r"[a-z]{2,}(-[a-z0-9]+)+")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+_VALUE = re.compile(r"[\w.,:/@-]+")
+
+
+@dataclass(frozen=True)
+class Ground:
+    """`regions`: where the network is, the first one first. `environment`: how the provider finds it."""
+
+    cloud: str
+    regions: tuple[str, ...]
+    environment: Mapping[str, str]
+
+    @property
+    def region(self) -> str | None:
+        """What a profile must say; None where the environment limits the choice and the cheapest may win."""
+        return self.regions[0] if len(self.regions) == 1 or self.cloud == "gcp" else None
+
+    @property
+    def exports(self) -> tuple[str, ...]:
+        """Commands for the shell that uses the profile."""
+        return tuple(f"export {name}={shlex.quote(value)}" for name, value in self.environment.items())
+
+
+def read_ground(text: str, where: str) -> Ground:
+    """Of a terraform.tfstate, or of what `terraform output -json` prints; `where` it came from.
+
+    Raises UsageError, naming what is missing or malformed.
+    """
+    said = _output(text, where)
+    if said.get("version") != VERSION:
+        raise _refused(where, f"its output {OUTPUT} is of version {said.get('version')!r}, not {VERSION}")
+    cloud, regions, environment = said.get("cloud"), said.get("regions"), said.get("environment")
+    if cloud not in ("aws", "gcp"):
+        raise _refused(where, f"its cloud {cloud!r} is none")
+    if not isinstance(regions, list) or not regions or not all(_is(_REGION, name) for name in regions):
+        raise _refused(where, f"its regions {regions!r} are none")
+    if not isinstance(environment, dict) or not all(
+        _is(_VARIABLE, name) and _is(_VALUE, value) for name, value in environment.items()
+    ):
+        raise _refused(where, f"its environment {environment!r} is none")
+    return Ground(cloud, tuple(regions), environment)
+
+
+def _output(text: str, where: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise _refused(where, f"it is no JSON: {error}") from error
+    outputs = document.get("outputs", document) if isinstance(document, dict) else None
+    output = outputs.get(OUTPUT) if isinstance(outputs, dict) else None
+    value = output.get("value") if isinstance(output, dict) else None
+    if not isinstance(value, dict):
+        raise UsageError(
+            f"{where} has no output {OUTPUT}: neither terraform/aws nor terraform/gcp was applied there.",
+            next_command="terraform apply    # there",
+        )
+    return value
+
+
+def _is(pattern: re.Pattern[str], value: object) -> bool:
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def _refused(where: str, why: str) -> UsageError:
+    return UsageError(f"{where} cannot be used: {why}.")
