@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from orchestrator.parity.numbers import Gap, gap
-from orchestrator.parity.recording import STAGES, Recording, Records, Step, Tensor
+from orchestrator.parity.opened import files_gap
+from orchestrator.parity.recording import STAGES, LightStep, Recording, Records, Step, Tensor
 
 ROUNDING = {"float64": 1e-13, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
 """Relative L2 differences up to which a difference is the size of rounding, by dtype of the tensor."""
@@ -17,11 +19,14 @@ ROUGH = 1 << 15
 
 @dataclass(frozen=True)
 class Finding:
-    """The first difference. `kind`: dtype, shape, order, some (records), content, missing or value.
+    """The first difference. `kind`: dtype, shape, order, some (records), content, missing, value, or light
+    (fingerprints differ, so that no copy tells by how much).
 
-    `tensor` names the first that differs, and `others` counts further ones in that stage and step;
-    `stage_relative` is the relative L2 difference of the whole stage, and `rounding` whether every
-    difference in it is the size of rounding. `detail` is for people.
+    `stage` is one of recording.STAGES, or "files": then `tensor` is the file, and `shows` the difference of
+    the batch or the initial weights in which it first came to light. `tensor` names the first that
+    differs, and `others` counts further ones in that stage and step; `stage_relative` is the relative L2
+    difference of the whole stage, and `rounding` whether every difference in it is the size of rounding.
+    `detail` is for people.
     """
 
     step: int
@@ -34,20 +39,75 @@ class Finding:
     stage_relative: float | None
     rounding: bool
     detail: str
+    shows: Finding | None = None
 
 
 @dataclass(frozen=True)
 class Climb:
-    """The outcome: the first difference if any, tensors compared, steps compared, stages compared in them."""
+    """The outcome: the first difference if any, tensors compared, steps compared in full, stages compared in
+    them, and steps after those whose fingerprints were compared."""
 
     finding: Finding | None
     compared: int
     steps: int
     stages: frozenset[str]
+    light: int = 0
 
 
 def climb(a: Recording, b: Recording) -> Climb:
-    """Compare the steps that both have, in order; stop at the first stage that differs."""
+    """Compare the steps that both have, in order; stop at the first stage that differs.
+
+    Files come first, but count only where what they lead to differs: a file that changes nothing in the
+    compared steps is no divergence of them.
+    """
+    outcome = _full(a, b)
+    if outcome.finding:
+        return replace(outcome, finding=_from_files(a, b, outcome.finding))
+    if len(a.steps) != len(b.steps):
+        return outcome
+    known = {(t.stage, t.name): t.dtype for step in a.steps for t in step.tensors}
+    for count, (left, right) in enumerate(zip(a.light, b.light, strict=False), 1):
+        finding = _light_difference(left, right, known)
+        if finding:
+            return replace(outcome, finding=_from_files(a, b, finding), light=count)
+    return replace(outcome, light=min(len(a.light), len(b.light)))
+
+
+def _from_files(a: Recording, b: Recording, finding: Finding) -> Finding:
+    """The files where they differ and the finding may come from them, else the finding."""
+    found = files_gap(a.environment, b.environment) if finding.stage in ("batch", "initial") else None
+    if found is None or (finding.stage == "initial" and found.kind != "content"):
+        return finding
+    detail = f"{found.detail}; it shows in {finding.tensor}: {finding.detail}"
+    return Finding(
+        finding.step, "files", found.name, found.kind, "", None, found.others, None, False, detail, finding
+    )
+
+
+def _light_difference(a: LightStep, b: LightStep, dtypes: Mapping[tuple[str, str], str]) -> Finding | None:
+    differing = [key for key in a.sums if key in b.sums and a.sums[key] != b.sums[key]]
+    if not differing:
+        return None
+    stage = min((key[0] for key in differing), key=STAGES.index)
+    names = [name for kind, name in differing if kind == stage]
+    names = names[::-1] if stage == "gradient" else names
+    apart = [_apart(a.norms.get((stage, name)), b.norms.get((stage, name))) for name in names]
+    limits = [ROUNDING.get(dtypes.get((stage, name), "float32"), 0.0) for name in names]
+    rounding = stage != "batch" and all(x <= most for x, most in zip(apart, limits, strict=True))
+    size = f"norms differ by {apart[0]:.2g}" if 0 < apart[0] < math.inf else "of equal norm"
+    detail = f"fingerprints differ, {size}; everything up to step {a.number - 1} is equal"
+    dtype = dtypes.get((stage, names[0]), "")
+    return Finding(a.number, stage, names[0], "light", dtype, None, len(names) - 1, None, rounding, detail)
+
+
+def _apart(a: float | None, b: float | None) -> float:
+    """The relative difference of two norms; infinite where one is not a number."""
+    if a is None or b is None:
+        return math.inf
+    return abs(a - b) / max(a, b) if max(a, b) else 0.0
+
+
+def _full(a: Recording, b: Recording) -> Climb:
     compared, stages = 0, set[str]()
     pairs = list(zip(a.steps, b.steps, strict=False))
     for left, right in pairs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,8 @@ from typing import Any
 FORMAT = 1
 """The version of recordings that this reads."""
 
-STAGES = ("batch", "initial", "activation", "loss", "gradient", "update")
-"""The ladder: an earlier stage explains all later ones."""
+STAGES = ("files", "batch", "initial", "activation", "loss", "gradient", "update", "metrics")
+"""The ladder: an earlier stage explains all later ones. No tensor is of the first, see opened."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,21 @@ class Step:
 
 
 @dataclass(frozen=True)
+class LightStep:
+    """A step of which only fingerprints were taken: (stage, name) → exact sum of its bits, in the order of
+    the ladder, and a norm that tells the size of a difference (None: not a number)."""
+
+    number: int
+    sums: Mapping[tuple[str, str], str]
+    norms: Mapping[tuple[str, str], float | None]
+
+
+@dataclass(frozen=True)
 class Recording:
-    """A run's recording. `why` says, where nothing was recorded, what is known of the reason."""
+    """A run's recording. `why` says, where nothing was recorded, what is known of the reason.
+
+    `light` are the steps after `steps`, fingerprinted; `imposed` what of another run was given to this one.
+    """
 
     steps: tuple[Step, ...]
     requested: int = 0
@@ -68,6 +81,8 @@ class Recording:
     not_compared: tuple[str, ...] = ()
     failure: str | None = None
     why: str = ""
+    light: tuple[LightStep, ...] = ()
+    imposed: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read(run: Path) -> Recording:
@@ -75,7 +90,7 @@ def read(run: Path) -> Recording:
     folder = run / "observe"
     status = _json(folder / "status.json")
     lines, unreadable = _lines(folder / "steps.jsonl")
-    steps = tuple(_step(line, folder) for line in lines if line.get("event") == "step")
+    steps = _steps(lines, folder)
     notes = tuple(
         f"{note.get('what', '?')}: {note.get('why', '?')}" for note in status.get("not_compared", []) if note
     )
@@ -88,7 +103,34 @@ def read(run: Path) -> Recording:
         not_compared=notes,
         failure=failure,
         why=why,
+        light=_light(lines),
+        imposed=status.get("imposed") or {},
     )
+
+
+def _steps(lines: Sequence[Mapping[str, Any]], folder: Path) -> tuple[Step, ...]:
+    """The full steps, each with the metrics that were reported after it."""
+    metrics: dict[int, list[Mapping[str, Any]]] = {}
+    for line in lines:
+        if line.get("event") == "metrics":
+            metrics.setdefault(int(line["step"]), []).extend(line["tensors"])
+    full = (line for line in lines if line.get("event") == "step")
+    return tuple(_step(line, folder, metrics.get(int(line["step"]), [])) for line in full)
+
+
+def _light(lines: Sequence[Mapping[str, Any]]) -> tuple[LightStep, ...]:
+    names: list[tuple[str, str]] = []
+    found = []
+    for line in lines:
+        if line.get("event") == "light-names":
+            names = [(stage, name) for stage, name in line["names"]]
+        elif line.get("event") == "light":
+            sums, norms = (
+                dict(zip(names, line["sums"], strict=True)),
+                dict(zip(names, line["norms"], strict=True)),
+            )
+            found.append(LightStep(int(line["step"]), sums, norms))
+    return tuple(found)
 
 
 def _lines(path: Path) -> tuple[list[dict[str, Any]], str]:
@@ -111,10 +153,10 @@ def _lines(path: Path) -> tuple[list[dict[str, Any]], str]:
     return found, ""
 
 
-def _step(line: Mapping[str, Any], folder: Path) -> Step:
+def _step(line: Mapping[str, Any], folder: Path, metrics: Sequence[Mapping[str, Any]]) -> Step:
     return Step(
         number=int(line["step"]),
-        tensors=tuple(_tensor(item, folder) for item in line["tensors"]),
+        tensors=tuple(_tensor(item, folder) for item in (*line["tensors"], *metrics)),
         records={
             name: Records(r["count"], r["ordered"], int(r["multiset"], 16), tuple(r["rows"]))
             for name, r in line.get("records", {}).items()

@@ -39,7 +39,7 @@ class Files:
     def __init__(self, ours: str) -> None:
         self._ours = os.path.abspath(ours) + os.sep
         self._opened: Dict[str, str] = {}
-        self._made: set[str] = set()
+        self._written: set[str] = set()
         self._more = 0
         self._hashes: Dict[Tuple[str, int, int], Optional[str]] = {}
         self._hashed = 0
@@ -68,6 +68,10 @@ class Files:
                 misses += 1
             if misses > MOST_MISSES or self._more > MOST_FILES:
                 return
+
+    def made(self, paths: Iterable[Any]) -> None:
+        """The program is about to write these."""
+        self._written.update(os.path.abspath(os.fsdecode(path)) for path in paths)
 
     def look(self) -> None:
         """Add the regular files that are open for reading now, whoever opened them."""
@@ -103,7 +107,7 @@ class Files:
 
     def _heard(self, path: str, flags: int) -> None:
         if flags & _WRITES and path not in self._opened:
-            self._made.add(path)
+            self._written.add(path)
         if not flags & os.O_WRONLY:
             self._add(path, "python")
 
@@ -133,7 +137,7 @@ class Files:
             "sha256": self._hash(path, found),
             "whole": found.st_size <= WHOLE,
             "way": way,
-            "made": path in self._made,
+            "made": path in self._written,
         }
 
     def _hash(self, path: str, found: os.stat_result) -> Optional[str]:

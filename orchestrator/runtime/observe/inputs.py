@@ -31,7 +31,8 @@ def watch(tf: Any, files: Files, wants: Callable[[], bool]) -> None:
     data = tf.data
     for kind in (data.TFRecordDataset, data.TextLineDataset, data.FixedLengthRecordDataset):
         _before(kind, "__init__", 1, "filenames", hear)
-    _before(file_io.FileIO, "__init__", 1, "name", hear)
+    _before(tf.io.TFRecordWriter, "__init__", 1, "path", lambda given: files.made(names(tf, given)))
+    _before(file_io.FileIO, "__init__", 1, "name", hear, unless=_writes)
     _before(data.Dataset, "from_tensor_slices", 0, "tensors", hear, static=True)
     _before(data.Dataset, "list_files", 0, "file_pattern", hear_pattern, static=True)
     _before(tf.io, "read_file", 0, "filename", hear)
@@ -57,8 +58,20 @@ def _strings(array: Any) -> List[Any]:
     return [item for item in np.asarray(array).reshape(-1).tolist() if isinstance(item, (str, bytes))]
 
 
+def _writes(args: Any, kwargs: Any) -> bool:
+    """Whether a call of FileIO opens for writing."""
+    return not str(args[2] if len(args) > 2 else kwargs.get("mode", "r")).startswith("r")
+
+
 def _before(
-    owner: Any, method: str, place: int, name: str, hear: Callable[[Any], None], *, static: bool = False
+    owner: Any,
+    method: str,
+    place: int,
+    name: str,
+    hear: Callable[[Any], None],
+    *,
+    static: bool = False,
+    unless: Callable[[Any, Any], bool] = lambda args, kwargs: False,
 ) -> None:
     """Have `hear` see the argument at `place`, or called `name`, before each call."""
     original = getattr(owner, method)
@@ -66,7 +79,8 @@ def _before(
     @functools.wraps(original)
     def hooked(*args: Any, **kwargs: Any) -> Any:
         try:
-            hear(args[place] if len(args) > place else kwargs.get(name))
+            if not unless(args, kwargs):
+                hear(args[place] if len(args) > place else kwargs.get(name))
         except Exception:
             pass  # a missing fact, never a failed job
         return original(*args, **kwargs)

@@ -1,0 +1,74 @@
+"""The first rung: which files the two programs read, by name, content and order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class FilesGap:
+    """How the files differ. `kind`: content, missing (one program alone read it) or order; `name` is the
+    first such file, in the order of A's reading; `others` counts further ones. `detail` is for people."""
+
+    kind: str
+    name: str
+    others: int
+    detail: str
+
+
+def files_gap(a: Mapping[str, Any], b: Mapping[str, Any]) -> FilesGap | None:
+    """The difference of the files of two environment.json, None where there is none.
+
+    Files that a program wrote itself do not count, nor those that were found open by chance (they may be
+    closed already on the other side), nor settings in the home folder that one side lacks.
+    """
+    left, right = _read(a), _read(b)
+    both = [name for name in left if name in right]
+    changed = [name for name in both if _content(left[name]) != _content(right[name])]
+    if changed:
+        name = changed[0]
+        words = f"{name} has other content: {_shown(left[name])} in A, {_shown(right[name])} in B"
+        return FilesGap("content", name, len(changed) - 1, words)
+    alone = _alone(left, right, "A") or _alone(right, left, "B")
+    if alone:
+        return alone
+    order = [name for name in right if name in left]
+    if both != order:
+        place = next(i for i, (x, y) in enumerate(zip(both, order, strict=True)) if x != y)
+        words = (
+            f"the same files in another order: file {place + 1} is {both[place]} in A, {order[place]} in B"
+        )
+        return FilesGap("order", both[place], 0, words)
+    return None
+
+
+def _alone(have: Mapping[str, Entry], lack: Mapping[str, Entry], side: str) -> FilesGap | None:
+    """Files of one side whose bytes the other did not read under any name."""
+    known = {entry.get("sha256") for entry in lack.values()}
+    missing = [
+        name
+        for name, entry in have.items()
+        if name not in lack and entry.get("sha256") not in known and not name.startswith("~/.")
+    ]
+    if not missing:
+        return None
+    return FilesGap("missing", missing[0], len(missing) - 1, f"{missing[0]} was read in {side} alone")
+
+
+def _read(facts: Mapping[str, Any]) -> dict[str, Entry]:
+    listed: Sequence[Entry] = (facts.get("files") or {}).get("list") or []
+    counted = (entry for entry in listed if not entry.get("made") and entry.get("way") != "descriptor")
+    return {str(entry["name"]): entry for entry in counted}
+
+
+def _content(entry: Entry) -> tuple[Any, Any]:
+    return entry.get("bytes"), entry.get("sha256")
+
+
+def _shown(entry: Entry) -> str:
+    digest = str(entry.get("sha256") or "")[:8]
+    return f"{entry.get('bytes')} bytes" + (f" (sha256 {digest})" if digest else "")
