@@ -13,6 +13,9 @@ from orchestrator.errors import HostError, HostKeyError
 from orchestrator.model import LABEL_LEASE, Exit, MachineState
 
 _RECONNECT_SECONDS = 600.0
+_ANSWER_SECONDS = 10.0
+"""For one try: a machine that is taken away stops answering, and then its provider is asked again."""
+
 _PAUSE_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -92,7 +95,7 @@ def _connected(session: Session) -> bool:
     if endpoint is None:
         return False
     try:
-        fresh = connect(session.place, lease, session.machine, endpoint)
+        fresh = connect(session.place, lease, session.machine, endpoint, timeout=_ANSWER_SECONDS)
     except HostKeyError:
         raise
     except HostError:

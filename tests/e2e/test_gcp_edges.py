@@ -1,7 +1,8 @@
-"""Compute Engine where it is awkward: spot taken back, no public address, another project, stopped machines."""
+"""Compute Engine where it is awkward: spot taken back, no public address, other projects, what stopped."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
@@ -99,3 +100,30 @@ def test_a_spot_machine_taken_back_before_it_served_gives_way_to_the_next(
     assert second["outcome"] == "accepted"
     assert second["zone"] == held["zone"] != first["zone"]
     assert instances(cloud) == [held["machine"]]
+
+
+WAITS = """\
+import signal, time
+signal.signal(signal.SIGTERM, lambda *_: print("asked to end", flush=True))
+print("training", flush=True)
+time.sleep(120)
+"""
+
+
+def test_a_preempted_run_is_no_lost_run(project: Project, cloud: gcp.Cloud) -> None:
+    """Google deletes the disk too: nothing can come home, but what happened is known."""
+    profile(project, spot="true")
+    (project.folder / "train.py").write_text(WAITS)
+    held = up(project)
+    process = project.start("train", "--run-id", "one")
+    assert process.stdout is not None
+    while b"training" not in (line := process.stdout.readline()):
+        assert line, process.communicate()
+    cloud.preempt(held["machine"], notice_s=4)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 6
+    assert b"orch down --discard && orch up " in err
+    record = json.loads((project.folder / "runs/one/run.json").read_text())
+    assert record["exit"]["reason"] == "preempted"
+    assert "compute.instances.preempted" in record["exit"]["detail"]
+    assert instances(cloud) == []
