@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from orchestrator.api.comparing import compare
     from orchestrator.api.ending import down
     from orchestrator.api.lease import plan, up
-    from orchestrator.api.recording import compare, record
+    from orchestrator.api.recording import record
     from orchestrator.api.standing import status
     from orchestrator.api.training import attach, cancel, pull, train
     from orchestrator.api.whole import run
@@ -19,7 +20,7 @@ _HOME = {
     "RunRecord": "orchestrator.model",
     "attach": "orchestrator.api.training",
     "cancel": "orchestrator.api.training",
-    "compare": "orchestrator.api.recording",
+    "compare": "orchestrator.api.comparing",
     "down": "orchestrator.api.ending",
     "plan": "orchestrator.api.lease",
     "pull": "orchestrator.api.training",

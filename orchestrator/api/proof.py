@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -91,18 +89,6 @@ def _fetch(host: Host, agent: Agent, run_id: str, target: Path) -> None:
     sync.pull(host, agent, source, entries, target / "observe")
 
 
-def as_json(verdict: Verdict) -> Mapping[str, Any]:
+def as_json(verdict: Verdict) -> dict[str, Any]:
     """The `parity` object of `run.json`."""
-    divergence = asdict(verdict.divergence) if verdict.divergence else {}
-    return {
-        "verdict": verdict.verdict,
-        "stage": divergence.get("stage"),
-        "tensor": divergence.get("tensor"),
-        "relative": divergence.get("relative"),
-        "step": divergence.get("step"),
-        "cause": verdict.cause,
-        "confirmed": verdict.confirmed,
-        "steps": verdict.steps,
-        "compared": verdict.compared,
-        "detail": verdict.detail,
-    }
+    return verdict.as_json()

@@ -1,4 +1,4 @@
-"""record and compare: runs on this computer, in whatever environment a command's Python is."""
+"""record: runs on this computer, in whatever environment a command's Python is."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator import jobs, parity, stack, sync
-from orchestrator.api import collect, proof
+from orchestrator import jobs, stack, sync
+from orchestrator.api import collect, rerun
 from orchestrator.api.folder import Folder, check_run_id, new_run_id
 from orchestrator.api.session import local_agent
 from orchestrator.api.trees import code_ignored
 from orchestrator.errors import UsageError
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import Agent, Job, Progress, RunRecord, Silent, Verdict
+from orchestrator.model import Agent, Job, Progress, RunRecord, Silent
 from orchestrator.profile import load
 
 DEFAULT_STEPS = 3
@@ -57,6 +57,7 @@ def record(
         raise
     state = jobs.state(host, agent, name)
     done = _recorded(host, agent, name, place.run(name), python, tell)
+    rerun.note(place.run(name), command, Path.cwd(), python)
     exit_ = collect.exit_json(state.exit)
     timings = {}
     if state.started_at and state.ended_at:
@@ -123,29 +124,6 @@ def command_python(command: Sequence[str]) -> str:
         return found
     beside = Path(found).parent / "python"  # a console script lies beside its interpreter
     return str(beside) if beside.exists() else shutil.which("python") or sys.executable
-
-
-def compare(a: Path | str, b: Path | str, *, folder: Path | str | None = None) -> Verdict:
-    """The verdict on two recorded runs, given as folders or as ids under `runs/`."""
-    place = Folder.at(folder)
-    return parity.compare(_observed(place, a), _observed(place, b))
-
-
-def compare_json(a: Path | str, b: Path | str) -> dict[str, Any]:
-    """The same as the `parity` object of `run.json`."""
-    return dict(proof.as_json(compare(a, b)))
-
-
-def _observed(place: Folder, run: Path | str) -> Path:
-    """The folder that holds `observe/`: the run's own, or that of its side of a parity check."""
-    for folder in (Path(run), place.run(str(run))):
-        for inside in (folder, folder / "parity" / "there"):
-            if (inside / "observe").is_dir():
-                return inside
-    raise UsageError(
-        f"{run} is not a recorded run: neither that folder nor {place.run(str(run))} holds a recording.",
-        next_command="orch record -- python train.py",
-    )
 
 
 def left_behind(profile: Path | str, overrides: Sequence[str]) -> list[tuple[str, str]]:

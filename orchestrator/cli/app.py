@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import catalog, doctor, gc
+from orchestrator.cli import compare as compare_
 from orchestrator.cli.output import emit, guarded
 
 app = typer.Typer(
@@ -122,21 +123,7 @@ def record(
         raise typer.Exit(6)
 
 
-@app.command()
-@guarded
-def compare(
-    run_a: Annotated[str, typer.Argument(help="A recorded run: a folder, or an id under runs/.")],
-    run_b: Annotated[str, typer.Argument(help="The other one.")],
-    as_json: Json = False,
-) -> None:
-    """Compare two recorded runs tensor by tensor. Exit code 7 unless they are identical."""
-    from orchestrator.api.recording import compare_json
-    from orchestrator.report.run import parity_line
-
-    verdict = compare_json(run_a, run_b)
-    emit("compare", verdict, as_json, parity_line(verdict))
-    if verdict["verdict"] != "IDENTICAL":
-        raise typer.Exit(7)
+app.command()(compare_.compare)
 
 
 @app.command()

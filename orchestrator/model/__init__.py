@@ -22,7 +22,7 @@ from .machines import (
 from .needs import AcceleratorNeed, Bound, Need, Offer
 from .progress import Progress, Silent
 from .records import RUN_SCHEMA, DownReport, LeaseStatus, RunRecord
-from .runs import Divergence, Exit, Job, RunState, Verdict
+from .runs import Divergence, DriftBand, Exit, Job, RunState, Tried, Verdict
 from .stacks import Difference, Distribution, Fingerprint, Lock, Pin
 from .trees import Entry, Manifest, TreeLink
 
@@ -45,6 +45,7 @@ __all__ = [
     "Distribution",
     "Divergence",
     "DownReport",
+    "DriftBand",
     "Endpoint",
     "Entry",
     "Exit",
@@ -69,6 +70,7 @@ __all__ = [
     "Silent",
     "Topic",
     "TreeLink",
+    "Tried",
     "Verdict",
     "Wanted",
 ]

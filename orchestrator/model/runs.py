@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from .trees import TreeLink
 
@@ -65,11 +66,42 @@ class Divergence:
 
 
 @dataclass(frozen=True)
+class Tried:
+    """One thing that might have been the cause, and what became of it.
+
+    `outcome`: confirmed (with it alone, or with the other confirmed ones, the runs are equal to the bit),
+    part (it moves the first difference to a later place), cleared (it changes nothing, or the runs are equal
+    although it differs), or not tried; `why` says how that is known. `kind`: difference, probe or replay.
+    """
+
+    words: str
+    outcome: str
+    why: str = ""
+    kind: str = "difference"
+    topic: str = ""
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class DriftBand:
+    """How far rounding alone drives this model: relative L2 by stage, for each compared step.
+
+    `limit` is the measured drift of `flips` times `margin`; `drift` is that of the two compared runs.
+    """
+
+    limit: Mapping[str, Sequence[float]]
+    drift: Mapping[str, Sequence[float]]
+    flips: tuple[str, ...]
+    margin: float
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The outcome of comparing two recorded runs.
 
     `verdict`: IDENTICAL, EQUIVALENT, DIVERGENT, UNSTABLE or NOT COMPARED. `cause` is a sentence or
-    None; `confirmed` only by a counterfactual run. `compared` counts the tensors that were compared.
+    None; `confirmed` only by a counterfactual run; `fix` says what to do. `compared` counts the tensors that
+    were compared. `tried` is what was looked into, `untried` why something was not.
     """
 
     verdict: str
@@ -79,3 +111,27 @@ class Verdict:
     compared: int = 0
     steps: int = 0
     detail: str = ""
+    fix: str | None = None
+    tried: tuple[Tried, ...] = ()
+    untried: str | None = None
+    band: DriftBand | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The `parity` object of `run.json`."""
+        divergence = asdict(self.divergence) if self.divergence else {}
+        return {
+            "verdict": self.verdict,
+            "stage": divergence.get("stage"),
+            "tensor": divergence.get("tensor"),
+            "relative": divergence.get("relative"),
+            "step": divergence.get("step"),
+            "cause": self.cause,
+            "confirmed": self.confirmed,
+            "fix": self.fix,
+            "steps": self.steps,
+            "compared": self.compared,
+            "detail": self.detail,
+            "candidates": [asdict(each) for each in self.tried],
+            "untried": self.untried,
+            "band": asdict(self.band) if self.band else None,
+        }

@@ -7,23 +7,27 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.model import Divergence, Verdict
-from orchestrator.parity.cause import SAME_JOB, Cause, Change, changes, suspect, versions
+from orchestrator.parity.cause import Cause, suspect
+from orchestrator.parity.changes import SAME_JOB, Change, changes, versions
 from orchestrator.parity.ladder import Climb, Finding, climb, same_records_overall
 from orchestrator.parity.recording import Recording, read
 
 IDENTICAL = "IDENTICAL"
 EQUIVALENT = "EQUIVALENT"
 DIVERGENT = "DIVERGENT"
+UNSTABLE = "UNSTABLE"
 NOT_COMPARED = "NOT COMPARED"
 
 STAGE_WORDS = {
     "steps": "the number of steps",
+    "files": "the files that were read",
     "batch": "the batch",
     "initial": "the initial weights",
     "activation": "a layer's output",
     "loss": "the loss",
     "gradient": "a gradient",
     "update": "the updated weights",
+    "metrics": "a metric",
 }
 
 
@@ -71,12 +75,14 @@ def judge(a: Recording, b: Recording) -> Verdict:
         f"All {outcome.compared} tensors of the first {_steps(outcome.steps)} are equal to the bit: "
         f"{_stages(outcome)}."
     )
+    if outcome.light:
+        detail += f" So are the fingerprints of the {_steps(outcome.light)} after them."
     return Verdict(IDENTICAL, compared=outcome.compared, steps=outcome.steps, detail=detail + _unseen(a, b))
 
 
 def _differing(a: Recording, b: Recording, outcome: Climb, finding: Finding) -> Verdict:
     found = changes(a.environment, b.environment)
-    first, second = a.steps[finding.step - 1], b.steps[finding.step - 1]
+    first, second = (side.steps[min(finding.step, len(side.steps)) - 1] for side in (a, b))
     initial, other = first.stage("initial"), second.stage("initial")
     cause = suspect(
         finding,
@@ -91,6 +97,7 @@ def _differing(a: Recording, b: Recording, outcome: Climb, finding: Finding) -> 
         verdict,
         divergence=Divergence(finding.step, finding.stage, finding.tensor, relative, finding.detail),
         cause=f"Suspected: {cause.sentence}.",
+        fix=cause.fix,
         compared=outcome.compared,
         steps=finding.step,
         detail=_paragraph(finding, cause, found, relative) + _versions(a, b) + _unseen(a, b),
@@ -139,6 +146,7 @@ def _stages(outcome: Climb) -> str:
         "loss": "losses",
         "gradient": "gradients",
         "update": "updated weights and optimizer state",
+        "metrics": "metrics",
     }
     return ", ".join(text for stage, text in words.items() if stage in outcome.stages)
 

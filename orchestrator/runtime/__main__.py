@@ -23,6 +23,7 @@ VERBS = {
     "attest": "attest",
     "run": "observe.runner",
     "check-model": "modelcheck",
+    "zygote": "zygote",
 }
 """Verb -> module of this package, imported when it is asked for; each has `main(argv) -> exit status`."""
 

@@ -44,6 +44,9 @@ def _listeners() -> list[object]:
 
 def _install() -> None:
     _add_package()
+    if os.environ.get("ORCH_IMPOSE"):
+        imposing = import_module("orch_runtime.imposing")
+        imposing.install(imposing.from_environment(os.environ), now=False)
     listeners = _listeners()
     if listeners:
         imports = import_module("orch_runtime.observe.imports")

@@ -1,0 +1,99 @@
+"""compare: two recorded runs, and with `confirm` the cause of their difference, found by running again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator import parity
+from orchestrator.api import confirm as confirming
+from orchestrator.api import rerun
+from orchestrator.api.confirm import BUDGET, Sides, side
+from orchestrator.api.confirm_copy import Folders
+from orchestrator.api.confirm_runs import Runs, program_of
+from orchestrator.api.folder import Folder
+from orchestrator.api.rerun import Rerun
+from orchestrator.api.session import local_agent
+from orchestrator.errors import UsageError
+from orchestrator.model import Progress, Silent, Verdict
+from orchestrator.parity.recording import Recording, read
+
+
+def compare(
+    a: Path | str,
+    b: Path | str,
+    *,
+    folder: Path | str | None = None,
+    confirm: bool = False,
+    budget: float = BUDGET,
+    progress: Progress | None = None,
+) -> Verdict:
+    """The verdict on two recorded runs, given as folders or as ids under `runs/`.
+
+    `confirm` looks for the cause of a difference by running the first steps again here, on copies of the
+    working folder, for at most `budget` seconds. What could not be run again is said in `untried`.
+    """
+    place = Folder.at(folder)
+    first, second = observed(place, a), observed(place, b)
+    if not confirm:
+        return parity.compare(first, second)
+    return confirmed(place, (first, second), budget, progress or Silent())
+
+
+def confirmed(place: Folder, folders: tuple[Path, Path], budget: float, tell: Progress) -> Verdict:
+    """The verdict on two recordings, whichever of them can be run again here being run again."""
+    recordings = [_with_variables(read(folder), rerun.read(folder)) for folder in folders]
+    verdict = parity.judge(recordings[0], recordings[1])
+    if verdict.verdict not in (parity.EQUIVALENT, parity.DIVERGENT):
+        return verdict
+    base, why = _base(folders)
+    if base is None:
+        return replace(verdict, untried=f"Nothing could be confirmed: {why}.")
+    index = "AB".index(base)
+    mine, other = folders[index], folders[1 - index]
+    known, theirs = rerun.read(mine), rerun.read(other)
+    assert known
+    where = theirs.cwd if theirs and not theirs.obstacle else None
+    imitated = side(other, recordings[1 - index], theirs.python if theirs else None, where)
+    sides = Sides(recordings[0], recordings[1], base, imitated)
+    steps = len(recordings[index].steps)
+    with Runs(known, _folders(known), local_agent(place), recordings[index].environment, steps) as runs:
+        return confirming.confirm(sides, verdict, runs, budget, tell)
+
+
+def _with_variables(recording: Recording, known: Rerun | None) -> Recording:
+    """The recording with the variables that its code reads among its facts."""
+    if known is None or not recording.environment:
+        return recording
+    facts = {**recording.environment, "variables": dict(known.variables)}
+    return replace(recording, environment=facts)
+
+
+def _base(folders: tuple[Path, Path]) -> tuple[str | None, str]:
+    """The side that can be run again here, A before B; why none can."""
+    obstacles = []
+    for name, folder in zip("AB", folders, strict=True):
+        known = rerun.read(folder)
+        obstacle = known.obstacle if known else "nothing was noted of how it was started"
+        if obstacle is None:
+            return name, ""
+        obstacles.append(f"{name} cannot be run again here: {obstacle}")
+    return None, "; ".join(obstacles)
+
+
+def _folders(known: Rerun) -> Folders:
+    program = program_of(known.argv)
+    beside = (known.cwd / program.name).resolve().parent if program and not program.module else None
+    return Folders(known.cwd, beside)
+
+
+def observed(place: Folder, run: Path | str) -> Path:
+    """The folder that holds `observe/`: the run's own, or that of its side of a parity check."""
+    for folder in (Path(run), place.run(str(run))):
+        for inside in (folder, folder / "parity" / "there"):
+            if (inside / "observe").is_dir():
+                return inside
+    raise UsageError(
+        f"{run} is not a recorded run: neither that folder nor {place.run(str(run))} holds a recording.",
+        next_command="orch record -- python train.py",
+    )

@@ -1,0 +1,144 @@
+"""A working folder for a run that is repeated: a copy, so that nothing of the user's is changed.
+
+Small files are copied. Large ones, and environments, are linked to: they are read, and the guard of the
+runtime refuses to write them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.model import TreeLink
+from orchestrator.runtime.rundir import open_run
+from orchestrator.runtime.stage import stage
+
+LARGE = 4 << 20
+"""Bytes: larger files are linked to."""
+
+MOST = 64 << 20
+"""Bytes copied in all; what comes later is linked to."""
+
+MOST_FILES = 5000
+
+_LEFT_OUT = frozenset((".git", ".hg", ".svn", ".orch", "__pycache__", ".mypy_cache", ".ruff_cache"))
+_LINKED = frozenset(("runs", "node_modules", "site-packages"))
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Where a repeated run works. `moved`: (original folder, its copy) pairs."""
+
+    cwd: Path
+    moved: tuple[tuple[Path, Path], ...]
+
+    def at(self, path: Path) -> Path:
+        """Where an original path lies in the copy; itself where it was not copied."""
+        for original, copy in self.moved:
+            if path.is_relative_to(original):
+                return copy / path.relative_to(original)
+        return path
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Originals to copy: the working folder, and the program's own where it lies elsewhere."""
+
+    cwd: Path
+    program: Path | None = None
+
+    def lay_out(self, root: Path, files: Mapping[str, Path | None]) -> Copy:
+        """Copy below `root`, `files` put in their places (relative to either folder) or taken away."""
+        originals = [self.cwd]
+        if self.program and not self.program.is_relative_to(self.cwd):
+            originals.append(self.program)
+        pairs = tuple((original, root / f"copy-{i}") for i, original in enumerate(originals))
+        room = _Room()
+        for original, copy in pairs:
+            _copy_folder(original, copy, room)
+        result = Copy(pairs[0][1], pairs)
+        for name, source in files.items():
+            _put(result, name, source)
+        return result
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Synced trees, laid out as for a run of the profile."""
+
+    trees: Sequence[TreeLink]
+    base: str
+
+    def lay_out(self, root: Path, files: Mapping[str, Path | None]) -> Copy:
+        """As the run's own working folder was laid out; `root` is a run's folder under the base."""
+        run = open_run(self.base, root.name)
+        links = [{"source": t.source, "target": t.target, "copied": t.copied} for t in self.trees]
+        stage(run, links)
+        result = Copy(Path(run.work), ())
+        for name, source in files.items():
+            _put(result, name, source)
+        return result
+
+
+class _Room:
+    """How much may still be copied."""
+
+    def __init__(self) -> None:
+        self._bytes, self._files = MOST, MOST_FILES
+
+    def take(self, size: int) -> bool:
+        """Whether a file of `size` bytes is copied; it is counted."""
+        if size > LARGE or size > self._bytes or not self._files:
+            return False
+        self._bytes -= size
+        self._files -= 1
+        return True
+
+
+def _copy_folder(source: Path, target: Path, room: _Room) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for entry in _entries(source):
+        place = target / entry.name
+        path = Path(entry.path)
+        if entry.is_symlink():
+            place.symlink_to(_target(path, source))
+        elif entry.is_dir():
+            _copy_subfolder(path, place, room)
+        elif entry.is_file():
+            if room.take(entry.stat().st_size):
+                shutil.copy2(path, place)
+            else:
+                place.symlink_to(path)
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as found:
+        yield from (entry for entry in found if entry.name not in _LEFT_OUT)
+
+
+def _copy_subfolder(source: Path, target: Path, room: _Room) -> None:
+    if source.name in _LINKED or (source / "pyvenv.cfg").exists():
+        target.symlink_to(source)
+    else:
+        _copy_folder(source, target, room)
+
+
+def _target(link: Path, folder: Path) -> Path:
+    """A link's target: as it is where it stays within its folder, else absolute."""
+    target = link.readlink()
+    inside = not target.is_absolute() and (folder / target).resolve().is_relative_to(folder.resolve())
+    return target if inside else (folder / target).absolute()
+
+
+def _put(copy: Copy, name: str, source: Path | None) -> None:
+    folders = [folder for _, folder in copy.moved] or [copy.cwd]
+    there = next((folder for folder in folders if os.path.lexists(folder / name)), folders[-1])
+    place = there / name
+    if os.path.lexists(place):
+        place.unlink()
+    if source is not None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(source) if source.stat().st_size > LARGE else shutil.copy2(source, place)

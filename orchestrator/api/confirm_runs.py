@@ -1,0 +1,328 @@
+"""Runs a recorded command again, its first steps only, with something imposed: one recording each."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from orchestrator import jobs
+from orchestrator.api.confirm_copy import Copy, Folders, Staged
+from orchestrator.api.confirm_zygote import Zygote, ZygoteLost
+from orchestrator.api.rerun import Rerun
+from orchestrator.errors import OrchError
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Agent, Job
+from orchestrator.parity.plan import Imposed
+from orchestrator.parity.recording import Recording, read
+from orchestrator.runtime.acting import acts
+from orchestrator.runtime.command import environment as job_environment
+from orchestrator.runtime.rundir import RunDir, open_run
+
+LATE = frozenset(
+    ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS",
+     "TF_DETERMINISTIC_OPS", "TZ")
+)  # fmt: skip
+"""Variables that act after the imports: measured, they do in a fork what they do from the start."""
+
+MOST_ZYGOTES = 2
+"""At once: each holds the frameworks in memory."""
+
+_PLAIN = re.compile(r"python(\d+(\.\d+)?)?")
+_HARMLESS = frozenset(("-u", "-B", "-s"))
+_IMPORTS_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Program:
+    """`python PROGRAM ARGUMENTS…`, or with `module`, `python -m PROGRAM ARGUMENTS…`."""
+
+    name: str
+    arguments: tuple[str, ...]
+    module: bool
+
+
+def program_of(argv: Sequence[str]) -> Program | None:
+    """The program of a command line, None where it is not simply Python's."""
+    if not argv or not _PLAIN.fullmatch(Path(argv[0]).name):
+        return None
+    words = list(argv[1:])
+    while words and words[0] in _HARMLESS:
+        words.pop(0)
+    if words[:1] == ["-m"] and len(words) > 1:
+        return Program(words[1], tuple(words[2:]), True)
+    if not words or words[0].startswith("-"):
+        return None
+    return Program(words[0], tuple(words[1:]), False)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One repeated run. `recording` has no steps where it failed, and `why` then says how."""
+
+    recording: Recording
+    seconds: float
+    why: str = ""
+
+
+class Runs:
+    """Repeats one command. A context manager: zygotes and folders go when it is left.
+
+    `facts` are those of the run that is repeated (environment.json), `steps` how many it observed.
+    """
+
+    def __init__(
+        self,
+        rerun: Rerun,
+        place: Folders | Staged,
+        agent: Agent,
+        facts: Mapping[str, Any],
+        steps: int,
+        profile_environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.rerun = rerun
+        self.program = program_of(rerun.argv)
+        self.forks = self.program is not None and sys.platform == "linux"
+        self.import_seconds = _IMPORTS_SECONDS
+        self.run_seconds: float | None = None
+        self._place = place
+        self._agent = agent
+        self._facts = facts
+        self._steps = steps
+        self._profile_environment = dict(profile_environment or {})
+        self._name = f"confirm-{secrets.token_hex(4)}"
+        self._count = 0
+        self._zygotes: dict[str, Zygote] = {}
+
+    def __enter__(self) -> Runs:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for zygote in self._zygotes.values():
+            zygote.close()
+        for number in range(self._count + 1):
+            shutil.rmtree(self._run(number).root, ignore_errors=True)
+
+    def estimate(self, imposed: Imposed) -> float:
+        """Seconds that a run with `imposed` will probably take."""
+        once = self.run_seconds or 5.0
+        if not self.forks:
+            return once
+        known = self._key(self._environment(self._run(0), imposed, {})) in self._zygotes
+        return once + (0.0 if known else self.import_seconds)
+
+    def run(self, imposed: Imposed, until: float) -> Trial:
+        """Repeat the run with `imposed`. `until`, on time.monotonic(), it is ended."""
+        begun = time.monotonic()
+        self._count += 1
+        run = self._run(self._count)
+        Path(run.root).mkdir(parents=True)
+        copy = self._place.lay_out(Path(run.root), imposed.files)
+        try:
+            ending = (
+                self._fork(run, copy, imposed, until) if self.forks else self._job(run, copy, imposed, until)
+            )
+        finally:
+            for _, folder in copy.moved or ((copy.cwd, copy.cwd),):
+                shutil.rmtree(folder, ignore_errors=True)
+        seconds = time.monotonic() - begun
+        recording = read(Path(run.root))
+        if recording.steps:
+            self.run_seconds = max(self.run_seconds or 0.0, min(seconds, 600.0))
+            return Trial(recording, seconds)
+        return Trial(recording, seconds, self._why(run, ending, recording))
+
+    # ------------------------------------------------------------ inside
+
+    def _run(self, number: int) -> RunDir:
+        return open_run(self._agent.base, f"{self._name}-{number}")
+
+    def _environment(self, run: RunDir, imposed: Imposed, plan: Mapping[str, Any]) -> dict[str, str]:
+        """The whole environment of a repeated run, hook and wishes included."""
+        inherited = self.rerun.environment(os.environ)
+        own = {**self._profile_environment}
+        for name, value in imposed.env.items():
+            inherited.pop(name, None)
+            own.pop(name, None)
+            if value is not None:
+                own[name] = value
+        if plan:
+            own["ORCH_IMPOSE"] = json.dumps(plan)
+        spec = {
+            "python": imposed.python or self.rerun.python,
+            "env": own,
+            "observe_steps": self._steps,
+            "stop_after_observed": True,
+        }
+        return job_environment(run, spec, str(self.rerun.cwd), inherited)
+
+    def _plan(self, run: RunDir, copy: Copy, imposed: Imposed) -> dict[str, Any]:
+        plan = dict(imposed.plan)
+        if copy.moved:
+            pairs = [(str(original.resolve()), str(there.resolve())) for original, there in copy.moved]
+            plan["mirror"] = [[there, original] for original, there in pairs]
+            plan["guard"] = {
+                "kept": [original for original, _ in pairs],
+                "free": [run.root],
+                "refusals": run.path("refused"),
+            }
+        return plan
+
+    def _fork(self, run: RunDir, copy: Copy, imposed: Imposed, until: float) -> str:
+        assert self.program
+        environment = self._environment(run, imposed, self._plan(run, copy, imposed))
+        environment["PWD"] = str(copy.cwd)
+        name = self.program.name
+        if not self.program.module:
+            name = self._program_there(copy, name)
+        arguments = self.program.arguments if imposed.arguments is None else imposed.arguments
+        request = {
+            "program": name,
+            "module": self.program.module,
+            "arguments": list(arguments),
+            "cwd": str(copy.cwd),
+            "env": environment,
+            "moved": [[str(original), str(there)] for original, there in copy.moved],
+            "log": run.log,
+        }
+        try:
+            ended = self._zygote(environment, imposed).run(request, until)
+        except ZygoteLost as lost:
+            self._forget(environment)
+            return f"the process that imports the frameworks was lost: {lost}"
+        if ended["timed_out"]:
+            return "it took longer than the budget allows"
+        return (
+            f"it ended with signal {ended['signal']}" if ended["signal"] else f"it ended with {ended['code']}"
+        )
+
+    def _program_there(self, copy: Copy, name: str) -> str:
+        """The program as it was named, relative where it was relative."""
+        original = Path(name)
+        there = copy.at(original if original.is_absolute() else Path(os.path.normpath(self.rerun.cwd / name)))
+        relative = not original.is_absolute() and there.is_relative_to(copy.cwd)
+        return str(there.relative_to(copy.cwd)) if relative else str(there)
+
+    def _zygote(self, environment: Mapping[str, str], imposed: Imposed) -> Zygote:
+        key = self._key(environment)
+        if key not in self._zygotes:
+            while len(self._zygotes) >= MOST_ZYGOTES:
+                oldest = min(self._zygotes, key=lambda known: self._zygotes[known].last_used)
+                self._zygotes.pop(oldest).close()
+            self._zygotes[key] = Zygote(
+                self._agent,
+                imposed.python or self.rerun.python,
+                self._modules(),
+                self._at_import(environment),
+                self._diary(),
+            )
+        zygote = self._zygotes[key]
+        if zygote.import_seconds:
+            self.import_seconds = zygote.import_seconds
+        return zygote
+
+    def _diary(self) -> Path:
+        folder = Path(self._run(0).root)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"zygote-{len(list(folder.iterdir()))}.log"
+
+    def _forget(self, environment: Mapping[str, str]) -> None:
+        zygote = self._zygotes.pop(self._key(environment), None)
+        if zygote:
+            zygote.close()
+
+    def _modules(self) -> list[str]:
+        """What the recorded run had imported, frameworks first as it would."""
+        known = self._facts.get("versions", {})
+        return [
+            name
+            for name in ("numpy", "tensorflow", "keras", "tf_keras", "sklearn", "pandas")
+            if name in known
+        ]
+
+    def _at_import(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """What the imports see: the run's environment without our wishes, and with what the program set early."""
+        hook = environment["PYTHONPATH"].split(os.pathsep)
+        kept = {name: value for name, value in environment.items() if not name.startswith("ORCH_")}
+        kept["PYTHONPATH"] = os.pathsep.join(hook[1:])
+        if not kept["PYTHONPATH"]:
+            del kept["PYTHONPATH"]
+        late = set(self._facts.get("set_late") or ())
+        own = {n: v for n, v in self._facts.get("environment", {}).items() if n not in late and n not in kept}
+        started = {**self.rerun.variables, **self._profile_environment}
+        return {**{n: v for n, v in own.items() if n not in started}, **kept}
+
+    def _key(self, environment: Mapping[str, str]) -> str:
+        seen = self._at_import(environment)
+        chosen = {
+            n: v for n, v in seen.items() if (acts(n) or n.startswith(("PYTHON", "LD_"))) and n not in LATE
+        }
+        return json.dumps([environment.get("PATH", ""), chosen], sort_keys=True)
+
+    def _job(self, run: RunDir, copy: Copy, imposed: Imposed, until: float) -> str:
+        """The command as a process of its own, as recordings are made."""
+        environment = self._environment(run, imposed, self._plan(run, copy, imposed))
+        argv = self._argv(copy, imposed)
+        dropped = [word for name, value in imposed.env.items() if value is None for word in ("-u", name)]
+        missing = [word for name in self.rerun.unset for word in ("-u", name)]
+        own = {n: v for n, v in environment.items() if not n.startswith(("ORCH_OBSERVE", "ORCH_TRACE"))}
+        own = {n: v for n, v in own.items() if n not in ("PATH", "PYTHONPATH", "PWD", "VIRTUAL_ENV")}
+        for name in ("PYTHONPATH",):
+            if imposed.env.get(name) or name in self.rerun.variables:
+                own[name] = str(imposed.env.get(name) or self.rerun.variables[name])
+        job = Job(
+            run_id=run.run_id,
+            argv=("env", *dropped, *missing, *argv),
+            python=imposed.python or self.rerun.python,
+            cwd=str(copy.cwd),
+            env=own,
+            observe_steps=self._steps,
+            stop_after_observed=True,
+        )
+        host = HereHost()
+        try:
+            jobs.start(host, self._agent, job)
+            while (state := jobs.state(host, self._agent, run.run_id)).state == "running":
+                if time.monotonic() > until:
+                    jobs.cancel(host, self._agent, run.run_id, grace=0.5)
+                    return "it took longer than the budget allows"
+                time.sleep(0.2)
+        except OrchError as error:
+            return error.message
+        return f"it ended: {state.exit.reason}" if state.exit else "it was lost"
+
+    def _argv(self, copy: Copy, imposed: Imposed) -> tuple[str, ...]:
+        python = imposed.python or self.rerun.python
+        if self.program is None:
+            return tuple(
+                str(copy.at(Path(word))) if word.startswith("/") else word for word in self.rerun.argv
+            )
+        arguments = self.program.arguments if imposed.arguments is None else imposed.arguments
+        if self.program.module:
+            return (python, "-m", self.program.name, *arguments)
+        return (python, self._program_there(copy, self.program.name), *arguments)
+
+    def _why(self, run: RunDir, ending: str, recording: Recording) -> str:
+        refused = _text(run.path("refused")).split("\n")[0]
+        if refused:
+            return f"it writes to {refused}, which a repeated run may not change"
+        lines = [line for line in _text(run.log).strip().splitlines() if line.strip()]
+        return f"{ending}; {lines[-1].strip()[:200]}" if lines else f"{ending}; {recording.why}"
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,120 @@
+"""What it takes to run a recorded command again: kept beside the recording as `rerun.json`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.hosts.whole import whole
+from orchestrator.runtime.acting import acts
+
+NAME = "rerun.json"
+_FORMAT = 1
+_READ = re.compile(
+    r"""(?:environ(?:\.(?:get|pop|setdefault))?\s*[\[(]|getenv\s*\()\s*["']([A-Za-z_][A-Za-z0-9_]*)["']"""
+)
+_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE|AUTH", re.IGNORECASE)
+_CREDENTIALS = re.compile(r"://[^/\s]*@")
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A command as it was recorded. `cwd` and `python` are absolute.
+
+    `variables`: those of its environment that can act, or that the project's code reads by name; never one
+    that looks like a secret. `unset`: variables that the code reads and that were not set.
+    """
+
+    argv: tuple[str, ...]
+    cwd: Path
+    python: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    host: str = ""
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why it cannot be run again here; None where it can."""
+        if self.host != this_host():
+            return "it was recorded on another computer"
+        if not self.cwd.is_dir():
+            return f"its working folder {self.cwd} is gone"
+        if not os.access(self.python, os.X_OK):
+            return f"its interpreter {self.python} is gone"
+        return None
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """The environment of this process, with what acted then instead of what would act now."""
+        kept = {name: value for name, value in inherited.items() if not acts(name)}
+        return {**{name: kept[name] for name in kept if name not in self.unset}, **self.variables}
+
+
+def this_host() -> str:
+    """Names this computer without telling its name."""
+    return hashlib.sha256(f"orch {platform.node()}".encode()).hexdigest()[:16]
+
+
+def note(
+    folder: Path, argv: Sequence[str], cwd: Path, python: str, environ: Mapping[str, str] = os.environ
+) -> None:
+    """Write `folder`/rerun.json for a run that was recorded into `folder`."""
+    names = set(_read_by(folder, argv, cwd))
+    shown = {name for name in names if not _SECRET.search(name)}
+    chosen = {n: v for n, v in environ.items() if (acts(n) or n in shown) and not _secret(n, v)}
+    value = {
+        "v": _FORMAT,
+        "argv": list(argv),
+        "cwd": str(cwd),
+        "python": str(python),
+        "variables": dict(sorted(chosen.items())),
+        "unset": sorted(name for name in shown if name not in environ),
+        "host": this_host(),
+    }
+    with whole(folder / NAME) as file:
+        file.write((json.dumps(value, indent=1) + "\n").encode())
+
+
+def _secret(name: str, value: str) -> bool:
+    return bool(_SECRET.search(name) or _CREDENTIALS.search(value))
+
+
+def _read_by(folder: Path, argv: Sequence[str], cwd: Path) -> Iterable[str]:
+    """The variables that the recorded run's own modules name when they read the environment."""
+    modules = _json(folder / "observe" / "environment.json").get("modules", {})
+    program = next((word for word in argv[1:] if word.endswith(".py")), "")
+    for root in {cwd, (cwd / program).resolve().parent}:
+        for name in {*modules, program} - {""}:
+            try:
+                yield from _READ.findall((root / name).read_text("utf-8", errors="replace"))
+            except OSError:
+                continue
+
+
+def read(folder: Path) -> Rerun | None:
+    """What was noted beside a recording; None where nothing was."""
+    value = _json(folder / NAME)
+    if value.get("v") != _FORMAT:
+        return None
+    return Rerun(
+        argv=tuple(value["argv"]),
+        cwd=Path(value["cwd"]),
+        python=value["python"],
+        variables=value["variables"],
+        unset=tuple(value["unset"]),
+        host=value["host"],
+    )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,41 @@
+"""orch compare: two recorded runs, tensor by tensor; with --confirm also why they differ."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.output import emit, guarded
+from orchestrator.errors import UsageError
+
+
+@guarded
+def compare(
+    run_a: Annotated[str, typer.Argument(help="A recorded run: a folder, or an id under runs/.")],
+    run_b: Annotated[str, typer.Argument(help="The other one.")],
+    confirm: Annotated[
+        bool,
+        typer.Option(
+            "--confirm", help="Find the cause: run the first steps again, one difference imposed at a time."
+        ),
+    ] = False,
+    budget: Annotated[
+        str, typer.Option("--budget", help="How long --confirm may take; what it did not try is said.")
+    ] = "120s",
+    as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
+) -> None:
+    """Compare two recorded runs tensor by tensor. Exit code 7 unless they are identical."""
+    from orchestrator import api
+    from orchestrator.cli import progress
+    from orchestrator.profile.units import parse_duration
+    from orchestrator.report.parity import letter
+
+    try:
+        seconds = parse_duration(budget, low=1, high=86400)
+    except ValueError as error:
+        raise UsageError(f"--budget: {error}") from error
+    found = api.compare(run_a, run_b, confirm=confirm, budget=seconds, progress=progress.progress())
+    emit("compare", found.as_json(), as_json, letter(found.as_json()))
+    if found.verdict != "IDENTICAL":
+        raise typer.Exit(7)

@@ -1,0 +1,262 @@
+"""What differs between the facts of two recorded runs, each difference as one value. Pure.
+
+Versions are left out: measured, several versions of TensorFlow and NumPy are equal to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Facts = Mapping[str, Any]
+
+SAME_JOB = ("source", "arguments", "optimizer", "loss")
+"""Topics in which a difference means that the two runs are not the same job."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One fact that differs. `topic` is what it bears on; `name` which fact, `a` and `b` its values."""
+
+    topic: str
+    words: str
+    fix: str
+    name: str = ""
+    a: Any = None
+    b: Any = None
+
+
+_VARIABLE_TOPICS = (
+    ("CPU_ISA", "isa"),
+    ("CORETYPE", "isa"),
+    ("CPU_FEATURES", "isa"),
+    ("THREADS", "threads"),
+    ("ONEDNN", "onednn"),
+    ("DNNL", "onednn"),
+    ("DETERMINISTIC", "determinism"),
+    ("TF32", "compile"),
+    ("XLA", "compile"),
+    ("VISIBLE_DEVICES", "devices"),
+    ("PYTHONHASHSEED", "hashing"),
+    ("LC_", "locale"),
+    ("LANG", "locale"),
+    ("PYTHONUTF8", "locale"),
+)
+"""What a variable bears on, by a part of its name; the first that fits."""
+
+
+def changes(a: Facts, b: Facts) -> tuple[Change, ...]:
+    """Every fact of environment.json that acts and differs, versions left out.
+
+    Variables come before what they bring about: they are what one can set.
+    """
+    if not a or not b:
+        return ()
+    parts = (_source, _arguments, _files, _variables, _settings, _threads, _hardware, _surroundings)
+    return tuple(change for part in parts for change in part(a, b))
+
+
+def versions(a: Facts, b: Facts) -> str:
+    """The versions that differ, for people; "" where none does."""
+    left = {"python": a.get("python"), **a.get("versions", {})}
+    right = {"python": b.get("python"), **b.get("versions", {})}
+    names = sorted(name for name in {*left, *right} if left.get(name) != right.get(name))
+    return ", ".join(f"{name} {left.get(name)} in A and {right.get(name)} in B" for name in names)
+
+
+# ---------------------------------------------------------------- code, arguments, data
+
+
+def _source(a: Facts, b: Facts) -> Iterator[Change]:
+    left, right = a.get("modules", {}), b.get("modules", {})
+    differing = sorted(name for name in {*left, *right} if left.get(name) != right.get(name))
+    if differing:
+        words = f"the code differs: {', '.join(differing[:3])}" + (" and more" if len(differing) > 3 else "")
+        values = ({name: side.get(name) for name in differing} for side in (left, right))
+        yield Change("source", words, "Run the same code on both sides.", "modules", *values)
+
+
+def _arguments(a: Facts, b: Facts) -> Iterator[Change]:
+    """Arguments that differ. Paths alone make no other job: they name the same things in other places."""
+    left, right = list(a.get("argv") or []), list(b.get("argv") or [])
+    if left == right:
+        return
+    pairs = [(x, y) for x, y in zip(left, right, strict=False) if x != y]
+    paths = len(left) == len(right) and all(_is_path(x) and _is_path(y) for x, y in pairs)
+    topic = "paths" if paths else "arguments"
+    words = f"the {topic} differ: “{' '.join(left)}” in A, “{' '.join(right)}” in B"
+    yield Change(topic, words, "Pass the same arguments.", "argv", left, right)
+
+
+def _is_path(argument: str) -> bool:
+    return "/" in argument or "\\" in argument
+
+
+def _files(a: Facts, b: Facts) -> Iterator[Change]:
+    left, right = _read_files(a), _read_files(b)
+    both = [name for name in left if name in right]
+    for name in both:
+        one, other = left[name], right[name]
+        if (one.get("sha256"), one.get("bytes")) != (other.get("sha256"), other.get("bytes")):
+            words = f"the file {name} is not the same: {_file(one)} in A, {_file(other)} in B"
+            yield Change("data", words, f"Sync {name}: it must have the same bytes.", name, one, other)
+    for name in [*left, *right]:
+        if (name in left) != (name in right):
+            side = "A" if name in left else "B"
+            words = f"the file {name} is read in {side} alone"
+            fix = f"Put {name} on both sides, and let the script fail where it is missing."
+            yield Change("data", words, fix, name, left.get(name), right.get(name))
+    order = [name for name in right if name in left]
+    if both != order:
+        words = f"files are opened in another order: {_some(both)} in A, {_some(order)} in B"
+        fix = "Wrap glob, listdir and iterdir in sorted()."
+        yield Change("order", words, fix, "files", both, order)
+
+
+def _read_files(facts: Facts) -> dict[str, Mapping[str, Any]]:
+    """The files that the program read and did not make, by name, in the order of first opening."""
+    listed = (facts.get("files") or {}).get("list") or []
+    return {entry["name"]: entry for entry in listed if not entry.get("made")}
+
+
+def _file(entry: Mapping[str, Any]) -> str:
+    return f"{entry.get('bytes')} bytes, sha256 {str(entry.get('sha256'))[:8]}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+
+
+# ---------------------------------------------------------------- settings
+
+
+def _variables(a: Facts, b: Facts) -> Iterator[Change]:
+    left = {**a.get("variables", {}), **a.get("environment", {})}
+    right = {**b.get("variables", {}), **b.get("environment", {})}
+    for name in sorted(n for n in {*left, *right} if left.get(n) != right.get(n)):
+        topic = next((topic for part, topic in _VARIABLE_TOPICS if part in name), "environment")
+        topic = "timezone" if name == "TZ" else topic
+        words = f"{name} is {_shown(left.get(name))} in A and {_shown(right.get(name))} in B"
+        fix = f"Export {name} alike on both sides."
+        yield Change(topic, words, fix, name, left.get(name), right.get(name))
+
+
+def _settings(a: Facts, b: Facts) -> Iterator[Change]:
+    if a.get("optimizers") != b.get("optimizers"):
+        words = f"the optimizer's settings differ{_which(a.get('optimizers'), b.get('optimizers'))}"
+        yield Change("optimizer", words, "Use the same hyper-parameters.", "optimizers")
+    if _losses(a) != _losses(b):
+        words = "the loss or its weights differ"
+        yield Change("loss", words, "Use the same loss.", "losses")
+    for name in ("policy", "floatx", "image_data_format", "backend"):
+        fix = f"Set the same {name} on both sides."
+        yield from _one("policy", f"Keras' {name}", a, b, ("keras", name), fix)
+    left, right = a.get("models", []), b.get("models", [])
+    for one, other in zip(left, right, strict=False):
+        for name in ("jit_compile", "run_eagerly", "steps_per_execution"):
+            if one.get(name) != other.get(name):
+                words = f"{name} is {one.get(name)} in A and {other.get(name)} in B"
+                fix = f"Pass {name} explicitly to compile()."
+                yield Change("compile", words, fix, name, one.get(name), other.get(name))
+    fix = "Call tf.config.experimental.enable_op_determinism() on both sides or on neither."
+    yield from _one("determinism", "deterministic operations", a, b, ("tensorflow", "deterministic_ops"), fix)
+    for name, said in (
+        ("jit", "automatic clustering"),
+        ("functions_eager", "eager functions"),
+        ("tf32", "TF32"),
+    ):
+        yield from _one("compile", said, a, b, ("tensorflow", name), f"Set {said} alike on both sides.")
+    fix = "Use the same tf.distribute strategy and number of replicas, or rescale the batch."
+    yield from _one("compile", "replicas", a, b, ("strategy", "replicas"), fix)
+
+
+def _losses(facts: Facts) -> tuple[Any, Any]:
+    compiled = [{k: v for k, v in entry.items() if k != "name"} for entry in facts.get("compiled") or []]
+    return compiled, facts.get("losses")
+
+
+def _which(a: Any, b: Any) -> str:
+    """The first setting of two lists of optimizers that differs, in words."""
+    for one, other in zip(a or [], b or [], strict=False):
+        if one.get("class") != other.get("class"):
+            return f": {one.get('class')} in A, {other.get('class')} in B"
+        left, right = one.get("config") or {}, other.get("config") or {}
+        for name in left:
+            if left.get(name) != right.get(name):
+                return f": {name} is {_shown(left.get(name))} in A and {_shown(right.get(name))} in B"
+    return ""
+
+
+# ---------------------------------------------------------------- machine
+
+
+def _threads(a: Facts, b: Facts) -> Iterator[Change]:
+    left, right = intra_op(a), intra_op(b)
+    if left != right:
+        words = (
+            f"an operation uses {left} threads in A and {right} in B, so that sums are taken in another order"
+        )
+        lower = min(n for n in (left, right) if n) if (left and right) else 1
+        fix = f"Set TF_NUM_INTRAOP_THREADS={lower} on both sides."
+        yield Change("threads", words, fix, "intra_op", left, right)
+    fix = "Give interleave and map explicit parallelism."
+    yield from _one("cores", "the number of usable cores", a, b, ("cpu", "count"), fix)
+
+
+def intra_op(facts: Facts) -> int:
+    """Threads within one operation, as TensorFlow resolves them; 0 where nothing tells."""
+    resolved = (facts.get("threads") or {}).get("intra")
+    if resolved:
+        return int(resolved)
+    variable = str(facts.get("environment", {}).get("TF_NUM_INTRAOP_THREADS", ""))
+    configured = facts.get("tensorflow", {}).get("intra_op_threads") or 0
+    given = configured or (int(variable) if variable.isdigit() else 0)
+    return int(given or facts.get("cpu", {}).get("count") or 0)
+
+
+def _hardware(a: Facts, b: Facts) -> Iterator[Change]:
+    left, right = set(a.get("cpu", {}).get("flags", [])), set(b.get("cpu", {}).get("flags", []))
+    if left != right:
+        only = [
+            f"{side} alone has {', '.join(sorted(more))}"
+            for side, more in (("A", left - right), ("B", right - left))
+            if more
+        ]
+        words = f"the processors differ: {'; '.join(only)}"
+        fix = "Export ONEDNN_MAX_CPU_ISA=AVX2 (or what both have) on both sides, or rent the same processor."
+        yield Change("isa", words, fix, "flags", sorted(left), sorted(right))
+    fix = "Use the same kind of device on both sides."
+    yield from _one("devices", "the devices that TensorFlow sees", a, b, ("tensorflow", "devices"), fix)
+    fix = "Export TF_ENABLE_ONEDNN_OPTS=0 (or 1) on both sides."
+    yield from _one("onednn", "oneDNN", a, b, ("tensorflow", "onednn"), fix)
+
+
+def _surroundings(a: Facts, b: Facts) -> Iterator[Change]:
+    fix = "Export LC_ALL=C.UTF-8 on both sides, and open files with encoding=."
+    for name, said in (
+        ("categories", "the locale"),
+        ("decimal_point", "the decimal point"),
+        ("preferred_encoding", "the encoding of text files"),
+    ):
+        yield from _one("locale", said, a, b, ("locale", name), fix)
+    fix = "Export TZ=UTC on both sides, and parse times with their zone."
+    yield from _one("timezone", "the offsets from UTC", a, b, ("timezone", "utc_offsets"), fix)
+
+
+def _one(topic: str, what: str, a: Facts, b: Facts, path: tuple[str, str], fix: str) -> Iterator[Change]:
+    left, right = ((side.get(path[0]) or {}).get(path[1]) for side in (a, b))
+    known = all((side.get(path[0]) or {}) for side in (a, b))
+    if left != right and known:
+        words = f"{what}: {_shown(left)} in A, {_shown(right)} in B"
+        yield Change(topic, words, fix, path[1], left, right)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {item}" for name, item in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,164 @@
+"""From what repeated runs showed to a verdict: confirmed, cleared, unstable, within the band or not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator.model import Divergence, DriftBand, Tried, Verdict
+from orchestrator.parity.band import Band, Drift
+from orchestrator.parity.changes import SAME_JOB
+from orchestrator.parity.ladder import Finding, climb
+from orchestrator.parity.plan import Candidate
+from orchestrator.parity.recording import STAGES, Recording
+from orchestrator.parity.verdict import DIVERGENT, EQUIVALENT, STAGE_WORDS, UNSTABLE
+
+ARITHMETIC = frozenset(("threads", "isa", "onednn", "determinism", "devices"))
+"""Topics that change in which order and with which instructions numbers are summed, and nothing else."""
+
+Place = tuple[int, int]
+"""Where two runs first differ: step (from 1), index of the stage."""
+
+
+def place(a: Recording, b: Recording) -> Place | None:
+    """Where two recordings first differ; None where they are equal, number of steps included."""
+    outcome = climb(a, b)
+    if outcome.finding:
+        return outcome.finding.step, STAGES.index(outcome.finding.stage)
+    return None if len(a.steps) == len(b.steps) else (outcome.steps + 1, 0)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What repeated runs found out about a difference.
+
+    `causes` together, and no fewer, make the runs equal (empty: nothing does). `until` is where the script
+    differs from itself, None where it does not: nothing can be compared from there on. `tried` holds all that
+    was looked into.
+    """
+
+    causes: tuple[Candidate, ...] = ()
+    tried: tuple[Tried, ...] = ()
+    untried: str | None = None
+    until: Place | None = None
+    located: str = ""
+
+
+def concluded(
+    first: Verdict, finding: Finding | None, diagnosis: Diagnosis, band: Band | None, drift: Drift
+) -> Verdict:
+    """The verdict `first` on two recordings, with what repeated runs showed."""
+    measured = _band(band, drift) if band else None
+    causes = diagnosis.causes
+    verdict = replace(first, tried=diagnosis.tried, untried=diagnosis.untried, band=measured)
+    if causes:
+        words = " together with ".join(cause.words for cause in causes)
+        verdict = replace(
+            verdict,
+            cause=f"Confirmed: {words}.",
+            confirmed=True,
+            fix=" ".join(dict.fromkeys(cause.fix for cause in causes)),
+        )
+    elif diagnosis.located and first.cause:
+        verdict = replace(verdict, cause=f"{first.cause} {diagnosis.located}")
+    return replace(verdict, verdict=_grade(first, finding, causes, band, drift))
+
+
+def _grade(
+    first: Verdict, finding: Finding | None, causes: Sequence[Candidate], band: Band | None, drift: Drift
+) -> str:
+    """EQUIVALENT only where the difference is rounding-sized for this model and no other job is the cause."""
+    if finding is None or first.verdict not in (EQUIVALENT, DIVERGENT):
+        return first.verdict
+    if finding.stage not in drift or finding.kind != "value":
+        return first.verdict
+    if any(cause.topic in SAME_JOB for cause in causes):
+        return DIVERGENT
+    if causes and all(cause.topic in ARITHMETIC for cause in causes):
+        return EQUIVALENT if finding.rounding or (band and band.holds(drift)) else DIVERGENT
+    if causes:
+        return EQUIVALENT if finding.rounding else DIVERGENT
+    if band:
+        return EQUIVALENT if band.holds(drift) and first.verdict == EQUIVALENT else DIVERGENT
+    return first.verdict
+
+
+def _band(band: Band, drift: Drift) -> DriftBand:
+    limits = {
+        stage: tuple(band.limit(stage, step) for step in range(len(steps)))
+        for stage, steps in band.drift.items()
+    }
+    apart = {stage: tuple(steps) for stage, steps in drift.items()}
+    return DriftBand(limits, apart, band.flips, band.margin)
+
+
+# ---------------------------------------------------------------- a script that differs from itself
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What was imposed on a script that differs from itself, and what it says about the script."""
+
+    words: str
+    fix: str
+
+
+SEEDS = Remedy(
+    "nothing seeds {what}",
+    "Call keras.utils.set_random_seed(1) at the top of the script, before any data or model is made.",
+)
+GENERATORS = Remedy(
+    "numpy.random.default_rng() is called without a seed",
+    "Give every numpy.random.default_rng(…) a seed.",
+)
+OWN_SEEDS = Remedy(
+    "the seed itself is another one in each run (taken from time, process or host)",
+    "Use a constant: keras.utils.set_random_seed(1).",
+)
+OPERATIONS = Remedy(
+    "operations that are not deterministic",
+    "Call tf.config.experimental.enable_op_determinism() after seeding.",
+)
+HASHES = Remedy(
+    "the order of sets or the values of hash(), which Python draws anew for each process",
+    "Export PYTHONHASHSEED=0, or sort what comes from sets.",
+)
+LISTINGS = Remedy(
+    "the order in which folders list their files", "Wrap glob, listdir and iterdir in sorted()."
+)
+
+_RANDOM = {
+    "batch": "the data (shuffle, augmentation, generated records)",
+    "initial": "the initial weights",
+    "activation": "the random numbers within a step (dropout, noise)",
+}
+
+
+def unstable(
+    finding: Finding, remedies: Sequence[Remedy], steps: int, compared: int, *, tried: Sequence[Tried] = ()
+) -> Verdict:
+    """The verdict on a script that differs from itself; `remedies` together were seen to make it stable."""
+    what = _RANDOM.get(finding.stage, "its random numbers")
+    words = " and ".join(remedy.words.format(what=what) for remedy in remedies)
+    fix = " ".join(remedy.fix for remedy in remedies)
+    cause = (
+        f"Confirmed: {words}." if remedies else "Suspected: randomness that none of the usual seeds fixes."
+    )
+    relative = finding.gap.relative if finding.gap else None
+    size = f" by {relative:.2g} (relative L2)" if relative is not None else ""
+    detail = (
+        f"The script differs from itself on this computer: two runs of it first differ in step {finding.step}, "
+        f"in {STAGE_WORDS[finding.stage]}: {finding.tensor}{size}. Comparing machines says nothing until that "
+        f"is mended. {cause} {fix}"
+    )
+    return Verdict(
+        UNSTABLE,
+        divergence=Divergence(finding.step, finding.stage, finding.tensor, relative, finding.detail),
+        cause=cause,
+        confirmed=bool(remedies),
+        compared=compared,
+        steps=steps,
+        detail=detail.strip(),
+        fix=fix or None,
+        tried=tuple(tried),
+    )

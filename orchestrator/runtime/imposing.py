@@ -1,0 +1,164 @@
+"""What a counterfactual run imposes beyond its environment: seeds, precision, compilation, order of files.
+
+A plan is a JSON object with any of
+    seed             number; every generator is seeded with it before the program begins
+    seed_forced      true: what the program itself says of seeds is not heard
+    generators       true: numpy.random.default_rng() without a seed gets one
+    cpus             how many of the usable cores
+    intra_op         threads within one operation, whatever the program says
+    deterministic    true or false: deterministic operations, whatever the program says
+    policy           Keras' dtype policy, whatever the program says
+    tf32             true or false
+    compile          {jit_compile, run_eagerly, steps_per_execution}: for every Model.compile()
+    listing          "sorted", or names in the order in which folders list them (others follow, sorted)
+    mirror           [[copy, original], …]: a copied folder lists its entries in the order of the original
+    guard            {kept, free, refusals}: see guard
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+import sys
+from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
+
+from . import listing
+from .guard import Guard
+from .observe.imports import FRAMEWORKS, Announcer, teller
+
+Plan = Mapping[str, Any]
+
+_MODULES = ("numpy", *FRAMEWORKS)
+
+
+def from_environment(environ: Mapping[str, str]) -> Plan:
+    """The plan in ORCH_IMPOSE; empty where there is none."""
+    text = environ.get("ORCH_IMPOSE", "")
+    return json.loads(text) if text else {}
+
+
+def install(plan: Plan, *, now: bool) -> None:
+    """Impose the plan on this process. `now`: frameworks are imported already, in a parent of this process."""
+    if not plan:
+        return
+    if plan.get("cpus"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(plan["cpus"])])
+    if plan.get("guard"):
+        Guard(**plan["guard"]).install()
+    if "listing" in plan or "mirror" in plan:
+        listing.install(plan.get("listing"), plan.get("mirror") or [])
+    if "seed" in plan:
+        random.seed(plan["seed"])
+        if plan.get("seed_forced"):
+            silence(random, "seed")
+    announcer = Announcer(_MODULES, _teller(Imposition(plan)))
+    announcer.install()
+    for name in _MODULES if now else ():
+        if name in sys.modules:
+            announcer.imported(sys.modules[name])
+
+
+def _teller(imposition: Imposition) -> Callable[[Any], None]:
+    tell = teller([imposition])
+
+    def told(module: Any) -> None:
+        if module.__name__ == "numpy":
+            imposition.on_numpy(module)
+        else:
+            tell(module)
+
+    return told
+
+
+class Imposition:
+    """A plan, carried out on each framework when it is there."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def on_numpy(self, numpy: Any) -> None:
+        """Seed NumPy's generators."""
+        if "seed" in self._plan:
+            numpy.random.seed(self._plan["seed"] % (1 << 32))
+            if self._plan.get("seed_forced"):
+                silence(numpy.random, "seed")
+        if self._plan.get("generators"):
+            numpy.random.default_rng = _seeded(numpy.random.default_rng)
+
+    def on_tensorflow(self, tf: Any) -> None:
+        """Seeds, threads, determinism and precision of TensorFlow."""
+        plan = self._plan
+        if "seed" in plan:
+            tf.random.set_seed(plan["seed"])
+            if plan.get("seed_forced"):
+                silence(tf.random, "set_seed")
+        if "intra_op" in plan:
+            tf.config.threading.set_intra_op_parallelism_threads(int(plan["intra_op"]))
+            silence(tf.config.threading, "set_intra_op_parallelism_threads")
+        if "deterministic" in plan:
+            wanted = "enable_op_determinism" if plan["deterministic"] else "disable_op_determinism"
+            getattr(tf.config.experimental, wanted, lambda: None)()
+            silence(tf.config.experimental, "enable_op_determinism")
+        if "tf32" in plan:
+            tf.config.experimental.enable_tensor_float_32_execution(bool(plan["tf32"]))
+            silence(tf.config.experimental, "enable_tensor_float_32_execution")
+        if "listing" in plan or "mirror" in plan:
+            listing.on_tensorflow(tf, plan.get("listing"), plan.get("mirror") or [])
+
+    def on_keras(self, keras: Any) -> None:
+        """Seeds, policy and compilation of one Keras."""
+        plan = self._plan
+        if "seed" in plan:
+            keras.utils.set_random_seed(plan["seed"])
+            if plan.get("seed_forced"):
+                silence(keras.utils, "set_random_seed")
+        if plan.get("policy"):
+            keras.mixed_precision.set_global_policy(plan["policy"])
+            for owner, name in _policy_setters(keras):
+                silence(owner, name)
+        if plan.get("compile"):
+            _compile_with(keras, plan["compile"])
+
+
+def silence(owner: Any, name: str) -> None:
+    """owner.name() does nothing any more, by whatever name it is known: the plan has decided."""
+    function = getattr(owner, name)
+    if getattr(function, "__code__", None) is not None and not function.__code__.co_freevars:
+        function.__code__ = _unheard.__code__
+    setattr(owner, name, _unheard)
+
+
+def _unheard(*_args: Any, **_kwargs: Any) -> None:
+    """Stands for a setting that the plan has decided already."""
+
+
+def _policy_setters(keras: Any) -> Iterator[Tuple[Any, str]]:
+    for owner in (keras.mixed_precision, getattr(keras, "config", None)):
+        for name in ("set_global_policy", "set_dtype_policy"):
+            if hasattr(owner, name):
+                yield owner, name
+
+
+def _compile_with(keras: Any, options: Dict[str, Any]) -> None:
+    original = keras.Model.compile
+
+    @functools.wraps(original)
+    def compile_(model: Any, *args: Any, **kwargs: Any) -> Any:
+        kwargs.update(options)
+        return original(model, *args, **kwargs)
+
+    keras.Model.compile = compile_
+
+
+def _seeded(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A maker of generators that gives one without a seed its number, so that no two are the same."""
+    made = [0]
+
+    @functools.wraps(original)
+    def default_rng(seed: Any = None) -> Any:
+        made[0] += 1
+        return original(made[0] if seed is None else seed)
+
+    return default_rng
