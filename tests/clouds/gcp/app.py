@@ -10,7 +10,7 @@ from typing import Any
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Request, Response
 
-from tests.clouds.gcp import billing, control, discovery, permissions
+from tests.clouds.gcp import billing, control, discovery, governing, permissions
 from tests.clouds.gcp.call import Call, refuse_unknown_project
 from tests.clouds.gcp.calls import CALLS
 from tests.clouds.gcp.errors import ApiError, Json
@@ -83,6 +83,9 @@ class App:
             return json_response(billing.skus(request.args.to_dict()))
         if request.path.endswith(":testIamPermissions"):
             return self._test_permissions(request, record)
+        if request.path.endswith(":getEffectiveOrgPolicy"):
+            record.update(method="cloudresourcemanager.projects.getEffectiveOrgPolicy")
+            return json_response(governing.effective_policy(self._world, body_of(request)))
         raise ApiError(404, "notFound", f"The requested URL {request.path} was not found on this server.")
 
     # ------------------------------------------------------------ Compute Engine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tests.clouds.gcp import sold, things
+from tests.clouds.gcp import governing, sold, things
 from tests.clouds.gcp.call import Call
 from tests.clouds.gcp.errors import Json
 
@@ -45,5 +45,6 @@ CALLS: Mapping[str, Callable[[Call], Json]] = {
         "projects.get": sold.get_project,
         "networks.get": sold.get_network,
         "subnetworks.get": sold.get_subnetwork,
+        "firewalls.list": governing.list_firewalls,
     }.items()
 }

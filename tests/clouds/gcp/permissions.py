@@ -43,6 +43,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "compute.diskTypes.get": ("compute.diskTypes.get",),
     "compute.projects.get": ("compute.projects.get",),
     "compute.networks.get": ("compute.networks.get",),
+    "compute.firewalls.list": ("compute.firewalls.list",),
     "compute.subnetworks.get": ("compute.subnetworks.get",),
 }
 """Images of public projects need none in one's own."""

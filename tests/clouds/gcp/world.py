@@ -21,6 +21,18 @@ SYSTEM = "system"
 ROOT = "https://www.googleapis.com/compute/v1/"
 
 
+OPEN: Json = {
+    "name": "orch-ssh",
+    "network": "default",
+    "direction": "INGRESS",
+    "priority": 1000,
+    "allowed": [{"IPProtocol": "tcp", "ports": ["22"]}],
+    "sourceRanges": ["0.0.0.0/0"],
+    "targetTags": ["orch"],
+}
+"""As terraform leaves a project: ssh for machines with the tag."""
+
+
 @dataclass
 class Settings:
     """Delays in seconds, sizes in bytes.
@@ -29,8 +41,9 @@ class Settings:
     show what was created; hostkey_s: from boot until the guest reports its host keys; soft_off_s: between
     the power button and the plug when a deadline ends an instance. machines: whether instances are real.
     quotas: limit by metric, for every region ("*_ALL_REGIONS": the project). denied: permissions that the
-    caller lacks. networks: by name, each with a subnetwork of that name. longest_life_s ends a forgotten
-    machine whatever happens to this process.
+    caller lacks. networks: by name, each with a subnetwork of that name. firewalls: rules of a network by its
+    name. policies: of the organisation, by constraint: {"booleanPolicy": {"enforced": true}}.
+    longest_life_s ends a forgotten machine whatever happens to this process.
     """
 
     project: str = "orch-test"
@@ -48,6 +61,8 @@ class Settings:
     quotas: dict[str, float] = field(default_factory=dict)
     denied: list[str] = field(default_factory=list)
     networks: list[str] = field(default_factory=lambda: ["default", "orch"])
+    firewalls: list[Json] = field(default_factory=lambda: [dict(OPEN)])
+    policies: dict[str, Json] = field(default_factory=dict)
 
 
 QUOTAS: Mapping[str, float] = {

@@ -1,0 +1,149 @@
+"""Whether Google would make a machine for this user now, and if not, what it takes. Reads only."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping
+from importlib.metadata import version
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import Check, Offer, Readiness, Topic, Wanted
+from orchestrator.model.checks import missing, ok, unknown
+from orchestrator.providers.gcp import readiness_access as access
+from orchestrator.providers.gcp import readiness_place as place
+from orchestrator.providers.gcp.faults import Refusal
+from orchestrator.providers.gcp.readiness_calls import ENDPOINTS, Questions
+from orchestrator.providers.gcp.refusing import understood
+from orchestrator.providers.gcp.request import Setting
+from orchestrator.providers.permissions import COMPUTE
+
+_LOGIN = "gcloud auth application-default login"
+
+
+def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readiness:
+    """Every check that can be made; those that need what is missing are left out.
+
+    Raises ProviderError(INVALID) for a variable of the environment that says nothing sensible.
+    """
+    if not _is_installed():
+        absent = missing(
+            Topic.SDK, "google-cloud-compute", "It is not installed here.", "pip install 'orch[gcp]'"
+        )
+        return _readiness(wanted, (absent,))
+    questions = Questions(environ)
+    endpoints = {name: environ[name] for name in ENDPOINTS if environ.get(name, "").strip()}
+    begun = (
+        ok(Topic.SDK, "google-cloud-compute", version("google-cloud-compute")),
+        *(ok(Topic.ENDPOINT, name, url) for name, url in endpoints.items()),
+        *_credentials(questions),
+    )
+    if any(check.state == "missing" for check in begun):
+        return _readiness(wanted, begun, endpoints=endpoints)
+    setting = Setting.of(questions.project, environ)
+    facts = questions.project_facts()
+    refusal = facts if isinstance(facts, Refusal) else None
+    if refusal and refusal.status == 404:
+        absent = missing(
+            Topic.CREDENTIALS, "project", f"There is no project {setting.project}.", "gcloud projects list"
+        )
+        return _readiness(wanted, (*begun, absent), questions, endpoints=endpoints)
+    enabled = access.api(COMPUTE, refusal, setting.project)
+    begun = (*begun, enabled, *access.look(questions, internal=setting.internal))
+    lost = access.lacking(begun)
+    grant = access.grant(lost, setting.project, questions.identity) if lost else None
+    if enabled.state != "ok":
+        return _readiness(wanted, begun, questions, endpoints=endpoints, grant=grant)
+    region, offers = _chosen(wanted)
+    there, sold = place.region(questions, region, offers)
+    site = place.Site(questions, setting, region, sold, wanted.disk)
+    found: tuple[Check, ...] = (there,)
+    if there.state != "missing":
+        found = (*found, *place.network(site))
+    if sold:
+        found = (*found, place.image(site), *place.quotas(site, facts))
+    return _readiness(
+        wanted,
+        (*begun, *found),
+        questions,
+        region=region,
+        offer=sold[0] if sold else None,
+        endpoints=endpoints,
+        grant=grant,
+    )
+
+
+def _is_installed() -> bool:
+    try:
+        return importlib.util.find_spec("google.cloud.compute_v1") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _chosen(wanted: Wanted) -> tuple[str, tuple[Offer, ...]]:
+    """The region, and the offers there that `up` would try first: one type, in each zone recorded."""
+    here = [offer for offer in wanted.offers if wanted.region in (None, offer.region)]
+    if not here:
+        return wanted.region or "us-central1", ()
+    first = here[0]
+    same = (o for o in here if (o.region, o.instance_type) == (first.region, first.instance_type))
+    return first.region, tuple(same)
+
+
+def _credentials(questions: Questions) -> tuple[Check, ...]:
+    """Whether there are any, whether Google takes them, and which project pays."""
+    try:
+        project = questions.project
+    except ProviderError as error:
+        nobody = missing(Topic.CREDENTIALS, "project", error.message, error.next_command)
+        return (*_login(questions), nobody)
+    except Exception as error:
+        return (_no_login(error),)
+    return (*_login(questions), ok(Topic.CREDENTIALS, "project", project))
+
+
+def _login(questions: Questions) -> tuple[Check, ...]:
+    from google.auth.credentials import AnonymousCredentials
+    from google.auth.transport.requests import Request
+
+    try:
+        credentials = questions.credentials
+        if not isinstance(credentials, AnonymousCredentials):
+            credentials.refresh(Request())
+    except Exception as error:
+        return (_no_login(error),)
+    return (ok(Topic.CREDENTIALS, "credentials", questions.identity),)
+
+
+def _no_login(error: Exception) -> Check:
+    """Raises what Google's libraries did not."""
+    refusal = understood(error)
+    if refusal is None:
+        raise error
+    detail = refusal.words.splitlines()[0]
+    if refusal.fault is Fault.AUTH:
+        return missing(Topic.CREDENTIALS, "credentials", detail, _LOGIN)
+    return unknown(Topic.CREDENTIALS, "credentials", f"Google did not answer: {detail}")
+
+
+def _readiness(
+    wanted: Wanted,
+    checks: tuple[Check, ...],
+    questions: Questions | None = None,
+    *,
+    region: str = "",
+    offer: Offer | None = None,
+    endpoints: Mapping[str, str] | None = None,
+    grant: str | None = None,
+) -> Readiness:
+    order = list(Topic)
+    return Readiness(
+        "gcp",
+        questions.identity if questions else "",
+        questions.project if questions else "",
+        region or wanted.region or "",
+        offer,
+        tuple(sorted(checks, key=lambda check: order.index(check.topic))),
+        endpoints or {},
+        grant,
+    )

@@ -1,0 +1,156 @@
+"""Which APIs are on, which of the table's permissions one has, and what an organisation forbids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import Check, Topic
+from orchestrator.model.checks import missing, ok, unknown
+from orchestrator.providers import permissions
+from orchestrator.providers.gcp.calls import Calls
+from orchestrator.providers.gcp.faults import Refusal
+from orchestrator.providers.gcp.readiness_calls import Json, Questions
+from orchestrator.providers.permissions import BILLING, RESOURCE_MANAGER, Permission
+
+_DISABLED = frozenset({"servicedisabled", "accessnotconfigured", "servicenotactivated"})
+_POLICY = "orgpolicy.policy.get"
+_CONSTRAINTS: Mapping[str, str] = {
+    "compute.disableGuestAttributesAccess": "it forbids guest attributes, by which a machine proves itself",
+    "compute.requireOsLogin": "it demands OS Login, and then the key that orch brings does not count",
+    "compute.vmExternalIpAccess": "it forbids public addresses; ORCH_GCP_INTERNAL=1 makes machines without",
+}
+
+
+def is_disabled(refusal: Refusal) -> bool:
+    """Whether the answer says that the API is not enabled in the project."""
+    return refusal.code.replace("_", "").lower() in _DISABLED
+
+
+def api(name: str, refusal: Refusal | None, project: str) -> Check:
+    """Whether an API is on, by an answer of its own: None for any that is no refusal."""
+    if refusal is not None and is_disabled(refusal):
+        enable = f"gcloud services enable {name} --project={project}"
+        return missing(Topic.API, name, f"It is not enabled in the project {project}.", enable)
+    if refusal is not None and refusal.fault is Fault.TRANSIENT:
+        return unknown(Topic.API, name, f"it did not answer: {refusal.words}")
+    return ok(Topic.API, name, "enabled" if refusal is None else f"answers ({refusal.code})")
+
+
+def look(questions: Questions, *, internal: bool) -> tuple[Check, ...]:
+    """Permissions, the APIs by which they are asked, and policies. Asks for each only what is needed."""
+    wanted = [one for one in permissions.of("gcp") if _applies(one, internal=internal)]
+    asked = [one.name for one in wanted if one.name != _POLICY]
+    answer = questions.granted(asked)
+    prices = questions.prices()
+    policies = {constraint: questions.policy(constraint) for constraint in _constraints(internal=internal)}
+    lost: Refusal | None = None
+    if isinstance(answer, Refusal):
+        lost, granted = answer, _by_reading(questions)
+    else:
+        granted = {name: name in answer.get("permissions", ()) for name in asked}
+    granted[_POLICY] = not any(isinstance(each, Refusal) for each in policies.values())
+    return (
+        _manager(lost, questions.project),
+        api(BILLING, prices if isinstance(prices, Refusal) else None, questions.project),
+        *(_permission(one, granted.get(one.name), questions.project) for one in wanted),
+        *_forbidden(policies, questions.project),
+    )
+
+
+def lacking(checks: Sequence[Check]) -> list[str]:
+    return [check.name for check in checks if check.topic is Topic.PERMISSION and check.state == "missing"]
+
+
+def grant(lost: Sequence[str], project: str, identity: str) -> str:
+    """The commands that make a role of these and give it to the caller."""
+    account = identity.endswith(".gserviceaccount.com")
+    member = f"serviceAccount:{identity}" if account else f"user:{identity if '@' in identity else 'YOU'}"
+    return (
+        f"gcloud iam roles create orch_more --project={project} --title=orch --permissions={','.join(lost)}\n"
+        f"gcloud projects add-iam-policy-binding {project} --member={member} "
+        f"--role=projects/{project}/roles/orch_more"
+    )
+
+
+def _applies(permission: Permission, *, internal: bool) -> bool:
+    """What images of others take, nobody's project grants; and no profile names an image of one's own."""
+    if permission.name.startswith("compute.images."):
+        return False
+    return permission.name != "compute.subnetworks.useExternalIp" or not internal
+
+
+def _manager(lost: Refusal | None, project: str) -> Check:
+    """The Resource Manager: without it the doctor sees less, and machines are made all the same."""
+    if lost is None:
+        return ok(Topic.API, RESOURCE_MANAGER, "enabled")
+    enable = f"gcloud services enable {RESOURCE_MANAGER} --project={project}"
+    what = "it is not enabled, so only what can be read is known" if is_disabled(lost) else lost.words
+    return unknown(Topic.API, RESOURCE_MANAGER, what, enable if is_disabled(lost) else None)
+
+
+# ---------------------------------------------------------------- permissions
+
+
+def _by_reading(questions: Questions) -> dict[str, bool]:
+    """What harmless reads show of permissions; those that no read shows are absent."""
+    calls = Calls(questions)
+    reads: Mapping[str, Callable[[], object]] = {
+        "compute.instances.list": lambda: next(iter(calls.instances("labels.orch-lease:*")), None),
+        "compute.zones.list": calls.zones,
+    }
+    heard: dict[str, bool] = {}
+    for name, read in reads.items():
+        try:
+            read()
+            heard[name] = True
+        except ProviderError as error:
+            if error.fault is Fault.AUTH:
+                heard[name] = False
+    others = {
+        "compute.projects.get": questions.project_facts(),
+        "compute.firewalls.list": questions.firewalls(),
+    }
+    for name, answer in others.items():
+        if not isinstance(answer, Refusal) or answer.fault is Fault.AUTH:
+            heard[name] = not isinstance(answer, Refusal)
+    return heard
+
+
+def _permission(permission: Permission, granted: bool | None, project: str) -> Check:
+    name, said = permission.name, permission.why
+    if granted:
+        return ok(Topic.PERMISSION, name, said)
+    remedy = f"gcloud iam roles update ROLE --project={project} --add-permissions={name}"
+    if granted is None:
+        return unknown(Topic.PERMISSION, name, f"needed to {said}; {RESOURCE_MANAGER} would tell", remedy)
+    if permission.needed == {"doctor"}:
+        return unknown(Topic.PERMISSION, name, f"not granted; the doctor alone asks it, to {said}", remedy)
+    return missing(Topic.PERMISSION, name, f"not granted in the project; needed to {said}", remedy)
+
+
+# ---------------------------------------------------------------- what an organisation forbids
+
+
+def _constraints(*, internal: bool) -> list[str]:
+    return [name for name in _CONSTRAINTS if not (internal and name == "compute.vmExternalIpAccess")]
+
+
+def _forbidden(policies: Mapping[str, Json | Refusal], project: str) -> Iterator[Check]:
+    """One line where nothing is forbidden; none where it was not told: the permission has its own line."""
+    told = {name: answer for name, answer in policies.items() if not isinstance(answer, Refusal)}
+    broken = [name for name, answer in told.items() if _forbids(answer)]
+    for name in broken:
+        remedy = f"gcloud resource-manager org-policies describe {name} --project={project} --effective"
+        yield missing(
+            Topic.POLICY, name, f"The organisation's policy is in the way: {_CONSTRAINTS[name]}.", remedy
+        )
+    if told and not broken:
+        yield ok(Topic.POLICY, "organisation", "forbids nothing that is needed")
+
+
+def _forbids(policy: Json) -> bool:
+    """A list of allowed values names machines one by one, and a new one is not among them."""
+    listed = policy.get("listPolicy", {})
+    enforced = bool(policy.get("booleanPolicy", {}).get("enforced"))
+    return enforced or listed.get("allValues") == "DENY" or bool(listed.get("allowedValues"))

@@ -1,0 +1,129 @@
+"""What the doctor alone asks Google: each question answered by plain JSON, or by a Refusal. Reads only."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from orchestrator.errors import ProviderError
+from orchestrator.providers.gcp.clients import ENDPOINT, Clients, endpoint_of
+from orchestrator.providers.gcp.faults import Refusal, of_answer
+from orchestrator.providers.gcp.refusing import understood
+
+Json = Mapping[str, Any]
+R = TypeVar("R")
+
+_CALL_S = 60.0
+_SKUS = "v1/services/6F81-5844-456A/skus"
+"""cloudbilling.services.skus.list, of Compute Engine."""
+_RESOURCE_MANAGER = (
+    "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER",
+    "cloudresourcemanager.googleapis.com",
+)
+_BILLING = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBILLING", "cloudbilling.googleapis.com")
+ENDPOINTS = (ENDPOINT, _RESOURCE_MANAGER[0], _BILLING[0])
+"""The variables that lead to other endpoints than Google's own."""
+
+
+class Questions(Clients):
+    """The questions of one environment; nothing is asked twice by the library, and nothing is changed."""
+
+    def project_facts(self) -> Json | Refusal:
+        return self._one("compute.projects.get", project=self.project)
+
+    def region(self, name: str) -> Json | Refusal:
+        return self._one("compute.regions.get", project=self.project, region=name)
+
+    def network(self, name: str) -> Json | Refusal:
+        return self._one("compute.networks.get", project=self.project, network=name)
+
+    def subnetwork(self, project: str, region: str, name: str) -> Json | Refusal:
+        return self._one("compute.subnetworks.get", project=project, region=region, subnetwork=name)
+
+    def firewalls(self) -> Sequence[Json] | Refusal:
+        """Every rule of the project, of whatever network."""
+        return _heard(
+            lambda: [_plain(rule) for rule in self._asked("compute.firewalls.list", project=self.project)]
+        )
+
+    def granted(self, names: Sequence[str]) -> Json | Refusal:
+        """{"permissions": [...]}: those of `names` that the caller has in the project."""
+        return self._managed("cloudresourcemanager.projects.testIamPermissions", {"permissions": list(names)})
+
+    def policy(self, constraint: str) -> Json | Refusal:
+        """The organisation's policy as it takes effect in the project."""
+        said = {"constraint": f"constraints/{constraint}"}
+        return self._managed("cloudresourcemanager.projects.getEffectiveOrgPolicy", said)
+
+    def prices(self) -> Json | Refusal:
+        """One of the prices, to see that they can be asked."""
+        return self._rest("GET", f"{self._base(*_BILLING)}/{_SKUS}?pageSize=1", None)
+
+    # ------------------------------------------------------------ inside
+
+    def _one(self, call: str, **wanted: str) -> Json | Refusal:
+        return _heard(lambda: _plain(self._asked(call, **wanted)))
+
+    def _asked(self, call: str, **wanted: str) -> Any:
+        """By Google's id of the method: compute.projects.get is ProjectsClient.get."""
+        _, resource, method = call.split(".")
+        client = self._client(f"{resource[0].upper()}{resource[1:]}Client")
+        return getattr(client, method)(**wanted, retry=None, timeout=_CALL_S)
+
+    def _managed(self, call: str, body: Json) -> Json | Refusal:
+        verb = call.rpartition(".")[2]
+        url = f"{self._base(*_RESOURCE_MANAGER)}/v1/projects/{self.project}:{verb}"
+        return self._rest("POST", url, body)
+
+    @functools.cached_property
+    def _session(self) -> Any:
+        from google.auth.transport.requests import AuthorizedSession
+
+        return AuthorizedSession(self.credentials)
+
+    def _rest(self, verb: str, url: str, body: Json | None) -> Json | Refusal:
+        answer = _heard(lambda: self._session.request(verb, url, json=body, timeout=_CALL_S))
+        if isinstance(answer, Refusal):
+            return answer
+        if answer.status_code != 200:
+            return of_answer(answer.status_code, _error(answer))
+        found: Json = answer.json()
+        return found
+
+    def _base(self, variable: str, host: str) -> str:
+        """Of another endpoint the same is demanded as of Compute Engine's."""
+        try:
+            return endpoint_of({ENDPOINT: self._environ.get(variable, "")}) or f"https://{host}"
+        except ProviderError as error:
+            error.message = error.message.replace(ENDPOINT, variable)
+            error.next_command = f"unset {variable}"
+            raise
+
+
+def _heard(ask: Callable[[], R]) -> R | Refusal:
+    """What `ask` returns, or what Google's libraries raised, understood."""
+    try:
+        return ask()
+    except Exception as error:
+        refusal = understood(error)
+        if refusal is None:
+            raise
+        return refusal
+
+
+def _plain(message: Any) -> dict[str, Any]:
+    options = {"use_integers_for_enums": False, "always_print_fields_with_no_presence": False}
+    value: dict[str, Any] = json.loads(type(message).to_json(message, **options))
+    return value
+
+
+def _error(answer: Any) -> Json:
+    """The "error" object of an answer, {} where its body is none of Google's."""
+    try:
+        found = answer.json()
+    except ValueError:
+        return {}
+    error: Json = found.get("error", {}) if isinstance(found, dict) else {}
+    return error if isinstance(error, dict) else {}
