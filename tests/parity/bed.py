@@ -22,7 +22,6 @@ from tests.parity.scenarios.model import Scenario, Side
 from tests.parity.scenarios.projects import PROJECTS
 
 FORKING = Path(__file__).parent / "forking"
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Bed:
@@ -41,11 +40,11 @@ class Bed:
 
     # ------------------------------------------------------------ what a test asks for
 
-    def verdict(self, scenario: Scenario) -> Verdict:
+    def verdict(self, scenario: Scenario, *, confirm: bool) -> Verdict:
         """Both sides recorded (each only once in this bed), and what is said of them."""
         a, b = (self.recorded(scenario, side) for side in scenario.sides)
         with standing({}, self.root, 2):
-            return orch.compare(a, b, folder=self.root)
+            return orch.compare(a, b, folder=self.root, confirm=confirm and scenario.confirm)
 
     def recorded(self, scenario: Scenario, side: Side) -> Path:
         """The run's folder."""

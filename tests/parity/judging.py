@@ -15,80 +15,85 @@ CONTROLS: tuple[Scenario, ...] = controls.SCENARIOS
 
 
 @dataclass(frozen=True)
-class Judged:
-    """`misses` says in words what is wrong with the verdict; empty: it is right."""
+class Row:
+    """One scenario judged. `acts`: the planted difference acts on this computer. `accused`: a difference was
+    laid at somebody's door. `misses` says what is wrong with the verdict, "" where it is right."""
 
-    scenario: Scenario
-    verdict: Verdict
-    misses: tuple[str, ...]
+    name: str
+    planted: bool
+    acts: bool
+    accused: bool
+    verdict: str
+    stage: str
+    confirmed: bool
+    cause: str
+    misses: str
 
     @property
     def right(self) -> bool:
         return not self.misses
 
-    @property
-    def accuses(self) -> bool:
-        """Whether a difference is laid at somebody's door."""
-        return self.verdict.verdict in ("DIVERGENT", "UNSTABLE") or self.verdict.confirmed
 
-
-def judge(scenario: Scenario, verdict: Verdict, *, confirming: bool) -> Judged:
+def judge(scenario: Scenario, verdict: Verdict, *, confirming: bool) -> Row:
     """`confirming`: counterfactuals were run, so that instability and confirmation can be expected."""
-    if scenario.by_processor and verdict.verdict == "IDENTICAL":
-        return Judged(scenario, verdict, ())
-    return Judged(scenario, verdict, tuple(_misses(scenario, verdict, confirming and scenario.confirm)))
+    acts = not (scenario.local and verdict.verdict == "IDENTICAL")
+    misses = _misses(scenario, verdict, confirming and scenario.confirm) if acts else ()
+    return Row(
+        name=scenario.name,
+        planted=scenario not in CONTROLS,
+        acts=acts,
+        accused=verdict.verdict in ("DIVERGENT", "UNSTABLE") or verdict.confirmed,
+        verdict=verdict.verdict,
+        stage=verdict.divergence.stage if verdict.divergence else "",
+        confirmed=verdict.confirmed,
+        cause=verdict.cause or "",
+        misses="; ".join(misses),
+    )
 
 
 def _misses(scenario: Scenario, verdict: Verdict, confirming: bool) -> Iterable[str]:
     expected = scenario.expected
-    verdicts = expected.verdicts
-    if not confirming and "UNSTABLE" in verdicts:
-        verdicts = (*verdicts, "DIVERGENT")  # from two recordings alone nobody can tell
+    unstable = "UNSTABLE" in expected.verdicts and not confirming  # which two recordings alone do not tell
+    verdicts = (*expected.verdicts, "DIVERGENT") if unstable else expected.verdicts
     if verdict.verdict not in verdicts:
         yield f"verdict {verdict.verdict}, not {' or '.join(expected.verdicts)}"
     stage = verdict.divergence.stage if verdict.divergence else None
     if expected.stages and stage not in expected.stages:
         yield f"stage {stage}, not {' or '.join(expected.stages)}"
-    said = f"{verdict.cause or ''} {verdict.detail if verdict.verdict == 'NOT COMPARED' else ''}"
-    if "UNSTABLE" not in expected.verdicts or confirming:
-        for pattern in expected.cause:
-            if not re.search(pattern, said):
-                yield f"cause {verdict.cause!r} names no {pattern}"
-    if confirming and expected.confirmed is not None and verdict.confirmed != expected.confirmed:
-        yield "not confirmed" if expected.confirmed else "confirmed"
+    for pattern in () if unstable else expected.cause:
+        if not re.search(pattern, verdict.cause or ""):
+            yield f"cause {verdict.cause!r} does not say {pattern}"
+    wanted = expected.confirmed if confirming else None
+    if wanted is not None and verdict.confirmed != wanted:
+        yield f"{'not ' if wanted else ''}confirmed: {verdict.cause!r} {verdict.untried or ''}"
     if scenario in CONTROLS and verdict.confirmed:
         yield f"accuses the innocent: {verdict.cause}"
 
 
-def table(judged: Sequence[Judged]) -> str:
+def table(rows: Sequence[Row]) -> str:
     """One line a scenario, then precision and recall over all."""
-    lines = [_line(one) for one in judged]
-    planted = [one for one in judged if one.scenario not in CONTROLS]
-    effective = [
-        one for one in planted if not (one.scenario.by_processor and one.verdict.verdict == "IDENTICAL")
+    planted = [row for row in rows if row.planted]
+    acting = [row for row in planted if row.acts]
+    accused = [row for row in rows if row.accused]
+    confirmed = [row for row in rows if row.confirmed]
+    lines = [
+        f"planted     {len(planted)}, of which {len(acting)} act on this computer",
+        f"controls    {len(rows) - len(planted)}",
+        f"recall      {_share(acting)}   of what was planted is named: verdict, stage, cause",
+        f"precision   {_share(accused)}   of what was accused was planted, and is named",
+        f"confirmed   {_share(confirmed)}   of what was confirmed is true",
     ]
-    accusing = [one for one in judged if one.accuses or one in effective]
-    found = sum(one.right for one in effective)
-    confirmed = [one for one in judged if one.verdict.confirmed]
-    lines += [
-        "",
-        f"planted     {len(planted)}, of which {len(effective)} act on this processor",
-        f"controls    {len(judged) - len(planted)}",
-        f"recall      {found}/{len(effective)} = {_share(found, len(effective))}   named as planted",
-        f"precision   {sum(one.right for one in accusing)}/{len(accusing)} = "
-        f"{_share(sum(one.right for one in accusing), len(accusing))}   of what was accused",
-        f"confirmed   {len(confirmed)}, wrongly {sum(not one.right for one in confirmed)}",
-    ]
-    return "\n".join(lines)
+    return "\n".join([*(_line(row) for row in rows), "", *lines])
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.2f}" if whole else "-"
+def _share(rows: Sequence[Row]) -> str:
+    right = sum(row.right for row in rows)
+    return f"{right}/{len(rows)}" + (f" = {right / len(rows):.2f}" if rows else "")
 
 
-def _line(one: Judged) -> str:
-    stage = one.verdict.divergence.stage if one.verdict.divergence else ""
-    mark = "ok  " if one.right else "MISS"
-    sure = "confirmed" if one.verdict.confirmed else ""
-    why = f"  {'; '.join(one.misses)}" if one.misses else ""
-    return f"{mark} {one.scenario.name:48} {one.verdict.verdict:12} {stage:10} {sure:9}{why}".rstrip()
+def _line(row: Row) -> str:
+    mark = "ok  " if row.right else "MISS"
+    sure = "confirmed" if row.confirmed else ""
+    return (
+        f"{mark} {row.name:46} {row.verdict:12} {row.stage:10} {sure:9}  {row.misses or row.cause}".rstrip()
+    )

@@ -1,5 +1,8 @@
 """Which waiting process serves a script: by the variables that act when Python and TensorFlow start."""
 
+# A program for `python -S`, where every import costs.
+# ruff: noqa: PTH110, PTH118
+
 import hashlib
 import os
 

@@ -5,6 +5,9 @@ caller's variables, folder, processors and standard streams, then does what star
 the frameworks would have done: runs sitecustomize, and tells the hooks that the frameworks are there.
 """
 
+# Thin over the kernel: descriptors and processes are said in os calls.
+# ruff: noqa: PTH120
+
 import array
 import json
 import locale
@@ -25,7 +28,7 @@ import keras  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 if os.environ.get("TF_USE_LEGACY_KERAS") == "1":
-    import tf_keras as keras  # noqa: E402, F811
+    import tf_keras as keras
 
 
 def serve(path):
@@ -79,7 +82,7 @@ def become(wish, streams):
     try:
         for target, source in enumerate(streams):
             os.dup2(source, target)
-        sys.stdin = open(0, closefd=False)
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
         settle(wish)
         runpy.run_path(wish["argv"][0], run_name="__main__")
         status = 0

@@ -11,7 +11,7 @@ TWO = (
         "images.py",
         rounds("activation gradient", "TF_ENABLE_ONEDNN_OPTS", "TF_NUM_INTRAOP_THREADS"),
         b=Side(environ={"TF_ENABLE_ONEDNN_OPTS": "0", "TF_NUM_INTRAOP_THREADS": "1"}),
-        by_processor=True,
+        local=True,
     ),
     Scenario(
         "another clock, and another scaler",
