@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,9 @@ def doctor_text(found: Mapping[str, Any]) -> str:
 
 # ---------------------------------------------------------------- a cloud
 
+_MANY = 4
+"""Permissions of one state that share a line from so many on."""
+
 _MARKS = {CheckState.OK: "ok", CheckState.MISSING: "NO", CheckState.UNKNOWN: "?"}
 
 
@@ -51,18 +54,29 @@ def _head(found: Readiness) -> Iterator[str]:
 
 
 def _checked(found: Readiness) -> Iterator[str]:
-    granted = [check for check in found.checks if _is_granted(check)]
     rows = [["", "about", "what", ""]]
-    for check in found.checks:
-        if check is (granted[0] if granted else None):
-            rows.append(["ok", str(Topic.PERMISSION), f"{len(granted)} granted", ""])
-        if not _is_granted(check):
-            rows.append([_MARKS[check.state], str(check.topic), check.name, _line(check.detail)])
+    for alike in _alike(found.checks):
+        first = alike[0]
+        mark, topic = _MARKS[first.state], str(first.topic)
+        if first.topic is not Topic.PERMISSION or len(alike) < _MANY:
+            rows += [[mark, topic, check.name, _line(check.detail)] for check in alike]
+        elif first.state is CheckState.OK:
+            rows.append([mark, topic, f"{len(alike)} granted", ""])
+        else:
+            names = ", ".join(check.name for check in alike)
+            rows.append([mark, topic, f"{len(alike)} not told", f"{names}; --json tells why"])
     yield table(rows)
 
 
-def _is_granted(check: Check) -> bool:
-    return check.topic is Topic.PERMISSION and check.state is CheckState.OK
+def _alike(checks: Sequence[Check]) -> Iterator[list[Check]]:
+    """In order; permissions that are granted, and those that were not told, are taken together."""
+    taken: set[CheckState] = set()
+    for check in checks:
+        if check.topic is not Topic.PERMISSION or check.state is CheckState.MISSING:
+            yield [check]
+        elif check.state not in taken:
+            taken.add(check.state)
+            yield [one for one in checks if (one.topic, one.state) == (check.topic, check.state)]
 
 
 def _mending(found: Readiness) -> Iterator[str]:
@@ -72,6 +86,11 @@ def _mending(found: Readiness) -> Iterator[str]:
     if rest:
         yield "\nTo mend:"
     yield from (f"  {check.name}: {check.remedy}" for check in rest)
+    untold = [check for check in found.checks if check.state is CheckState.UNKNOWN and check.remedy]
+    untold = [check for check in untold if check.topic is not Topic.PERMISSION]
+    if untold:
+        yield "\nTo learn what could not be told:"
+    yield from (f"  {check.name}: {check.remedy}" for check in untold)
     if covered:
         count = plural(len(covered), "permission")
         yield f"\n{count} missing; who administers the account adds:\n{found.grant}"

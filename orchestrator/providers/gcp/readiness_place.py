@@ -45,7 +45,8 @@ def region(questions: Questions, wanted: str, offers: Sequence[Offer]) -> tuple[
         return unknown(Topic.REGION, wanted, f"its zones were not told: {error.code}"), placed
     if wanted not in known:
         near = difflib.get_close_matches(wanted, sorted(known), 1, 0)
-        detail = f"There is no region {wanted}. There are {', '.join(sorted(known))}."
+        there = [name for name in sorted(known) if name[:2] == wanted[:2]] or sorted(known)
+        detail = f"There is no region {wanted}. There are {', '.join(there)}."
         return missing(
             Topic.REGION, wanted, detail, f"--region {near[0]}    # or the profile's" if near else None
         ), ()

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.providers.gcp.faults import Quota, Refusal, of_answer
 
-_LOGIN = "gcloud auth application-default login"
+_LOGIN = "gcloud auth application-default login    # then: orch doctor gcp"
 
 
 @dataclass(frozen=True)
