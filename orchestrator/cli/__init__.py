@@ -17,9 +17,9 @@ def main() -> None:
     except typer.Abort:
         code = EXIT_INTERRUPTED
     except Exception as error:
-        if not hasattr(error, "format_message"):  # what a command line raises that cannot be parsed
-            raise
-        code = _refuse(error, as_json="--json" in sys.argv)
+        as_json = "--json" in sys.argv
+        unparsable = hasattr(error, "format_message")  # typer's, of a command line
+        code = _refuse(error, as_json) if unparsable else _own_fault(error, as_json)
     sys.exit(code)
 
 
@@ -34,3 +34,20 @@ def _refuse(error: Any, as_json: bool) -> int:
     context = getattr(error, "ctx", None)
     verb = context.command_path if context else "orch"
     return tell(UsageError(error.format_message(), next_command=f"{verb} --help"), as_json)
+
+
+def _own_fault(error: Exception, as_json: bool) -> int:
+    """A fault of orch itself: its trace goes to a file, for a report; what was made still exists."""
+    import tempfile
+    import traceback
+
+    from orchestrator.cli.output import tell
+    from orchestrator.errors import LocalError
+
+    with tempfile.NamedTemporaryFile("w", prefix="orch-fault-", suffix=".txt", delete=False) as file:
+        traceback.print_exception(error, file=file)
+    text = f"This is a fault of orch, not yours: {type(error).__name__}: {error}. Its trace is in {file.name}"
+    exists = "What was made before still exists."
+    return tell(
+        LocalError(text, exists=exists, next_command="orch status    # then report that file"), as_json
+    )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +41,17 @@ def test_help_is_no_failure() -> None:
     done = orch("train", "--help")
     assert done.returncode == 0
     assert "--local-parity" in done.stdout
+
+
+def test_a_fault_of_our_own_shows_no_trace_and_keeps_it(tmp_path: Path) -> None:
+    broken = (
+        "import sys, orchestrator.api.standing as s; s.status = None; sys.argv[1:] = ['status', '--json'];"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", f"{broken} from orchestrator.cli import main; main()"],
+        capture_output=True, text=True, timeout=60, cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "fault of orch" in json.loads(done.stdout)["error"]["message"]
+    (kept,) = tmp_path.glob("orch-fault-*.txt")
+    assert "Traceback" in kept.read_text()
