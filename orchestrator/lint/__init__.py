@@ -1,0 +1,28 @@
+"""Hazards that can be read from a project's text: what may differ, or fail, on another machine.
+
+`check` takes texts and returns findings; it opens no file. A rule is data (`Rule`) and a function in
+`rules/` that looks for it; `RULES` is the table of them all.
+"""
+
+from orchestrator.lint.check import Checked, Surroundings, check, without_info
+from orchestrator.lint.config import Config, Unknown, checked, from_pyproject, from_table
+from orchestrator.lint.registry import RULES
+from orchestrator.lint.rule import Finding, Rule, Severity
+from orchestrator.lint.source import language_of
+
+__all__ = [
+    "RULES",
+    "Checked",
+    "Config",
+    "Finding",
+    "Rule",
+    "Severity",
+    "Surroundings",
+    "Unknown",
+    "check",
+    "checked",
+    "from_pyproject",
+    "from_table",
+    "language_of",
+    "without_info",
+]

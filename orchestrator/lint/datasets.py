@@ -1,0 +1,108 @@
+"""Which expressions are tf.data datasets, and which objects are Keras models."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from orchestrator.lint.module import Module
+
+_SOURCES = ("tensorflow.data.", "tensorflow_datasets.load")
+_FROM_DIRECTORY = re.compile(
+    r"keras\.(utils|preprocessing)\.\w+_from_(directory|array)$|.*\.make_csv_dataset$"
+)
+_ONLY_DATASETS = {
+    "interleave",
+    "prefetch",
+    "from_tensor_slices",
+    "flat_map",
+    "padded_batch",
+    "as_numpy_iterator",
+}
+_PASSING = {
+    "map",
+    "batch",
+    "shuffle",
+    "repeat",
+    "cache",
+    "take",
+    "skip",
+    "filter",
+    "unbatch",
+    "shard",
+    "apply",
+}
+_NAME = re.compile(r"(^|_)(ds|dset|dataset|datasets)\d*($|_)|dataset$", re.IGNORECASE)
+_MODELS = re.compile(
+    r"keras\.(Sequential|Model|Functional|models\.(load_model|clone_model|model_from_\w+)|applications\.[\w.]+)$"
+)
+_MODEL_NAME = re.compile(
+    r"(^|_)(model|net|network|autoencoder|generator|discriminator|classifier|cnn|rnn|lstm)\d*($|_)"
+)
+_DEPTH = 6
+
+
+def is_dataset(module: Module, node: ast.AST | None, depth: int = _DEPTH) -> bool:
+    """Whether `node` is, as far as can be seen, a tf.data.Dataset."""
+    for _ in range(200):  # a chain of methods, however long
+        if not isinstance(node, ast.Call):
+            break
+        name = module.called(node)
+        if name.startswith(_SOURCES) or _FROM_DIRECTORY.match(name):
+            return True
+        if not isinstance(node.func, ast.Attribute):
+            return depth > 0 and _returned(module, node, depth)
+        if node.func.attr in _ONLY_DATASETS:
+            return True
+        if node.func.attr not in _PASSING:
+            return False
+        node = node.func.value
+    if isinstance(node, ast.Attribute):
+        return _NAME.search(node.attr) is not None
+    if not isinstance(node, ast.Name) or depth <= 0:
+        return False
+    if _NAME.search(node.id):
+        return True
+    return any(
+        is_dataset(module, value, depth - 1) for value in module.bound(node)[:4] if not _about(value, node)
+    )
+
+
+def _about(value: ast.AST, name: ast.Name) -> bool:
+    """`ds = ds.batch(8)` tells nothing of what ds was before."""
+    return isinstance(value, ast.Name) and value.id == name.id
+
+
+def _returned(module: Module, call: ast.Call, depth: int) -> bool:
+    function = module.functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
+    if function is None:
+        return False
+    values = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value]
+    return any(is_dataset(module, value, depth - 2) for value in values[:4])
+
+
+def dataset_calls(module: Module, *methods: str) -> Iterator[ast.Call]:
+    """Calls of these methods on datasets."""
+    for call in module.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in methods and is_dataset(module, call):
+            yield call
+
+
+def chain(call: ast.AST) -> Iterator[ast.Call]:
+    """A call, and the calls on whose result it was made, the outermost first."""
+    while isinstance(call, ast.Call):
+        yield call
+        call = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+
+
+def is_model(module: Module, node: ast.AST | None) -> bool:
+    """Whether `node` is, as far as can be seen, a Keras model."""
+    if isinstance(node, ast.Name) and _MODEL_NAME.search(node.id):
+        bound = module.bound(node)
+        foreign = [module.called(value) for value in bound if isinstance(value, ast.Call)]
+        return not any(name.startswith(("sklearn.", "xgboost.", "lightgbm.")) for name in foreign)
+    if isinstance(node, ast.Attribute):
+        return _MODEL_NAME.search(node.attr) is not None
+    value = module.value(node)
+    return isinstance(value, ast.Call) and _MODELS.match(module.called(value)) is not None

@@ -1,0 +1,161 @@
+"""Modules that run together, and what they do as a whole: what they seed, use, import, set."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from orchestrator.lint.datasets import is_model
+from orchestrator.lint.module import Module
+from orchestrator.lint.source import Snippet
+from orchestrator.lint.values import argument, texts
+
+Found = tuple[Module, ast.Call]
+_TRAINS = {"fit", "train_on_batch", "fit_generator"}
+_FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
+_NOT_KERAS = ("sklearn.", "xgboost.", "lightgbm.", "scipy.")
+
+
+class Program:
+    """A script with the modules of its project that it imports, or the cells of a notebook."""
+
+    def __init__(self, modules: Sequence[Module]) -> None:
+        self.modules = tuple(modules)
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Found]]:
+        found: dict[str, list[Found]] = {}
+        for module in self.modules:
+            for call in module.calls:
+                name = module.called(call)
+                if name:
+                    found.setdefault(name, []).append((module, call))
+        return found
+
+    @property
+    def named(self) -> Iterator[tuple[str, Module, ast.Call]]:
+        """Every call of something with a known name."""
+        return ((name, *each) for name, calls in self._by_name.items() for each in calls)
+
+    def calls(self, *names: str) -> list[Found]:
+        """The calls of these functions, by canonical dotted name."""
+        return [each for name in names for each in self._by_name.get(name, ())]
+
+    def methods(self, *names: str) -> Iterator[Found]:
+        """The calls of methods of these names, of whatever object."""
+        for module in self.modules:
+            for call in module.calls:
+                if isinstance(call.func, ast.Attribute) and call.func.attr in names:
+                    yield module, call
+
+    @cached_property
+    def uses_keras(self) -> bool:
+        return any(module.imports_any(*_FRAMEWORKS) for module in self.modules)
+
+    @cached_property
+    def on_tensorflow(self) -> bool:
+        """Whether TensorFlow computes, and not another backend of Keras."""
+        others = [value for *_, value in self.variables("KERAS_BACKEND")]
+        return self.uses_keras and not any("tensorflow" not in value for value in others if value)
+
+    @cached_property
+    def training(self) -> list[Found]:
+        """Where a Keras model is trained, in the order of the modules and lines."""
+        if not self.uses_keras:
+            return []
+        tapes = list(self.calls("tensorflow.GradientTape"))
+        found = [each for each in self.methods(*_TRAINS) if _trains(*each)]
+        return sorted([*found, *tapes], key=lambda each: (self.modules.index(each[0]), each[1].lineno))
+
+    def variables(self, *names: str) -> Iterator[tuple[Module, ast.AST, str, str]]:
+        """(module, node, variable, value or "") of environment variables that are set; all without names."""
+        for module in self.modules:
+            for node, name, value in _set_variables(module):
+                if not names or name in names:
+                    yield module, node, name, value
+
+
+def _trains(module: Module, call: ast.Call) -> bool:
+    assert isinstance(call.func, ast.Attribute)
+    receiver = call.func.value
+    if call.func.attr != "fit" or is_model(module, receiver):
+        return True
+    value = module.value(receiver)
+    known = module.called(value) or module.dotted(receiver)
+    if known.startswith(_NOT_KERAS):
+        return False
+    return {"epochs", "validation_data", "batch_size", "steps_per_epoch"} & {
+        k.arg for k in call.keywords
+    } != set()
+
+
+def _set_variables(module: Module) -> Iterator[tuple[ast.AST, str, str]]:
+    for node in module.nodes:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Subscript) and module.dotted(target.value) in (
+                    "os.environ",
+                    "environ",
+                ):
+                    for name in texts(module, target.slice):
+                        yield node, name, _text(module, node.value)
+        elif isinstance(node, ast.Call) and module.called(node) in ("os.environ.setdefault", "os.putenv"):
+            for name in texts(module, argument(node, 0)):
+                yield node, name, _text(module, argument(node, 1))
+        elif isinstance(node, ast.Call) and module.called(node) == "os.environ.update":
+            yield from _updated(module, node)
+
+
+def _updated(module: Module, call: ast.Call) -> Iterator[tuple[ast.AST, str, str]]:
+    for keyword in call.keywords:
+        if keyword.arg:
+            yield call, keyword.arg, _text(module, keyword.value)
+    given = module.value(argument(call, 0))
+    if isinstance(given, ast.Dict):
+        for key, value in zip(given.keys, given.values, strict=True):
+            for name in texts(module, key):
+                yield call, name, _text(module, value)
+
+
+def _text(module: Module, node: ast.AST | None) -> str:
+    return next(iter(texts(module, node)), "")
+
+
+# ---------------------------------------------------------------- which modules run together
+
+
+def programs(modules: Sequence[Module]) -> list[Program]:
+    """The modules by what they import of each other; each text that stands alone is a program."""
+    whole = [module for module in modules if not module.snippet.fragment]
+    found = [Program([module]) for module in modules if module.snippet.fragment]
+    group = list(range(len(whole)))
+    places = {_name(module.snippet): number for number, module in enumerate(whole)}
+    for number, module in enumerate(whole):
+        for name in _local_names(module):
+            other = places.get(name)
+            if other is not None:
+                group = [group[number] if each == group[other] else each for each in group]
+    members = ([whole[n] for n in range(len(whole)) if group[n] == each] for each in dict.fromkeys(group))
+    return [*found, *map(Program, members)]
+
+
+def _name(snippet: Snippet) -> str:
+    path = PurePosixPath(snippet.path)
+    plain = path.with_suffix("") if path.name != "__init__.py" else path.parent
+    return str(plain)
+
+
+def _local_names(module: Module) -> Iterator[str]:
+    """The paths, without suffix, at which the modules that are imported may lie."""
+    path = PurePosixPath(module.snippet.path)
+    for name in module.loaded:
+        level = len(name) - len(name.lstrip("."))
+        parts = [part for part in name.lstrip(".").split(".") if part]
+        folders = [path.parent, *path.parent.parents] if not level else [_up(path.parent, level - 1)]
+        yield from (str(folder.joinpath(*parts)) for folder in folders)
+
+
+def _up(folder: PurePosixPath, levels: int) -> PurePosixPath:
+    return folder.parents[levels - 1] if 0 < levels <= len(folder.parents) else folder

@@ -1,0 +1,82 @@
+"""The table of rules, and the checks that find them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from orchestrator.lint.module import Module
+from orchestrator.lint.program import Program
+from orchestrator.lint.rule import Hit, Rule
+from orchestrator.lint.source import Snippet
+
+
+@dataclass(frozen=True)
+class Project:
+    """All that is checked together. `gpu`: the profile asks for one; `variables`: those that it sets.
+
+    `locked`: folders whose packages a lock with hashes pins.
+    """
+
+    programs: tuple[Program, ...]
+    snippets: tuple[Snippet, ...]
+    gpu: bool = False
+    variables: frozenset[str] = frozenset()
+    locked: frozenset[str] = frozenset()
+
+    @property
+    def modules(self) -> list[Module]:
+        return [module for program in self.programs for module in program.modules]
+
+
+ModuleCheck = Callable[[Module], Iterator[Hit]]
+ProgramCheck = Callable[[Program, Project], Iterator[Hit]]
+SnippetCheck = Callable[[Snippet, Project], Iterator[Hit]]
+ProjectCheck = Callable[[Project], Iterator[Hit]]
+Check = TypeVar("Check", bound=Callable[..., Iterator[Hit]])
+
+RULES: dict[str, Rule] = {}
+module_checks: list[ModuleCheck] = []
+program_checks: list[ProgramCheck] = []
+snippet_checks: list[SnippetCheck] = []
+project_checks: list[ProjectCheck] = []
+
+
+def register(rules: Sequence[Rule]) -> None:
+    """Add rules to the table. Ids and names are unique."""
+    names = {rule.name for rule in RULES.values()}
+    for rule in rules:
+        assert rule.id not in RULES and rule.name not in names, rule
+        RULES[rule.id] = rule
+        names.add(rule.name)
+
+
+def _adds(to: list[Check], *rules: Rule) -> Callable[[Check], Check]:
+    register(rules)
+
+    def add(check: Check) -> Check:
+        to.append(check)
+        return check
+
+    return add
+
+
+def module_check(*rules: Rule) -> Callable[[ModuleCheck], ModuleCheck]:
+    """A check of each Python text by itself."""
+    return _adds(module_checks, *rules)
+
+
+def program_check(*rules: Rule) -> Callable[[ProgramCheck], ProgramCheck]:
+    """A check of modules that run together."""
+    return _adds(program_checks, *rules)
+
+
+def snippet_check(*rules: Rule) -> Callable[[SnippetCheck], SnippetCheck]:
+    """A check of each text of whatever language."""
+    return _adds(snippet_checks, *rules)
+
+
+def project_check(*rules: Rule) -> Callable[[ProjectCheck], ProjectCheck]:
+    """A check of everything at once."""
+    return _adds(project_checks, *rules)

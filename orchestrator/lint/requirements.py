@@ -1,0 +1,177 @@
+"""Lists of packages, in whatever file: name, extras and versions of each, with their line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from orchestrator.lint.source import Snippet
+
+_LINE = re.compile(
+    r"^(?P<name>[A-Za-z0-9][\w.-]*)\s*(?P<extras>\[[^\]]*\])?\s*(?P<spec>(?:(?:===?|~=|!=|<=?|>=?)\s*[^\s,;#]+\s*,?\s*)*)"
+    r"(?P<rest>;.*|@.*|--hash.*|\\.*)?$"
+)
+_EXACT = re.compile(r"^={2,3}\s*[^*\s,]+$")
+_VALUE_OPTIONS = frozenset(
+    [
+        "-r",
+        "-c",
+        "-i",
+        "-f",
+        "-t",
+        "-e",
+        "--requirement",
+        "--constraint",
+        "--index-url",
+        "--extra-index-url",
+        "--find-links",
+        "--target",
+        "--timeout",
+        "--retries",
+        "--trusted-host",
+        "--prefix",
+        "--platform",
+        "--python-version",
+        "--cache-dir",
+        "--progress-bar",
+        "--editable",
+        "--python",
+    ]
+)
+_INSTALL = re.compile(
+    r"(?:^|[\s;&|(])(?:(?:python[\d.]*|py)\s+-m\s+|uv\s+|sudo\s+)*(?:pip[\d.]*)\s+install\s+(?P<rest>[^;&|>]*)"
+)
+_CONDA = re.compile(r"(?:^|[\s;&|(])(?:conda|mamba|micromamba)\s+install\s+(?P<rest>[^;&|>]*)")
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One package as asked for, at a line (from 1) and column (from 0) of its snippet."""
+
+    snippet: Snippet
+    name: str
+    extras: str
+    spec: str
+    line: int
+    column: int
+    upgraded: bool = False
+
+    @property
+    def exact(self) -> str | None:
+        """The one version, where it is one."""
+        spec = self.spec.strip().rstrip(",")
+        return spec.lstrip("= ") if _EXACT.match(spec) else None
+
+    @property
+    def written(self) -> str:
+        return f"{self.name}{self.extras}{self.spec}".strip()
+
+
+def requirements(snippet: Snippet) -> list[Requirement]:
+    """The packages that a snippet names. Files by URL, paths and options are left out."""
+    reader = {
+        "requirements": _of_lines,
+        "conda": _of_conda,
+        "pyproject": _of_pyproject,
+        "shell": _of_commands,
+        "docker": _of_commands,
+    }.get(snippet.language)
+    return list(reader(snippet)) if reader else []
+
+
+def named(
+    snippet: Snippet, line: int, column: int, text: str, *, upgraded: bool = False
+) -> Iterator[Requirement]:
+    """The package that one line of requirements names, at most one."""
+    plain = re.split(r"(?:^|\s)#", text, maxsplit=1)[0].rstrip()
+    indent = len(plain) - len(plain.lstrip())
+    found = _LINE.match(plain.strip())
+    if found and not (found["rest"] or "").startswith("@"):
+        extras, spec = found["extras"] or "", found["spec"] or ""
+        yield Requirement(
+            snippet, _normal(found["name"]), extras, spec.strip(), line, column + indent, upgraded
+        )
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _of_lines(snippet: Snippet) -> Iterator[Requirement]:
+    for number, line in enumerate(snippet.code.split("\n"), 1):
+        if line.strip() and not line.lstrip().startswith(("#", "-")):
+            yield from named(snippet, number, 0, line)
+
+
+def _of_conda(snippet: Snippet) -> Iterator[Requirement]:
+    """`- name=1.2` under dependencies, and `- name==1.2` under pip."""
+    inside = False
+    for number, line in enumerate(snippet.code.split("\n"), 1):
+        if re.match(r"^\w", line):
+            inside = line.startswith("dependencies")
+        item = re.match(r"^(\s*-\s+)([^#\s:]+)\s*(#.*)?$", line) if inside else None
+        if item:
+            text = item[2].strip("\"'").rpartition("::")[2]
+            text = re.sub(r"^([\w.-]+)=([\w.]+)(=[\w.]+)?$", r"\1==\2", text)
+            yield from named(snippet, number, len(item[1]), text)
+
+
+def _of_pyproject(snippet: Snippet) -> Iterator[Requirement]:
+    try:
+        value = tomllib.loads(snippet.code)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return
+    project = value.get("project")
+    listed = project.get("dependencies") if isinstance(project, dict) else None
+    lines = snippet.code.split("\n")
+    for text in listed if isinstance(listed, list) else ():
+        if isinstance(text, str):
+            number = next(
+                (n for n, line in enumerate(lines, 1) if f'"{text}"' in line or f"'{text}'" in line), 1
+            )
+            yield from named(snippet, number, max(lines[number - 1].find(text), 0), text)
+
+
+def _of_commands(snippet: Snippet) -> Iterator[Requirement]:
+    for number, line in _logical(snippet.code):
+        if line.lstrip().startswith("#"):
+            continue
+        for found in _INSTALL.finditer(line):
+            yield from _of_arguments(snippet, number, line, found)
+        for found in _CONDA.finditer(line):
+            for each in _of_arguments(snippet, number, line, found):
+                if re.fullmatch(r"[\w.-]+", each.name):
+                    yield each
+
+
+def _logical(code: str) -> Iterator[tuple[int, str]]:
+    """Lines with what a backslash continues, at the number of the first."""
+    begin, text = 0, ""
+    for number, line in enumerate(code.split("\n"), 1):
+        begin = begin or number
+        text += line
+        if text.endswith("\\"):
+            text = text[:-1] + " "
+            continue
+        yield begin, text
+        begin, text = 0, ""
+    if text:
+        yield begin, text
+
+
+def _of_arguments(snippet: Snippet, number: int, line: str, found: re.Match[str]) -> Iterator[Requirement]:
+    words = re.findall(r"\"[^\"]*\"|'[^']*'|[^\s\"']+", found["rest"].split(" #")[0])
+    upgraded = any(word in ("-U", "--upgrade") for word in words)
+    skip = False
+    for word in words:
+        if skip or word.startswith("-"):
+            skip = not skip and word in _VALUE_OPTIONS
+            continue
+        plain = word.strip("\"'")
+        if "/" in plain or plain.startswith((".", "$", "{")) or plain.endswith((".whl", ".gz", ".txt")):
+            continue
+        if found.re is _CONDA:
+            plain = re.sub(r"^([\w.-]+)=([\w.]+)(=[\w.]+)?$", r"\1==\2", plain)
+        yield from named(snippet, number, max(line.find(word), 0), plain, upgraded=upgraded)

@@ -1,0 +1,80 @@
+"""ORC521: data, models and weights that come from the network when the run needs them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from orchestrator.lint.module import Module
+from orchestrator.lint.registry import module_check
+from orchestrator.lint.rule import Hit, Rule, Severity, hit
+from orchestrator.lint.values import argument, is_none, texts, unclear
+
+UNCHECKED = Rule(
+    "ORC521",
+    "unchecked-download",
+    Severity.WARNING,
+    "a download at run time without a checksum or a fixed revision",
+    "Two machines fetch at two times: other bytes, or an old copy from a cache, or no network at all.",
+    "Give file_hash= (or revision=), or fetch once and declare the file as data.",
+)
+
+_FETCH = frozenset(
+    [
+        "urllib.request.urlretrieve",
+        "urllib.request.urlopen",
+        "wget.download",
+        "gdown.download",
+        "gdown.cached_download",
+        "tensorflow_hub.load",
+        "tensorflow_hub.KerasLayer",
+        "torch.hub.load",
+    ]
+)
+_REQUESTS = {"requests.get", "httpx.get"}
+_URL = re.compile(r"^(https?|ftp)://", re.IGNORECASE)
+_WITH_URL = re.compile(r"pandas\.read_\w+$|numpy\.(loadtxt|genfromtxt)$|skimage\.io\.imread$")
+
+
+@module_check(UNCHECKED)
+def check_downloads(module: Module) -> Iterator[Hit]:
+    verified = any(name.startswith("hashlib.") for name in map(module.called, module.calls))
+    for call in module.calls:
+        what = _unchecked(module, call)
+        if what and not verified:
+            yield hit(UNCHECKED, module.snippet, call, what)
+
+
+def _unchecked(module: Module, call: ast.Call) -> str:
+    name = module.called(call)
+    if name == "keras.utils.get_file":
+        given = [argument(call, -1, each) for each in ("file_hash", "md5_hash")]
+        if not unclear(call) and all(each is None or is_none(each) for each in given):
+            return "get_file without file_hash takes whatever is there, or in ~/.keras"
+    elif name in _FETCH or (name in _REQUESTS and _stored(module, call)):
+        return f"{name} takes whatever is there"
+    elif _WITH_URL.match(name) and any(_URL.match(text) for text in texts(module, argument(call, 0))):
+        return f"{name} reads from the network at run time"
+    elif name == "tensorflow_datasets.load":
+        given_names = texts(module, argument(call, 0, "name"))
+        if given_names and not any(re.search(r":\d", text) for text in given_names):
+            return "tfds.load without a version takes the newest one: write 'name:1.0.0'"
+    elif (
+        name.startswith(("transformers.", "datasets."))
+        and name.endswith((".from_pretrained", ".load_dataset"))
+        and argument(call, -1, "revision") is None
+        and not unclear(call)
+    ):
+        return f"{name.rpartition('.')[2]} without revision= takes the newest one"
+    return ""
+
+
+def _stored(module: Module, call: ast.Call) -> bool:
+    """Whether what was fetched is kept: its content, or written to a file."""
+    parent = module.parent(call)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in ("content", "raw", "text")
+    return isinstance(parent, ast.Assign | ast.withitem) and any(
+        isinstance(node, ast.Attribute) and node.attr in ("content", "iter_content") for node in module.nodes
+    )

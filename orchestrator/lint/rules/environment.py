@@ -1,0 +1,75 @@
+"""ORC821-823: variables that are set when it is too late, or without effect."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from orchestrator.lint.module import Module
+from orchestrator.lint.program import Program
+from orchestrator.lint.registry import Project, program_check
+from orchestrator.lint.rule import Hit, Rule, Severity, hit
+
+LATE = Rule(
+    "ORC821",
+    "late-determinism",
+    Severity.WARNING,
+    "TF_DETERMINISTIC_OPS set after TensorFlow is imported",
+    "TensorFlow reads it once, when it first asks: set later it may do nothing, and nothing tells.",
+    "Call tf.config.experimental.enable_op_determinism(), or set the variable before the import.",
+)
+LATE_VARIABLE = Rule(
+    "ORC822",
+    "late-variable",
+    Severity.WARNING,
+    "a variable of TensorFlow, XLA, oneDNN, OpenMP or CUDA set after the import",
+    "The library was loaded under the old value: here the shell may set it, there nobody does.",
+    "Set it before the first import, or under train.env in the profile.",
+)
+HASH_SEED = Rule(
+    "ORC823",
+    "hashseed-at-run-time",
+    Severity.WARNING,
+    "PYTHONHASHSEED set by the program itself",
+    "Python reads it before the program begins: sets of texts stay in an order of chance.",
+    "Set it outside (train.env), and sort what comes from sets.",
+)
+
+_DETERMINISM = {"TF_DETERMINISTIC_OPS", "TF_CUDNN_DETERMINISTIC"}
+_READ_AT_IMPORT = re.compile(
+    r"^(TF_(?!CONFIG$)\w+|XLA_FLAGS|OMP_\w+|MKL_\w+|OPENBLAS_\w+|KMP_\w+|ONEDNN_\w+|DNNL_\w+|KERAS_\w+|CUDA_\w+"
+    r"|CUBLAS_\w+|NVIDIA_TF32_OVERRIDE|LD_LIBRARY_PATH|HIP_VISIBLE_DEVICES)$"
+)
+_LIBRARIES = ("tensorflow", "keras", "tf_keras")
+
+
+@program_check(LATE, LATE_VARIABLE, HASH_SEED)
+def check_variables(program: Program, _: Project) -> Iterator[Hit]:
+    for module, node, name, _value in program.variables():
+        if name == "PYTHONHASHSEED":
+            yield hit(HASH_SEED, module.snippet, node, "PYTHONHASHSEED has no effect from here")
+            continue
+        if not (name in _DETERMINISM or _READ_AT_IMPORT.match(name)):
+            continue
+        loaded = _imported_before(module, node)
+        if loaded is not None:
+            rule = LATE if name in _DETERMINISM else LATE_VARIABLE
+            line = module.snippet.place(loaded.lineno)[1]
+            yield hit(rule, module.snippet, node, f"{name} is set after the import at line {line}")
+
+
+def _imported_before(module: Module, node: ast.AST) -> ast.Import | ast.ImportFrom | None:
+    """The first import of a framework that ran before a place; inside a function every one at the top did."""
+    line = getattr(node, "lineno", 0)
+    inside = not module.top_level(node)
+    for statement in module.imports:
+        names = (
+            [alias.name for alias in statement.names]
+            if isinstance(statement, ast.Import)
+            else [statement.module or ""]
+        )
+        framework = any(name.split(".")[0] in _LIBRARIES for name in names)
+        if framework and module.top_level(statement) and (inside or statement.lineno < line):
+            return statement
+    return None

@@ -1,0 +1,261 @@
+"""ORC511-514: missing data, and failures, that do not stop the run."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from orchestrator.lint.datasets import is_dataset
+from orchestrator.lint.module import Module
+from orchestrator.lint.registry import module_check
+from orchestrator.lint.rule import Hit, Rule, Severity, hit
+from orchestrator.lint.values import calls_in, source
+
+MOCK = Rule(
+    "ORC511",
+    "mock-data-fallback",
+    Severity.ERROR,
+    "random data take the place of data that are not there",
+    "A machine without the files trains on noise, and reports success.",
+    "Stop where the data are missing: raise FileNotFoundError with the path.",
+)
+LAZY = Rule(
+    "ORC512",
+    "try-around-lazy-dataset",
+    Severity.WARNING,
+    "try … except around the making of a tf.data pipeline",
+    "A dataset opens its files when it is iterated: the except never sees a missing file, the training does.",
+    "Check that the files exist first, and let the error stop the run.",
+)
+SWALLOWED = Rule(
+    "ORC513",
+    "swallowed-error",
+    Severity.WARNING,
+    "an except that takes every error, and goes on",
+    "The run fails on the other machine and ends with exit code 0; what is left looks like a result.",
+    "Catch the one error that you expect, and raise the others again.",
+)
+PRESENCE = Rule(
+    "ORC514",
+    "data-by-presence",
+    Severity.WARNING,
+    "what is trained on, or loaded, hangs on whether a file exists",
+    "The other machine has other files: it trains on something else, without an error.",
+    "Name the data by an argument, and stop where they are missing.",
+)
+
+_EXISTS = {
+    "os.path.exists",
+    "os.path.isfile",
+    "os.path.isdir",
+    "tensorflow.io.gfile.exists",
+    "tensorflow.io.gfile.isdir",
+}
+_EXISTS_METHODS = {"exists", "is_file", "is_dir"}
+_RANDOM = re.compile(r"(numpy\.random\.\w+|tensorflow\.random\.(normal|uniform|truncated_normal)"
+                     r"|keras\.random\.\w+|sklearn\.datasets\.make_\w+)$")  # fmt: skip
+_DRAWS = {"random", "normal", "standard_normal", "integers", "uniform", "choice", "rand", "randn"}
+_MOCK_NAME = re.compile(r"(^|_)(mock|dummy|fake|synthetic|toy|placeholder|random)(_|$)", re.IGNORECASE)
+_BROAD = {"Exception", "BaseException", ""}
+_TF_ERRORS = re.compile(r"tensorflow\.errors\.\w+$")
+_WORK = {
+    "fit",
+    "train_on_batch",
+    "load_model",
+    "load_weights",
+    "evaluate",
+    "predict",
+    "save",
+    "fit_generator",
+    "restore",
+}
+_READS = re.compile(r"(open|pandas\.read_\w+|numpy\.(load\w*|genfromtxt|fromfile)|tensorflow\.data\..+"
+                    r"|keras\.(models\.load_model|datasets\..+)|tensorflow_datasets\.load"
+    r"|tensorflow\.(device|config\..+))$")  # fmt: skip
+
+
+@module_check(MOCK, PRESENCE)
+def check_presence(module: Module) -> Iterator[Hit]:
+    for node in module.nodes:
+        if isinstance(node, ast.If) and (asked := _asks_presence(module, node.test)):
+            yield from _branch(module, node, asked)
+        elif isinstance(node, ast.IfExp) and _asks_presence(module, node.test):
+            if _makes_random(module, [node.body]) or _makes_random(module, [node.orelse]):
+                yield hit(MOCK, module.snippet, node, "random data where the file is missing")
+        elif isinstance(node, ast.Try):
+            for handler in node.handlers:
+                if _makes_random(module, handler.body):
+                    yield hit(MOCK, module.snippet, handler, "random data where reading failed")
+
+
+def _branch(module: Module, node: ast.If, asked: str) -> Iterator[Hit]:
+    other = node.orelse or (_rest(module, node) if _leaves(node.body) else [])
+    if _makes_random(module, other) or _makes_random(module, node.body):
+        yield hit(MOCK, module.snippet, node, f"where {asked} is missing, random data are used")
+    elif node.orelse and _works(module, node.body) and _works(module, node.orelse):
+        yield hit(PRESENCE, module.snippet, node, f"what is used hangs on whether {asked} exists")
+    if _trains(node.body) and _trains(node.orelse):
+        yield hit(PRESENCE, module.snippet, node, f"what is trained on hangs on whether {asked} exists")
+
+
+def _asks_presence(module: Module, test: ast.AST) -> str:
+    """What a condition looks for on the disk; "" where it looks for nothing."""
+    for call in calls_in(test):
+        if module.called(call) in _EXISTS:
+            return source(call.args[0])[:40] if call.args else "a file"
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _EXISTS_METHODS and not call.args:
+            return source(call.func.value)[:40]
+    return ""
+
+
+def _leaves(body: Sequence[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], ast.Return)
+
+
+def _rest(module: Module, node: ast.If) -> list[ast.stmt]:
+    """What follows a branch that returned: the way of the others."""
+    parent = module.parent(node)
+    body = getattr(parent, "body", [])
+    return list(body[body.index(node) + 1 :]) if isinstance(body, list) and node in body else []
+
+
+def _makes_random(module: Module, body: Sequence[ast.AST], depth: int = 2) -> bool:
+    """Whether statements make random data, themselves or by a function of this file."""
+    for statement in body:
+        if _raises(statement):
+            return False
+        for call in calls_in(statement):
+            name = module.called(call)
+            local = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+            if (_RANDOM.match(name) and not name.endswith(("seed", "default_rng", "set_seed"))) or _drawn(
+                module, call
+            ):
+                return True
+            if _MOCK_NAME.search(local) and not name.startswith("random."):
+                return True
+            function = module.functions.get(local) if isinstance(call.func, ast.Name) else None
+            if function and depth and _makes_random(module, function.body, depth - 1):
+                return True
+    return False
+
+
+def _drawn(module: Module, call: ast.Call) -> bool:
+    """A draw from a generator of NumPy: `rng.normal(…)`."""
+    if not (isinstance(call.func, ast.Attribute) and call.func.attr in _DRAWS):
+        return False
+    return module.called(module.value(call.func.value)) in (
+        "numpy.random.default_rng",
+        "numpy.random.RandomState",
+    )
+
+
+def _raises(statement: ast.AST) -> bool:
+    return isinstance(statement, ast.Raise)
+
+
+def _trains(body: Sequence[ast.stmt]) -> bool:
+    return any(
+        isinstance(c.func, ast.Attribute) and c.func.attr in ("fit", "train_on_batch")
+        for s in body
+        for c in calls_in(s)
+    )
+
+
+def _works(module: Module, body: Sequence[ast.stmt]) -> bool:
+    """Whether statements make data: a dataset, a table, an array read from somewhere."""
+    data = re.compile(
+        r"(pandas\.read_\w+|numpy\.load\w*|tensorflow\.data\..+|keras\.datasets\..+|tensorflow_datasets\.load)$"
+    )
+    return any(data.match(module.called(call)) for statement in body for call in calls_in(statement))
+
+
+@module_check(LAZY, SWALLOWED)
+def check_try(module: Module) -> Iterator[Hit]:
+    for node in module.nodes:
+        if not isinstance(node, ast.Try) or not node.handlers:
+            continue
+        lazy = next((c for s in node.body for c in calls_in(s) if _lazy(module, c)), None)
+        if lazy is not None and not _iterates(node.body):
+            yield hit(LAZY, module.snippet, lazy, "this opens no file yet, so the except sees no missing one")
+        for handler in node.handlers:
+            if (
+                (_bare(handler) or _matters(module, node.body))
+                and _broad(module, handler)
+                and _goes_on(handler)
+            ):
+                what = (
+                    "every error"
+                    if _is_any(module, handler)
+                    else source(handler.type)
+                    if handler.type
+                    else ""
+                )
+                yield hit(SWALLOWED, module.snippet, handler, f"{what} is caught, and the program goes on")
+
+
+def _lazy(module: Module, call: ast.Call) -> bool:
+    name = module.called(call)
+    return name.startswith("tensorflow.data.") and is_dataset(module, call)
+
+
+def _iterates(body: Sequence[ast.stmt]) -> bool:
+    """Whether a try also reads what it made."""
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.For):
+                return True
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
+                if name in (
+                    "next",
+                    "iter",
+                    "fit",
+                    "evaluate",
+                    "reduce",
+                    "as_numpy_iterator",
+                    "list",
+                    "cardinality",
+                ):
+                    return True
+    return False
+
+
+def _bare(handler: ast.ExceptHandler) -> bool:
+    return handler.type is None
+
+
+def _is_any(module: Module, handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(kind is None or module.dotted(kind) in _BROAD for kind in kinds)
+
+
+def _broad(module: Module, handler: ast.ExceptHandler) -> bool:
+    return _is_any(module, handler) or _TF_ERRORS.match(module.dotted(handler.type)) is not None
+
+
+def _matters(module: Module, body: Sequence[ast.stmt]) -> bool:
+    """Whether what may fail is the work itself: reading data, training, loading, saving."""
+    return any(
+        (isinstance(call.func, ast.Attribute) and call.func.attr in _WORK)
+        or _READS.match(module.called(call))
+        for statement in body
+        for call in calls_in(statement)
+    )
+
+
+def _goes_on(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler neither raises nor ends the program."""
+    for statement in handler.body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Raise):
+                return False
+            if isinstance(node, ast.Call) and source(node.func) in (
+                "sys.exit",
+                "exit",
+                "quit",
+                "os._exit",
+                "pytest.fail",
+            ):
+                return False
+    return True

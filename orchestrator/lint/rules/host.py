@@ -1,0 +1,114 @@
+"""ORC409-410: numbers taken from the machine."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from orchestrator.lint.module import Module
+from orchestrator.lint.registry import module_check
+from orchestrator.lint.rule import Hit, Rule, Severity, hit
+from orchestrator.lint.values import calls_in, source
+
+SIZE = Rule(
+    "ORC409",
+    "host-dependent-size",
+    Severity.WARNING,
+    "batch size, epochs, steps, buffer or cycle length from the machine's cores, memory or devices",
+    "Another machine trains with other batches or for another time: another model.",
+    "Use a constant, or take it from an argument that both sides get.",
+)
+THREADS = Rule(
+    "ORC410",
+    "host-dependent-threads",
+    Severity.WARNING,
+    "threads or workers from the machine's number of cores",
+    "Intra-op threads decide how sums are divided: gradients differ in the last bits. Workers change "
+    "time only.",
+    "Use a constant, equal on both sides.",
+)
+
+_HOST = frozenset(
+    [
+        "os.cpu_count",
+        "multiprocessing.cpu_count",
+        "os.process_cpu_count",
+        "os.sched_getaffinity",
+        "psutil.cpu_count",
+        "psutil.virtual_memory",
+        "tensorflow.config.list_physical_devices",
+        "tensorflow.config.list_logical_devices",
+        "torch.cuda.device_count",
+    ]
+)
+_SIZES = re.compile(r"(^|_)(batch|batch_?size|bs|epochs?|n_epochs|num_epochs|steps(_per_\w+)?|buffer(_size)?"
+                    r"|shuffle_buffer|cycle_length|block_length|learning_rate|lr|num_shards)$",
+    re.IGNORECASE,
+)  # fmt: skip
+_THREADS = re.compile(r"(intra|inter)_?op|num_threads|OMP_NUM_THREADS|(^|_)threads$", re.IGNORECASE)
+_WORKERS = re.compile(r"workers|num_parallel_(calls|reads)|n_jobs|processes|parallel", re.IGNORECASE)
+_SETTERS = frozenset(
+    [
+        "tensorflow.config.threading.set_intra_op_parallelism_threads",
+        "tensorflow.config.threading.set_inter_op_parallelism_threads",
+    ]
+)
+_METHODS = {"batch": SIZE, "shuffle": SIZE, "repeat": SIZE, "take": SIZE, "interleave": SIZE}
+
+
+@module_check(SIZE, THREADS)
+def check_host(module: Module) -> Iterator[Hit]:
+    for node in module.nodes:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                yield from _judged(module, node.value, _named(target), node)
+        elif isinstance(node, ast.keyword) and node.arg:
+            yield from _judged(module, node.value, node.arg, node.value)
+        elif isinstance(node, ast.Call) and node.args:
+            yield from _positional(module, node)
+
+
+def _named(target: ast.expr) -> str:
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+        return str(target.slice.value)
+    return str(getattr(target, "id", "") or getattr(target, "attr", ""))
+
+
+def _positional(module: Module, call: ast.Call) -> Iterator[Hit]:
+    if module.called(call) in _SETTERS:
+        yield from _judged(module, call.args[0], "intra_op", call)
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if method in _METHODS and any(_host(module, each) for each in call.args):
+        yield hit(SIZE, module.snippet, call, f"{method} takes a number of the machine")
+
+
+def _judged(module: Module, value: ast.AST, name: str, node: ast.AST) -> Iterator[Hit]:
+    """A value of the machine under a name that says what it decides."""
+    found = _host(module, value)
+    if not found:
+        return
+    if _SIZES.search(name):
+        yield hit(SIZE, module.snippet, node, f"{name} depends on {found}")
+    elif _THREADS.search(name):
+        yield hit(THREADS, module.snippet, node, f"{name} depends on {found}")
+    elif _WORKERS.search(name):
+        yield hit(
+            THREADS, module.snippet, node, f"{name} depends on {found}: time only", severity=Severity.INFO
+        )
+
+
+def _host(module: Module, value: ast.AST) -> str:
+    """The function of the machine from which `value` is computed, through one name; "" where none is."""
+    for part in [value, *(module.value(n) for n in ast.walk(value) if isinstance(n, ast.Name))]:
+        for call in calls_in(part) if part is not None else ():
+            name = module.called(call)
+            if name in _HOST and not (name.startswith("tensorflow.") and not _counted(module, value, call)):
+                return f"{name}()"
+    return ""
+
+
+def _counted(module: Module, value: ast.AST, call: ast.Call) -> bool:
+    """Whether devices are counted, and not only listed."""
+    return "len(" in source(value) or isinstance(module.parent(call), ast.Call)

@@ -1,0 +1,57 @@
+"""ORC721: numbers unpacked by their place."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from orchestrator.lint.program import Program
+from orchestrator.lint.registry import Project, program_check
+from orchestrator.lint.rule import Hit, Rule, Severity, hit
+from orchestrator.lint.values import argument, source, truth
+
+UNPACKED = Rule(
+    "ORC721",
+    "unpacked-metrics",
+    Severity.WARNING,
+    "loss, acc = model.evaluate(…) or train_on_batch(…) without return_dict",
+    "What comes back, and in which order, follows compile and Keras' version; in Keras 3 "
+    "train_on_batch returns "
+    "means since the last reset, in Keras 2 the batch's own numbers.",
+    "Pass return_dict=True and take the metric by its name.",
+)
+
+
+@program_check(UNPACKED)
+def check_unpacked(program: Program, _: Project) -> Iterator[Hit]:
+    if not program.uses_keras:
+        return
+    known = _metrics(program)
+    for module, call in program.methods("evaluate", "train_on_batch", "test_on_batch"):
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        parent = module.parent(call)
+        if not isinstance(parent, ast.Assign) or truth(module, argument(call, -1, "return_dict")):
+            continue
+        target = parent.targets[0]
+        if not isinstance(target, ast.Tuple | ast.List):
+            continue
+        if method == "evaluate" and known == len(target.elts) - 1:
+            continue
+        what = (
+            "the number of metrics is not known here" if known is None else f"compile names {known} metrics"
+        )
+        more = "; their meaning differs between Keras 2 and 3" if method == "train_on_batch" else f"; {what}"
+        yield hit(UNPACKED, module.snippet, parent, f"{source(target)} are taken by their place{more}")
+
+
+def _metrics(program: Program) -> int | None:
+    """How many metrics every compile of the program names; None where that cannot be seen."""
+    counts: set[int | None] = set()
+    for module, call in program.methods("compile"):
+        given = argument(call, 2, "metrics")
+        if given is None:
+            counts.add(0 if {"optimizer", "loss"} & {k.arg for k in call.keywords} else None)
+            continue
+        value = module.value(given)
+        counts.add(len(value.elts) if isinstance(value, ast.List | ast.Tuple) else None)
+    return counts.pop() if len(counts) == 1 else None

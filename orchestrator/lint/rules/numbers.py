@@ -1,0 +1,165 @@
+"""ORC601-603: widths of numbers."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from orchestrator.lint.datasets import is_model
+from orchestrator.lint.module import Module
+from orchestrator.lint.program import Program
+from orchestrator.lint.registry import Project, program_check, project_check
+from orchestrator.lint.rule import Hit, Rule, Severity, hit
+from orchestrator.lint.values import argument, source, texts
+
+FLOAT64 = Rule(
+    "ORC601",
+    "float64-input",
+    Severity.INFO,
+    "NumPy's default float64 goes into a model or a dataset",
+    "Keras casts it, TensorFlow does not: twice the bytes, and where one side casts earlier the last "
+    "bits differ.",
+    "Say the width: .astype(np.float32), or dtype=np.float32.",
+)
+MIXED = Rule(
+    "ORC602",
+    "mixed-float-widths",
+    Severity.INFO,
+    "float32 and float64 (or float16) side by side in one program",
+    "Where the cast happens decides the rounding; a GPU computes float64 many times slower than a "
+    "CPU expects.",
+    "Choose one width, and cast once, where the data enter.",
+)
+ONE_SIDED = Rule(
+    "ORC603",
+    "one-sided-mixed-precision",
+    Severity.WARNING,
+    "mixed precision under a condition, or in one of the places that make the model",
+    "One machine trains in float16 and the other in float32: differences of 1e-3 from the first layer on.",
+    "Set the policy on both sides, from an argument.",
+)
+
+ONE_FILE = Rule(
+    "ORC604",
+    "mixed-precision-in-one-file",
+    Severity.WARNING,
+    "one script of the project trains in mixed precision, another one without",
+    "The two runs differ by 1e-3 from the first layer on.",
+    "Set the policy in both, from an argument.",
+)
+
+_DEFAULT_64 = re.compile(
+    r"numpy\.(random\.(rand|randn|random|random_sample|normal|uniform|standard_normal)|zeros|ones|linspace|empty|eye)$"
+)
+_POLICY = ("keras.mixed_precision.set_global_policy", "keras.mixed_precision.experimental.set_policy",
+           "keras.config.set_dtype_policy", "keras.mixed_precision.set_dtype_policy")  # fmt: skip
+_REWRITE = "tensorflow.train.experimental.enable_mixed_precision_graph_rewrite"
+_BUILDS = re.compile(r"keras\.(Sequential|Model)$")
+
+
+@program_check(FLOAT64)
+def check_float64(program: Program, _: Project) -> Iterator[Hit]:
+    if not program.uses_keras:
+        return
+    for module in program.modules:
+        told: set[int] = set()
+        for call in module.calls:
+            for given in _fed(module, call):
+                origin = _origin(module, given)
+                if origin is not None and id(origin) not in told:
+                    told.add(id(origin))
+                    yield hit(FLOAT64, module.snippet, origin, f"{module.called(origin)} makes float64")
+
+
+def _fed(module: Module, call: ast.Call) -> Iterator[ast.AST]:
+    """The arrays that a call gives to a model or makes a dataset of."""
+    if module.called(call) == "tensorflow.data.Dataset.from_tensor_slices" and call.args:
+        first = call.args[0]
+        yield from first.elts if isinstance(first, ast.Tuple) else [first]
+    elif (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr
+        in (
+            "fit",
+            "predict",
+            "evaluate",
+            "train_on_batch",
+        )
+        and is_model(module, call.func.value)
+    ):
+        yield from call.args[:2]
+
+
+def _origin(module: Module, node: ast.AST) -> ast.Call | None:
+    """The call that made an array in float64 and that nothing cast since."""
+    value = module.value(node)
+    if isinstance(value, ast.BinOp):
+        return _origin(module, value.left) if not isinstance(value.left, ast.BinOp) else None
+    if not isinstance(value, ast.Call) or not _DEFAULT_64.match(module.called(value)):
+        return None
+    return value if argument(value, -1, "dtype") is None and len(value.args) < 6 else None
+
+
+@program_check(MIXED)
+def check_mixed(program: Program, _: Project) -> Iterator[Hit]:
+    if not program.uses_keras:
+        return
+    seen: dict[str, tuple[Module, ast.AST]] = {}
+    for module in program.modules:
+        for node, width in _widths(module):
+            seen.setdefault(width, (module, node))
+    others = [width for width in ("float64", "float16") if width in seen]
+    if "float32" in seen and others:
+        module, node = seen[others[0]]
+        yield hit(MIXED, module.snippet, node, f"{others[0]} beside float32")
+
+
+def _widths(module: Module) -> Iterator[tuple[ast.AST, str]]:
+    for node in module.nodes:
+        if isinstance(node, ast.Attribute) and node.attr in ("float32", "float64", "float16"):
+            if module.dotted(node).split(".")[0] == "tensorflow":
+                yield node, node.attr
+        elif isinstance(node, ast.keyword) and node.arg == "dtype" and isinstance(node.value, ast.Constant):
+            yield node.value, str(node.value.value)
+
+
+@program_check(ONE_SIDED)
+def check_condition(program: Program, _: Project) -> Iterator[Hit]:
+    for module, call in program.calls(*_POLICY, _REWRITE):
+        mixed = any(
+            "mixed" in text for text in texts(module, argument(call, 0, "policy", "policy_name", "name"))
+        )
+        test = next((each.test for each in module.above(call) if isinstance(each, ast.If)), None)
+        if mixed and test is not None and _of_machine(module, test):
+            yield hit(ONE_SIDED, module.snippet, call, f"mixed precision only where {source(test)[:40]}")
+
+
+def _of_machine(module: Module, test: ast.AST) -> bool:
+    """Whether a condition asks the machine, rather than an argument."""
+    for node in ast.walk(test):
+        found = module.value(node) if isinstance(node, ast.Name) else node
+        name = module.called(found)
+        if name.startswith(("tensorflow.config", "tensorflow.test", "platform.", "os.path.", "socket.")):
+            return True
+        if isinstance(node, ast.Name) and re.search(
+            r"gpu|cuda|tpu|colab|local|cloud", node.id, re.IGNORECASE
+        ):
+            return True
+    return False
+
+
+@project_check(ONE_FILE)
+def check_files(project: Project) -> Iterator[Hit]:
+    trains = [program for program in project.programs if program.training and any(_builds(program))]
+    mixed = [program for program in trains if program.calls(*_POLICY)]
+    if mixed and len(mixed) < len(trains):
+        plain = next(program for program in trains if program not in mixed)
+        module, call = mixed[0].calls(*_POLICY)[0]
+        if any("mixed" in text for text in texts(module, argument(call, 0, "policy"))):
+            where = plain.modules[0].snippet.path
+            yield hit(ONE_FILE, module.snippet, call, f"mixed precision here, and not in {where}")
+
+
+def _builds(program: Program) -> Iterator[ast.Call]:
+    return (call for name, _, call in program.named if _BUILDS.match(name))

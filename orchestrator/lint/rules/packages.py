@@ -1,0 +1,138 @@
+"""ORC801-804: packages that another day, or another machine, resolves otherwise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from orchestrator.lint.registry import Project, project_check, snippet_check
+from orchestrator.lint.requirements import Requirement, named, requirements
+from orchestrator.lint.rule import Hit, Rule, Severity, text_hit
+from orchestrator.lint.rules.devices import _listed, _placed
+from orchestrator.lint.source import Snippet
+
+UNPINNED = Rule(
+    "ORC801",
+    "unpinned-package",
+    Severity.WARNING,
+    "a package without one exact version, and no lock beside it",
+    "Another day or machine installs another version: other numbers, or a model that does not load.",
+    "Lock it: `uv lock`, or `uv pip compile --generate-hashes`; name==version at the least.",
+)
+CONFLICT = Rule(
+    "ORC802",
+    "two-versions",
+    Severity.WARNING,
+    "one package pinned to two versions",
+    "The sides run different versions: results differ, and saved models may not load.",
+    "Use one lock on both sides.",
+)
+NO_CUDA = Rule(
+    "ORC803",
+    "tensorflow-without-cuda",
+    Severity.WARNING,
+    "plain tensorflow where a GPU is wanted",
+    "The wheel brings no CUDA libraries: without the machine's own the CPU computes, with one line "
+    "of warning.",
+    "Ask for tensorflow[and-cuda]==<version>.",
+)
+IMAGE = Rule(
+    "ORC804",
+    "unpinned-image",
+    Severity.WARNING,
+    "a container image without a digest",
+    "A tag moves: another day builds on other libraries.",
+    "FROM image:tag@sha256:…",
+)
+
+_TOOLS = {"pip", "setuptools", "wheel", "uv", "build", "twine", "virtualenv", "pipx", "poetry", "pip-tools"}
+
+
+@snippet_check(UNPINNED)
+def check_pins(snippet: Snippet, project: Project) -> Iterator[Hit]:
+    if (
+        not snippet.fragment
+        and str(PurePosixPath(snippet.path).parent) in project.locked
+        and "lock" not in snippet.path
+    ) and snippet.language in ("requirements", "pyproject", "conda"):
+        return
+    for each in requirements(snippet):
+        if (each.exact is None and each.name not in _TOOLS and each.name != "python") or (
+            each.upgraded and not each.exact
+        ):
+            loose = "takes any version" if not each.spec else "leaves the version open"
+            yield text_hit(UNPINNED, snippet, each.line, each.column, f"{each.written} {loose}")
+
+
+@project_check(CONFLICT)
+def check_conflicts(project: Project) -> Iterator[Hit]:
+    """One package at two versions, within one list or between two files. A marker may divide them."""
+    first: dict[str, Requirement] = {}
+    for each in _all(project):
+        if each.exact is None:
+            continue
+        other = first.setdefault(each.name, each)
+        if other.exact != each.exact and not _marked(each) and not _marked(other):
+            line = other.snippet.place(other.line)[1]
+            where = (
+                f"line {line}" if other.snippet.path == each.snippet.path else f"{other.snippet.path}:{line}"
+            )
+            yield text_hit(
+                CONFLICT,
+                each.snippet,
+                each.line,
+                each.column,
+                f"{each.written} here, {other.exact} at {where}",
+            )
+
+
+def _all(project: Project) -> Iterator[Requirement]:
+    for snippet in project.snippets:
+        yield from requirements(snippet)
+    for module in project.modules:
+        lines = module.snippet.code.split("\n")
+        for number in module.parsed.requirements:
+            yield from named(module.snippet, number, 0, lines[number - 1])
+
+
+def _marked(each: Requirement) -> bool:
+    return ";" in each.snippet.code.split("\n")[each.line - 1]
+
+
+@project_check(NO_CUDA)
+def check_cuda(project: Project) -> Iterator[Hit]:
+    wanted = project.gpu or any(_listed(program) or _placed(program) for program in project.programs)
+    if not wanted:
+        return
+    for each in _all(project):
+        if each.name == "tensorflow" and "and-cuda" not in each.extras and _brings_none(each):
+            yield text_hit(NO_CUDA, each.snippet, each.line, each.column, f"{each.written} brings no CUDA")
+        elif each.name == "tensorflow-cpu":
+            yield text_hit(NO_CUDA, each.snippet, each.line, each.column, "tensorflow-cpu never uses a GPU")
+
+
+def _brings_none(each: Requirement) -> bool:
+    """Whether a marker, or a version before the extra existed (2.14), speaks against it."""
+    found = re.match(r"\D*2\.(\d+)", each.spec)
+    return not _marked(each) and not (each.exact and found and int(found[1]) < 14)
+
+
+@snippet_check(IMAGE)
+def check_image(snippet: Snippet, _: Project) -> Iterator[Hit]:
+    if snippet.language != "docker":
+        return
+    stages: set[str] = {"scratch"}
+    for number, line in enumerate(snippet.code.split("\n"), 1):
+        found = re.match(r"\s*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?", line, re.IGNORECASE)
+        if not found:
+            continue
+        image = found[1]
+        if found[2]:
+            stages.add(found[2].lower())
+        if image.lower() in stages or "@sha256:" in image or "$" in image:
+            continue
+        moving = ":" not in image.rpartition("/")[2] or image.endswith(":latest")
+        said = "is whatever is newest" if moving else "may be built anew under this tag"
+        severity = Severity.WARNING if moving else Severity.INFO
+        yield text_hit(IMAGE, snippet, number, found.start(1), f"{image} {said}", severity=severity)

@@ -1,0 +1,216 @@
+"""ORC101-103: paths that exist on one computer."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from orchestrator.lint.module import Module
+from orchestrator.lint.registry import module_check
+from orchestrator.lint.rule import Hit, Rule, Severity, hit
+from orchestrator.lint.values import JOINS, shown
+
+ABSOLUTE = Rule(
+    "ORC101",
+    "absolute-path",
+    Severity.WARNING,
+    "a path from the root of one computer, where a file or folder is meant",
+    "The file is not there on another machine: the run fails, or falls back to other data.",
+    "Take the path from an argument or the environment, or make it relative to the script.",
+)
+WINDOWS = Rule(
+    "ORC102",
+    "windows-path",
+    Severity.WARNING,
+    "a path with a drive letter, or with backslashes between its parts",
+    "On Linux the drive does not exist and a backslash is a letter of the name: no file is found.",
+    "Write it with pathlib or forward slashes, relative to the script, or take it from an argument.",
+)
+HOME = Rule(
+    "ORC103",
+    "home-path",
+    Severity.WARNING,
+    "a path under the home folder: ~/data, expanduser, Path.home(), ~/.keras",
+    "Another machine has another home: the file is missing there, or an older copy in a cache is read.",
+    "Take the folder from an argument, and declare it as data.",
+)
+
+_ROOTS = re.compile(
+    r"^/(home|Users|root|mnt|media|data|datasets?|content|kaggle|opt|srv|var|usr|workspace|scratch|gpfs|nfs"
+    r"|lustre|dbfs|work|storage|Volumes|private|etc|local|net|export|projects?|app|notebooks|ml|models?|inputs?"
+    r"|outputs?|drive|share|shared|disk\d*|ssd|raid|efs|fsx|cluster|train|test|images?|checkpoints?|logs?)"
+    r"(/[^\s]*)?$"
+)
+_ANY = re.compile(r"^/[\w.\x00-]+(/[\w .\x00*?{}\[\]-]+)+/?$|^/[\w-]+\.\w{1,8}$")
+_EVERYWHERE = re.compile(r"^/(dev|proc|sys|tmp|run|etc/(os-release|hostname|localtime)|bin|usr/bin/env)(/|$)")
+_DEVICE = re.compile(r"^/(job:|replica:|task:|device:|[CGT]PU:)", re.IGNORECASE)
+_DRIVE = re.compile(r"^[A-Za-z]:[\\/](?!/)|^\\\\[\w.]+\\\w|^/[A-Za-z]:/")
+_BACKSLASHES = re.compile(r"^(\.{0,2}\\)?[\w .-]+(\\[\w .*-]+)+\\?$")
+_PATH_NAME = re.compile(
+    r"path|dir|file|folder|root|base|data|csv|ckpt|checkpoint|model|home|out|input|src|dst|dest|location|weights"
+    r"|train|test|val|log|image|dataset|corpus|vocab|cache",
+    re.IGNORECASE,
+)
+_SINKS = re.compile(
+    r"(open|io\.open|codecs\.open|gzip\.open|pandas\.read_\w+"
+    r"|numpy\.(load|loadtxt|genfromtxt|fromfile|memmap|save\w*)"
+    r"|os\.(listdir|walk|scandir|makedirs|mkdir|chdir|stat|remove|path\.\w+)|glob\.\w+"
+    r"|pathlib\.\w+|tensorflow\.(io|data|saved_model|train|summary)\..+|keras\.(utils|models|callbacks|preprocessing)\..+"
+    r"|shutil\.\w+|cv2\.imread|PIL\.Image\.open|joblib\.\w+|sys\.path\.(append|insert)|zipfile\.ZipFile"
+    r"|tarfile\.open|h5py\.File|skimage\.io\.\w+|imageio\.\w+|tensorflow_datasets\.load|torch\.(load|save))$"
+)
+_SINK_METHODS = frozenset(
+    [
+        "save",
+        "save_weights",
+        "load_weights",
+        "to_csv",
+        "to_parquet",
+        "flow_from_directory",
+        "export",
+        "restore",
+        "write_text",
+        "write_bytes",
+        "read_text",
+        "read_bytes",
+        "savefig",
+        "open",
+    ]
+)
+_ROUTES = {
+    "route",
+    "get",
+    "post",
+    "put",
+    "delete",
+    "patch",
+    "Mount",
+    "Route",
+    "add_url_rule",
+    "include_router",
+    "mount",
+}
+_HOMES = {"os.path.expanduser", "pathlib.Path.home", "os.path.expandvars"}
+
+
+@module_check(ABSOLUTE, WINDOWS, HOME)
+def check_paths(module: Module) -> Iterator[Hit]:
+    """Every text that is such a path and is used as one."""
+    for node in module.nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and 2 < len(node.value) < 1000:
+            yield from _constant(module, node, node.value)
+        elif isinstance(node, ast.Call) and module.called(node) == "pathlib.Path.home":
+            yield hit(HOME, module.snippet, node, "Path.home() is another folder on another machine")
+
+
+def _constant(module: Module, node: ast.Constant, text: str) -> Iterator[Hit]:
+    rule = _rule(text)
+    if rule is None or _DEVICE.match(text):
+        return
+    use = _use(module, node)
+    if use == "path" or (use == "local" and (rule is not ABSOLUTE or _ROOTS.match(text))):
+        yield hit(
+            rule, module.snippet, _positioned(module, node), f"{shown(text)!r} is a path of one computer"
+        )
+    elif use == "default":
+        message = f"the default {shown(text)!r} is a path of one computer"
+        yield hit(rule, module.snippet, node, message, severity=Severity.INFO)
+
+
+def _positioned(module: Module, node: ast.AST) -> ast.AST:
+    """Of a part of an f-string, the string: older Pythons give the part no place of its own."""
+    parent = module.parent(node)
+    return parent if isinstance(parent, ast.JoinedStr) else node
+
+
+def _rule(text: str) -> Rule | None:
+    if _DRIVE.match(text) or (_BACKSLASHES.match(text) and "\n" not in text and not _regex(text)):
+        return WINDOWS
+    if text.startswith("~/") or text == "~":
+        return HOME
+    if _EVERYWHERE.match(text) or text.startswith("//"):
+        return None
+    return ABSOLUTE if _ROOTS.match(text) or _ANY.match(text) else None
+
+
+def _regex(text: str) -> bool:
+    """`\\d+` and `\\w` are parts of a pattern rather than names."""
+    return any(re.fullmatch(r"[dwsDWSbBAZ]", part) for part in text.split("\\")[1:])
+
+
+def _use(module: Module, node: ast.AST, follow: bool = True) -> str:
+    """How a text is used: as a "path", as a "default" of an option, by a "local" function, or ""."""
+    child: ast.AST = node
+    for parent in module.above(node):
+        if isinstance(parent, ast.Call):
+            found = _call_use(module, parent, child)
+            if found is not None:
+                return found
+        elif isinstance(parent, ast.keyword):
+            pass
+        elif isinstance(parent, ast.Dict):
+            if _dict_key(parent, child):
+                return ""
+        elif isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+            return _assigned_use(module, parent, child, follow)
+        elif isinstance(parent, ast.arguments):
+            return "path" if _parameter(parent, child) else ""
+        elif not isinstance(
+            parent, ast.JoinedStr | ast.FormattedValue | ast.BinOp | ast.List | ast.Tuple | ast.Set
+            | ast.IfExp | ast.BoolOp | ast.Starred | ast.For | ast.comprehension | ast.Return
+        ):  # fmt: skip
+            return ""
+        elif isinstance(parent, ast.For | ast.comprehension | ast.Return):
+            return "local"
+        child = parent
+    return ""
+
+
+def _call_use(module: Module, call: ast.Call, child: ast.AST) -> str | None:
+    """What `call` makes of the text in its argument; None where it hands a path on."""
+    name = module.called(call)
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if child is call.func:  # a method of the text itself: "…".format(), Path("…").open()
+        return None if method in ("format", "joinpath", "glob", "rglob", "iterdir") else "path"
+    if _SINKS.match(name) or name in JOINS or name in _HOMES or method in _SINK_METHODS:
+        return "path"
+    if method == "add_argument":
+        return "default" if isinstance(child, ast.keyword) and child.arg == "default" else ""
+    if name in ("os.environ.get", "os.getenv") or method in _ROUTES:
+        return ""
+    if name in ("str", "sorted", "list", "os.fspath"):
+        return None
+    if isinstance(child, ast.keyword) and child.arg and _PATH_NAME.search(child.arg):
+        return "path"
+    function = call.func
+    return "local" if isinstance(function, ast.Name) and function.id in module.functions else ""
+
+
+def _dict_key(node: ast.Dict, child: ast.AST) -> bool:
+    return any(child is key for key in node.keys)
+
+
+def _assigned_use(module: Module, node: ast.AST, child: ast.AST, follow: bool) -> str:
+    if child is not getattr(node, "value", None):
+        return ""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]  # type: ignore[attr-defined]
+    for target in targets:
+        name = getattr(target, "attr", None) or getattr(target, "id", "")
+        if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+            name = str(target.slice.value)
+        if _PATH_NAME.search(str(name)):
+            return "path"
+        if follow and isinstance(target, ast.Name):
+            uses = {_use(module, load, follow=False) for load in module.loads(target.id)[:20]}
+            if uses & {"path", "local"}:
+                return "path"
+    return ""
+
+
+def _parameter(arguments: ast.arguments, child: ast.AST) -> bool:
+    positional = [*arguments.posonlyargs, *arguments.args]
+    given = positional[len(positional) - len(arguments.defaults) :]
+    pairs = [*zip(given, arguments.defaults, strict=True)]
+    pairs += [(a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d]
+    return any(child is default and _PATH_NAME.search(argument.arg) for argument, default in pairs)

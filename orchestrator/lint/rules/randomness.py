@@ -1,0 +1,210 @@
+"""ORC311-315: generators and orders that differ with every process."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from orchestrator.lint.module import Module
+from orchestrator.lint.registry import module_check
+from orchestrator.lint.rule import Hit, Rule, Severity, hit
+from orchestrator.lint.values import argument, calls_in, is_none, unclear
+
+GENERATOR = Rule(
+    "ORC311",
+    "unseeded-generator",
+    Severity.WARNING,
+    "a generator of its own without a seed: numpy.random.default_rng(), random.Random()",
+    "It starts from the system's entropy, whatever else is seeded: other numbers in every run.",
+    "Give it a seed: default_rng(1).",
+)
+CHANGING_SEED = Rule(
+    "ORC312",
+    "changing-seed",
+    Severity.WARNING,
+    "a seed from the time, the process, the host, or hash()",
+    "It is another seed in every run and on every machine, which looks seeded and is not.",
+    "Use a constant, or take the seed from an argument.",
+)
+HASH = Rule(
+    "ORC313",
+    "hash-of-text",
+    Severity.WARNING,
+    "the builtin hash() decides something",
+    "Python salts the hash of texts with every process: buckets and splits differ between two runs.",
+    "Use hashlib or zlib.crc32 on the text's bytes.",
+)
+SET_ORDER = Rule(
+    "ORC314",
+    "set-order",
+    Severity.WARNING,
+    "a set becomes a list, or is looped over, unsorted",
+    "The order of texts in a set differs with every process: classes get other numbers, records "
+    "another order.",
+    "Sort it: sorted(set(labels)).",
+)
+
+_GENERATORS = frozenset(
+    [
+        "numpy.random.default_rng",
+        "numpy.random.RandomState",
+        "numpy.random.SeedSequence",
+        "numpy.random.PCG64",
+        "random.Random",
+    ]
+)
+_ENTROPY = {"tensorflow.random.Generator.from_non_deterministic_state", "random.SystemRandom"}
+_SEEDED_BY = frozenset(
+    [
+        "random.seed",
+        "numpy.random.seed",
+        "tensorflow.random.set_seed",
+        "keras.utils.set_random_seed",
+        "numpy.random.default_rng",
+        "numpy.random.RandomState",
+        "random.Random",
+    ]
+)
+_CHANGING = frozenset(
+    [
+        "time.time",
+        "time.time_ns",
+        "time.monotonic",
+        "time.perf_counter",
+        "datetime.datetime.now",
+        "os.getpid",
+        "os.urandom",
+        "uuid.uuid4",
+        "uuid.uuid1",
+        "socket.gethostname",
+        "platform.node",
+        "hash",
+        "id",
+        "secrets.randbits",
+        "secrets.randbelow",
+        "datetime.datetime.utcnow",
+        "os.cpu_count",
+    ]
+)
+_UNORDERED_USE = {
+    "sorted",
+    "len",
+    "set",
+    "frozenset",
+    "sum",
+    "min",
+    "max",
+    "any",
+    "all",
+    "isinstance",
+    "numpy.unique",
+}
+
+
+@module_check(GENERATOR, CHANGING_SEED)
+def check_generators(module: Module) -> Iterator[Hit]:
+    for call in module.calls:
+        name = module.called(call)
+        if name in _GENERATORS and not unclear(call) and (not (call.args or call.keywords) or _none(call)):
+            yield hit(GENERATOR, module.snippet, call, f"{name}() has no seed")
+        elif name in _ENTROPY:
+            yield hit(GENERATOR, module.snippet, call, f"{name}() cannot be repeated")
+    for place, given in _seed_arguments(module):
+        source = _changing(module, given)
+        if source:
+            yield hit(CHANGING_SEED, module.snippet, place, f"the seed comes from {source}()")
+
+
+def _none(call: ast.Call) -> bool:
+    given = argument(call, 0, "seed", "entropy")
+    return is_none(given)
+
+
+def _seed_arguments(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """What is given as a seed, and where; or is assigned to a name that says seed."""
+    for call in module.calls:
+        given = [k.value for k in call.keywords if k.arg in ("seed", "random_state")]
+        given += call.args[:1] if module.called(call) in _SEEDED_BY else []
+        yield from ((call, value) for value in given if not isinstance(value, ast.Name))
+    for node in module.nodes:
+        if isinstance(node, ast.Assign) and any("seed" in getattr(t, "id", "").lower() for t in node.targets):
+            yield node, node.value
+
+
+def _changing(module: Module, node: ast.AST) -> str:
+    return next((name for call in calls_in(node) if (name := module.called(call)) in _CHANGING), "")
+
+
+@module_check(HASH, SET_ORDER)
+def check_orders(module: Module) -> Iterator[Hit]:
+    for call in module.calls:
+        if module.called(call) == "hash" and not _in_hash_method(module, call) and not _of_numbers(call):
+            yield hit(HASH, module.snippet, call, "hash() of a text is another number in every process")
+        orders = module.called(call) in ("list", "tuple", "enumerate", "numpy.array") and call.args
+        if orders and _is_set(module, call.args[0]) and not _unordered_use(module, call):
+            yield hit(SET_ORDER, module.snippet, call, "a set is put in order by chance")
+    for node in module.nodes:
+        looped = isinstance(node, ast.ListComp | ast.DictComp) and _is_set(module, node.generators[0].iter)
+        if isinstance(node, ast.For) and _is_set(module, node.iter) and _orders(node):
+            yield hit(SET_ORDER, module.snippet, node.iter, "the loop goes over a set in an order of chance")
+        elif looped and not _unordered_use(module, node):
+            yield hit(SET_ORDER, module.snippet, node, "a set is put in order by chance")
+
+
+def _in_hash_method(module: Module, node: ast.AST) -> bool:
+    return any(isinstance(each, ast.FunctionDef) and each.name == "__hash__" for each in module.above(node))
+
+
+def _of_numbers(call: ast.Call) -> bool:
+    return (
+        bool(call.args)
+        and isinstance(call.args[0], ast.Constant)
+        and isinstance(call.args[0].value, int | float)
+    )
+
+
+def _is_set(module: Module, node: ast.AST) -> bool:
+    """A set of what may be texts: numbers written there keep their order."""
+    found = module.value(node)
+    if isinstance(found, ast.Set):
+        return not all(isinstance(e, ast.Constant) and isinstance(e.value, int) for e in found.elts)
+    if isinstance(found, ast.SetComp):
+        return True
+    if isinstance(found, ast.BinOp) and isinstance(found.op, ast.BitOr | ast.BitAnd | ast.Sub):
+        return _is_set(module, found.left) and _is_set(module, found.right)
+    return module.called(found) in ("set", "frozenset") and bool(getattr(found, "args", ()))
+
+
+def _unordered_use(module: Module, node: ast.AST) -> bool:
+    """Whether what is made is sorted at once, or only counted."""
+    parent = module.parent(node)
+    if isinstance(parent, ast.Call):
+        return module.called(parent) in _UNORDERED_USE
+    if isinstance(parent, ast.Compare):
+        return True
+    return isinstance(parent, ast.Assign) and _sorted_later(module, parent)
+
+
+def _sorted_later(module: Module, statement: ast.Assign) -> bool:
+    names = {target.id for target in statement.targets if isinstance(target, ast.Name)}
+    return any(
+        isinstance(call.func, ast.Attribute) and call.func.attr == "sort"
+        and isinstance(call.func.value, ast.Name) and call.func.value.id in names
+        for call in module.calls
+    )  # fmt: skip
+
+
+def _orders(loop: ast.For) -> bool:
+    """Whether a loop makes something whose order stays: appends, writes, counts up, yields."""
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Yield | ast.AugAssign):
+            return True
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("append", "extend", "write")
+        ):
+            return True
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            return True
+    return False

@@ -1,0 +1,202 @@
+"""ORC501-504: preprocessing that is fitted twice, lost, or different on two sides."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from orchestrator.lint.module import Module
+from orchestrator.lint.program import Program
+from orchestrator.lint.registry import Project, program_check, project_check
+from orchestrator.lint.rule import Hit, Rule, Severity, hit
+from orchestrator.lint.values import names_in, source
+
+REFIT = Rule(
+    "ORC501",
+    "scaler-refitted",
+    Severity.WARNING,
+    "fit_transform on the test side, or the same preprocessing fitted more than once",
+    "Each side scales by its own data: the model sees other numbers than it was trained on.",
+    "Fit once on the training data, and only transform everywhere else.",
+)
+NOT_SAVED = Rule(
+    "ORC502",
+    "scaler-not-saved",
+    Severity.WARNING,
+    "a scaler or encoder is fitted, and never saved with the model",
+    "Who loads the model elsewhere must fit it again, on other data: other inputs, quietly.",
+    "joblib.dump it beside the model and list it among the outputs, or use a keras.layers.Normalization.",
+)
+MISMATCH = Rule(
+    "ORC503",
+    "preprocessing-mismatch",
+    Severity.WARNING,
+    "the same data go through different scalers in two places",
+    "Training and serving see different numbers for the same record.",
+    "Share one function, and one fitted artefact.",
+)
+PIXELS = Rule(
+    "ORC504",
+    "pixel-scaling-mismatch",
+    Severity.WARNING,
+    "two files of the project scale pixels by different constants",
+    "Training and serving see different numbers for the same image.",
+    "Scale in one function, or in the model by one keras.layers.Rescaling.",
+)
+
+_SCALER = re.compile(
+    r"sklearn\.(preprocessing|decomposition|feature_extraction\.text|impute|feature_selection)\.([A-Z]\w+)$"
+)
+_TEST = re.compile(
+    r"(^|_)(x|y|X)?_?(test|val|valid|validation|eval|holdout|serve|new|prod|unseen|inference|live|local)",
+    re.I,
+)
+_KEPT = {"joblib.dump", "pickle.dump", "pickle.dumps", "cloudpickle.dump", "dill.dump", "skops.io.dump",
+         "sklearn.externals.joblib.dump"}  # fmt: skip
+_SERVING = re.compile(
+    r"(^|[_-])(serve|serving|predict|prediction|infer|inference|app|api|deploy|score)", re.I
+)
+_TRAINING = re.compile(r"(^|[_-])(train|training|fit)", re.I)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One call of fit or fit_transform: on which variable, of which class, with which data."""
+
+    module: Module
+    call: ast.Call
+    variable: str
+    kind: str
+    made: int
+    data: str
+    words: frozenset[str]
+
+
+def _fits(module: Module) -> Iterator[Fit]:
+    for call in module.calls:
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if method not in ("fit", "fit_transform") or not call.args:
+            continue
+        receiver = call.func.value  # type: ignore[attr-defined]
+        made = _maker(module, receiver, call)
+        found = _SCALER.match(module.called(made)) if made is not None else None
+        if found:
+            data = call.args[0]
+            words = frozenset(names_in(data)) | {
+                n.value for n in ast.walk(data) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+            }
+            yield Fit(module, call, source(receiver), found[2], id(made), source(data), words)
+
+
+def _maker(module: Module, receiver: ast.AST, call: ast.Call) -> ast.AST | None:
+    """The call that made the scaler: the last one above that the variable was given."""
+    if not isinstance(receiver, ast.Name):
+        return receiver
+    bound = [value for value in module.bound(receiver) if getattr(value, "lineno", 0) <= call.lineno]
+    return bound[-1] if bound else None
+
+
+@program_check(REFIT)
+def check_refit(program: Program, _: Project) -> Iterator[Hit]:
+    for module in program.modules:
+        seen: dict[int, Fit] = {}
+        for fit in _fits(module):
+            test = sorted(word for word in fit.words if _TEST.search(word))
+            train = any(re.search(r"train", word, re.I) for word in fit.words)
+            earlier = seen.get(fit.made)
+            if earlier is not None and earlier.data != fit.data:
+                yield hit(
+                    REFIT, module.snippet, fit.call, f"{fit.variable} is fitted again, on {fit.data[:40]}"
+                )
+            elif test and not train:
+                yield hit(REFIT, module.snippet, fit.call, f"{fit.kind} is fitted on {fit.data[:40]}")
+            seen.setdefault(fit.made, fit)
+        yield from _twice_by_new(module)
+
+
+def _twice_by_new(module: Module) -> Iterator[Hit]:
+    """The same data fitted anew by a second scaler: the second place does not use what the first found."""
+    first: dict[str, Fit] = {}
+    for fit in _fits(module):
+        other = first.setdefault(fit.data, fit)
+        if other.made != fit.made and other.variable == fit.variable:
+            line = module.snippet.place(other.call.lineno)[1]
+            yield hit(
+                REFIT,
+                module.snippet,
+                fit.call,
+                f"fitted anew, after line {line}, instead of using what was fitted there",
+            )
+
+
+@program_check(NOT_SAVED)
+def check_saved(program: Program, _: Project) -> Iterator[Hit]:
+    if program.calls(*_KEPT):
+        return
+    fits = [fit for module in program.modules for fit in _fits(module)]
+    dumped = any(True for _ in program.methods("dump", "log_model", "log_artifact"))
+    if fits and not dumped:
+        fit = fits[0]
+        yield hit(NOT_SAVED, fit.module.snippet, fit.call, f"{fit.kind} is fitted, and saved nowhere")
+
+
+@project_check(MISMATCH)
+def check_mismatch(project: Project) -> Iterator[Hit]:
+    fits = [fit for module in project.modules for fit in _fits(module)]
+    for number, fit in enumerate(fits):
+        other = next((each for each in fits[:number] if _differ(each, fit)), None)
+        if other:
+            line = other.module.snippet.place(other.call.lineno)[1]
+            where = f"line {line}" if other.module is fit.module else f"{other.module.snippet.path}:{line}"
+            yield hit(MISMATCH, fit.module.snippet, fit.call, f"{fit.kind} here, {other.kind} at {where}")
+
+
+def _differ(one: Fit, two: Fit) -> bool:
+    """Two classes for the same columns; or, in two files that train and serve, under the same name."""
+    if one.kind == two.kind:
+        return False
+    if one.module is two.module:
+        return one.data == two.data
+    if one.module.snippet.path == two.module.snippet.path:
+        return one.variable == two.variable
+    names = (PurePosixPath(one.module.snippet.path).stem, PurePosixPath(two.module.snippet.path).stem)
+    return one.variable == two.variable and bool(
+        any(_SERVING.search(name) for name in names) and any(_TRAINING.search(name) for name in names)
+    )
+
+
+@project_check(PIXELS)
+def check_pixels(project: Project) -> Iterator[Hit]:
+    first: tuple[Module, float] | None = None
+    for module in project.modules:
+        found = _pixel_scale(module)
+        if not found:
+            continue
+        node, scale = found
+        if first and first[1] != scale and first[0].snippet.path != module.snippet.path:
+            message = f"pixels are divided by {scale:g} here, by {first[1]:g} in {first[0].snippet.path}"
+            yield hit(PIXELS, module.snippet, node, message)
+        first = first or (module, scale)
+
+
+def _pixel_scale(module: Module) -> tuple[ast.AST, float] | None:
+    """The one constant by which a file divides pixels, where it is 255, 256, 127.5 or 128."""
+    found: dict[float, ast.AST] = {}
+    for node in module.nodes:
+        if (
+            isinstance(node, ast.BinOp)
+            and isinstance(node.op, ast.Div)
+            and isinstance(node.right, ast.Constant)
+        ):
+            value = node.right.value
+            if value in (255, 256, 127.5, 128) and not (isinstance(node.left, ast.Constant)):
+                found.setdefault(float(str(value)), node)
+        elif isinstance(node, ast.Call) and module.called(node) == "keras.layers.Rescaling" and node.args:
+            written = source(node.args[0]).replace(" ", "")
+            match = re.fullmatch(r"1\.?0?/(255|256|127\.5|128)(\.0)?", written)
+            if match:
+                found.setdefault(float(match[1]), node)
+    return next(((node, scale) for scale, node in found.items()), None) if len(found) == 1 else None

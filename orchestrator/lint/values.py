@@ -1,0 +1,140 @@
+"""What is known of an expression's value without running it: texts, numbers, arguments of calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from orchestrator.lint.module import Module
+
+UNKNOWN = "\x00"
+"""Stands in a text for a part of it that is not known."""
+_DEPTH = 7
+_MAX_TEXTS = 16
+_SAME_TEXT = {"str", "os.fspath", "os.path.abspath", "os.path.realpath", "os.path.normpath", "pathlib.Path"}
+JOINS = {"os.path.join", "pathlib.Path", "pathlib.PurePath", "pathlib.PosixPath", "tensorflow.io.gfile.join"}
+
+
+def argument(call: ast.Call, position: int, *names: str) -> ast.expr | None:
+    """The argument of `call` at `position` (from 0; -1: by name only) or by one of `names`."""
+    named = next((k.value for k in call.keywords if k.arg in names), None)
+    if named is not None:
+        return named
+    if 0 <= position < len(call.args) and not any(
+        isinstance(a, ast.Starred) for a in call.args[: position + 1]
+    ):
+        return call.args[position]
+    return None
+
+
+def unclear(call: ast.Call) -> bool:
+    """Whether `call` takes arguments that are not written there: *args or **options."""
+    return any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
+
+
+def truth(module: Module, node: ast.AST | None) -> bool | None:
+    """True or False where that is what is written, None elsewhere."""
+    found = module.value(node)
+    return found.value if isinstance(found, ast.Constant) and isinstance(found.value, bool) else None
+
+
+def is_none(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def number(module: Module, node: ast.AST | None) -> int | None:
+    """The whole number that an expression is, where that is plain."""
+    found = module.value(node)
+    if isinstance(found, ast.Constant) and type(found.value) is int:
+        return found.value
+    return None
+
+
+def texts(module: Module, node: ast.AST | None, depth: int = _DEPTH) -> list[str]:
+    """The texts that an expression may be, UNKNOWN in place of what is not known; [] where none is."""
+    if node is None or depth <= 0:
+        return []
+    return list(dict.fromkeys(_texts(module, node, depth)))[:_MAX_TEXTS]
+
+
+def _texts(module: Module, node: ast.AST, depth: int) -> Iterator[str]:
+    if isinstance(node, ast.Constant):
+        if isinstance(node.value, str):
+            yield node.value
+    elif isinstance(node, ast.JoinedStr):
+        parts = [v.value if isinstance(v, ast.Constant) else UNKNOWN for v in node.values]
+        yield "".join(str(part) for part in parts)
+    elif isinstance(node, ast.Name):
+        for value in module.bound(node)[:3]:
+            yield from texts(module, value, depth - 1)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Div | ast.Mod):
+        yield from _operated(module, node, depth)
+    elif isinstance(node, ast.IfExp):
+        yield from texts(module, node.body, depth - 1)
+        yield from texts(module, node.orelse, depth - 1)
+    elif isinstance(node, ast.BoolOp):
+        for value in node.values:
+            yield from texts(module, value, depth - 1)
+    elif isinstance(node, ast.Call):
+        yield from _called(module, node, depth)
+
+
+def _operated(module: Module, node: ast.BinOp, depth: int) -> Iterator[str]:
+    left = texts(module, node.left, depth - 1)
+    if isinstance(node.op, ast.Mod):
+        yield from left
+        return
+    between = "/" if isinstance(node.op, ast.Div) else ""
+    right = texts(module, node.right, depth - 1)
+    if left or right:
+        for first in left or [UNKNOWN]:
+            for second in right or [UNKNOWN]:
+                yield _joined([first, second]) if between else first + second
+
+
+def _called(module: Module, node: ast.Call, depth: int) -> Iterator[str]:
+    name = module.called(node)
+    if name in JOINS and len(node.args) > 1:
+        parts = [(texts(module, each, depth - 1) or [UNKNOWN])[0] for each in node.args]
+        yield _joined(parts)
+    elif name in _SAME_TEXT | JOINS and node.args:
+        yield from texts(module, node.args[0], depth - 1)
+    elif isinstance(node.func, ast.Attribute) and node.func.attr in ("format", "joinpath"):
+        base = texts(module, node.func.value, depth - 1)
+        more = [(texts(module, each, depth - 1) or [UNKNOWN])[0] for each in node.args]
+        yield from (_joined([each, *more]) for each in base) if node.func.attr == "joinpath" else base
+
+
+def _joined(parts: list[str]) -> str:
+    """As os.path.join would: an absolute part drops what is before it."""
+    result = ""
+    for part in parts:
+        result = part if part.startswith("/") or not result else f"{result.rstrip('/')}/{part}"
+    return result
+
+
+def shown(text: str) -> str:
+    """`text` for people: short, the unknown as an ellipsis."""
+    plain = text.replace(UNKNOWN, "…")
+    return plain if len(plain) <= 60 else f"{plain[:57]}…"
+
+
+def source(node: ast.AST) -> str:
+    """The code of `node` on one line, "" where it is too deep to be written."""
+    try:
+        return " ".join(ast.unparse(node).split())
+    except (RecursionError, ValueError, AttributeError):
+        return ""
+
+
+def inside(node: ast.AST) -> Iterator[ast.AST]:
+    """`node` and everything below it."""
+    return ast.walk(node)
+
+
+def names_in(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def calls_in(node: ast.AST) -> Iterator[ast.Call]:
+    return (each for each in ast.walk(node) if isinstance(each, ast.Call))
