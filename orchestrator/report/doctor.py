@@ -86,14 +86,14 @@ def _mending(found: Readiness) -> Iterator[str]:
     if rest:
         yield "\nTo mend:"
     yield from (f"  {check.name}: {check.remedy}" for check in rest)
+    if covered:
+        count = plural(len(covered), "permission")
+        yield f"\n{count} missing; who administers the account adds:\n{found.grant}"
     untold = [check for check in found.checks if check.state is CheckState.UNKNOWN and check.remedy]
     untold = [check for check in untold if check.topic is not Topic.PERMISSION]
     if untold:
         yield "\nTo learn what could not be told:"
     yield from (f"  {check.name}: {check.remedy}" for check in untold)
-    if covered:
-        count = plural(len(covered), "permission")
-        yield f"\n{count} missing; who administers the account adds:\n{found.grant}"
 
 
 def _next(found: Readiness, profile: Path | None) -> str:

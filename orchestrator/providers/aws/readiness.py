@@ -52,11 +52,13 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
     begun = (sdk, *_told(endpoints), credentials, enabled)
     if enabled.state != "ok":
         return _readiness(wanted, begun, identity, region, endpoints=endpoints)
-    site = place.Site(clients, settings, region, offers, wanted.disk)
+    site = place.Site(
+        clients, settings, region, offers, wanted.disk, environ.get("ORCH_AWS_ADDRESS") != "ssm"
+    )
     found = place.look(site)
     allowed = access.look(
         Caller(clients, region, identity.arn, identity.account),
-        access.Situation(found.request, whole=found.whole, offer=found.offer, console=not settings.inject),
+        access.Situation(found.request, whole=found.whole, offer=found.offer, environ=environ),
     )
     refused = access.lacking(allowed)
     return _readiness(

@@ -31,12 +31,12 @@ _ANSWERED = frozenset({"DryRunOperation", "ParameterNotFound", "NoSuchResourceEx
 @dataclass(frozen=True)
 class Situation:
     """What would be asked: `request` of RunInstances, {} where nothing is offered, and not `whole` where
-    image or network is missing; `console`: host keys are read from the console."""
+    image or network is missing."""
 
     request: Mapping[str, Any]
     whole: bool
     offer: Offer | None
-    console: bool
+    environ: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def look(caller: Caller, situation: Situation) -> tuple[Check, ...]:
     launch = heard["ec2:RunInstances"]
     if launch.allowed is None and not situation.whole:
         heard["ec2:RunInstances"] = Heard(None, "it could not be tried: image or network is missing")
-    _blame_tags(heard)
+    _blame(heard, situation.request)
     wanted = [each for each in permissions.of("aws") if not each.free and _applies(each, situation)]
     return tuple(_check(each, heard.get(each.name), simulation, bool(target)) for each in wanted)
 
@@ -78,11 +78,8 @@ def grant(lost: Sequence[Permission], arn: str) -> str:
 
 def _applies(permission: Permission, situation: Situation) -> bool:
     spot = bool(situation.offer and situation.offer.spot)
-    needless = {
-        "ec2:GetConsoleOutput": not situation.console,
-        "iam:CreateServiceLinkedRole": not spot,
-    }
-    return not needless.get(permission.name, False)
+    needless = permission.name == "iam:CreateServiceLinkedRole" and not spot
+    return permission.applies(situation.environ) and not needless
 
 
 # ---------------------------------------------------------------- asking
@@ -144,12 +141,14 @@ def _heard(probe: Callable[[], object]) -> Heard:
     return Heard(True, "")
 
 
-def _blame_tags(heard: dict[str, Heard]) -> None:
-    """A launch with tags takes two permissions; AWS names the one that lacks."""
-    launch = heard.get("ec2:RunInstances")
-    if launch and launch.allowed is False and launch.action == "ec2:CreateTags":
-        heard["ec2:CreateTags"] = Heard(False, launch.why, launch.action, settled=True)
-        heard["ec2:RunInstances"] = Heard(None, "it was refused for ec2:CreateTags")
+def _blame(heard: dict[str, Heard], request: Mapping[str, Any]) -> None:
+    """A launch takes several permissions; AWS names the one that lacks."""
+    launch = heard["ec2:RunInstances"]
+    if launch.allowed is False and launch.action in ("ec2:CreateTags", "iam:PassRole"):
+        heard[launch.action] = Heard(False, launch.why, launch.action, settled=True)
+        heard["ec2:RunInstances"] = Heard(None, f"it was refused for {launch.action}")
+    elif launch.allowed and "IamInstanceProfile" in request:
+        heard["iam:PassRole"] = launch
 
 
 # ---------------------------------------------------------------- judging
@@ -172,9 +171,7 @@ def _check(permission: Permission, heard: Heard | None, simulation: Simulation, 
 
 def _is_bound(permission: Permission) -> bool:
     """Whether policies may allow it for orch's own machines alone: a refusal for another settles nothing."""
-    return any(
-        key.startswith("aws:ResourceTag/") for each in permission.grants for _, key, _ in each.conditions
-    )
+    return any("resourcetag/" in key.lower() for each in permission.grants for _, key, _ in each.conditions)
 
 
 def _not_granted(permission: Permission, heard: Heard, decision: str, *, denied: bool) -> Check:

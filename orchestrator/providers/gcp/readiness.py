@@ -49,14 +49,16 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
         )
         return _readiness(wanted, (*begun, absent), questions, endpoints=endpoints)
     enabled = access.api(COMPUTE, refusal, setting.project)
-    begun = (*begun, enabled, *access.look(questions, internal=setting.internal))
+    begun = (*begun, enabled, *access.look(questions, environ))
     lost = access.lacking(begun)
     grant = access.grant(lost, setting.project, questions.identity) if lost else None
     if enabled.state != "ok":
         return _readiness(wanted, begun, questions, endpoints=endpoints, grant=grant)
     region, offers = _chosen(wanted)
     there, sold = place.region(questions, region, offers)
-    site = place.Site(questions, setting, region, sold, wanted.disk)
+    site = place.Site(
+        questions, setting, region, sold, wanted.disk, environ.get("ORCH_GCP_INTERNAL") == "iap"
+    )
     found: tuple[Check, ...] = (there,)
     if there.state != "missing":
         found = (*found, *place.network(site))

@@ -37,13 +37,13 @@ def api(name: str, refusal: Refusal | None, project: str) -> Check:
     return ok(Topic.API, name, "enabled" if refusal is None else f"answers ({refusal.code})")
 
 
-def look(questions: Questions, *, internal: bool) -> tuple[Check, ...]:
+def look(questions: Questions, environ: Mapping[str, str]) -> tuple[Check, ...]:
     """Permissions, the APIs by which they are asked, and policies. Asks for each only what is needed."""
-    wanted = [one for one in permissions.of("gcp") if _applies(one, internal=internal)]
+    wanted = [one for one in permissions.of("gcp") if _applies(one, environ)]
     asked = [one.name for one in wanted if one.name != _POLICY]
     answer = questions.granted(asked)
     prices = questions.prices()
-    policies = {constraint: questions.policy(constraint) for constraint in _constraints(internal=internal)}
+    policies = {constraint: questions.policy(constraint) for constraint in _constraints(environ)}
     lost: Refusal | None = None
     if isinstance(answer, Refusal):
         lost, granted = answer, _by_reading(questions)
@@ -73,11 +73,9 @@ def grant(lost: Sequence[str], project: str, identity: str) -> str:
     )
 
 
-def _applies(permission: Permission, *, internal: bool) -> bool:
+def _applies(permission: Permission, environ: Mapping[str, str]) -> bool:
     """What images of others take, nobody's project grants; and no profile names an image of one's own."""
-    if permission.name.startswith("compute.images."):
-        return False
-    return permission.name != "compute.subnetworks.useExternalIp" or not internal
+    return permission.applies(environ) and not permission.name.startswith("compute.images.")
 
 
 def _manager(lost: Refusal | None, project: str) -> Check:
@@ -132,8 +130,9 @@ def _permission(permission: Permission, granted: bool | None, project: str) -> C
 # ---------------------------------------------------------------- what an organisation forbids
 
 
-def _constraints(*, internal: bool) -> list[str]:
-    return [name for name in _CONSTRAINTS if not (internal and name == "compute.vmExternalIpAccess")]
+def _constraints(environ: Mapping[str, str]) -> list[str]:
+    public = permissions.named("compute.subnetworks.useExternalIp").applies(environ)
+    return [name for name in _CONSTRAINTS if public or name != "compute.vmExternalIpAccess"]
 
 
 def _forbidden(policies: Mapping[str, Json | Refusal], project: str) -> Iterator[Check]:

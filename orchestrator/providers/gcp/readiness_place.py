@@ -18,7 +18,7 @@ from orchestrator.providers.gcp.zones import expanded
 
 _GIB = 1 << 30
 _TUNNELS = "35.235.240.0/20"
-"""Where connections through IAP come from; orch opens none."""
+"""Where connections through IAP come from."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Site:
     region: str
     offers: tuple[Offer, ...]
     disk: int
+    tunnel: bool = False
+    """Whether machines are reached through IAP."""
 
 
 # ---------------------------------------------------------------- region and zones
@@ -118,7 +120,9 @@ def _ssh(site: Site, network_name: str) -> Check:
         if rule.get("denied") and "0.0.0.0/0" in _sources(rule):
             break
         sources += _sources(rule) if rule.get("allowed") else []
-    if not set(sources) - {_TUNNELS}:
+    if site.tunnel and _TUNNELS in sources:
+        return ok(Topic.NETWORK, "firewall", f"lets ssh in from {_TUNNELS}, Google's tunnels")
+    if not set(sources) - {_TUNNELS} or (site.tunnel and "0.0.0.0/0" not in sources):
         return _shut(site, network_name, tunnels=bool(sources))
     everywhere = "0.0.0.0/0" in sources
     where = "anywhere" if everywhere else f"{', '.join(dict.fromkeys(sources))} alone; be there"
@@ -126,10 +130,11 @@ def _ssh(site: Site, network_name: str) -> Check:
 
 
 def _shut(site: Site, network_name: str, *, tunnels: bool) -> Check:
-    but = " but through IAP, of which orch opens no tunnel" if tunnels else ""
+    but = " but through IAP (ORCH_GCP_INTERNAL=iap)" if tunnels and not site.tunnel else ""
+    source = _TUNNELS if site.tunnel else "YOUR.ADDRESS/32"
     remedy = (
         f"gcloud compute firewall-rules create orch-ssh --project={site.setting.project} "
-        f"--network={network_name} --allow=tcp:22 --target-tags={NETWORK_TAG} --source-ranges=YOUR.ADDRESS/32"
+        f"--network={network_name} --allow=tcp:22 --target-tags={NETWORK_TAG} --source-ranges={source}"
     )
     detail = f"No rule lets ssh (tcp:22) in to machines with the tag {NETWORK_TAG}{but}."
     return missing(Topic.NETWORK, "firewall", detail, remedy)

@@ -1,0 +1,168 @@
+"""The permissions of AWS, in the order in which they are first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .kinds import OUR_NAMES, OUR_TAG, Grant, Permission, uses
+
+
+def _aws(name: str, why: str, needed: str, calls: str = "", **more: Any) -> Permission:
+    """`calls`: the operation of the same name where nothing is said."""
+    service = name.partition(":")[0]
+    return Permission("aws", name, why, uses(needed), tuple(calls.split()), service, **more)
+
+
+_MADE = tuple(
+    f"arn:aws:ec2:*:*:{kind}/*"
+    for kind in ("instance", "volume", "network-interface", "spot-instances-request")
+)
+_GIVEN = ("arn:aws:ec2:*::image/*", "arn:aws:ec2:*:*:subnet/*", "arn:aws:ec2:*:*:security-group/*")
+_NAMED_OURS = (("StringLike", f"aws:RequestTag/{OUR_TAG}", f"{OUR_NAMES}*"),)
+_IS_OURS = (("StringLike", f"aws:ResourceTag/{OUR_TAG}", f"{OUR_NAMES}*"),)
+_AT_LAUNCH = (("StringEquals", "ec2:CreateAction", "RunInstances"),)
+_INSTANCES = ("arn:aws:ec2:*:*:instance/*",)
+_OUR_INSTANCES = (Grant(_INSTANCES, _IS_OURS),)
+_BY_SESSION: Mapping[str, Any] = {"when": "ORCH_AWS_ADDRESS=ssm", "setting": ("ORCH_AWS_ADDRESS", "ssm")}
+_SPOT_ROLE = "arn:aws:iam::*:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
+
+PERMISSIONS = (
+    _aws(
+        "sts:GetCallerIdentity",
+        "say as whom AWS is asked",
+        "machines doctor",
+        "sts.get_caller_identity",
+        free=True,
+    ),
+    _aws(
+        "ec2:DescribeRegions",
+        "learn which regions the account has enabled",
+        "machines",
+        "ec2.describe_regions",
+    ),
+    _aws(
+        "ec2:DescribeInstances",
+        "find machines, and see that they are gone",
+        "machines",
+        "ec2.describe_instances",
+    ),
+    _aws(
+        "ec2:DescribeInstanceTypeOfferings",
+        "learn which zones sell a type",
+        "machines catalog",
+        "ec2.describe_instance_type_offerings",
+    ),
+    _aws("ec2:DescribeImages", "find the newest image", "machines", "ec2.describe_images"),
+    _aws(
+        "ec2:DescribeSecurityGroups",
+        "find the group that lets ssh in",
+        "machines",
+        "ec2.describe_security_groups",
+    ),
+    _aws("ec2:DescribeSubnets", "find the subnet of a zone", "machines", "ec2.describe_subnets"),
+    _aws(
+        "ssm:GetParameter",
+        "learn the newest image's id from AWS's public parameters",
+        "machines",
+        "ssm.get_parameter",
+        grants=(Grant(("arn:aws:ssm:*::parameter/aws/service/*",)),),
+    ),
+    _aws(
+        "ec2:RunInstances",
+        "make a machine",
+        "machines",
+        "ec2.run_instances",
+        grants=(Grant(_MADE, _NAMED_OURS), Grant(_GIVEN)),
+    ),
+    _aws(
+        "ec2:CreateTags",
+        "label a machine as it is made, and keep its proven host key on it",
+        "machines",
+        "ec2.run_instances ec2.create_tags",
+        grants=(Grant(_MADE, _AT_LAUNCH), Grant(_INSTANCES, _IS_OURS)),
+    ),
+    _aws(
+        "ec2:TerminateInstances",
+        "end a machine",
+        "machines",
+        "ec2.terminate_instances",
+        grants=_OUR_INSTANCES,
+    ),
+    _aws(
+        "ec2:GetConsoleOutput",
+        "read a machine's host key",
+        "machines",
+        "ec2.get_console_output",
+        grants=_OUR_INSTANCES,
+        when="ORCH_AWS_HOST_KEY=console",
+        setting=("ORCH_AWS_HOST_KEY", "console"),
+    ),
+    _aws(
+        "iam:CreateServiceLinkedRole",
+        "let EC2 make the role under which it buys spot machines",
+        "machines",
+        "ec2.run_instances",
+        grants=(Grant((_SPOT_ROLE,), (("StringEquals", "iam:AWSServiceName", "spot.amazonaws.com"),)),),
+        when="the account has never had a spot machine",
+    ),
+    _aws(
+        "iam:PassRole",
+        "give a machine the instance profile that Session Manager needs",
+        "machines",
+        "ec2.run_instances",
+        grants=(
+            Grant(
+                ("arn:aws:iam::*:role/*",), (("StringEquals", "iam:PassedToService", "ec2.amazonaws.com"),)
+            ),
+        ),
+        when="ORCH_AWS_INSTANCE_PROFILE is set",
+        setting=("ORCH_AWS_INSTANCE_PROFILE", ".+"),
+    ),
+    _aws(
+        "ssm:StartSession",
+        "reach a machine without a public address",
+        "machines",
+        grants=(
+            Grant(_INSTANCES, (("StringLike", f"ssm:resourceTag/{OUR_TAG}", f"{OUR_NAMES}*"),)),
+            Grant(("arn:aws:ssm:*::document/AWS-StartSSHSession",)),
+        ),
+        program="start-session",
+        **_BY_SESSION,
+    ),
+    _aws(
+        "ssm:TerminateSession",
+        "close that connection",
+        "machines",
+        grants=(Grant(("arn:aws:ssm:*:*:session/${aws:userid}-*",)),),
+        program="start-session",
+        **_BY_SESSION,
+    ),
+    _aws("ec2:DescribeInstanceTypes", "renew the catalog's types", "catalog", "ec2.describe_instance_types"),
+    _aws(
+        "ec2:DescribeSpotPriceHistory",
+        "renew the catalog's spot prices",
+        "catalog",
+        "ec2.describe_spot_price_history",
+    ),
+    _aws("pricing:GetProducts", "renew the catalog's prices", "catalog", "pricing.get_products"),
+    _aws(
+        "servicequotas:GetServiceQuota",
+        "compare the account's quotas with what a profile asks",
+        "doctor",
+        "service-quotas.get_service_quota",
+    ),
+    _aws(
+        "servicequotas:GetAWSDefaultServiceQuota",
+        "learn the quotas that nobody has changed",
+        "doctor",
+        "service-quotas.get_aws_default_service_quota",
+    ),
+    _aws(
+        "iam:SimulatePrincipalPolicy",
+        "see what a policy allows only for machines that carry orch's tags",
+        "doctor",
+        "iam.simulate_principal_policy",
+        grants=(Grant(("arn:aws:iam::*:user/${aws:username}", "arn:aws:iam::*:role/*")),),
+    ),
+)

@@ -1,0 +1,149 @@
+"""The permissions of Google Cloud, and the services that must be enabled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .kinds import OUR_NAMES, Api, Grant, Permission, uses
+
+COMPUTE = "compute.googleapis.com"
+RESOURCE_MANAGER = "cloudresourcemanager.googleapis.com"
+BILLING = "cloudbilling.googleapis.com"
+IAP = "iap.googleapis.com"
+
+
+def _gcp(name: str, why: str, needed: str, calls: str = "", **more: Any) -> Permission:
+    """`calls` without their first word, compute, where it is that."""
+    whole = (
+        call if call.startswith("cloudresourcemanager.") else f"compute.{call}" for call in calls.split()
+    )
+    return Permission("gcp", name, why, uses(needed), tuple(whole), more.pop("api", COMPUTE), **more)
+
+
+_OUR_MACHINES = (Grant((f"projects/{{project}}/zones/*/instances/{OUR_NAMES}*",)),)
+_OUR_DISKS = (Grant((f"projects/{{project}}/zones/*/disks/{OUR_NAMES}*",)),)
+_SUBNETWORKS = (Grant(("projects/{project}/regions/*/subnetworks/*",)),)
+_OWN_IMAGE = "the profile names an image of a project that is not public"
+_OWN_IMAGES = (Grant(("projects/{project}/global/images/*",)),)
+
+PERMISSIONS = (
+    _gcp(
+        "compute.instances.list",
+        "find machines, and see that they are gone",
+        "machines",
+        "instances.aggregatedList",
+    ),
+    _gcp("compute.instances.get", "look at a machine", "machines", "instances.get", grants=_OUR_MACHINES),
+    _gcp("compute.instances.create", "make a machine", "machines", "instances.insert", grants=_OUR_MACHINES),
+    _gcp(
+        "compute.instances.setMetadata",
+        "give a machine its key, its deadline and its first-boot script",
+        "machines",
+        "instances.insert",
+        grants=_OUR_MACHINES,
+    ),
+    _gcp(
+        "compute.instances.setLabels",
+        "label it as it is made",
+        "machines",
+        "instances.insert",
+        grants=_OUR_MACHINES,
+    ),
+    _gcp(
+        "compute.instances.setTags",
+        "tag it for the firewall as it is made",
+        "machines",
+        "instances.insert",
+        grants=_OUR_MACHINES,
+    ),
+    _gcp("compute.disks.create", "make its disk", "machines", "instances.insert", grants=_OUR_DISKS),
+    _gcp(
+        "compute.disks.setLabels",
+        "label its disk as it is made",
+        "machines",
+        "instances.insert",
+        grants=_OUR_DISKS,
+    ),
+    _gcp("compute.subnetworks.use", "plug it in", "machines", "instances.insert", grants=_SUBNETWORKS),
+    _gcp(
+        "compute.subnetworks.useExternalIp",
+        "give it a public address",
+        "machines",
+        "instances.insert",
+        grants=_SUBNETWORKS,
+        when="ORCH_GCP_INTERNAL is neither 1 nor iap",
+        setting=("ORCH_GCP_INTERNAL", "0?"),
+    ),
+    _gcp("compute.instances.delete", "end a machine", "machines", "instances.delete", grants=_OUR_MACHINES),
+    _gcp(
+        "compute.instances.getGuestAttributes",
+        "read a machine's host keys",
+        "machines",
+        "instances.getGuestAttributes",
+        grants=_OUR_MACHINES,
+    ),
+    _gcp("compute.zoneOperations.get", "follow what was begun", "machines", "zoneOperations.get"),
+    _gcp("compute.zoneOperations.list", "learn what became of a machine", "machines", "zoneOperations.list"),
+    _gcp(
+        "iap.tunnelInstances.accessViaIAP",
+        "reach a machine without a public address",
+        "machines",
+        api=IAP,
+        grants=(Grant(("projects/{project}/iap_tunnel/zones/*/instances/*",)),),
+        when="ORCH_GCP_INTERNAL=iap",
+        setting=("ORCH_GCP_INTERNAL", "iap"),
+        program="start-iap-tunnel",
+    ),
+    _gcp("compute.zones.list", "learn the zones", "machines", "zones.list"),
+    _gcp("compute.machineTypes.get", "learn whether a zone has a type", "machines", "machineTypes.get"),
+    _gcp("compute.regions.get", "tell limit and usage of a quota", "machines doctor", "regions.get"),
+    _gcp(
+        "compute.images.getFromFamily",
+        "find a family's newest image",
+        "machines",
+        "images.getFromFamily",
+        grants=_OWN_IMAGES,
+        when=_OWN_IMAGE,
+    ),
+    _gcp(
+        "compute.images.get", "find an image", "machines", "images.get", grants=_OWN_IMAGES, when=_OWN_IMAGE
+    ),
+    _gcp(
+        "compute.images.useReadOnly",
+        "make a disk of an image",
+        "machines",
+        "instances.insert",
+        grants=_OWN_IMAGES,
+        when=_OWN_IMAGE,
+    ),
+    _gcp("compute.machineTypes.list", "renew the catalog's types", "catalog", "machineTypes.aggregatedList"),
+    _gcp(
+        "compute.acceleratorTypes.list",
+        "renew the catalog's GPUs",
+        "catalog",
+        "acceleratorTypes.aggregatedList",
+    ),
+    _gcp("compute.projects.get", "read the project's own quotas", "doctor", "projects.get"),
+    _gcp("compute.subnetworks.get", "see that the named subnetwork is there", "doctor", "subnetworks.get"),
+    _gcp("compute.networks.get", "see that the network is there", "doctor", "networks.get"),
+    _gcp("compute.firewalls.list", "see that a rule lets ssh in", "doctor", "firewalls.list"),
+    _gcp(
+        "orgpolicy.policy.get",
+        "see whether an organisation forbids public addresses or guest attributes",
+        "doctor",
+        "cloudresourcemanager.projects.getEffectiveOrgPolicy",
+        api=RESOURCE_MANAGER,
+    ),
+)
+
+APIS = (
+    Api(COMPUTE, "machines", uses("machines catalog doctor")),
+    Api(
+        RESOURCE_MANAGER,
+        "which of these permissions one has",
+        uses("doctor"),
+        ("cloudresourcemanager.projects.testIamPermissions",),
+    ),
+    Api(IAP, "tunnels to machines without a public address (ORCH_GCP_INTERNAL=iap)", uses("machines")),
+    Api(BILLING, "prices", uses("catalog"), ("cloudbilling.services.skus.list",)),
+)
