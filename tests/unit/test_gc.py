@@ -1,0 +1,180 @@
+"""orch gc: machines that outlived their deadline are ended, all others stay, and what is unproven is said."""
+
+from __future__ import annotations
+
+import runpy
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.api import gc as module
+from orchestrator.api.gc import MARGIN, GcReport, due, expiry, gc
+from orchestrator.cli.gc import gc_text
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import LABEL_EXPIRES, LABEL_LEASE, LABEL_OWNER, Machine, MachineSpec, MachineState
+from orchestrator.providers.memory import CATALOG, MemoryProvider, Mishap, Temper
+from tests.conftest import ROOT
+
+NOW = datetime.fromtimestamp(1_800_000_000, UTC)
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtQzVn0VdkT0Wm2yQ0nXUkPSpPkXyBzQkq5dlqCqk0a nobody"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_POLL_S", 0.01)
+
+
+def machine(labels: Mapping[str, str]) -> Machine:
+    return Machine("memory", "vm-1", "vm", MachineState.RUNNING, labels, "small", "r1-a", 0.05, NOW)
+
+
+def late(minutes: float) -> dict[str, str]:
+    """The labels of a machine whose deadline was so long before NOW."""
+    expires = int((NOW - timedelta(minutes=minutes)).timestamp())
+    return {LABEL_LEASE: f"job-{minutes}", LABEL_OWNER: "somebody", LABEL_EXPIRES: str(expires)}
+
+
+def cloud(*machines: Mapping[str, str], gone_after: float = 0.0) -> MemoryProvider:
+    """A cloud with machines of these labels, none of which ends by itself."""
+    made = MemoryProvider(temper=Temper(gone_after=gone_after))
+    for number, labels in enumerate(machines):
+        far = datetime.fromtimestamp(time.time() + 3600, UTC)
+        made.create(MachineSpec(f"orch-{number}", 0, CATALOG[0], 1 << 30, far, labels, KEY))
+    return made
+
+
+def run(*clouds: MemoryProvider, dry_run: bool = False) -> GcReport:
+    named = {f"c{number}": one for number, one in enumerate(clouds)}
+    return gc(list(named), dry_run=dry_run, now=NOW, opened=named.__getitem__)
+
+
+def alive(made: MemoryProvider) -> set[str]:
+    return {one.labels.get(LABEL_LEASE, "") for one in made.alive()}
+
+
+# ---------------------------------------------------------------- which are due
+
+
+@given(
+    labels=st.dictionaries(
+        st.sampled_from([LABEL_LEASE, LABEL_OWNER, LABEL_EXPIRES, "Name", "orch"]),
+        st.one_of(st.text(max_size=12), st.integers(1_799_990_000, 1_800_010_000).map(str)),
+    )
+)
+def test_only_what_is_labelled_and_late_is_due(labels: dict[str, str]) -> None:
+    one = machine(labels)
+    is_due, reason = due(one, NOW)
+    expires = expiry(one)
+    assert is_due == (LABEL_LEASE in labels and expires is not None and NOW - expires >= MARGIN)
+    assert reason
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5", "1e9", "1800000000.5", "٣", "9" * 40, " 1", "0x10"])
+def test_a_label_that_is_no_time_ends_nothing(text: str) -> None:
+    is_due, reason = due(machine({LABEL_LEASE: "x", LABEL_EXPIRES: text}), NOW)
+    assert not is_due
+    assert "no time" in reason
+
+
+# ---------------------------------------------------------------- on a cloud
+
+
+def test_the_late_are_ended_and_the_others_stay() -> None:
+    made = cloud(late(11), late(5), late(-60), {LABEL_LEASE: "no-deadline"}, {"team": "other"}, late(6000))
+    report = run(made)
+    assert {one.lease for one in report.of("ended")} == {"job-11", "job-6000"}
+    assert alive(made) == {"job-5", "job--60", "no-deadline", ""}
+    assert report.proven
+    assert report.as_json()["price_left_usd_hour"] == pytest.approx(4 * CATALOG[0].price)
+    costs = {one.lease: one.since for one in report.machines}
+    assert costs["job-6000"] == pytest.approx(100 * CATALOG[0].price)
+    assert costs["job--60"] == 0
+
+
+def test_again_there_is_nothing_to_do() -> None:
+    made = cloud(late(60))
+    assert len(run(made).of("ended")) == 1
+    again = run(made)
+    assert (again.machines, again.proven) == ((), True)
+
+
+def test_a_dry_run_ends_nothing() -> None:
+    made = cloud(late(60), late(-60))
+    report = run(made, dry_run=True)
+    assert [one.lease for one in report.of("due")] == ["job-60"]
+    assert alive(made) == {"job-60", "job--60"}
+    assert report.proven
+
+
+def test_gone_is_said_only_when_it_is_seen() -> None:
+    made = cloud(late(60), gone_after=0.2)
+    assert run(made).of("ended")
+    assert made.list({}) == []
+
+
+def test_what_does_not_go_is_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_GONE_LIMIT_S", 0.05)
+    report = run(cloud(late(60), gone_after=1000))
+    (one,) = report.of("unproven")
+    assert "listed still" in one.reason
+    assert not report.proven
+    assert report.as_json()["price_left_usd_hour"] == CATALOG[0].price
+
+
+def test_one_that_refuses_does_not_keep_the_others() -> None:
+    made = cloud(late(60), late(61))
+    made.fail_next("delete", Mishap(Fault.AUTH))
+    report = run(made)
+    assert (len(report.of("ended")), len(report.of("unproven"))) == (1, 1)
+    assert len(alive(made)) == 1
+    assert not report.proven
+
+
+def test_what_nobody_saw_go_is_unproven() -> None:
+    made = cloud(late(60))
+    made.fail_next("list", None, Mishap(Fault.AUTH))
+    assert run(made).of("unproven")
+
+
+def test_a_cloud_that_does_not_answer_does_not_keep_the_others() -> None:
+    silent, other = cloud(late(60)), cloud(late(60))
+    silent.fail_next("list", Mishap(Fault.AUTH))
+    report = run(silent, other)
+    assert list(report.unseen) == ["c0"]
+    assert len(report.of("ended")) == 1
+    assert not report.proven
+
+
+def test_the_only_cloud_s_refusal_is_raised() -> None:
+    silent = cloud()
+    silent.fail_next("list", Mishap(Fault.AUTH))
+    with pytest.raises(ProviderError):
+        run(silent)
+
+
+# ---------------------------------------------------------------- what is shown
+
+
+def test_the_text_tells_each_machine_and_the_sum() -> None:
+    shown = gc_text(run(cloud(late(120), late(-90))).as_json())
+    ended, left, total = shown.splitlines()
+    assert ended.startswith("ended     vm-")
+    assert "deadline passed 2 h ago ($0.0500/h, $0.10 since its deadline)" in ended
+    assert "left" in left
+    assert "in 90 min ($0.0500/h)" in left
+    assert total == "2 machines of orch on c0; 1 ended, proven gone. What is left costs $0.0500/h."
+    assert gc_text(run(cloud()).as_json()) == "No machine of orch on c0."
+
+
+def test_the_reaper_is_allowed_what_gc_calls() -> None:
+    """Of the calls that the script grants, each is one that the table knows."""
+    from orchestrator.providers import permissions
+
+    script = runpy.run_path(str(ROOT / "scripts/terraform_policies.py"))
+    for name, calls in script["GC_CALLS"].items():
+        for call in calls:
+            assert {one.cloud for one in permissions.taken_by(call)} == {name}, call
