@@ -69,11 +69,19 @@ def lacking(checks: Sequence[Check]) -> tuple[Permission, ...]:
 
 
 def grant(lost: Sequence[Permission], arn: str) -> str:
-    """The policy that adds them all, and the command that attaches it."""
+    """The policy that adds them all, and the commands that attach it; written inline it might be too long."""
     kind, name = principal(arn)
-    document = json.dumps(permissions.policy(lost), indent=2)
-    command = f"aws iam put-{kind}-policy --{kind}-name {name} --policy-name orch-more"
-    return f"cat >orch-more.json <<'END'\n{document}\nEND\n{command} --policy-document file://orch-more.json"
+    partition, account = arn.split(":")[1], arn.split(":")[4]
+    lines = (json.dumps(each) for each in permissions.policy(lost)["Statement"])
+    statements = ",\n  ".join(lines)
+    return (
+        f"cat >orch-more.json <<'END'\n"
+        f'{{"Version": "2012-10-17", "Statement": [\n  {statements}\n]}}\n'
+        "END\n"
+        "aws iam create-policy --policy-name orch-more --policy-document file://orch-more.json\n"
+        f"aws iam attach-{kind}-policy --{kind}-name {name} "
+        f"--policy-arn arn:{partition}:iam::{account}:policy/orch-more"
+    )
 
 
 def _applies(permission: Permission, situation: Situation) -> bool:
