@@ -23,7 +23,18 @@ _ATTRIBUTE = re.compile(
 )
 _INTERFACE = re.compile(r"^export interface (\w+)[^{]*\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 _PROPERTY = re.compile(r"/\*\*(.*?)\*/\s+readonly (\w+)(\??): ([^\n]*)", re.DOTALL)
+_READ = re.compile(r"(tolist\()?(?:cdktf\.)?(?:this\.)?get(\w*)Attribute\('(\w+)'\)")
 _PLAIN = {"string": "string", "number": "number", "boolean": "bool"}
+_READ_AS = {
+    "String": "string",
+    "Number": "number",
+    "Boolean": "bool",
+    "List": "list(string)",
+    "NumberList": "list(number)",
+    "StringMap": "map(string)",
+    "NumberMap": "map(number)",
+    "BooleanMap": "map(bool)",
+}
 
 
 def main() -> None:
@@ -48,6 +59,7 @@ def distilled(cloud: str, package: str, version: str, folder: Path) -> dict[str,
         "provider": "/".join(provider["name"].split("/")[-2:]),
         "version": provider["version"],
         "source": f"npm {package} {version}",
+        "configuration": schema_of(home / "lib" / "provider"),
         **found,
     }
 
@@ -64,18 +76,25 @@ def folder_of(kind: str, name: str) -> str:
 
 
 def schema_of(folder: Path) -> dict[str, Any]:
-    """Arguments with types, nested blocks, what is required, and every attribute that can be read."""
+    """Arguments with types, nested blocks, what is required, and what can only be read."""
     types, code = (folder / "index.d.ts").read_text(), (folder / "index.js").read_text()
     said = {name: properties(body) for name, body in _INTERFACE.findall(types)}
     main_class = code[code.rindex("extends cdktf.Terraform") :]
     top = next(name for name in said if name.endswith("Config"))
     found = body_of(top, main_class, code, said)
-    read = set(re.findall(r"get\w*Attribute\('(\w+)'\)", main_class))
-    read |= set(re.findall(r"new \w+\(this, [\"'](\w+)[\"']", main_class))
-    if "id" not in found["required"]:  # the bindings add it to all; it is read, not given
-        found["arguments"].pop("id", None)
-        read.add("id")
-    return {**found, "attributes": sorted(read | found["arguments"].keys() | found["blocks"].keys())}
+    computed = dict.fromkeys(re.findall(r"new \w+\(this, [\"'](\w+)[\"']", main_class), "any")
+    for is_set, kind, name in _READ.findall(main_class):
+        computed[name] = "set(string)" if is_set else _READ_AS.get(kind, "any")
+    if "id" not in found["required"] and cloud_made(main_class):
+        found["arguments"].pop("id", None)  # the bindings add it to all; it is read, not given
+        computed["id"] = "string"
+    given = found["arguments"].keys() | found["blocks"].keys()
+    return {**found, "computed": {name: kind for name, kind in computed.items() if name not in given}}
+
+
+def cloud_made(main_class: str) -> bool:
+    """Whether it is a resource or a data source, not the provider's own configuration."""
+    return not main_class.startswith("extends cdktf.TerraformProvider")
 
 
 def properties(body: str) -> dict[str, tuple[bool, str]]:
@@ -98,7 +117,7 @@ def body_of(
     for name, is_block, kind, storage in _ATTRIBUTE.findall(own):
         written = said[interface].get(name, (False, ""))[1]
         if is_block == "true":
-            blocks[name] = block_of(written, storage, code, said)
+            blocks[name] = block_of(written, kind, code, said)
         else:
             arguments[name] = type_of(kind, storage)
     required = sorted(name for name, (needed, _) in said[interface].items() if needed)
@@ -109,15 +128,16 @@ def body_of(
 
 
 def block_of(
-    written: str, storage: str, code: str, said: dict[str, dict[str, tuple[bool, str]]]
+    written: str, kind: str, code: str, said: dict[str, dict[str, tuple[bool, str]]]
 ) -> dict[str, Any]:
     many = "[]" in written
+    nesting = {"struct": "single"}.get(kind, kind)
     interface = re.split(r"[\[; |]", written)[0]
     if interface not in said:
-        raise SystemExit(f"{written} ({storage}) is not known; the package has changed")
+        raise SystemExit(f"{written} ({kind}) is not known; the package has changed")
     function = f"function {interface[0].lower()}{interface[1:]}ToHclTerraform"
     own = code[code.index(function) :]
-    return {"many": many, **body_of(interface, own, code, said)}
+    return {"many": many, "nesting": nesting, **body_of(interface, own, code, said)}
 
 
 def type_of(kind: str, storage: str) -> str:

@@ -101,6 +101,9 @@ def problems(texts: Mapping[str, str], known: Mapping[str, Any]) -> list[str]:
     """Everything that `terraform validate` would say, as far as types' schemas and names tell it."""
     found = blocks(texts)
     said = [f"{one.address}: {what}" for one in found for what in _of_block(one, known)]
+    for one in (provider for text in texts.values() for provider in parsed(text).get("provider", ())):
+        for name, body in one.items():
+            said += [f"provider {name}: {what}" for what in _body(body, known["configuration"], "")]
     return said + list(_references(texts, found, known)) + list(_names(texts))
 
 
@@ -189,9 +192,13 @@ def _references(texts: Mapping[str, str], found: list[Block], known: Mapping[str
             if address not in there:
                 yield f"{file}: {address} is nowhere"
                 continue
-            read = known[there[address].kind].get(type_, {}).get("attributes", (attribute,))
-            if attribute and attribute not in read:
+            type_schema = known[there[address].kind].get(type_)
+            if attribute and type_schema and not _has(type_schema, attribute):
                 yield f"{file}: {address} has no {attribute}"
+
+
+def _has(known: Mapping[str, Any], attribute: str) -> bool:
+    return any(attribute in known[part] for part in ("arguments", "blocks", "computed"))
 
 
 def _names(texts: Mapping[str, str]) -> Iterator[str]:

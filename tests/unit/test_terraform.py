@@ -60,6 +60,7 @@ PLANTED = [
     ("aws", 'mode = "OFF"', 'moody = "OFF"', "flexible_time_window.mode is missing"),
     ("aws", 'dynamic "notification"', 'dynamic "notice"', "notice is no block"),
     ("aws", "var.reaper_schedule", "var.reaper_clock", "var.reaper_clock is nowhere"),
+    ("gcp", "user_project_override = true", "user_project = true", "user_project is no argument"),
     ("gcp", 'protocol = "tcp"', 'protocols = "tcp"', "allow.protocols is no argument"),
     ("gcp", 'ports    = ["22"]', 'ports    = "22"', "is no list(string)"),
     ("gcp", '      type = "Delete"', '      typed = "Delete"', "lifecycle_rule.action.type is missing"),
