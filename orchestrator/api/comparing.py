@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from orchestrator.api.rerun import Rerun
 from orchestrator.api.session import local_agent
 from orchestrator.errors import UsageError
 from orchestrator.model import Progress, Silent, Verdict
+from orchestrator.parity.ladder import climb
 from orchestrator.parity.recording import Recording, read
+from orchestrator.parity.verdict import absorbed
 
 
 def compare(
@@ -44,7 +47,7 @@ def confirmed(place: Folder, folders: tuple[Path, Path], budget: float, tell: Pr
     """The verdict on two recordings, whichever of them can be run again here being run again."""
     recordings = [_with_variables(read(folder), rerun.read(folder)) for folder in folders]
     verdict = parity.judge(recordings[0], recordings[1])
-    if verdict.verdict not in (parity.EQUIVALENT, parity.DIVERGENT):
+    if verdict.verdict not in (parity.EQUIVALENT, parity.DIVERGENT) or _is_absorbed(recordings):
         return verdict
     base, why = _base(folders)
     if base is None:
@@ -56,16 +59,29 @@ def confirmed(place: Folder, folders: tuple[Path, Path], budget: float, tell: Pr
     where = theirs.cwd if theirs and not theirs.obstacle else None
     imitated = side(other, recordings[1 - index], theirs.python if theirs else None, where)
     sides = Sides(recordings[0], recordings[1], base, imitated)
-    steps = len(recordings[index].steps)
-    with Runs(known, _folders(known), local_agent(place), recordings[index].environment, steps) as runs:
+    recorded = recordings[index]
+    steps, light = len(recorded.steps), _light_steps(verdict, recorded)
+    with Runs(known, _folders(known), local_agent(place), recorded.environment, steps, light) as runs:
         return confirming.confirm(sides, verdict, runs, budget, tell)
 
 
+def _is_absorbed(recordings: Sequence[Recording]) -> bool:
+    """Whether the difference changes nothing: then there is no cause to look for."""
+    finding = climb(recordings[0], recordings[1]).finding
+    return finding is not None and absorbed(recordings[0], recordings[1], finding)
+
+
+def _light_steps(verdict: Verdict, recorded: Recording) -> int:
+    """Steps to fingerprint in a repeated run: as far as the first difference is, where it is among them."""
+    first = verdict.divergence.step if verdict.divergence else 0
+    return max(0, min(first - len(recorded.steps), len(recorded.light)))
+
+
 def _with_variables(recording: Recording, known: Rerun | None) -> Recording:
-    """The recording with the variables that its code reads among its facts."""
+    """The recording with its folder and the variables that its code reads among its facts."""
     if known is None or not recording.environment:
         return recording
-    facts = {**recording.environment, "variables": dict(known.variables)}
+    facts = {**recording.environment, "variables": dict(known.variables), "cwd": str(known.cwd)}
     return replace(recording, environment=facts)
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.api.confirm_runs import Runs, Trial
-from orchestrator.api.confirm_unstable import diagnose
+from orchestrator.api.confirm_baseline import baseline
+from orchestrator.api.confirm_runs import Runs, Trial, cores
 from orchestrator.model import Progress, Tried, Verdict
 from orchestrator.parity import band as band_
-from orchestrator.parity.changes import changes, versions
+from orchestrator.parity.changes import changes
 from orchestrator.parity.explain import ARITHMETIC, Diagnosis, Place, concluded, place
 from orchestrator.parity.ladder import climb
 from orchestrator.parity.plan import Candidate, Imposed, Other, candidates, innocent_flips
@@ -59,33 +59,12 @@ def confirm(sides: Sides, first: Verdict, runs: Runs, budget: float, tell: Progr
     """The verdict `first` on two recordings, confirmed as far as the budget (seconds) allows."""
     clock = Clock(budget)
     tell.say(f"Confirming: the first steps again, for at most {budget:.0f} s")
-    own, obstacle = _baseline(sides.mine, runs, clock)
-    if own is None:
-        return replace(first, untried=f"Nothing could be confirmed: {obstacle}.")
-    self_place = place(sides.mine, own.recording)
-    first_place = place(sides.a, sides.b)
-    if self_place is not None:
-        again = diagnose(sides.mine, own, runs, clock.until)
-        if again.verdict and (first_place is None or self_place <= first_place):
-            return again.verdict
-        if again.obstacle:
-            return replace(first, untried=f"Nothing could be confirmed: {again.obstacle}.")
-    return _Search(sides, runs, clock, own, self_place, tell).verdict(first)
-
-
-def _baseline(mine: Recording, runs: Runs, clock: Clock) -> tuple[Trial | None, str]:
-    """The run repeated as it was; as a process of its own where a fork of a zygote is not the same."""
-    own = runs.run(Imposed(), clock.until)
-    if runs.forks and (not own.recording.steps or place(mine, own.recording)):
-        if clock.allows(runs.import_seconds + (runs.run_seconds or 0.0)):
-            runs.forks = False
-            other = runs.run(Imposed(), clock.until)
-            if other.recording.steps and (not own.recording.steps or not place(mine, other.recording)):
-                return other, ""
-            runs.forks = bool(own.recording.steps)
-    if not own.recording.steps:
-        return None, f"the run cannot be repeated here: {own.why}"
-    return own, ""
+    begin = baseline(sides.mine, runs, clock.until)
+    if begin.own is None:
+        return replace(first, untried=f"Nothing could be confirmed: {begin.obstacle}.")
+    if begin.verdict and begin.differs and begin.differs <= (place(sides.a, sides.b) or begin.differs):
+        return begin.verdict
+    return _Search(sides, runs, clock, begin.own, begin.differs, tell).verdict(first)
 
 
 class _Search:
@@ -218,11 +197,6 @@ class _Search:
 
     def _tried(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> tuple[Tried, ...]:
         found = [self._told(each, causes) for each in listed]
-        tell = versions(self._sides.a.environment, self._sides.b.environment)
-        if tell:
-            outcome = "cleared" if causes else "not tried"
-            why = _STILL if causes else "a difference of versions alone is no cause"
-            found.append(Tried(f"versions: {tell}", outcome, why, "difference", "versions"))
         return tuple(each for each in found if each is not None)
 
     def _told(self, each: Candidate, causes: Sequence[Candidate]) -> Tried | None:
@@ -261,5 +235,4 @@ _STILL = "it still differs while the runs are equal"
 
 def side(folder: Path, recording: Recording, python: str | None, cwd: Path | None) -> Other:
     """The side to imitate, as far as it lies on this computer."""
-    arguments = tuple(recording.environment.get("argv") or ())
-    return Other(recording.environment, folder / "observe", cwd, python, arguments)
+    return Other(recording.environment, folder / "observe", cwd, python, cores())

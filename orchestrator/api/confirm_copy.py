@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.model import TreeLink
@@ -30,10 +30,11 @@ _LINKED = frozenset(("runs", "node_modules", "site-packages"))
 
 @dataclass(frozen=True)
 class Copy:
-    """Where a repeated run works. `moved`: (original folder, its copy) pairs."""
+    """Where a repeated run works. `moved`: (original folder, its copy) pairs; none where it is in place."""
 
     cwd: Path
-    moved: tuple[tuple[Path, Path], ...]
+    moved: tuple[tuple[Path, Path], ...] = ()
+    removable: tuple[Path, ...] = ()
 
     def at(self, path: Path) -> Path:
         """Where an original path lies in the copy; itself where it was not copied."""
@@ -50,19 +51,24 @@ class Folders:
     cwd: Path
     program: Path | None = None
 
-    def lay_out(self, root: Path, files: Mapping[str, Path | None]) -> Copy:
+    def lay_out(self, root: Path, files: Mapping[str, Path | None], times: Mapping[str, float]) -> Copy:
         """Copy below `root`, `files` put in their places (relative to either folder) or taken away."""
-        originals = [self.cwd]
-        if self.program and not self.program.is_relative_to(self.cwd):
-            originals.append(self.program)
-        pairs = tuple((original, root / f"copy-{i}") for i, original in enumerate(originals))
+        pairs = tuple((original, root / f"copy-{i}") for i, original in enumerate(self._originals()))
         room = _Room()
         for original, copy in pairs:
             _copy_folder(original, copy, room)
-        result = Copy(pairs[0][1], pairs)
-        for name, source in files.items():
-            _put(result, name, source)
+        whole = Copy(self.cwd, pairs, tuple(copy for _, copy in pairs))
+        result = replace(whole, cwd=whole.at(self.cwd))
+        _put_all(result, [copy for _, copy in pairs], files, times)
         return result
+
+    def _originals(self) -> list[Path]:
+        """The fewest folders that hold both."""
+        if self.program is None or self.program.is_relative_to(self.cwd):
+            return [self.cwd]
+        if self.cwd.is_relative_to(self.program):
+            return [self.program]
+        return [self.cwd, self.program]
 
 
 @dataclass(frozen=True)
@@ -72,15 +78,13 @@ class Staged:
     trees: Sequence[TreeLink]
     base: str
 
-    def lay_out(self, root: Path, files: Mapping[str, Path | None]) -> Copy:
+    def lay_out(self, root: Path, files: Mapping[str, Path | None], times: Mapping[str, float]) -> Copy:
         """As the run's own working folder was laid out; `root` is a run's folder under the base."""
         run = open_run(self.base, root.name)
-        links = [{"source": t.source, "target": t.target, "copied": t.copied} for t in self.trees]
-        stage(run, links)
-        result = Copy(Path(run.work), ())
-        for name, source in files.items():
-            _put(result, name, source)
-        return result
+        stage(run, [{"source": t.source, "target": t.target, "copied": t.copied} for t in self.trees])
+        work = Path(run.work)
+        _put_all(Copy(work), [work], files, times)
+        return Copy(work, removable=(work,))
 
 
 class _Room:
@@ -133,10 +137,21 @@ def _target(link: Path, folder: Path) -> Path:
     return target if inside else (folder / target).absolute()
 
 
-def _put(copy: Copy, name: str, source: Path | None) -> None:
-    folders = [folder for _, folder in copy.moved] or [copy.cwd]
-    there = next((folder for folder in folders if os.path.lexists(folder / name)), folders[-1])
-    place = there / name
+def _put_all(
+    copy: Copy, folders: Sequence[Path], files: Mapping[str, Path | None], times: Mapping[str, float]
+) -> None:
+    places = (copy.cwd, *folders)
+    for name, source in files.items():
+        there = next((folder for folder in places if os.path.lexists(folder / name)), places[0])
+        _put(there / name, source)
+    for name, moment in times.items():
+        for folder in places:
+            if (folder / name).is_file() and not (folder / name).is_symlink():
+                os.utime(folder / name, (moment, moment))
+                break
+
+
+def _put(place: Path, source: Path | None) -> None:
     if os.path.lexists(place):
         place.unlink()
     if source is not None:

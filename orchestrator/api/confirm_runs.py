@@ -51,6 +51,11 @@ class Program:
     module: bool
 
 
+def cores() -> int:
+    """How many this process may use, and so may what it starts."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def program_of(argv: Sequence[str]) -> Program | None:
     """The program of a command line, None where it is not simply Python's."""
     if not argv or not _PLAIN.fullmatch(Path(argv[0]).name):
@@ -77,7 +82,8 @@ class Trial:
 class Runs:
     """Repeats one command. A context manager: zygotes and folders go when it is left.
 
-    `facts` are those of the run that is repeated (environment.json), `steps` how many it observed.
+    `facts` are those of the run that is repeated (environment.json), `steps` how many it observed in full,
+    and `light` how many more are to be fingerprinted.
     """
 
     def __init__(
@@ -87,6 +93,7 @@ class Runs:
         agent: Agent,
         facts: Mapping[str, Any],
         steps: int,
+        light: int = 0,
         profile_environment: Mapping[str, str] | None = None,
     ) -> None:
         self.rerun = rerun
@@ -94,10 +101,13 @@ class Runs:
         self.forks = self.program is not None and sys.platform == "linux"
         self.import_seconds = _IMPORTS_SECONDS
         self.run_seconds: float | None = None
+        self.always = Imposed()
+        """What every run is given, beneath what it is given itself."""
         self._place = place
         self._agent = agent
         self._facts = facts
         self._steps = steps
+        self._light = light
         self._profile_environment = dict(profile_environment or {})
         self._name = f"confirm-{secrets.token_hex(4)}"
         self._count = 0
@@ -125,16 +135,16 @@ class Runs:
     def run(self, imposed: Imposed, until: float) -> Trial:
         """Repeat the run with `imposed`. `until`, on time.monotonic(), it is ended."""
         begun = time.monotonic()
+        imposed = self.always | imposed
         self._count += 1
         run = self._run(self._count)
         Path(run.root).mkdir(parents=True)
-        copy = self._place.lay_out(Path(run.root), imposed.files)
+        copy = self._lay_out(imposed)
         try:
-            ending = (
-                self._fork(run, copy, imposed, until) if self.forks else self._job(run, copy, imposed, until)
-            )
+            does = self._fork if self.forks else self._job
+            ending = does(run, copy, imposed, until)
         finally:
-            for _, folder in copy.moved or ((copy.cwd, copy.cwd),):
+            for folder in copy.removable:
                 shutil.rmtree(folder, ignore_errors=True)
         seconds = time.monotonic() - begun
         recording = read(Path(run.root))
@@ -144,6 +154,14 @@ class Runs:
         return Trial(recording, seconds, self._why(run, ending, recording))
 
     # ------------------------------------------------------------ inside
+
+    def _lay_out(self, imposed: Imposed) -> Copy:
+        """The working folder: each time in the same place, for a program may make something of its path."""
+        if imposed.folder:
+            return Copy(imposed.folder)
+        root = Path(self._run(0).root)
+        root.mkdir(parents=True, exist_ok=True)
+        return self._place.lay_out(root, imposed.files, imposed.times)
 
     def _run(self, number: int) -> RunDir:
         return open_run(self._agent.base, f"{self._name}-{number}")
@@ -159,6 +177,8 @@ class Runs:
                 own[name] = value
         if plan:
             own["ORCH_IMPOSE"] = json.dumps(plan)
+        if self._light:
+            own["ORCH_OBSERVE_LIGHT"] = str(self._light)
         spec = {
             "python": imposed.python or self.rerun.python,
             "env": own,
@@ -168,15 +188,16 @@ class Runs:
         return job_environment(run, spec, str(self.rerun.cwd), inherited)
 
     def _plan(self, run: RunDir, copy: Copy, imposed: Imposed) -> dict[str, Any]:
-        plan = dict(imposed.plan)
-        if copy.moved:
-            pairs = [(str(original.resolve()), str(there.resolve())) for original, there in copy.moved]
+        had = int((self._facts.get("cpu") or {}).get("count") or 0)
+        plan: dict[str, Any] = {"cpus": had} if 0 < had < cores() else {}
+        plan |= imposed.plan
+        pairs = [(str(original.resolve()), str(there.resolve())) for original, there in copy.moved]
+        if pairs:
             plan["mirror"] = [[there, original] for original, there in pairs]
-            plan["guard"] = {
-                "kept": [original for original, _ in pairs],
-                "free": [run.root],
-                "refusals": run.path("refused"),
-            }
+        if pairs or imposed.folder:
+            kept = [str(imposed.folder)] if imposed.folder else [original for original, _ in pairs]
+            free = [run.root, self._run(0).root]
+            plan["guard"] = {"kept": kept, "free": free, "refusals": run.path("refused")}
         return plan
 
     def _fork(self, run: RunDir, copy: Copy, imposed: Imposed, until: float) -> str:
@@ -208,11 +229,15 @@ class Runs:
         )
 
     def _program_there(self, copy: Copy, name: str) -> str:
-        """The program as it was named, relative where it was relative."""
+        """The program as it was named, relative where it was relative and lies in the copy."""
         original = Path(name)
-        there = copy.at(original if original.is_absolute() else Path(os.path.normpath(self.rerun.cwd / name)))
-        relative = not original.is_absolute() and there.is_relative_to(copy.cwd)
-        return str(there.relative_to(copy.cwd)) if relative else str(there)
+        if not copy.moved:
+            return name
+        if original.is_absolute():
+            return str(copy.at(original))
+        there = copy.at(Path(os.path.normpath(self.rerun.cwd / name)))
+        inside = any(there.is_relative_to(folder) for _, folder in copy.moved)
+        return os.path.relpath(there, copy.cwd) if inside else str(there)
 
     def _zygote(self, environment: Mapping[str, str], imposed: Imposed) -> Zygote:
         key = self._key(environment)
@@ -252,7 +277,7 @@ class Runs:
         ]
 
     def _at_import(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """What the imports see: the run's environment without our wishes, and with what the program set early."""
+        """What imports see: the run's environment, less our wishes, and what the program sets before them."""
         hook = environment["PYTHONPATH"].split(os.pathsep)
         kept = {name: value for name, value in environment.items() if not name.startswith("ORCH_")}
         kept["PYTHONPATH"] = os.pathsep.join(hook[1:])
@@ -276,11 +301,12 @@ class Runs:
         argv = self._argv(copy, imposed)
         dropped = [word for name, value in imposed.env.items() if value is None for word in ("-u", name)]
         missing = [word for name in self.rerun.unset for word in ("-u", name)]
-        own = {n: v for n, v in environment.items() if not n.startswith(("ORCH_OBSERVE", "ORCH_TRACE"))}
+        own = {
+            n: v
+            for n, v in environment.items()
+            if not n.startswith(("ORCH_OBSERVE_D", "ORCH_OBSERVE_S", "ORCH_TRACE"))
+        }
         own = {n: v for n, v in own.items() if n not in ("PATH", "PYTHONPATH", "PWD", "VIRTUAL_ENV")}
-        for name in ("PYTHONPATH",):
-            if imposed.env.get(name) or name in self.rerun.variables:
-                own[name] = str(imposed.env.get(name) or self.rerun.variables[name])
         job = Job(
             run_id=run.run_id,
             argv=("env", *dropped, *missing, *argv),

@@ -23,17 +23,23 @@ class Cause:
 
 _SEED = "Seed everything at the top of the script: keras.utils.set_random_seed(…)."
 
+_SYNC = "Give both sides the same files."
+
 _ORDER = (
     "Fix the order of records: wrap glob and listdir in sorted(), give interleave an explicit cycle_length "
     "and shuffle an explicit seed."
 )
 
+_ARITHMETIC = ("devices", "isa", "onednn", "compile", "threads", "determinism", "environment", "cores")
+
 _BY_STAGE = {
-    "activation": ("devices", "isa", "onednn", "compile", "threads", "determinism", "environment"),
-    "loss": ("devices", "compile", "threads", "isa", "onednn", "determinism", "environment"),
-    "gradient": ("devices", "threads", "determinism", "compile", "isa", "onednn", "environment"),
-    "update": ("devices", "compile", "threads", "determinism", "isa", "onednn", "environment"),
+    "gradient": ("devices", "threads", "determinism", "compile", "isa", "onednn", "environment", "cores"),
+    "update": ("devices", "compile", "threads", "determinism", "isa", "onednn", "environment", "cores"),
 }
+"""What can round differently, the most probable first; elsewhere as in _ARITHMETIC."""
+
+_CIRCUMSTANCES = ("environment", "hashing", "timezone", "locale", "folder")
+"""What a script may read to decide what it does."""
 
 
 def suspect(finding: Finding, found: tuple[Change, ...], *, initial_differs: bool, overall: bool) -> Cause:
@@ -42,17 +48,21 @@ def suspect(finding: Finding, found: tuple[Change, ...], *, initial_differs: boo
     decisive = next((c for topic in SAME_JOB for c in found if c.topic == topic), None)
     if decisive:
         return Cause(decisive.words, decisive.fix)
+    if finding.stage == "files":
+        return _files(finding, found)
     if finding.stage == "batch":
         return _batch(finding, found, initial_differs, overall)
     if finding.stage == "initial":
-        return Cause("the random seed differs or is not set", _SEED)
+        return _pick(found, (*_CIRCUMSTANCES[:2], "data", "folder")) or Cause(
+            "the random seed differs or is not set", _SEED
+        )
     if finding.kind == "dtype":
-        return _pick(found, ("policy",)) or Cause(
+        return _pick(found, ("policy", "environment")) or Cause(
             "the two runs compute in different precision",
             "Set the same dtype policy and floatx on both sides.",
         )
     if finding.rounding:
-        return _pick(found, _BY_STAGE.get(finding.stage, _BY_STAGE["update"])) or Cause(
+        return _pick(found, _BY_STAGE.get(finding.stage, _ARITHMETIC)) or Cause(
             "operations that are not deterministic, since nothing recorded of the two environments differs",
             "Run it twice on one machine; if those differ too, call "
             "tf.config.experimental.enable_op_determinism().",
@@ -63,15 +73,29 @@ def suspect(finding: Finding, found: tuple[Change, ...], *, initial_differs: boo
     )
 
 
+def _files(finding: Finding, found: tuple[Change, ...]) -> Cause:
+    """Files that differ, in content or in order: what led to them is named before they are."""
+    if finding.kind == "order":
+        return _pick(found, ("order",)) or Cause(finding.detail, _ORDER)
+    led = _pick(found, ("environment", "paths")) if finding.kind == "missing" else None
+    named = next((c for c in found if c.topic == "data" and c.name == finding.tensor), None)
+    chosen = named or next((c for c in found if c.topic == "data"), None)
+    cause = Cause(chosen.words, chosen.fix) if chosen else Cause(finding.detail, _SYNC)
+    return Cause(f"{led.sentence}, and so {cause.sentence}", led.fix) if led else cause
+
+
 def _batch(finding: Finding, found: tuple[Change, ...], initial_differs: bool, overall: bool) -> Cause:
     if finding.kind == "dtype":
         return _pick(found, ("policy",)) or Cause(
             "the loader yields another dtype", "Cast in the input pipeline, or share the loader."
         )
     if finding.kind == "shape":
-        return Cause(
+        return _pick(found, (*_CIRCUMSTANCES, "cores")) or Cause(
             "batch size or preprocessing differs", "Use the same arguments and the same data on both sides."
         )
+    told = _pick(found, _CIRCUMSTANCES)
+    if told:
+        return told
     cores = _pick(found, ("cores",))
     if finding.kind == "order" or overall:
         words = "the same records come in another order (unsorted file names, or an unseeded shuffle)"

@@ -242,6 +242,11 @@ def _surroundings(a: Facts, b: Facts) -> Iterator[Change]:
         yield from _one("locale", said, a, b, ("locale", name), fix)
     fix = "Export TZ=UTC on both sides, and parse times with their zone."
     yield from _one("timezone", "the offsets from UTC", a, b, ("timezone", "utc_offsets"), fix)
+    left, right = a.get("cwd"), b.get("cwd")
+    if left and right and left != right:
+        words = f"the working folder's path is {left} in A and {right} in B"
+        fix = "Derive nothing (no seed, no choice of data) from the folder's name or path."
+        yield Change("folder", words, fix, "cwd", left, right)
 
 
 def _one(topic: str, what: str, a: Facts, b: Facts, path: tuple[str, str], fix: str) -> Iterator[Change]:

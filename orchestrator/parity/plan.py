@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.parity.changes import Change, Facts, intra_op
+from orchestrator.parity.changes import Change, Facts, intra_op, versions
 from orchestrator.parity.ladder import Finding
 
 
@@ -20,22 +20,27 @@ class Imposed:
     """What one run is given beyond what it had. Two can be joined by `|`; the right one wins.
 
     `env`: variables to set, None to unset. `plan`: see runtime.imposing. `files`: path in the working folder
-    → the file whose bytes to put there, None to leave it out. `arguments` and `python` replace the run's own.
+    → the file whose bytes to put there, None to leave it out. `times`: path there → when it was last changed
+    (Unix seconds). `arguments` and `python` replace the run's own; `folder`: run there, only reading.
     """
 
     env: Mapping[str, str | None] = field(default_factory=dict)
     plan: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Path | None] = field(default_factory=dict)
+    times: Mapping[str, float] = field(default_factory=dict)
     arguments: tuple[str, ...] | None = None
     python: str | None = None
+    folder: Path | None = None
 
     def __or__(self, other: Imposed) -> Imposed:
         return Imposed(
             {**self.env, **other.env},
             {**self.plan, **other.plan},
             {**self.files, **other.files},
+            {**self.times, **other.times},
             self.arguments if other.arguments is None else other.arguments,
             other.python or self.python,
+            other.folder or self.folder,
         )
 
 
@@ -59,23 +64,26 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Other:
-    """The side that is imitated: its facts, its observe folder, where its files lie here if they do."""
+    """The side that is imitated: its facts, its observe folder, where its files and its interpreter are here,
+    if they are. `cores`: how many this computer can give to a run."""
 
     facts: Facts
     observe: Path | None = None
     folder: Path | None = None
     python: str | None = None
-    arguments: tuple[str, ...] = ()
+    cores: int = 1
 
 
+_INPUT = (
+    "source", "arguments", "environment", "paths", "data", "order", "cores", "hashing", "timezone", "locale",
+    "folder", "versions", "policy", "determinism", "threads", "isa", "onednn",
+)  # fmt: skip
 _ORDER = {
-    "batch": (
-        "source", "arguments", "data", "paths", "order", "cores", "environment", "hashing", "locale",
-        "timezone", "versions", "policy", "determinism", "threads", "isa", "onednn",
-    ),
+    "files": _INPUT,
+    "batch": _INPUT,
     "initial": (
-        "source", "arguments", "environment", "hashing", "data", "paths", "versions", "policy", "determinism",
-        "locale", "timezone", "order", "cores", "threads", "isa", "onednn",
+        "source", "arguments", "environment", "hashing", "data", "paths", "folder", "versions", "policy",
+        "determinism", "locale", "timezone", "order", "cores", "threads", "isa", "onednn",
     ),
     "gradient": (
         "source", "arguments", "threads", "determinism", "cores", "compile", "isa", "onednn", "policy",
@@ -104,6 +112,7 @@ def candidates(
         for change in found
         if not (change.topic in explained and change.name in _BROUGHT_ABOUT)
     ]
+    differences = [*_grouped(differences), *_versions(mine, other)]
     known = {candidate.topic for candidate in differences}
     probes = [probe for probe in _probes(finding, mine) if probe.topic not in known]
     order = _ORDER.get(finding.stage, _ORDER_OF_THE_REST)
@@ -120,6 +129,39 @@ _BROUGHT_ABOUT = frozenset(("intra_op", "onednn", "deterministic_ops", "utc_offs
 
 
 # ---------------------------------------------------------------- differences
+
+
+MOST_FILES = 4
+"""Files that are tried one by one; more are tried as one."""
+
+
+def _grouped(listed: Sequence[Candidate]) -> Iterator[Candidate]:
+    """Many files as one candidate: they differ together, and each run costs."""
+    data = [each for each in listed if each.topic == "data"]
+    yield from (each for each in listed if each.topic != "data" or len(data) <= MOST_FILES)
+    if len(data) > MOST_FILES:
+        together, missing = Imposed(), [each for each in data if each.imposed is None]
+        for each in data:
+            together |= each.imposed or Imposed()
+        words = f"{len(data)} files differ: {'; '.join(each.words for each in data[:2])}; …"
+        fix = "Sync the data: both sides must have the same bytes."
+        yield Candidate(
+            "data", words, fix, None if missing else together, why=missing[0].why if missing else ""
+        )
+
+
+def _versions(mine: Facts, other: Other) -> Iterator[Candidate]:
+    """The other side's packages, where its interpreter is on this computer."""
+    words = versions(mine, other.facts)
+    if not words:
+        return
+    words = f"packages of other versions: {words}"
+    fix = "Install the same versions on both sides, from one lock."
+    if other.python:
+        yield Candidate("versions", words, fix, Imposed(python=other.python))
+    else:
+        why = "the other side's packages are not on this computer"
+        yield Candidate("versions", words, fix, None, why=why)
 
 
 def _of(change: Change, base: str, mine: Facts, other: Other) -> Candidate:
@@ -140,7 +182,7 @@ def _variable(change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
     return None, "it cannot be imposed by itself"
 
 
-def _source(change: Change, _here: Any, there: Any, other: Other, *_rest: Any) -> Made:
+def _source(_change: Change, _here: Any, there: Any, other: Other, *_rest: Any) -> Made:
     if other.folder is None:
         return None, "the other side's code is not on this computer"
     files: dict[str, Path | None] = {}
@@ -191,8 +233,16 @@ def _is_file_of(path: Path, entry: Mapping[str, Any]) -> bool:
     return not entry.get("whole") or not entry.get("sha256") or _same(path, str(entry["sha256"]))
 
 
-def _order(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
-    return Imposed(plan={"listing": [Path(name).name for name in there]}), ""
+def _order(_change: Change, _here: Any, there: Any, other: Other, *_rest: Any) -> Made:
+    """The order in which folders list them, and by which time they are sorted."""
+    listed = (other.facts.get("files") or {}).get("list") or []
+    times = {}
+    for entry in listed:
+        try:
+            times[str(entry["name"])] = Path(str(entry["path"])).stat().st_mtime
+        except OSError:
+            continue
+    return Imposed(plan={"listing": [Path(name).name for name in there]}, times=times), ""
 
 
 def _threads(change: Change, here: Any, there: Any, *rest: Any) -> Made:
@@ -201,10 +251,16 @@ def _threads(change: Change, here: Any, there: Any, *rest: Any) -> Made:
     return _variable(change, here, there, *rest)
 
 
-def _cores(_change: Change, here: Any, there: Any, *_rest: Any) -> Made:
-    if int(there or 0) < int(here or 0):
+def _cores(_change: Change, _here: Any, there: Any, other: Other, *_rest: Any) -> Made:
+    if 0 < int(there or 0) <= other.cores:
         return Imposed(plan={"cpus": int(there)}), ""
-    return None, f"the other side has more cores ({there}), and cores can only be taken away"
+    return None, f"the other side has {there} cores, and this computer has {other.cores}"
+
+
+def _folder(_change: Change, _here: Any, _there: Any, other: Other, *_rest: Any) -> Made:
+    if other.folder is None:
+        return None, "the other side's working folder is not on this computer"
+    return Imposed(folder=other.folder), ""
 
 
 def _isa(change: Change, here: Any, there: Any, *rest: Any) -> Made:
@@ -292,6 +348,7 @@ _MAKERS: Mapping[str, Maker] = {
     "compile": _compile,
     "policy": _policy,
     "devices": _devices,
+    "folder": _folder,
     "locale": _locale,
     "timezone": _timezone,
 }

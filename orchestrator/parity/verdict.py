@@ -10,7 +10,7 @@ from orchestrator.model import Divergence, Verdict
 from orchestrator.parity.cause import Cause, suspect
 from orchestrator.parity.changes import SAME_JOB, Change, changes, versions
 from orchestrator.parity.ladder import Climb, Finding, climb, same_records_overall
-from orchestrator.parity.recording import Recording, read
+from orchestrator.parity.recording import STAGES, Recording, read
 
 IDENTICAL = "IDENTICAL"
 EQUIVALENT = "EQUIVALENT"
@@ -82,12 +82,12 @@ def judge(a: Recording, b: Recording) -> Verdict:
 
 def _differing(a: Recording, b: Recording, outcome: Climb, finding: Finding) -> Verdict:
     found = changes(a.environment, b.environment)
-    first, second = (side.steps[min(finding.step, len(side.steps)) - 1] for side in (a, b))
-    initial, other = first.stage("initial"), second.stage("initial")
+    if absorbed(a, b, finding):
+        return _absorbed(a, b, outcome, finding)
     cause = suspect(
         finding,
         found,
-        initial_differs=any(name in other and not t.equals(other[name]) for name, t in initial.items()),
+        initial_differs=_initial_differs(a, b, finding.step),
         overall=same_records_overall(a.steps, b.steps, finding.tensor.split("/")[0].split("#")[0]),
     )
     same_job = not any(change.topic in SAME_JOB for change in found)
@@ -104,16 +104,54 @@ def _differing(a: Recording, b: Recording, outcome: Climb, finding: Finding) -> 
     )
 
 
+def _initial_differs(a: Recording, b: Recording, step: int) -> bool:
+    if step > min(len(a.steps), len(b.steps)):
+        return False
+    initial, other = a.steps[step - 1].stage("initial"), b.steps[step - 1].stage("initial")
+    return any(name in other and not tensor.equals(other[name]) for name, tensor in initial.items())
+
+
+def absorbed(a: Recording, b: Recording, finding: Finding) -> bool:
+    """Whether batches differ in their dtype alone, and nothing that is computed from them differs."""
+    if (finding.stage, finding.kind) != ("batch", "dtype"):
+        return False
+    return all(
+        tensor.equals(other[tensor.name])
+        for left, right in zip(a.steps, b.steps, strict=False)
+        for stage in STAGES[STAGES.index("initial") :]
+        for other in (right.stage(stage),)
+        for tensor in left.stage(stage).values()
+        if tensor.name in other
+    )
+
+
+def _absorbed(a: Recording, b: Recording, outcome: Climb, finding: Finding) -> Verdict:
+    words = f"the loader yields another dtype ({finding.detail}), which is cast where the model begins"
+    detail = (
+        f"The batches have another dtype ({finding.tensor}: {finding.detail}), and that changes nothing: what "
+        f"is computed from them in the first {_steps(min(len(a.steps), len(b.steps)))} is equal to the bit."
+    )
+    return Verdict(
+        EQUIVALENT,
+        divergence=Divergence(finding.step, finding.stage, finding.tensor, None, finding.detail),
+        cause=f"Innocent: {words}.",
+        compared=outcome.compared,
+        steps=min(len(a.steps), len(b.steps)),
+        detail=detail + _versions(a, b) + _unseen(a, b),
+    )
+
+
 def _paragraph(finding: Finding, cause: Cause, found: tuple[Change, ...], relative: float | None) -> str:
     size = f" by {relative:.2g} (relative L2)" if relative is not None else ""
     more = f", and {finding.others} more in that stage" if finding.others else ""
     kind = " That is the size of rounding." if finding.rounding else ""
+    before = "" if finding.stage == "files" else " Everything before it is equal to the bit."
     others = [change.words for change in found if change.words != cause.sentence][:4]
     also = f" Also different: {'; '.join(others)}." if others else ""
     return (
         f"The runs first differ in step {finding.step}, in {STAGE_WORDS[finding.stage]}: "
         f"{finding.tensor}{size}"
-        f"{more} ({finding.detail}).{kind} Everything before it is equal to the bit. "
+        f"{more} ({finding.detail}).{kind}{before} "
         f"Suspected: {cause.sentence}. {cause.fix}{also}"
     )
 

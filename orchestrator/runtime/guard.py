@@ -1,4 +1,4 @@
-"""Keeps a repeated run from changing anything of the user's: it may write in its copy and in temporary folders.
+"""Keeps a repeated run from changing what is the user's: it may write in its copy and in temporary folders.
 
 Python's own file operations are watched by an audit hook, which can refuse them. What native code writes is
 not seen.

@@ -3,7 +3,7 @@
 A plan is a JSON object with any of
     seed             number; every generator is seeded with it before the program begins
     seed_forced      true: what the program itself says of seeds is not heard
-    generators       true: numpy.random.default_rng() without a seed gets one
+    generators       true: numpy.random.default_rng() and random.Random() without a seed get one
     cpus             how many of the usable cores
     intra_op         threads within one operation, whatever the program says
     deterministic    true or false: deterministic operations, whatever the program says
@@ -40,7 +40,7 @@ def from_environment(environ: Mapping[str, str]) -> Plan:
 
 
 def install(plan: Plan, *, now: bool) -> None:
-    """Impose the plan on this process. `now`: frameworks are imported already, in a parent of this process."""
+    """Impose the plan on this process. `now`: a parent of this process has imported frameworks already."""
     if not plan:
         return
     if plan.get("cpus"):
@@ -53,6 +53,8 @@ def install(plan: Plan, *, now: bool) -> None:
         random.seed(plan["seed"])
         if plan.get("seed_forced"):
             silence(random, "seed")
+    if plan.get("generators"):
+        _seed_unseeded(random.Random)
     announcer = Announcer(_MODULES, _teller(Imposition(plan)))
     announcer.install()
     for name in _MODULES if now else ():
@@ -150,6 +152,18 @@ def _compile_with(keras: Any, options: Dict[str, Any]) -> None:
         return original(model, *args, **kwargs)
 
     keras.Model.compile = compile_
+
+
+def _seed_unseeded(generator: Any) -> None:
+    """random.Random() without a seed counts up from 1 instead of asking the system."""
+    original, made = generator.seed, [0]
+
+    @functools.wraps(original)
+    def seed(self: Any, a: Any = None, version: int = 2) -> None:
+        made[0] += a is None
+        original(self, made[0] if a is None else a, version)
+
+    generator.seed = seed
 
 
 def _seeded(original: Callable[..., Any]) -> Callable[..., Any]:
