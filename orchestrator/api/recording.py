@@ -26,12 +26,14 @@ def record(
     command: Sequence[str],
     *,
     steps: int = DEFAULT_STEPS,
+    light: int = 0,
     run_id: str | None = None,
     folder: Path | str | None = None,
     output: Callable[[bytes], None] | None = None,
     progress: Progress | None = None,
 ) -> RunRecord:
-    """Run `command` in the current folder and record it: exit, stack, I/O profile, the first `steps` steps.
+    """Run `command` in the current folder and record it: exit, stack, I/O profile, the first `steps` steps,
+    and the fingerprints of `light` steps after them.
 
     Nothing is staged or copied; the recording is `runs/<id>/`. The returned record tells a failure in
     `exit`; only a command that cannot be started raises UsageError.
@@ -48,7 +50,14 @@ def record(
     agent = local_agent(place)
     python = command_python(command)
     host = HereHost()
-    job = Job(run_id=name, argv=tuple(command), python=python, cwd=str(Path.cwd()), observe_steps=steps)
+    job = Job(
+        run_id=name,
+        argv=tuple(command),
+        python=python,
+        cwd=str(Path.cwd()),
+        observe_steps=steps,
+        observe_light=light,
+    )
     jobs.start(host, agent, job)
     try:
         jobs.follow(host, agent, name, 0, output or _nowhere)

@@ -108,6 +108,7 @@ def train(
 def record(
     command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="What to run, here.")],
     steps: Annotated[int, typer.Option("--steps", min=0, help="Steps to record tensor by tensor.")] = 3,
+    light: Annotated[int, typer.Option("--light", min=0, help="Steps after them to fingerprint.")] = 0,
     run_id: Annotated[str | None, typer.Option("--run-id", help="Name the run.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -116,7 +117,12 @@ def record(
     from orchestrator.cli import progress, runs
 
     done = api.record(
-        command, steps=steps, run_id=run_id, output=runs.output(as_json), progress=progress.progress()
+        command,
+        steps=steps,
+        light=light,
+        run_id=run_id,
+        output=runs.output(as_json),
+        progress=progress.progress(),
     )
     runs.show(done, as_json)
     if not done.succeeded:

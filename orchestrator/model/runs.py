@@ -15,7 +15,7 @@ class Job:
 
     `trees` empty: run in `cwd` as it is. Otherwise the working folder `<run>/work` is staged from them
     and `cwd` is relative to it. `observe_steps` > 0 records every tensor of the first steps;
-    `stop_after_observed` then ends the run.
+    `observe_light` further steps are fingerprinted, and `stop_after_observed` then ends the run.
     """
 
     run_id: str
@@ -26,6 +26,7 @@ class Job:
     trees: tuple[TreeLink, ...] = ()
     observe_steps: int = 0
     stop_after_observed: bool = False
+    observe_light: int = 0
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,8 @@ def environment(
     if spec["observe_steps"] > 0:
         found["ORCH_OBSERVE_DIR"] = run.observe
         found["ORCH_OBSERVE_STEPS"] = str(spec["observe_steps"])
+        if spec.get("observe_light"):
+            found["ORCH_OBSERVE_LIGHT"] = str(spec["observe_light"])
         if spec["stop_after_observed"]:
             found["ORCH_OBSERVE_STOP"] = "1"
     return found

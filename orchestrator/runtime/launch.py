@@ -43,6 +43,7 @@ _FIELDS: Dict[str, Any] = {
     "trees": [],
     "observe_steps": 0,
     "stop_after_observed": False,
+    "observe_light": 0,
     "outputs": [],
 }
 """Of a spec, with what they are when left out."""
