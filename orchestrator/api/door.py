@@ -43,6 +43,8 @@ def ssh_command(
     argv = ["ssh", "-F", "/dev/null", "-i", str(place.identity(held.id)), "-p", str(endpoint.port)]
     for name, value in options.items():
         argv += ["-o", f'{name}="{value}"' if " " in value else f"{name}={value}"]
+    if endpoint.proxy:  # the rest of the option is a line of shell: no quotes around it
+        argv += ["-o", "ProxyCommand=" + shlex.join(endpoint.proxy).replace("%", "%%")]
     argv += [f"{endpoint.user}@{endpoint.address}"]
     return [*argv, "--", shlex.join(command)] if command else argv
 

@@ -27,6 +27,7 @@ from orchestrator.hosts import hostkeys
 from orchestrator.hosts.channel import SshChannel
 from orchestrator.hosts.command import STOP_GROUP, checked, remote_text, shown
 from orchestrator.hosts.whole import whole
+from orchestrator.hosts.wire import Piped, connected
 from orchestrator.model import Completed, Endpoint
 
 LOST_AFTER = 45.0
@@ -203,9 +204,9 @@ def _shake_hands(
             ) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             if time.monotonic() + pause >= deadline:
+                where = shown(endpoint.proxy) if endpoint.proxy else f"{endpoint.address}:{endpoint.port}"
                 raise HostError(
-                    f"{machine_id} did not answer at {endpoint.address}:{endpoint.port} "
-                    f"within {timeout:g} s: {error or 'it hung up'}",
+                    f"{machine_id} did not answer at {where} within {timeout:g} s: {error or 'it hung up'}",
                     exists=f"Machine {machine_id} may exist, and cost, until its deadline.",
                     next_command="orch status",
                 ) from error
@@ -214,26 +215,29 @@ def _shake_hands(
 
 
 def _shake_hands_once(endpoint: Endpoint, admitted: Sequence[hostkeys.HostKey], left: float) -> _Transport:
-    sock = socket.create_connection((endpoint.address, endpoint.port), timeout=min(left, 10.0))
+    sock = connected(endpoint, min(left, 10.0))
     transport = None
     try:
-        _tune(sock)
         transport = _Transport(sock)
         transport.banner_timeout = transport.handshake_timeout = left
         options = transport.get_security_options()
         options.ciphers = _first(_FAST_CIPHERS, options.ciphers)
         options.key_types = _first(_algorithms(admitted), options.key_types)
         transport.start_client(timeout=left)
-    except BaseException:
+    except BaseException as error:
         if transport is not None:
             transport.close()
         sock.close()
+        _tell_complaint(sock, error)
         raise
     return transport
 
 
-def _tune(sock: socket.socket) -> None:
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def _tell_complaint(sock: socket.socket, error: BaseException) -> None:
+    """A tunnel's program says better why there is no connection than the connection that ends."""
+    complaint = sock.complaint() if isinstance(sock, Piped) else ""
+    if complaint and isinstance(error, paramiko.SSHException | OSError | EOFError):
+        raise OSError(complaint) from error
 
 
 def _watch(transport: paramiko.Transport) -> None:

@@ -65,12 +65,16 @@ class Machine:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a machine answers, and the host keys by which it proves itself (OpenSSH lines: "type base64")."""
+    """Where a machine answers, and the host keys by which it proves itself (OpenSSH lines: "type base64").
+
+    `proxy`: the command whose standard streams lead to the machine's ssh server, where `address` does not.
+    """
 
     address: str
     port: int
     user: str
     host_keys: tuple[str, ...]
+    proxy: tuple[str, ...] = ()
 
 
 class Provider(Protocol):

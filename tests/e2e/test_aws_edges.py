@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.clouds import tunnels
 from tests.clouds.aws import Cloud
 from tests.clouds.ground_aws import grounded
 from tests.e2e.project import Project, tiny
@@ -172,3 +174,51 @@ def test_a_spot_machine_that_went_without_a_word_is_preempted_all_the_same(
     assert json.loads((project.folder / "runs/one/run.json").read_text())["exit"]["reason"] == "preempted"
     again = up(project)
     assert again["machine"] != held["machine"]
+
+
+# ---------------------------------------------------------------- no public address
+
+
+def instance(cloud: Cloud, identity: str) -> dict[str, Any]:
+    answer = cloud.client("ec2").describe_instances(InstanceIds=[identity])
+    found: dict[str, Any] = answer["Reservations"][0]["Instances"][0]
+    return found
+
+
+def test_a_machine_at_its_private_address(project: Project, cloud: Cloud) -> None:
+    project.environ["ORCH_AWS_ADDRESS"] = "private"
+    held = up(project)
+    shown = instance(cloud, held["machine"])
+    assert "PublicIpAddress" not in shown
+    assert held["detail"]["address"] == shown["PrivateIpAddress"]
+    assert project.json("train", "--run-id", "one")["exit"]["reason"] == "completed"
+    del project.environ["ORCH_AWS_ADDRESS"]  # who expects a public address finds none
+    assert project.json("ssh", "true", code=8)["error"]["kind"] == "HostError"
+
+
+def test_a_machine_behind_session_manager(project: Project, cloud: Cloud, tmp_path: Path) -> None:
+    """By a program that forwards bytes, whose host key is verified as any other's."""
+    programs = tunnels.aws(tmp_path / "bin", cloud.url)
+    project.environ.update(ORCH_AWS_ADDRESS="ssm", PATH=f"{programs}:{os.environ['PATH']}")
+    held = up(project)
+    assert "PublicIpAddress" not in instance(cloud, held["machine"])
+    assert project.json("train", "--run-id", "one")["exit"]["reason"] == "completed"
+    said = project.orch("ssh", "--", "echo", "through")
+    assert said.out == "through\n"
+    asked = json.loads((programs / "asked").read_text().splitlines()[0])
+    assert f"--target={held['machine']}" in asked
+    other = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtQzVn0VdkT0Wm2yQ0nXUkPSpPkXyBzQkq5dlqCqk0a"
+    (known,) = project.folder.glob(".orch/*/known_hosts")
+    known.unlink()
+    vouched = [{"Key": "orch-host-key", "Value": other}]
+    cloud.client("ec2").create_tags(Resources=[held["machine"]], Tags=vouched)
+    error = project.json("train", code=8)["error"]
+    assert (error["kind"], "Nothing was sent" in error["message"]) == ("HostKeyError", True)
+
+
+def test_without_the_program_nothing_is_made(project: Project, cloud: Cloud) -> None:
+    project.environ.update(ORCH_AWS_ADDRESS="ssm", PATH="/sbin")  # whatever is installed here
+    error = up(project, code=5)["error"]
+    assert "which is not installed here" in error["message"]
+    assert error["next_command"]
+    assert cloud.requests("RunInstances") == []

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.clouds import gcp
+from tests.clouds import gcp, tunnels
 from tests.e2e.project import Project, tiny
 
 pytestmark = [
@@ -127,3 +127,29 @@ def test_a_preempted_run_is_no_lost_run(project: Project, cloud: gcp.Cloud) -> N
     assert record["exit"]["reason"] == "preempted"
     assert "compute.instances.preempted" in record["exit"]["detail"]
     assert instances(cloud) == []
+
+
+# ---------------------------------------------------------------- no public address
+
+
+def test_a_machine_behind_google_s_tunnel(project: Project, cloud: gcp.Cloud, tmp_path: Path) -> None:
+    programs = tunnels.gcloud(tmp_path / "bin", cloud.url)
+    project.environ.update(
+        ORCH_GCP_INTERNAL="iap", ORCH_GCP_SUBNETWORK="orch", PATH=f"{programs}:{os.environ['PATH']}"
+    )
+    held = up(project)
+    (shown,) = cloud.state()["instances"]
+    assert not shown["networkInterfaces"][0].get("accessConfigs")
+    assert project.json("train", "--run-id", "one")["exit"]["reason"] == "completed"
+    assert project.orch("ssh", "--", "echo", "through").out == "through\n"
+    asked = json.loads((programs / "asked").read_text().splitlines()[0])
+    assert asked[:4] == ["gcloud", "compute", "start-iap-tunnel", held["machine"]]
+
+
+def test_without_gcloud_nothing_is_made(project: Project, cloud: gcp.Cloud) -> None:
+    project.environ.update(ORCH_GCP_INTERNAL="iap", PATH="/sbin")  # whatever is installed here
+    before = len(cloud.calls("compute.instances.insert"))
+    error = up(project, code=5)["error"]
+    assert "gcloud, which is not installed here" in error["message"]
+    assert "sdk.cloud.google.com" in error["next_command"]
+    assert len(cloud.calls("compute.instances.insert")) == before

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import MachineSpec, Offer
-from orchestrator.providers.aws import firstboot, hostkey, images, tags
+from orchestrator.providers.aws import firstboot, hostkey, images, tags, tunnel
 from orchestrator.providers.aws.request import (
     GIB,
     Image,
@@ -278,6 +278,18 @@ def test_the_console_proves_nothing_where_it_contradicts_itself_or_stops_short()
 def test_settings_are_read_and_nonsense_is_named() -> None:
     assert read({}) == Settings()
     said = {"ORCH_AWS_REGIONS": "us-east-1, eu-west-1,", "ORCH_AWS_ADDRESS": "private"}
-    assert read(said) == Settings(regions=("us-east-1", "eu-west-1"), public=False)
-    with pytest.raises(ProviderError, match="ORCH_AWS_ADDRESS"):
+    assert read(said) == Settings(regions=("us-east-1", "eu-west-1"), address="private")
+    assert [read({"ORCH_AWS_ADDRESS": way}).public for way in ("public", "private", "ssm")] == [
+        True,
+        False,
+        False,
+    ]
+    with pytest.raises(ProviderError, match="ORCH_AWS_ADDRESS is 'none'; it can be public, private or ssm"):
         read({"ORCH_AWS_ADDRESS": "none"})
+
+
+def test_the_tunnel_s_command_and_profile() -> None:
+    assert tunnel.proxy_command("i-0123456789abcdef0", "eu-west-1") == (
+        *("aws", "ssm", "start-session", "--region=eu-west-1", "--target=i-0123456789abcdef0"),
+        *("--document-name=AWS-StartSSHSession", "--parameters=portNumber=22"),
+    )

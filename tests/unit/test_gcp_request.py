@@ -18,7 +18,7 @@ from orchestrator.providers.gcp.images import Family, Image, families, path_of, 
 from orchestrator.providers.gcp.names import call_id, is_name, machine_name
 from orchestrator.providers.gcp.request import Setting, instance, require_sound
 from orchestrator.providers.gcp.startup import startup_script
-from orchestrator.providers.gcp.tunnel import tunnel_command
+from orchestrator.providers.gcp.tunnel import proxy_command, tunnel_command
 from orchestrator.providers.gcp.zones import expanded
 from tests.clouds.gcp.discovery import compute
 
@@ -138,14 +138,21 @@ def test_the_network() -> None:
     whole = "projects/host/regions/us-central1/subnetworks/shared"
     (interface,) = made(setting=Setting("p", whole))["networkInterfaces"]
     assert interface["subnetwork"] == whole
-    with pytest.raises(ProviderError, match="no IAP"):
-        Setting.of("p", {"ORCH_GCP_INTERNAL": "iap"})
+    tunnelled = Setting.of("p", {"ORCH_GCP_INTERNAL": "iap"})
+    (interface,) = made(setting=tunnelled)["networkInterfaces"]
+    assert (tunnelled.tunnel, "accessConfigs" in interface) == (True, False)
+    with pytest.raises(ProviderError, match="ORCH_GCP_INTERNAL is 0, 1"):
+        Setting.of("p", {"ORCH_GCP_INTERNAL": "yes"})
 
 
 def test_the_tunnel_s_command() -> None:
     assert tunnel_command("p", "us-central1-a", "orch-x-1", 2222) == (
         *("gcloud", "compute", "start-iap-tunnel", "orch-x-1", "22"),
         *("--local-host-port=127.0.0.1:2222", "--zone=us-central1-a", "--project=p"),
+    )
+    assert proxy_command("p", "us-central1-a", "orch-x-1") == (
+        *("gcloud", "compute", "start-iap-tunnel", "orch-x-1", "22"),
+        *("--listen-on-stdin", "--verbosity=warning", "--zone=us-central1-a", "--project=p"),
     )
 
 

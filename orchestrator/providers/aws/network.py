@@ -21,7 +21,7 @@ def find(clients: Clients, region: str, zone: str, settings: Settings) -> Networ
     """
     groups, vpc = _groups(clients, region, settings.groups)
     subnet = _subnet(clients, region, zone, settings.subnets, vpc)
-    return Network(subnet, groups, settings.public)
+    return Network(subnet, groups, settings.public, settings.instance_profile)
 
 
 def _groups(clients: Clients, region: str, named: Sequence[str]) -> tuple[tuple[str, ...], str]:

@@ -13,10 +13,10 @@ from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Endpoint, Labels, Machine, MachineSpec, MachineState, Need, Offer
-from orchestrator.providers import Ending
-from orchestrator.providers.aws import endings, hostkey, images, network, request, tags
+from orchestrator.providers import Ending, tunnels
+from orchestrator.providers.aws import endings, hostkey, images, network, request, tags, tunnel
 from orchestrator.providers.aws.clients import Clients, asking
-from orchestrator.providers.aws.settings import Settings, read
+from orchestrator.providers.aws.settings import SSM, Settings, read
 from orchestrator.providers.aws.zones import with_zones
 from orchestrator.providers.local.network import answers_ssh
 from orchestrator.providers.retry import RetryingProvider
@@ -53,6 +53,7 @@ class AwsProvider:
         self._clients = Clients(settings, _catalog_regions)
         self._asked: dict[tuple[str, int, str], tuple[MachineSpec, dict[str, Any]]] = {}
         self._made: dict[str, float] = {}
+        self._tunnels = tunnels.Tunnels()
 
     # ------------------------------------------------------------ the protocol
 
@@ -66,6 +67,8 @@ class AwsProvider:
     def create(self, spec: MachineSpec) -> Machine:
         region = request.region_of(spec)
         self._clients.require_region(region)
+        if self._settings.address == SSM:
+            tunnels.require(tunnel.PROGRAMS, tunnel.PURPOSE)
         found = self._find(region, [{"Name": f"tag:{tags.MACHINE}", "Values": [tags.name_of(spec)]}])
         if found:
             return found
@@ -109,14 +112,27 @@ class AwsProvider:
         instance = self._described(region, identity)
         if instance is None or instance["State"]["Name"] != "running":
             return None
-        address = instance.get("PublicIpAddress") or (
-            None if self._settings.public else instance.get("PrivateIpAddress")
-        )
-        if not address or not answers_ssh(address, 22, _GREETING_S):
+        address, proxy = self._way_to(instance, region)
+        if not address or not self._greets(identity, address, proxy):
             return None
         keys = self._host_keys(instance, region)
         user = tags.tags_in(instance).get(tags.LOGIN, "root")
-        return Endpoint(address, 22, user, keys) if keys else None
+        return Endpoint(address, 22, user, keys, proxy) if keys else None
+
+    def _greets(self, identity: str, address: str, proxy: Sequence[str]) -> bool:
+        if proxy:
+            return self._tunnels.leads(identity, proxy)
+        return answers_ssh(address, 22, _GREETING_S)
+
+    def _way_to(self, instance: dict[str, Any], region: str) -> tuple[str, tuple[str, ...]]:
+        """Address and tunnel; "" where the machine has no address yet, or none that is to be used."""
+        public = instance.get("PublicIpAddress")
+        if public or self._settings.public:
+            return str(public or ""), ()
+        if self._settings.address == SSM:
+            tunnels.require(tunnel.PROGRAMS, tunnel.PURPOSE)
+            return instance["InstanceId"], tunnel.proxy_command(instance["InstanceId"], region)
+        return str(instance.get("PrivateIpAddress") or ""), ()
 
     def ending(self, machine: Machine) -> Ending | None:
         """EC2 knows what it ended for an hour; what it does not know at all may not be listed yet."""

@@ -31,11 +31,15 @@ class Image:
 
 @dataclass(frozen=True)
 class Network:
-    """Where the machine is plugged in; `subnet` lies in the machine's zone. `public`: with an address."""
+    """Where the machine is plugged in; `subnet` lies in the machine's zone. `public`: with an address.
+
+    `profile` names the instance profile that Session Manager may need to reach it, None where it has none.
+    """
 
     subnet: str
     groups: tuple[str, ...]
     public: bool
+    profile: str | None = None
 
 
 def region_of(spec: MachineSpec) -> str:
@@ -86,6 +90,8 @@ def run_instances(
             host_key=host_key,
         ),
     }
+    if network.profile:
+        request["IamInstanceProfile"] = {"Name": network.profile}
     if spec.offer.zone:
         request["Placement"] = {"AvailabilityZone": spec.offer.zone}
     if spec.offer.spot:

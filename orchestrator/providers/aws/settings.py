@@ -7,7 +7,9 @@ ORCH_AWS_REGIONS          regions to use and to look for machines in, comma sepa
                           the catalog and the one of AWS_REGION, as far as the account has them enabled
 ORCH_AWS_SUBNET           subnets, comma separated; the one of the machine's zone is taken
 ORCH_AWS_SECURITY_GROUP   security groups, comma separated; without it the one called `orch-ssh`
-ORCH_AWS_ADDRESS          `public` (default), or `private` for machines without a public address
+ORCH_AWS_ADDRESS          `public` (default); `private` for machines without a public address, reached at
+                          their private one; `ssm` for the same, reached by a tunnel of Session Manager
+ORCH_AWS_INSTANCE_PROFILE instance profile of each machine, which Session Manager may need; default: none
 ORCH_AWS_IMAGE            image: `ami-…`, `ssm:/path/of/parameter`, or a pattern of names
 ORCH_AWS_USER             who logs in there, where the image's name does not tell
 ORCH_AWS_HOST_KEY         `injected` (default): a one-use key goes with the machine and is replaced at first
@@ -21,6 +23,8 @@ from dataclasses import dataclass
 
 from orchestrator.errors import Fault, ProviderError
 
+PUBLIC, PRIVATE, SSM = "public", "private", "ssm"
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -29,10 +33,15 @@ class Settings:
     regions: tuple[str, ...] = ()
     subnets: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
-    public: bool = True
+    address: str = PUBLIC
+    instance_profile: str | None = None
     image: str | None = None
     user: str | None = None
     inject: bool = True
+
+    @property
+    def public(self) -> bool:
+        return self.address == PUBLIC
 
 
 def read(environ: Mapping[str, str]) -> Settings:
@@ -41,10 +50,11 @@ def read(environ: Mapping[str, str]) -> Settings:
         regions=_words(environ, "ORCH_AWS_REGIONS"),
         subnets=_words(environ, "ORCH_AWS_SUBNET"),
         groups=_words(environ, "ORCH_AWS_SECURITY_GROUP"),
-        public=_choice(environ, "ORCH_AWS_ADDRESS", "public", "private"),
+        address=_choice(environ, "ORCH_AWS_ADDRESS", PUBLIC, PRIVATE, SSM),
+        instance_profile=environ.get("ORCH_AWS_INSTANCE_PROFILE") or None,
         image=environ.get("ORCH_AWS_IMAGE") or None,
         user=environ.get("ORCH_AWS_USER") or None,
-        inject=_choice(environ, "ORCH_AWS_HOST_KEY", "injected", "console"),
+        inject=_choice(environ, "ORCH_AWS_HOST_KEY", "injected", "console") == "injected",
     )
 
 
@@ -52,11 +62,10 @@ def _words(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
     return tuple(word for part in environ.get(name, "").split(",") if (word := part.strip()))
 
 
-def _choice(environ: Mapping[str, str], name: str, usual: str, other: str) -> bool:
-    """Whether it is the usual one."""
-    value = environ.get(name) or usual
-    if value not in (usual, other):
-        raise ProviderError(
-            Fault.INVALID, f"{name} is {value!r}; it can be {usual} or {other}.", code="BadSetting"
-        )
-    return value == usual
+def _choice(environ: Mapping[str, str], name: str, *known: str) -> str:
+    """What it says; the first of what it can say where it says nothing."""
+    value = environ.get(name) or known[0]
+    if value not in known:
+        either = " or ".join((", ".join(known[:-1]), known[-1]))
+        raise ProviderError(Fault.INVALID, f"{name} is {value!r}; it can be {either}.", code="BadSetting")
+    return value

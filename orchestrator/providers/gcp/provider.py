@@ -23,8 +23,8 @@ from orchestrator.model import (
     Offer,
     Provider,
 )
-from orchestrator.providers import Ending
-from orchestrator.providers.gcp import endings, images, operations, request, seen, zones
+from orchestrator.providers import Ending, tunnels
+from orchestrator.providers.gcp import endings, images, operations, request, seen, tunnel, zones
 from orchestrator.providers.gcp.calls import INSERT, Calls
 from orchestrator.providers.gcp.clients import Clients
 from orchestrator.providers.gcp.faults import of_operation
@@ -74,6 +74,7 @@ class GcpProvider:
         self._lives: dict[str, int] = {}
         self._images: dict[str, images.Image] = {}
         self._first_keys: dict[str, float] = {}
+        self._tunnels = tunnels.Tunnels()
 
     # ------------------------------------------------------------ the protocol
 
@@ -97,6 +98,8 @@ class GcpProvider:
 
     def create(self, spec: MachineSpec) -> Machine:
         request.require_sound(spec)
+        if self._setting.tunnel:
+            tunnels.require(tunnel.PROGRAMS, tunnel.PURPOSE)
         there = self._calls.instance(spec.offer.zone, machine_name(spec))
         if there is not None:
             return self._adopted(there, spec)
@@ -124,14 +127,29 @@ class GcpProvider:
         instance = self._calls.instance(machine.zone, machine.id)
         if instance is None or seen.state(instance) is not MachineState.RUNNING:
             return None
-        public, private = seen.addresses(instance)
-        address = public if seen.has_public_address(instance) else private
+        address, proxy = self._way_to(instance, machine)
         if not address:
             return None
         keys = seen.host_keys(self._calls.guest_attributes(machine.zone, machine.id, "hostkeys/"))
         if not keys or not self._ready(machine, str(instance.get("id", ""))):
             return None
-        return Endpoint(address, 22, USER, keys)
+        if proxy and not self._tunnels.leads(machine.id, proxy):
+            return None
+        return Endpoint(address, 22, USER, keys, proxy)
+
+    def _way_to(self, instance: Mapping[str, Any], machine: Machine) -> tuple[str, tuple[str, ...]]:
+        """Address and tunnel; "" where the machine has no address yet."""
+        public, private = seen.addresses(instance)
+        if seen.has_public_address(instance):
+            return public, ()
+        if not self._setting.tunnel:
+            return private, ()
+        tunnels.require(tunnel.PROGRAMS, tunnel.PURPOSE)
+        return machine.id, tunnel.proxy_command(self._calls.project, machine.zone, machine.id)
+
+    @property
+    def _setting(self) -> request.Setting:
+        return request.Setting.of(self._calls.project, self._environ)
 
     def ending(self, machine: Machine) -> Ending | None:
         """A machine is known here only once Google has shown it: one that it does not know has ended."""
@@ -196,8 +214,8 @@ class GcpProvider:
     def _body(self, spec: MachineSpec, identity: str) -> dict[str, Any]:
         """What is sent for one request id; a call that is made again sends the same."""
         if identity not in self._bodies:
-            setting = request.Setting.of(self._calls.project, self._environ)
-            self._bodies[identity] = request.instance(spec, setting, self._image(spec), datetime.now(UTC))
+            now = datetime.now(UTC)
+            self._bodies[identity] = request.instance(spec, self._setting, self._image(spec), now)
         return self._bodies[identity]
 
     def _image(self, spec: MachineSpec) -> images.Image:

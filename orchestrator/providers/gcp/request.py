@@ -47,23 +47,25 @@ _ATTACHED = {
 @dataclass(frozen=True)
 class Setting:
     """Where machines are put: the project; `subnetwork` a name or path, "" for the default network;
-    `internal` machines get no public address."""
+    `internal` machines get no public address; `tunnel`: they are reached by Google's own tunnel."""
 
     project: str
     subnetwork: str = ""
     internal: bool = False
+    tunnel: bool = False
 
     @classmethod
     def of(cls, project: str, environ: Mapping[str, str]) -> Setting:
         internal = environ.get("ORCH_GCP_INTERNAL", "").strip().lower()
-        if internal not in ("", "0", "1"):
+        if internal not in ("", "0", "1", "iap"):
             raise ProviderError(
                 Fault.INVALID,
-                f"ORCH_GCP_INTERNAL is 1 (no public address) or 0, not {internal!r}. orch opens no IAP "
-                "tunnel by itself: it reaches such machines from inside their network or over a VPN.",
+                f"ORCH_GCP_INTERNAL is 0, 1 (no public address: reached from inside the network or over a "
+                f"VPN) or iap (the same, reached by Google's tunnel), not {internal!r}.",
                 code="Setting",
             )
-        return cls(project, environ.get("ORCH_GCP_SUBNETWORK", "").strip(), internal == "1")
+        subnetwork = environ.get("ORCH_GCP_SUBNETWORK", "").strip()
+        return cls(project, subnetwork, internal in ("1", "iap"), internal == "iap")
 
 
 def require_sound(spec: MachineSpec) -> None:

@@ -1,17 +1,25 @@
-"""The way to a machine without a public address: Google's own tunnel. Pure."""
+"""The way to a machine without a public address: Google's own tunnel (IAP). Pure."""
 
 from __future__ import annotations
+
+PURPOSE = "The tunnel of the Identity-Aware Proxy (ORCH_GCP_INTERNAL=iap)"
+PROGRAMS = {
+    "gcloud": "curl -sSL https://sdk.cloud.google.com | bash    # or your system's google-cloud-cli package",
+}
+"""What must be installed here, and how that is done."""
 
 
 def tunnel_command(project: str, zone: str, name: str, port: int) -> tuple[str, ...]:
     """The command that makes ssh of the machine answer at `port` of this computer while it runs."""
-    return (
-        "gcloud",
-        "compute",
-        "start-iap-tunnel",
-        name,
-        "22",
-        f"--local-host-port=127.0.0.1:{port}",
-        f"--zone={zone}",
-        f"--project={project}",
-    )
+    return _command(project, zone, name, f"--local-host-port=127.0.0.1:{port}")
+
+
+def proxy_command(project: str, zone: str, name: str) -> tuple[str, ...]:
+    """The command whose standard streams are the machine's ssh server. The network's firewall lets Google's
+    proxies (35.235.240.0/20) in at port 22, and the caller has roles/iap.tunnelResourceAccessor."""
+    return _command(project, zone, name, "--listen-on-stdin", "--verbosity=warning")
+
+
+def _command(project: str, zone: str, name: str, *how: str) -> tuple[str, ...]:
+    words = ("gcloud", "compute", "start-iap-tunnel", name, "22")
+    return (*words, *how, f"--zone={zone}", f"--project={project}")

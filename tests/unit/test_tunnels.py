@@ -1,0 +1,67 @@
+"""Connections through a program: what it says when it fails, that it ends with the connection."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import Fault, HostError, ProviderError
+from orchestrator.hosts import connect
+from orchestrator.hosts.identity import public_key
+from orchestrator.hosts.wire import connected
+from orchestrator.model import Endpoint
+from orchestrator.providers.tunnels import Tunnels, require
+
+GREETS = (
+    sys.executable,
+    "-c",
+    "import sys; sys.stdout.write('SSH-2.0-x\\r\\n'); sys.stdout.flush(); input()",
+)
+REFUSES = (sys.executable, "-c", "import sys; sys.exit('ERROR: 4003: failed to connect to backend')")
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtQzVn0VdkT0Wm2yQ0nXUkPSpPkXyBzQkq5dlqCqk0a"
+
+
+def test_it_leads_somewhere_once_a_server_greets() -> None:
+    assert Tunnels().leads("m", GREETS)
+    assert not Tunnels().leads("m", REFUSES)
+
+
+def test_what_never_opens_is_told_in_the_program_s_words() -> None:
+    tunnels = Tunnels(patience_s=0)
+    with pytest.raises(ProviderError, match="4003: failed to connect to backend") as told:
+        tunnels.leads("m", REFUSES)
+    assert told.value.fault is Fault.UNKNOWN
+    assert "costs" in str(told.value.exists)
+
+
+def test_a_program_that_is_missing_is_named_with_how_to_get_it() -> None:
+    require({"sh": "never"}, "The tunnel")
+    with pytest.raises(ProviderError, match="no-such-program") as told:
+        require({"sh": "never", "no-such-program": "apt install it"}, "The tunnel")
+    assert told.value.next_command == "apt install it"
+
+
+def test_the_program_ends_with_the_connection(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    keeps = (
+        f"import os, pathlib, time; pathlib.Path({str(mark)!r}).write_text(str(os.getpid())); time.sleep(60)"
+    )
+    wire = connected(Endpoint("m", 22, "u", (KEY,), (sys.executable, "-c", keeps)), 5)
+    while not (mark.exists() and mark.read_text()):
+        time.sleep(0.01)
+    wire.close()
+    assert not Path(f"/proc/{mark.read_text()}").exists()
+
+
+@pytest.mark.parametrize(
+    ("proxy", "words"), [(REFUSES, "4003"), (("no-such-program", "x"), "not installed here")]
+)
+def test_ssh_says_why_there_is_no_way(tmp_path: Path, proxy: tuple[str, ...], words: str) -> None:
+    public_key(tmp_path / "id", "me")
+    endpoint = Endpoint("m", 22, "u", (KEY,), proxy)
+    known = tmp_path / "known"
+    with pytest.raises(HostError, match=words):
+        connect(endpoint, identity=tmp_path / "id", known_hosts=known, machine_id="m", timeout=1)
