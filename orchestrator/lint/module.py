@@ -122,9 +122,23 @@ class Module:
         scope: ast.AST | None = self.scope(name)
         while scope is not None:
             if (id(scope), name.id) in self._bindings:
-                return self._bindings[id(scope), name.id]
+                return self._reaching(self._bindings[id(scope), name.id], name, scope)
             scope = None if scope is self.tree else self.scope(scope)
         return []
+
+    def _reaching(self, values: list[ast.expr], name: ast.Name, scope: ast.AST) -> list[ast.expr]:
+        """Of several values of one scope, those that a use below them there can still see."""
+        if len(values) < 2 or self.scope(name) is not scope:
+            return values
+        own = self.statement(name)
+        at = (name.lineno, name.col_offset)
+        above = [v for v in values if self.statement(v) is not own and (v.lineno, v.col_offset) < at]
+        certain = [n for n, v in enumerate(above) if self._unconditional(v, scope)]
+        return (above[certain[-1] :] if certain else above) or values
+
+    def _unconditional(self, value: ast.expr, scope: ast.AST) -> bool:
+        statement = self.statement(value)
+        return statement is scope or (statement is not None and self.parent(statement) is scope)
 
     def value(self, node: ast.AST | None) -> ast.AST | None:
         """What an expression is, a name followed to the one thing that it holds."""

@@ -156,7 +156,7 @@ def _variable_orders(module: Module, statement: ast.AST) -> bool:
             return False
         if _ordered_use(module, load, follow=False):
             return True
-    return False
+    return not loads
 
 
 def _below(module: Module, node: ast.AST, scope: ast.AST) -> bool:

@@ -135,8 +135,8 @@ def _rule(text: str) -> Rule | None:
 
 
 def _regex(text: str) -> bool:
-    """`\\d+` and `\\w` are parts of a pattern rather than names."""
-    return any(re.fullmatch(r"[dwsDWSbBAZ]", part) for part in text.split("\\")[1:])
+    """`\\d+` and `\\w` and `\\.` are parts of a pattern rather than names."""
+    return any(re.match(r"[dwsDWSbBAZ]$|[.?*+()^$|{\[\]]", part) for part in text.split("\\")[1:])
 
 
 def _use(module: Module, node: ast.AST, follow: bool = True) -> str:

@@ -88,6 +88,8 @@ _HOST_CALLS = frozenset(
     ]
 )
 _HOST_VALUES = {"sys.platform", "os.name"}
+_SYSTEM = {*_HOST_VALUES, "platform.system()", "platform.machine()"}
+"""What a program asks to be portable, as often as to differ."""
 _ELSEWHERE = re.compile(r"^(google\.colab|COLAB_\w+|KAGGLE_\w+|SM_\w+)$")
 
 
@@ -153,12 +155,9 @@ def check_branches(module: Module) -> Iterator[Hit]:
         if isinstance(node, ast.If | ast.IfExp):
             asked = _asked(module, node.test)
             if asked:
-                yield hit(
-                    WHEREABOUTS,
-                    module.snippet,
-                    node.test,
-                    f"another branch is taken elsewhere: it asks {asked}",
-                )
+                severity = Severity.INFO if asked in _SYSTEM else WHEREABOUTS.severity
+                message = f"another branch is taken elsewhere: it asks {asked}"
+                yield hit(WHEREABOUTS, module.snippet, node.test, message, severity=severity)
 
 
 def _asked(module: Module, test: ast.AST) -> str:

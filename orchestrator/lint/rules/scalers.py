@@ -74,6 +74,20 @@ class Fit:
     data: str
     words: frozenset[str]
 
+    @property
+    def scope(self) -> ast.AST:
+        return self.module.scope(self.call)
+
+    @property
+    def columns(self) -> bool:
+        """Whether the data are named by columns: the same text then means the same data anywhere."""
+        nodes = ast.walk(self.call.args[0])
+        return any(isinstance(node, ast.Constant) and isinstance(node.value, str) for node in nodes)
+
+
+def _same_data(one: Fit, two: Fit) -> bool:
+    return one.data == two.data and (one.scope is two.scope or one.columns)
+
 
 def _fits(module: Module) -> Iterator[Fit]:
     for call in module.calls:
@@ -122,7 +136,7 @@ def _twice_by_new(module: Module) -> Iterator[Hit]:
     first: dict[str, Fit] = {}
     for fit in _fits(module):
         other = first.setdefault(fit.data, fit)
-        if other.made != fit.made and other.variable == fit.variable:
+        if other.made != fit.made and other.variable == fit.variable and _same_data(other, fit):
             line = module.snippet.place(other.call.lineno)[1]
             yield hit(
                 REFIT,
@@ -159,7 +173,7 @@ def _differ(one: Fit, two: Fit) -> bool:
     if one.kind == two.kind:
         return False
     if one.module is two.module:
-        return one.data == two.data
+        return _same_data(one, two)
     if one.module.snippet.path == two.module.snippet.path:
         return one.variable == two.variable
     names = (PurePosixPath(one.module.snippet.path).stem, PurePosixPath(two.module.snippet.path).stem)
