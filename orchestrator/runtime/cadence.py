@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 _FIRST = 0.25
-_BASE = 1.0
 _PER_INTERVAL = 3600
+_BYTES_PER_INTERVAL = 2_000_000
 _THRIFT = 200
 
 
 class Cadence:
-    """How long to wait between lines: a second at first, longer the longer it goes on.
+    """How long to wait between lines: `base` seconds at first, longer the longer it goes on.
 
-    Four of a quarter of a second, for short jobs; then 3,600 of a second, 3,600 of two, of four, … A week
-    makes some 26,000 lines. Never so often that making them takes more than a two-hundredth of a core.
+    Four of a quarter of it, for short jobs; then the interval doubles after every 3,600 lines, or after
+    every two megabytes where lines are long. A week makes some 26,000 lines of a second at first, and at
+    most ten intervals' worth of bytes. Never so often that making them takes more than a two-hundredth of
+    a core.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, base: float = 1.0) -> None:
+        self._base = base
         self._count = 0
+        self._lines = 0
+        self._bytes = 0
+        self._doublings = 0
 
-    def next(self, cost: float = 0.0) -> float:
-        """Seconds until the next line, the last one having cost `cost` seconds of CPU."""
+    def next(self, cost: float = 0.0, written: int = 0) -> float:
+        """Seconds until the next line, the last one having cost `cost` seconds of CPU and `written` bytes."""
         self._count += 1
-        return max(self._planned(), cost * _THRIFT)
-
-    def _planned(self) -> float:
         if self._count <= 4:
-            return _FIRST
-        return _BASE * float(2 ** ((self._count - 5) // _PER_INTERVAL))
+            return max(self._base * _FIRST, cost * _THRIFT)
+        if self._lines == _PER_INTERVAL or self._bytes + written > _BYTES_PER_INTERVAL:
+            self._lines = self._bytes = 0
+            self._doublings += 1
+        self._lines += 1
+        self._bytes += written
+        return max(self._base * float(2**self._doublings), cost * _THRIFT)

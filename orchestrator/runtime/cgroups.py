@@ -19,11 +19,12 @@ _UNLIMITED = 1 << 60
 
 @dataclass(frozen=True)
 class Cgroups:
-    """Folders of the memory and CPU controllers, own group first, then its parents. `version` 0: none."""
+    """Folders of the controllers, own group first, then its parents. `version` 0: none."""
 
     version: int
     memory: Tuple[str, ...]
     cpu: Tuple[str, ...]
+    io: Tuple[str, ...] = ()
 
     def oom_kills(self) -> Optional[int]:
         """How many processes of the own group the kernel has killed for want of memory."""
@@ -32,6 +33,14 @@ class Cgroups:
 
     def memory_now(self) -> Optional[int]:
         return self._memory("memory.current", "memory.usage_in_bytes")
+
+    def memory_held(self) -> Optional[int]:
+        """What cannot be taken back at once: without pages of files that nobody has used for a while."""
+        now = self.memory_now()
+        if now is None:
+            return None
+        name = "inactive_file" if self.version == 2 else "total_inactive_file"
+        return max(0, now - (_keyed(self.memory[0], "memory.stat", name) or 0))
 
     def memory_peak(self) -> Optional[int]:
         return self._memory("memory.peak", "memory.max_usage_in_bytes")
@@ -70,9 +79,9 @@ def own() -> Cgroups:
     memory = _chain(mounts.get("memory"), groups.get("memory"))
     cpu = _chain(mounts.get("cpu"), groups.get("cpu"))
     if memory or cpu:
-        return Cgroups(1, memory, cpu)
+        return Cgroups(1, memory, cpu, _chain(mounts.get("blkio"), groups.get("blkio")))
     unified = _chain(mounts.get(""), groups.get(""))
-    return Cgroups(2 if unified else 0, unified, unified)
+    return Cgroups(2 if unified else 0, unified, unified, unified)
 
 
 def global_oom_kills() -> Optional[int]:

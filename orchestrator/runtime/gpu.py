@@ -1,4 +1,4 @@
-"""What the GPUs do, as nvidia-smi tells it; nothing where there is none."""
+"""What the GPUs do, by NVIDIA's library or else its program; nothing where there is none."""
 
 from __future__ import annotations
 
@@ -7,11 +7,49 @@ import shutil
 import subprocess
 from typing import Any, Dict, List, Optional, Set
 
+from .nvml import LIBRARY, Nvml
+
 _FIELDS = "index,name,utilization.gpu,utilization.memory,memory.used,memory.total"
 
 
 class GpuMeter:
-    """One nvidia-smi that prints a line per GPU and second for as long as the run goes on."""
+    """The library where it can be loaded: it costs no process, and tells power and throttling too.
+
+    Else one nvidia-smi that prints a line per GPU and second for as long as the run goes on.
+    """
+
+    def __init__(self, library: str = LIBRARY) -> None:
+        self._nvml = _library(library)
+        self._smi = None if self._nvml else _Printing()
+        self.names: List[str] = self._nvml.names if self._nvml else self._smi.names if self._smi else []
+
+    @property
+    def pids(self) -> Set[int]:
+        return self._smi.pids if self._smi else set()
+
+    def read(self) -> Optional[List[Dict[str, Any]]]:
+        """Per GPU: utilisation and memory utilisation (0..1), memory in bytes; by the library also power
+        (W), temperature (°C) and the reasons of throttling. None where there is no GPU."""
+        if self._nvml:
+            return self._nvml.read() or None
+        return self._smi.read() if self._smi else None
+
+    def close(self) -> None:
+        if self._nvml:
+            self._nvml.close()
+        if self._smi:
+            self._smi.close()
+
+
+def _library(name: str) -> Optional[Nvml]:
+    try:
+        return Nvml(name)
+    except OSError:
+        return None
+
+
+class _Printing:
+    """A running nvidia-smi, if there is that program."""
 
     def __init__(self) -> None:
         self._process = _start()

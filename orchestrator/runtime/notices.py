@@ -135,9 +135,14 @@ def clear(base: str) -> None:
 
 def note(notice: Notice, log: str, trace: str) -> None:
     """Say it in a run's output and in its trace."""
-    _append(log, f"\norch: {notice.text}\n")
+    say(notice.text, log)
     event: Dict[str, Any] = {"t": round(time.time(), 3), "event": "notice", **asdict(notice)}
     _append(trace, json.dumps(event) + "\n")
+
+
+def say(text: str, log: str) -> None:
+    """A line of ours among the run's output, so that whoever follows reads it."""
+    _append(log, f"\norch: {text}\n")
 
 
 def _append(path: str, text: str) -> None:

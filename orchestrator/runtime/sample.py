@@ -15,12 +15,16 @@ import os
 import platform
 import time
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import cgroups
 from .cadence import Cadence
 from .gpu import GpuMeter
 from .processes import Stat, boot_id, descendants, read, stat
+from .sample_alarms import Alarms
+from .sample_cpu import Machine, meminfo
+from .sample_disks import Disks
+from .sample_network import Network
 
 VERSION = 1
 
@@ -121,22 +125,30 @@ def _threads(pid: int) -> List[int]:
 
 
 class Sampler:
-    """Writes the trace of one run. `root` is the supervisor: all below it is the job, save `strangers`."""
+    """Writes the trace of one run. `root` is the supervisor: all below it is the job, save `strangers`.
 
-    def __init__(self, trace: str, root: int) -> None:
+    `tell` gets a sentence, once, for each way in which the machine turns out too small.
+    """
+
+    def __init__(self, trace: str, root: int, tell: Optional[Callable[[str], None]] = None) -> None:
         self._file = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._root = root
+        self._tell = tell
         self._usage = Usage()
         self._cgroups = cgroups.own()
+        self._machine = Machine(self._cgroups.cpu)
+        self._disks = Disks(self._cgroups.io)
         self._began = time.monotonic()
         self._own_cpu = time.process_time()
-        self._network: Optional[Tuple[int, int]] = _network(root)
+        self._network = Network(root)
         self._throttled = self._cgroups.throttled()
         self._peak = 0
         self._gpu = GpuMeter()
         self._cadence = Cadence()
         self._due = self._began
-        self._write(self._header())
+        header = self._header()
+        self._alarms = Alarms(header)
+        self._written = self._write(header)
 
     @property
     def strangers(self) -> Set[int]:
@@ -151,34 +163,37 @@ class Sampler:
         if time.monotonic() >= self._due:
             before = time.process_time()
             self.sample()
-            self._due = time.monotonic() + self._cadence.next(time.process_time() - before)
+            self._due = time.monotonic() + self._cadence.next(time.process_time() - before, self._written)
 
     def sample(self) -> None:
         """Append one sample now. Call it once more while the ended job has not been waited for."""
         processes = [entry for entry in descendants(self._root) if entry.pid not in self.strangers]
         used = self._usage.measure(processes)
         rss = sum(entry.rss for entry in processes)
-        self._peak = max(self._peak, rss, *(_peak(entry.pid) for entry in processes), 0)
-        received, sent = self._moved()
-        self._write(
-            {
-                "event": "sample",
-                "up": round(time.monotonic() - self._began, 3),
-                **{name: round(value, 3) for name, value in vars(used).items()},
-                "rss": rss,
-                "peak": self._peak,
-                "processes": len(processes),
-                "threads": sum(entry.threads for entry in processes),
-                "received": received,
-                "sent": sent,
-                "throttled": self._throttling(),
-                "group_memory": self._cgroups.memory_now(),
-                "group_peak": self._cgroups.memory_peak(),
-                "available": _meminfo("MemAvailable"),
-                "gpus": self._gpu.read(),
-                "own_cpu": round(time.process_time() - self._own_cpu, 3),
-            }
-        )
+        memory = [_memory(entry.pid) for entry in processes]
+        self._peak = max(self._peak, rss, *(peak for peak, _ in memory), 0)
+        line = {
+            "event": "sample",
+            "up": round(time.monotonic() - self._began, 3),
+            **{name: round(value, 3) for name, value in vars(used).items()},
+            "rss": rss,
+            "peak": self._peak,
+            "swap": sum(swap for _, swap in memory),
+            "processes": len(processes),
+            "threads": sum(entry.threads for entry in processes),
+            **self._network.sample(),
+            "throttled": self._throttling(),
+            "group_memory": self._cgroups.memory_now(),
+            "group_held": self._cgroups.memory_held(),
+            "group_peak": self._cgroups.memory_peak(),
+            "available": meminfo("MemAvailable"),
+            **self._machine.sample(),
+            "disks": self._disks.sample(),
+            "gpus": self._gpu.read(),
+            "own_cpu": round(time.process_time() - self._own_cpu, 3),
+        }
+        self._written = self._write(line)
+        self._warn(line)
 
     def retire(self, pid: int) -> None:
         """Call it before waiting for a child other than the job's first process."""
@@ -195,62 +210,48 @@ class Sampler:
         self._gpu.close()
         os.close(self._file)
 
+    def _warn(self, line: Dict[str, Any]) -> None:
+        """What is too small is said while it happens: in the trace, and to whoever follows."""
+        for kind, text in self._alarms.see(line):
+            self._write({"event": "alarm", "kind": kind, "text": text})
+            if self._tell is not None:
+                self._tell(text)
+
     def _header(self) -> Dict[str, Any]:
         return {
             "event": "header",
             "version": VERSION,
             "cores": _cores(self._cgroups),
-            "memory": self._cgroups.memory_limit() or _meminfo("MemTotal"),
+            "memory": self._cgroups.memory_limit() or meminfo("MemTotal"),
+            "memory_is_a_limit": self._cgroups.memory_limit() is not None,
             "machine": platform.machine(),
             "boot_id": boot_id(),
             "gpus": self._gpu.names,
+            "disks": self._disks.facts(),
         }
-
-    def _moved(self) -> Tuple[Optional[int], Optional[int]]:
-        now = _network(self._root)
-        if now is None or self._network is None:
-            return None, None
-        return now[0] - self._network[0], now[1] - self._network[1]
 
     def _throttling(self) -> Optional[float]:
         now = self._cgroups.throttled()
         return None if now is None or self._throttled is None else round(now - self._throttled, 3)
 
-    def _write(self, line: Dict[str, Any]) -> None:
+    def _write(self, line: Dict[str, Any]) -> int:
+        """How many bytes the line has."""
         text = json.dumps({"t": round(time.time(), 3), **line}, separators=(",", ":")) + "\n"
         try:
             os.write(self._file, text.encode())
         except OSError:  # the disk is full: the job's trouble to tell, not ours
             pass
+        return len(text)
 
 
-def _peak(pid: int) -> int:
-    """The most memory that the process ever held, bytes."""
+def _memory(pid: int) -> Tuple[int, int]:
+    """(the most memory that the process ever held, what of it is swapped out now), bytes."""
+    found = {"VmHWM": 0, "VmSwap": 0}
     for line in (read(f"/proc/{pid}/status") or "").splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
-def _network(pid: int) -> Optional[Tuple[int, int]]:
-    """(received, sent) bytes of the machine, loopback left out."""
-    text = read(f"/proc/{pid}/net/dev")
-    if text is None:
-        return None
-    received = sent = 0
-    for line in text.splitlines()[2:]:
-        name, _, counters = line.partition(":")
-        fields = counters.split()
-        if name.strip() != "lo" and len(fields) >= 9:
-            received, sent = received + int(fields[0]), sent + int(fields[8])
-    return received, sent
-
-
-def _meminfo(key: str) -> Optional[int]:
-    for line in (read("/proc/meminfo") or "").splitlines():
-        if line.startswith(f"{key}:"):
-            return int(line.split()[1]) * 1024
-    return None
+        name, _, value = line.partition(":")
+        if name in found:
+            found[name] = int(value.split()[0]) * 1024
+    return found["VmHWM"], found["VmSwap"]
 
 
 def _cores(groups: cgroups.Cgroups) -> float:

@@ -6,6 +6,8 @@ pulled here, by the clock, from the same iterator, and handed to the unchanged s
 that one batch. Same batches, same order, same graph, hence the same numbers. In a custom loop, pulling is a
 Python call.
 
+What tf.data itself knows of the pipeline is read between two steps, now and then (steppipeline).
+
 Nothing is added to any graph, no random number of TensorFlow or NumPy is drawn, and what cannot be known is
 left out. A clock that fails stops, and the job goes on without it.
 """
@@ -21,9 +23,11 @@ from time import perf_counter
 from typing import Any, Callable, Optional
 
 from .steplog import StepLog
+from .steppipeline import Pipelines
 from .stepprobe import Probe, Pulled
 
 _log: Optional[StepLog] = None
+_pipelines: Optional[Pipelines] = None
 _inside_fit = threading.local()
 
 
@@ -59,9 +63,10 @@ def flush() -> None:
 
 
 def _open() -> Optional[StepLog]:
-    global _log
+    global _log, _pipelines
     if _log is None and os.environ.get("ORCH_TRACE"):
         _log = StepLog(os.environ["ORCH_TRACE"])
+        _pipelines = Pipelines(_log)
         atexit.register(flush)
     return _log
 
@@ -117,7 +122,10 @@ def _timed_steps(model: Any, function: Callable[..., Any], probe: Optional[Probe
         took = perf_counter() - began
         if probe:
             probe.learn(took)
-        log.step("fit", began, took - pulled.cost, counter.done(), pulled.wait, first=counter.calls == 1)
+        steps = counter.done()
+        log.step("fit", began, took - pulled.cost, steps, pulled.wait, first=counter.calls == 1)
+        if _pipelines is not None:
+            _pipelines.pulled(args[0] if args else None, steps, counter.model)
         return result
 
     return train_function
@@ -127,7 +135,7 @@ class _StepCounter:
     """How many steps each call of a train function takes: the last of an epoch may run out of batches."""
 
     def __init__(self, model: Any) -> None:
-        self._model = model
+        self.model = model
         self._most = 1
         self._before: Optional[int] = None
         self.calls = 0
@@ -135,7 +143,7 @@ class _StepCounter:
     def start(self) -> int:
         """How many steps the next call takes at most."""
         self.calls += 1
-        self._most = _steps_per_execution(self._model)
+        self._most = _steps_per_execution(self.model)
         self._before = self._iterations() if self._most > 1 else None
         return self._most
 
@@ -146,7 +154,7 @@ class _StepCounter:
 
     def _iterations(self) -> Optional[int]:
         try:
-            return int(self._model.optimizer.iterations)
+            return int(self.model.optimizer.iterations)
         except Exception:  # no optimizer, or one of another kind
             return None
 
@@ -179,6 +187,8 @@ def _timed_pull(tf: Any, pull: Callable[..., Any]) -> Callable[..., Any]:
             return pull(self)
         finally:
             log.pull(began, perf_counter() - began)
+            if _pipelines is not None:
+                _pipelines.pulled(self, 1, None)
 
     return _next_internal
 

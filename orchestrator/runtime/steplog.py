@@ -43,7 +43,8 @@ class Window:
 
 
 class StepLog:
-    """Collects steps and pulls; `steps` and `pulls` lines hold what came since the line before."""
+    """Collects steps and pulls; `steps` and `pulls` lines hold what came since the line before, and
+    `total` all steps of that source so far."""
 
     def __init__(self, trace: str) -> None:
         self._trace = trace
@@ -51,6 +52,7 @@ class StepLog:
         self._cadence = Cadence()
         self._due = perf_counter() + self._cadence.next()
         self._windows: Dict[str, Window] = {}
+        self._totals: Dict[str, int] = {}
         self._last: Dict[str, Tuple[float, float]] = {}
         self._pulls = 0
         self._pull_wait = 0.0
@@ -72,6 +74,7 @@ class StepLog:
         `wait` is what of it went into waiting for input, None if that was not looked at. The `first` of a
         function is written by itself: in it, graphs are traced and libraries warm up.
         """
+        self._totals[source] = self._totals.get(source, 0) + steps
         if first:
             self._write({"event": "first_step", "source": source, "n": steps, "wall": round(took or 0.0, 6)})
             self._last.pop(source, None)
@@ -107,26 +110,35 @@ class StepLog:
         """Write what there is. In a forked child it does nothing: what was measured is its parent's."""
         if os.getpid() != self._pid:
             return
+        written = 0
         for source, window in self._windows.items():
-            self._write({"event": "steps", "source": source, **window.line()})
+            line = {"event": "steps", "source": source, "total": self._totals[source], **window.line()}
+            written += self._write(line)
         self._windows = {}
         if self._pulls and self._pulled_since is not None:
             span = round(self._last_pull - self._pulled_since, 6)
-            self._write({"event": "pulls", "n": self._pulls, "wait": round(self._pull_wait, 6), "span": span})
+            line = {"event": "pulls", "n": self._pulls, "wait": round(self._pull_wait, 6), "span": span}
+            written += self._write(line)
             self._pulls, self._pull_wait = 0, 0.0
             self._pulled_since = self._last_pull
-        self._due = perf_counter() + self._cadence.next()
+        self._due = perf_counter() + self._cadence.next(written=written)
 
-    def _write(self, line: Dict[str, Any]) -> None:
+    def note(self, line: Dict[str, Any]) -> int:
+        """Write a line of another kind, unless this is a forked child; how many bytes it has."""
+        return self._write(line) if os.getpid() == self._pid else 0
+
+    def _write(self, line: Dict[str, Any]) -> int:
         line = {"t": round(time.time(), 3), "pid": self._pid, **line}
+        text = json.dumps(line, separators=(",", ":")) + "\n"
         try:
             file = os.open(self._trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             try:
-                os.write(file, (json.dumps(line, separators=(",", ":")) + "\n").encode())
+                os.write(file, text.encode())
             finally:
                 os.close(file)
         except OSError:  # the disk is full: the job's trouble to tell, not ours
             pass
+        return len(text)
 
 
 def _quantile(values: List[float], share: float) -> Optional[float]:

@@ -77,7 +77,7 @@ class Supervision:
 
     def see_to_the_end(self) -> None:
         """Sample, cancel if asked, wait; then say how it ended."""
-        sampler = Sampler(self._run.trace, os.getpid())
+        sampler = Sampler(self._run.trace, os.getpid(), lambda text: notices.say(text, self._run.log))
         try:
             ended = self._wait(sampler)
             left = self._end_leftovers(sampler.strangers)

@@ -89,6 +89,43 @@ def _probed(trace: Path) -> int:
     return sum(line["probed"] for line in lines if line["event"] == "steps")
 
 
+@pytest.mark.slow
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("case", [*FIT, "eager loop", "function loop"])
+def test_what_tf_data_knows_is_read_under_fit(trainings: dict[str, Any], case: str) -> None:
+    """Per node: elements, time, bytes, buffered, parallelism; by the stock iterator's own model."""
+    lines = _lines(trainings, case, "pipeline")
+    assert lines and not any("unknown" in line for line in lines)
+    for line in lines:
+        root, *others = line["nodes"]
+        assert root["name"] == "Root" and root["n"] == line["batches"] and others
+        assert all(node["s"] >= 0 and node["bytes"] >= 0 and node["buffered"] >= 0 for node in others)
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_the_planted_sleep_is_found_in_its_node(trainings: dict[str, Any]) -> None:
+    """Thirty milliseconds in the map of each batch, one at a time, behind a shuffle of a hundred."""
+    last = _lines(trainings, "slow input", "pipeline")[-1]
+    busiest = max(last["nodes"], key=lambda node: node["s"])
+    assert "Map" in busiest["name"] and 0.02 < busiest["s"] / busiest["n"] < 0.2
+    assert any(node["name"] == "Shuffle" and node["buffered"] for node in last["nodes"])
+    assert {line["epoch_batches"] for line in _lines(trainings, "slow input", "pipeline")} <= {None, 20}
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+def test_what_is_trained_is_told(trainings: dict[str, Any]) -> None:
+    (told,) = _lines(trainings, "slow input", "model")
+    assert (told["parameters"], told["policy"], told["optimizer"]) == (4810, "float32", "Adam")
+    assert (told["gpus"], told["growth"], told["steps_per_execution"]) == (0, None, 1)
+
+
+def _lines(trainings: dict[str, Any], case: str, event: str) -> list[dict[str, Any]]:
+    lines = map(json.loads, Path(trainings[case]["trace"]).read_text().splitlines())
+    return [line for line in lines if line["event"] == event]
+
+
 # ---------------------------------------------------------------- the lines
 
 
