@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,7 @@ _NESTING = {"single": 1, "list": 2, "set": 3}
 @contextmanager
 def serving(schema: Mapping[str, Any], folder: Path) -> Iterator[dict[str, str]]:
     """The environment in which terraform finds the provider of `schema`; its socket lies in `folder`."""
-    import grpc
-
+    grpc: Any = import_module("grpc")
     answers = {"GetSchema": _schemas(schema)}
 
     class Handler(grpc.GenericRpcHandler):  # type: ignore[misc]

@@ -16,13 +16,13 @@ from orchestrator.errors import UsageError
 from orchestrator.profile import load, starter
 from orchestrator.profile.terraform import Ground, read_ground
 
-AWS = {
+AWS: dict[str, Any] = {
     "version": 1,
     "cloud": "aws",
     "regions": ["eu-west-1"],
     "environment": {"ORCH_AWS_REGIONS": "eu-west-1"},
 }
-GCP = {
+GCP: dict[str, Any] = {
     "version": 1,
     "cloud": "gcp",
     "regions": ["us-central1", "europe-west4"],
