@@ -193,7 +193,7 @@ def _not_granted(permission: Permission, heard: Heard, decision: str, *, denied:
     if not denied:
         return unknown(Topic.PERMISSION, name, f"needed to {said}; {_untold(heard)}", remedy)
     why = (
-        "a policy denies it, and to allow it elsewhere will not do"
+        "a policy denies it, which no Allow mends"
         if decision == "explicitDeny"
         else "refused"
     )
