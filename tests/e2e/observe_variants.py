@@ -1,13 +1,15 @@
 """Runs under a Python with TensorFlow: trains small models in many styles, each with and without hooks.
 
-`observe_variants.py ROOT OUT VARIANT…`: ROOT holds orch_runtime, recordings go to OUT/<variant>/observe.
-Prints one JSON line for each variant: sha256 of the final weights without and with hooks, or what went
-wrong. TensorFlow is imported once; every training is a fork of that.
+`observe_variants.py ROOT OUT VARIANT…`: ROOT holds orch_runtime, recordings go to OUT/<variant>/observe and
+OUT/<variant>-light/observe. Prints one JSON line for each variant: sha256 of the final weights without
+hooks, with them, and with light steps after the first, or what went wrong. TensorFlow is imported once;
+every training is a fork of that. The name of the Keras to be used may be in KERAS.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import sys
@@ -20,12 +22,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROOT, OUT = Path(sys.argv[1]), Path(sys.argv[2])
 sys.path.insert(0, str(ROOT))
 
-import keras  # noqa: E402
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
+keras = importlib.import_module(os.environ.get("KERAS", "keras"))
+
 L = keras.layers
-STEPS = 3
+STEPS, LIGHT = 3, 4
 
 
 def arrays() -> tuple[Any, Any]:
@@ -131,6 +134,46 @@ def outer_tape(model: Any) -> Any:
     return model
 
 
+def several(style: str) -> Any:
+    """A generator and a discriminator, updated one after the other by losses of their own."""
+    noise, real = keras.Sequential([keras.Input((4,)), L.Dense(16, "relu"), L.Dense(8)]), small_dense()
+    optimizers = keras.optimizers.Adam(1e-3), keras.optimizers.Adam(1e-3)
+    loss_of = keras.losses.BinaryCrossentropy(from_logits=True)
+
+    def step(given: Any, truth: Any) -> None:
+        with tf.GradientTape() as tape:
+            judged = real(tf.concat([noise(given, training=True), truth], 0), training=True)
+            loss = loss_of(tf.concat([tf.zeros((16, 1)), tf.ones((16, 1))], 0), judged)
+        gradients = tape.gradient(loss, real.trainable_variables)
+        optimizers[0].apply_gradients(zip(gradients, real.trainable_variables))  # noqa: B905
+        with tf.GradientTape() as tape:
+            loss = loss_of(tf.ones((16, 1)), real(noise(given, training=True), training=True))
+        gradients = tape.gradient(loss, noise.trainable_variables)
+        optimizers[1].apply_gradients(zip(gradients, noise.trainable_variables))  # noqa: B905
+
+    one = tf.function(step) if style == "function" else step
+    for number in range(6):
+        one(tf.random.normal((16, 4), seed=number), tf.random.normal((16, 8), seed=number) + 1.0)
+    return keras.Sequential([noise, real])
+
+
+def small_dense() -> Any:
+    return keras.Sequential([keras.Input((8,)), L.Dense(16, "relu"), L.Dense(1)])
+
+
+def weighted() -> Any:
+    """Arrays with sample weights, a metric, and a dictionary of inputs."""
+    images, labels = arrays()
+    flat = {"left": images.reshape(160, 64)[:, :32], "right": images.reshape(160, 64)[:, 32:]}
+    given = {name: keras.Input((32,), name=name) for name in flat}
+    joined = L.Dense(16, "relu")(L.Concatenate()([given["left"], given["right"]]))
+    model = keras.Model(given, L.Dense(10, "softmax")(joined))
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    weights = np.linspace(0.5, 1.5, 160).astype("float32")
+    model.fit(flat, labels, sample_weight=weights, batch_size=32, epochs=2, verbose=0)
+    return model
+
+
 def under(policy: str, train: Callable[[], Any]) -> Any:
     keras.mixed_precision.set_global_policy(policy)
     return train()
@@ -151,17 +194,22 @@ VARIANTS: dict[str, Callable[[], Any]] = {
     "late_function": lambda: loop("function", Late()),
     "bfloat16": lambda: under("mixed_bfloat16", lambda: fit(residual())),
     "float16": lambda: under("mixed_float16", lambda: fit(small())),
+    "several_eager": lambda: several("eager"),
+    "several_function": lambda: several("function"),
+    "weighted": weighted,
+    "run_eagerly": lambda: fit(small(), run_eagerly=True),
     "compiled": lambda: fit(Late(), jit_compile=True),
 }
 
 
-def train(variant: str, observed: bool) -> dict[str, Any]:
-    """Train in a fork; sha256 of the final weights, or the error."""
+def train(variant: str, light: int | None) -> dict[str, Any]:
+    """Train in a fork, observed with so many light steps, or not at all; sha256 of the final weights, or the
+    error."""
     reading, writing = os.pipe()
     if os.fork() == 0:
         try:
-            if observed:
-                observe(OUT / variant)
+            if light is not None:
+                observe(OUT / (f"{variant}-light" if light else variant), light)
             keras.utils.set_random_seed(3)
             weights = b"".join(weight.numpy().tobytes() for weight in VARIANTS[variant]().weights)
             answer = {"sha256": hashlib.sha256(weights).hexdigest()}
@@ -176,14 +224,14 @@ def train(variant: str, observed: bool) -> dict[str, Any]:
     return dict(json.loads(text)) if text else {"error": "it died"}
 
 
-def observe(run: Path) -> None:
+def observe(run: Path, light: int) -> None:
     """What a counterfactual's process does after the fork."""
     from orch_runtime.observe import Settings, install_now
 
-    install_now(Settings(run / "observe", STEPS))
+    install_now(Settings(run / "observe", STEPS, light=light))
 
 
 if __name__ == "__main__":
     for name in sys.argv[3:]:
-        line = {"variant": name, "without": train(name, False), "with": train(name, True)}
-        print(json.dumps(line), flush=True)
+        ways = {"without": None, "with": 0, "light": LIGHT}
+        print(json.dumps({"variant": name, **{way: train(name, n) for way, n in ways.items()}}), flush=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import glob
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Optional
 
 from .files import Files
 
@@ -71,7 +71,7 @@ def _before(
     hear: Callable[[Any], None],
     *,
     static: bool = False,
-    unless: Callable[[Any, Any], bool] = lambda args, kwargs: False,
+    unless: Optional[Callable[[Any, Any], bool]] = None,
 ) -> None:
     """Have `hear` see the argument at `place`, or called `name`, before each call."""
     original = getattr(owner, method)
@@ -79,7 +79,7 @@ def _before(
     @functools.wraps(original)
     def hooked(*args: Any, **kwargs: Any) -> Any:
         try:
-            if not unless(args, kwargs):
+            if unless is None or not unless(args, kwargs):
                 hear(args[place] if len(args) > place else kwargs.get(name))
         except Exception:
             pass  # a missing fact, never a failed job

@@ -7,8 +7,9 @@ observed in full, lightly or no longer is one and the same graph.
 from __future__ import annotations
 
 import math
+import time
 import zlib
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Sequence, Tuple
 
 from .digest import raw_bytes
 
@@ -21,32 +22,57 @@ STAGES = ("batch", "loss", "gradient", "update")
 BLOCK = 4096
 """8-byte words that are summed up at once; each block's sum counts by its place."""
 
-SAMPLE = 1024
+SMALL = 4096
+"""Bytes up to which a checksum of the content is cheaper than sums."""
+
+SAMPLE = 128
 """Elements whose L2 norm tells the size of a difference."""
 
+EVERY = 1.0
+"""Seconds: light steps reach the disk that often, so that a killed process loses few of them."""
+
 _MASK = (1 << 64) - 1
+_odd: Any = None
 
 
-def fingerprint(array: Any) -> str:
+def fingerprint(array: Any, *, ordered: bool = False) -> str:
     """16 hex digits: the sum modulo 2**64 of the array's 8-byte words, each block weighted by its place.
 
-    One changed bit always changes it. Blind to an exchange of words within a block of 32 KiB.
+    One changed bit always changes it. Blind to an exchange of words within a block of 32 KiB; where
+    `ordered`, rows (the first dimension) are the blocks, and short ones count word by word. Strings and
+    small arrays: their CRC-32, 8 hex digits.
     """
     import numpy as np
 
+    if array.nbytes <= SMALL or array.dtype.hasobject or array.dtype.kind in "SU":
+        return f"{zlib.crc32(raw_bytes(array)):08x}"
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     words = flat[: flat.size // 8 * 8].view(np.uint64)
-    blocks = words.size // BLOCK
-    sums = np.add.reduce(words[: blocks * BLOCK].reshape(blocks, BLOCK), axis=1, dtype=np.uint64)
-    weighted = int(np.add.reduce(sums * np.arange(1, 2 * blocks, 2, dtype=np.uint64), dtype=np.uint64))
-    rest = int(np.add.reduce(words[blocks * BLOCK :], dtype=np.uint64)) * (2 * blocks + 1)
+    block = _row(array) if ordered else BLOCK
+    blocks = words.size // block
+    sums = words[: blocks * block].reshape(blocks, block)
+    if block > 1:
+        sums = np.add.reduce(sums, axis=1)
+    total = int(np.dot(sums.reshape(-1), _odds(blocks)))
+    rest = int(np.add.reduce(words[blocks * block :])) * (2 * blocks + 1)
     tail = int.from_bytes(flat[words.size * 8 :].tobytes(), "little")
-    return f"{(weighted + rest + tail) & _MASK:016x}"
+    return f"{(total + rest + tail) & _MASK:016x}"
 
 
-def checksum(array: Any) -> str:
-    """8 hex digits: CRC-32 of the content, which knows every exchange. For batches, strings too."""
-    return f"{zlib.crc32(raw_bytes(array)):08x}"
+def _row(array: Any) -> int:
+    """Words of a row, or of the part of it that is a block; 1 where rows are short or no whole words."""
+    size = array.nbytes // array.shape[0]
+    return int(size // 8) if size % 8 == 0 and size >= 256 else 1
+
+
+def _odds(count: int) -> Any:
+    """1, 3, 5, …: a change times an odd number is never nothing modulo 2**64."""
+    import numpy as np
+
+    global _odd
+    if _odd is None or _odd.size < count:
+        _odd = np.arange(1, 2 * max(count, BLOCK), 2, dtype=np.uint64)
+    return _odd[:count]
 
 
 def sampled_norm(array: Any) -> Any:
@@ -62,12 +88,14 @@ def sampled_norm(array: Any) -> Any:
 
 
 class LightSteps:
-    """The light step in progress, and the names of the last one's tensors."""
+    """The light step in progress, and the lines of those before that are not written yet."""
 
     def __init__(self) -> None:
         self.done = 0
         self._taken: List[Tuple["Label", str, Any]] = []
         self._names: List[List[str]] = []
+        self._lines: List[Dict[str, Any]] = []
+        self._written = time.monotonic()
 
     def takes(self, label: "Label") -> bool:
         """Whether a tensor is looked at."""
@@ -77,22 +105,39 @@ class LightSteps:
         """Take arrays of the step in progress; they are read before this returns."""
         for label, array in zip(labels, arrays):  # noqa: B905
             if self.takes(label):
-                digest = checksum(array) if label.stage == "batch" else fingerprint(array)
+                digest = fingerprint(array, ordered=label.stage == "batch")
                 self._taken.append((label, digest, sampled_norm(array)))
 
-    def lines(self, step: int) -> List[Dict[str, Any]]:
-        """The step's line, after one that names its tensors where they are not those of the last step."""
+    def labels(self) -> List["Label"]:
+        """What was taken of the step in progress."""
+        return [label for label, _, _ in self._taken]
+
+    def commit(self, step: int) -> None:
+        """The step in progress is complete: its line, after one that names its tensors where they are not
+        those of the last step."""
         ordered = sorted(self._taken, key=lambda item: (STAGES.index(item[0].stage), item[0].order))
         self._taken = []
         self.done += 1
-        seen: Dict[Tuple[str, str], int] = {}
-        names = []
-        for label, _, _ in ordered:
-            count = seen[label.stage, label.name] = seen.get((label.stage, label.name), 0) + 1
-            names.append([label.stage, label.name if count == 1 else f"{label.name}#{count}"])
-        line = {"event": "light", "step": step}
-        line = {**line, "sums": [item[1] for item in ordered], "norms": [item[2] for item in ordered]}
-        if names == self._names:
-            return [line]
-        self._names = names
-        return [{"event": "light-names", "names": names}, line]
+        names = _names(label for label, _, _ in ordered)
+        if names != self._names:
+            self._names = names
+            self._lines.append({"event": "light-names", "names": names})
+        sums, norms = [item[1] for item in ordered], [item[2] for item in ordered]
+        self._lines.append({"event": "light", "step": step, "sums": sums, "norms": norms})
+
+    def due(self, *, now: bool = False) -> List[Dict[str, Any]]:
+        """The lines to be written: all that wait, once in EVERY seconds, or `now`."""
+        if not now and time.monotonic() - self._written < EVERY:
+            return []
+        self._written = time.monotonic()
+        lines, self._lines = self._lines, []
+        return lines
+
+
+def _names(labels: Iterable["Label"]) -> List[List[str]]:
+    seen: Dict[Tuple[str, str], int] = {}
+    found = []
+    for label in labels:
+        count = seen[label.stage, label.name] = seen.get((label.stage, label.name), 0) + 1
+        found.append([label.stage, label.name if count == 1 else f"{label.name}#{count}"])
+    return found

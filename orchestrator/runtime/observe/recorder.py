@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -93,8 +94,11 @@ class Recorder:
                 if self.steps < self.settings.steps:
                     self._commit_full()
                 else:
-                    self._store.append(self._light.lines(self.steps + self._light.done + 1))
+                    if not self._light.done:
+                        atexit.register(self._write_light)
+                    self._light.commit(self.steps + self._light.done + 1)
                 self._complete = self.steps + self._light.done >= self.settings.steps + self.settings.light
+                self._store.append(self._light.due(now=self._complete))
             except Exception as error:
                 self.fail("writing a step", error)
                 return
@@ -131,7 +135,8 @@ class Recorder:
 
     def saw(self, stage: str, name: str) -> bool:
         """Whether a tensor of that stage, its name beginning with `name`, is in the step in progress."""
-        return any(label.stage == stage and label.name.startswith(name) for label, _ in self._tensors)
+        labels = [label for label, _ in self._tensors] + self._light.labels()
+        return any(label.stage == stage and label.name.startswith(name) for label in labels)
 
     def unread(self, name: str) -> None:
         """The tensor `name` exists only inside a fused operation: to read it would change the graph."""
@@ -184,7 +189,11 @@ class Recorder:
     def _add_missing_batch(self) -> None:
         if self.missing_batch and not self.saw("batch", "data"):
             entries = self.missing_batch()
-            self._take([label for label, _ in entries], [array for _, array in entries])
+            labels, arrays = [label for label, _ in entries], [array for _, array in entries]
+            if self.steps < self.settings.steps:
+                self._take(labels, arrays)
+            else:
+                self._light.take(labels, arrays)
 
     def _line(self) -> Dict[str, Any]:
         ordered = sorted(self._tensors, key=lambda item: (STAGES.index(item[0].stage), item[0].order))
@@ -216,6 +225,16 @@ class Recorder:
         if self.environment and self.steps in (1, self.settings.steps):
             self._store.facts("environment", self.environment())
         self._status()
+
+    def _write_light(self) -> None:
+        """At the program's end: what waits to be written."""
+        with self._lock:
+            if self.wants():
+                try:
+                    self._store.append(self._light.due(now=True))
+                    self._status()
+                except Exception as error:
+                    self.fail("writing light steps", error)
 
     def _finish(self) -> None:
         try:

@@ -77,6 +77,8 @@ class Store:
 
     def append(self, lines: List[Dict[str, Any]]) -> None:
         """Add lines to the index in a single write, so that a killed process leaves whole lines."""
+        if not lines:
+            return
         content = "".join(json.dumps({"v": FORMAT, **line}, sort_keys=True) + "\n" for line in lines)
         handle = os.open(self.directory / "steps.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
