@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.errors import HostError
 from orchestrator.ledger import Lease
 from orchestrator.model import LABEL_LEASE, Endpoint, Machine, MachineState, Progress, Provider
-from orchestrator.providers import Ending, ending_of
+from orchestrator.providers import Ending, ending_of, require_reach
 
 _BOOT_SECONDS = 300.0
 _POLL_SECONDS = 0.1
@@ -39,6 +39,7 @@ class MachineGone(HostError):
 
 def answering(provider: Provider, lease: Lease, progress: Progress) -> Reached:
     """The lease's machine once it answers. Raises MachineGone, or HostError where it stays silent."""
+    require_seen(provider, lease)
     begun = time.monotonic()
     told = False
     while time.monotonic() - begun < _BOOT_SECONDS:
@@ -57,6 +58,12 @@ def answering(provider: Provider, lease: Lease, progress: Progress) -> Reached:
         exists=f"It may be running, at ${lease.price:.2f}/h, until its deadline.",
         next_command="orch down    # or orch up again, to wait on",
     )
+
+
+def require_seen(provider: Provider, lease: Lease) -> None:
+    """ProviderError where the lease's machine cannot be seen as things are configured: it is not gone."""
+    if lease.machine:
+        require_reach(provider, _remembered(lease.machine))
 
 
 def what_ended(provider: Provider, lease: Lease) -> Ending | None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from orchestrator.api.awaiting import require_seen
 from orchestrator.api.folder import Folder, owner
 from orchestrator.errors import CleanupUnproven, UsageError
 from orchestrator.ledger import Lease
@@ -44,6 +45,7 @@ def down(
 def _down_one(place: Folder, lease: Lease, discard: bool, tell: Progress) -> DownReport:
     ledger = place.ledger(lease.id)
     provider = open_provider(lease.profile["cloud"])
+    require_seen(provider, lease)
     machines = _listed(provider, lease, tell)
     if machines and lease.uncollected and not discard:
         _refuse(lease)

@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from orchestrator.api.awaiting import MachineGone, Reached, answering
+from orchestrator.api.awaiting import MachineGone, Reached, answering, require_seen
 from orchestrator.api.catalog import RECORDED, offers_for, warnings_for
 from orchestrator.api.folder import Folder, new_lease_id, one_at_a_time, owner
+from orchestrator.api.lint import look, tell_once
 from orchestrator.api.session import Session, open_session, read_lock, stack_facts
 from orchestrator.api.spec import profile_facts, spec_labels, user_data
 from orchestrator.api.standing import lease_status, machine_facts
@@ -58,28 +59,34 @@ def up(
     overrides: Sequence[str] = (),
     folder: Path | str | None = None,
     approve: Approve | None = None,
+    strict: bool = False,
     progress: Progress | None = None,
 ) -> LeaseStatus:
     """The machine that `profile` describes, made or found, with its stack installed and proven.
 
     May be called again at any time: exactly one machine results. `approve` sees the plan before
     anything that costs is made; its False ends the call with UsageError.
-    Raises ProfileError, ProviderError, HostError, StackError, StackMismatch.
+    What lint finds in the script is said; with `strict` its errors stop the call.
+    Raises ProfileError, LintRefused, ProviderError, HostError, StackError, StackMismatch.
     """
     tell = progress or Silent()
     place = Folder.at(folder)
     wanted, overrides = _one_cloud(place, _profile(profile, overrides), overrides)
     read_lock(wanted)  # what cannot be installed is refused before anything is made
+    hazards = look(wanted, strict=strict)
     provider = open_provider(wanted.cloud)
     if wanted.cloud == "local":
         _tell_tier(tell)
     with one_at_a_time(place, wanted.name, tell):
         lease = _open_lease_of(place, wanted)
+        if lease:
+            require_seen(provider, lease)
         machines = provider.list({LABEL_LEASE: lease.id}) if lease else ()
         planned = _plan(wanted, provider, machines)
         if approve and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
         ledger = _ledger_for(place, lease, wanted, overrides)
+        tell_once(hazards, place.state, tell)
         reached = _machine(ledger, provider, planned, wanted, place, tell)
         with open_session(place, ledger, wanted, progress=tell, reached=reached) as session:
             _installed(session, tell)

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from orchestrator.api.awaiting import require_seen
 from orchestrator.api.folder import Folder, owner
 from orchestrator.errors import HostError
 from orchestrator.ledger import Lease, LeasedRun
@@ -36,6 +37,7 @@ def _asked(place: Folder, lease: Lease, ask: bool) -> LeaseStatus:
     if lease.profile["cloud"] != "local" and not ask:
         return lease_status(lease, None, asked=False)
     provider = open_provider(lease.profile["cloud"])
+    require_seen(provider, lease)
     machines = provider.list({LABEL_LEASE: lease.id})
     if not machines:
         return lease_status(lease, None)

@@ -55,6 +55,21 @@ class Telling(Protocol):
         """None where the machine exists, or may come to be listed yet. Raises ProviderError."""
 
 
+@runtime_checkable
+class Confined(Protocol):
+    """A provider that sees a part of the cloud, by what the environment says: a project, some regions."""
+
+    def require_reach(self, machine: Machine) -> None:
+        """ProviderError(INVALID) with what to export, where the machine is in another part."""
+
+
+def require_reach(provider: Provider, machine: Machine) -> None:
+    """The same of whatever lies under a provider that retries. Not to be seen is not to be gone."""
+    inner = getattr(provider, "inner", provider)
+    if isinstance(inner, Confined):
+        inner.require_reach(machine)
+
+
 def ending_of(provider: Provider, machine: Machine) -> Ending | None:
     """The same of whatever lies under a provider that retries; None where it cannot be learned."""
     inner = getattr(provider, "inner", provider)

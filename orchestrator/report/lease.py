@@ -29,6 +29,8 @@ def _lease(lease: LeaseStatus, now: float) -> str:
     if lease.deadline and lease.state not in ("gone", "closed"):
         at = datetime.fromtimestamp(lease.deadline, UTC).strftime("%Y-%m-%d %H:%M UTC")
         lines.append(f"  {'deadline':<9} powers itself off at {at}, in {duration(lease.deadline - now)}")
+    if lease.state == "stopped":
+        lines.append(f"  {lease.detail.get('stopped') or 'It runs nothing, and may still cost: orch down'}")
     if lease.state == "gone":
         lines.append("  The machine is gone (deadline, power-off, or ended by its provider). Next: orch down")
     if lease.runs:

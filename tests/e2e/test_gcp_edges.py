@@ -153,3 +153,37 @@ def test_without_gcloud_nothing_is_made(project: Project, cloud: gcp.Cloud) -> N
     assert "gcloud, which is not installed here" in error["message"]
     assert "sdk.cloud.google.com" in error["next_command"]
     assert len(cloud.calls("compute.instances.insert")) == before
+
+
+# ---------------------------------------------------------------- not seen, and stopped
+
+
+def test_a_machine_in_another_project_is_not_gone(project: Project, cloud: gcp.Cloud) -> None:
+    """Nothing is listed there: neither may `down` say that all is gone, nor `up` make a second one."""
+    held = up(project)
+    other = {"GOOGLE_CLOUD_PROJECT": "another"}
+    before = len(cloud.calls("compute.instances.insert"))
+    for words in (("status", "--live"), ("down",), ("up", "orch.yaml", "--yes"), ("train",)):
+        error = project.json(*words, code=5, **other)["error"]
+        assert error["next_command"] == "export GOOGLE_CLOUD_PROJECT=orch-test"
+        assert held["machine"] in error["message"]
+    assert len(cloud.calls("compute.instances.insert")) == before
+    assert instances(cloud) == [held["machine"]]
+
+
+def test_a_machine_that_powered_itself_off_is_named_with_its_cost(project: Project, cloud: gcp.Cloud) -> None:
+    """As the idle watch does: Google keeps it, stopped, with its disk."""
+    held = up(project)
+    shell = project.start("ssh", "--", "sudo", "-n", "poweroff")
+    end = time.monotonic() + 60
+    while cloud.state()["instances"][0]["status"] != "TERMINATED":
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    shell.kill()
+    shell.communicate()
+    (lease,) = project.json("status", "--live")["leases"]
+    assert lease["state"] == "stopped"
+    assert "disk of 12 GiB costs about $0.0016/h" in lease["detail"]["stopped"]
+    assert "costs about" in project.orch("status", "--live").out
+    assert project.json("down")["machines"] == [held["machine"]]
+    assert instances(cloud) == cloud.state()["disks"] == []

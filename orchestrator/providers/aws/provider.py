@@ -140,6 +140,9 @@ class AwsProvider:
         instance = self._described(region, _identity(machine))
         return endings.ending_of(instance, region) if instance else None
 
+    def require_reach(self, machine: Machine) -> None:
+        self._clients.require_region(self._region(machine))
+
     def _require_ending(self, machine: Machine, region: str, error: ProviderError) -> None:
         """What is ending already cannot always be ended once more; that is no error."""
         instance = self._described(region, machine.id) if error.fault is Fault.INVALID else None

@@ -39,11 +39,8 @@ def families(offer: Offer) -> tuple[Family, ...]:
     arm = offer.arch in _ARM
     if not offer.accelerator:
         return (Family(_UBUNTU, "ubuntu-2404-lts-arm64" if arm else "ubuntu-2404-lts-amd64"),)
-    if arm:
-        return (
-            Family(_DEEP_LEARNING, "common-cu129-ubuntu-2404-nvidia-580-arm64"),
-            Family(_UBUNTU_DRIVERS, "ubuntu-accelerator-2404-arm64-with-nvidia-580"),
-        )
+    if arm:  # there is no Deep Learning VM for it
+        return (Family(_UBUNTU_DRIVERS, "ubuntu-accelerator-2404-arm64-with-nvidia-580"),)
     newer = (
         Family(_DEEP_LEARNING, "common-cu129-ubuntu-2204-nvidia-580"),
         Family(_DEEP_LEARNING, "common-cu129-ubuntu-2404-nvidia-580"),

@@ -165,6 +165,19 @@ class GcpProvider:
         told = self._calls.done_to(machine.zone, number) if number.isdigit() else ()
         return endings.ending_of(told, machine.id, machine.zone)
 
+    def require_reach(self, machine: Machine) -> None:
+        project = machine.detail.get("project")
+        if project in (None, "", self._calls.project):
+            return
+        raise ProviderError(
+            Fault.INVALID,
+            f"The machine {machine.name} is in the project {project}, and the one in use is "
+            f"{self._calls.project}, in which it cannot be seen.",
+            code="OtherProject",
+            exists=f"{machine.name} may run there, at ${machine.price:.2f}/h, until its deadline.",
+            next_command=f"export GOOGLE_CLOUD_PROJECT={project}",
+        )
+
     # ------------------------------------------------------------ making
 
     def _made(self, spec: MachineSpec) -> Machine | None:

@@ -28,6 +28,11 @@ _STATES = {
     "STOPPED": MachineState.STOPPED,
     "SUSPENDED": MachineState.STOPPED,
 }
+DISK_USD_GIB_MONTH = 0.10
+"""pd-balanced in us-central1, the dearer of the two kinds that are made; Google's price list of 2026."""
+
+_HOURS_A_MONTH = 730
+
 ENDED_BY_CLOUD_S = 120.0
 """How long after its deadline a machine powers itself off, if Google has not deleted it by then.
 
@@ -49,6 +54,8 @@ def machine(instance: Json, project: str) -> Machine:
         "image": notes.get(NOTE_IMAGE),
         "spot": instance.get("scheduling", {}).get("provisioningModel") == "SPOT",
     }
+    if state(instance) is MachineState.STOPPED:
+        detail["stopped"] = _what_a_stopped_one_costs(instance)
     if instance.get("scheduling", {}).get("maxRunDuration"):
         detail["ended_by_cloud_s"] = ENDED_BY_CLOUD_S
     if not has_public_address(instance):
@@ -107,6 +114,13 @@ def _is_key(kind: str, text: str) -> bool:
 def _notes(instance: Json) -> dict[str, str]:
     items = instance.get("metadata", {}).get("items", ())
     return {str(item["key"]): str(item.get("value", "")) for item in items}
+
+
+def _what_a_stopped_one_costs(instance: Json) -> str:
+    """A sentence: a machine that powered itself off is not billed, its disk is."""
+    size = sum(int(disk.get("diskSizeGb") or 0) for disk in instance.get("disks", ()))
+    cost = size * DISK_USD_GIB_MONTH / _HOURS_A_MONTH
+    return f"It runs nothing; its disk of {size} GiB costs about ${cost:.4f}/h until it is ended: orch down"
 
 
 def _price(text: str | None) -> float:
