@@ -12,6 +12,7 @@ OrchError
 ├── SyncError                   5   bytes here and there are not equal, or a path is hostile
 ├── RunFailed                   6   the training itself failed
 ├── ParityMismatch              7   the same job is not the same job there
+├── LintRefused                 9   the script has hazards, and was asked to stop for them
 └── CleanupUnproven             8   something may still exist, and cost
 
 0 is success, 130 an interrupt by the user (what runs on the machine goes on).
@@ -29,6 +30,7 @@ EXIT_PROVISION = 5
 EXIT_RUN = 6
 EXIT_PARITY = 7
 EXIT_CONTACT = 8
+EXIT_LINT = 9
 EXIT_INTERRUPTED = 130
 
 
@@ -140,6 +142,12 @@ class RunFailed(OrchError):
 
 class ParityMismatch(OrchError):
     exit_code = EXIT_PARITY
+
+
+class LintRefused(OrchError):
+    """What can be read from the script would fail, or train on something else, on another machine."""
+
+    exit_code = EXIT_LINT
 
 
 class CleanupUnproven(OrchError):

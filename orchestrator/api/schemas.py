@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 def schema(which: str) -> dict[str, Any]:
-    """The JSON Schema of `profile` or `run`."""
+    """The JSON Schema of `profile`, or of what `run` and `lint` write."""
     if which == "profile":
         from orchestrator.profile import json_schema
 
         return json_schema()
-    if which == "run":
-        text = files("orchestrator.report").joinpath("run.schema.json").read_text()
+    if which in ("run", "lint"):
+        text = files("orchestrator.report").joinpath(f"{which}.schema.json").read_text()
         value: dict[str, Any] = json.loads(text)
         return value
-    raise UsageError(f"There is no schema {which!r}; there are: profile, run.")
+    raise UsageError(f"There is no schema {which!r}; there are: profile, run, lint.")
 
 
 def start_profile(project: Path, output: Path, force: bool, ground: Ground | None = None) -> tuple[Path, str]:

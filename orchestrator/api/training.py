@@ -14,6 +14,7 @@ from orchestrator.api import collect, follow, proof
 from orchestrator.api import trees as trees_
 from orchestrator.api.awaiting import what_ended
 from orchestrator.api.folder import Folder, check_run_id, new_run_id, one_at_a_time
+from orchestrator.api.lint import look, tell_once
 from orchestrator.api.session import Session, check_stack, local_agent, open_session, stack_facts
 from orchestrator.api.standing import machine_facts
 from orchestrator.errors import BeforeTheRun, HostError, ParityMismatch, RunFailed, StackMismatch, UsageError
@@ -32,6 +33,7 @@ def train(
     local_parity: bool = False,
     detach: bool = False,
     overrides: Sequence[str] = (),
+    strict: bool = False,
     output: Output | None = None,
     progress: Progress | None = None,
 ) -> RunRecord:
@@ -40,9 +42,9 @@ def train(
     `local_parity` first runs the first steps here and there and stops where they differ. A `run_id`
     that was used before re-attaches to that run and never starts it twice. `detach` returns once the
     run is started (exit reason "running"); `attach` or `pull` bring it home. `output` receives what the
-    job prints.
-    Raises StackMismatch, SyncError, ParityMismatch, RunFailed (the record is in `runs/<id>/` all the
-    same), HostError (the run goes on without us).
+    job prints. What lint finds in the script is said; with `strict` its errors stop the call.
+    Raises LintRefused, StackMismatch, SyncError, ParityMismatch, RunFailed (the record is in `runs/<id>/`
+    all the same), HostError (the run goes on without us).
     """
     place = Folder.at(folder)
     held = place.lease(lease)
@@ -54,6 +56,8 @@ def train(
         return _judged(done, held.profile["path"])
     with one_at_a_time(place, profile.name, progress or Silent()):
         pass  # an `orch up` that is still at work goes first
+    if name not in held.runs:
+        tell_once(look(profile, strict=strict), place.state, progress or Silent())
     with open_session(place, place.ledger(held.id), profile, progress=progress or Silent()) as session:
         if name not in held.runs:
             _begin(session, name, local_parity)

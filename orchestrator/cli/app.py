@@ -10,6 +10,7 @@ import typer
 
 from orchestrator.cli import catalog, doctor, gc
 from orchestrator.cli import compare as compare_
+from orchestrator.cli import lint as lint_
 from orchestrator.cli.output import emit, guarded
 
 app = typer.Typer(
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 ok, 1 this computer refused, 2 usage or profile, 3 credentials, "
     "4 capacity or quota, 5 provisioning, 6 training failed, 7 parity or stack mismatch, "
-    "8 contact lost or clean-up unproven, 130 interrupted.",
+    "8 contact lost or clean-up unproven, 9 lint found something, 130 interrupted.",
 )
 
 app.add_typer(catalog.app)
@@ -32,6 +33,7 @@ Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the profile; repeatable."),
 ]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop where lint finds an error in the script.")]
 ProfilePath = Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile, like profiles/digits.yaml.")]
 RunId = Annotated[str | None, typer.Argument(metavar="RUN", help="A run's id; default: the latest.")]
 
@@ -43,6 +45,7 @@ def up(
     sets: Sets = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before what costs.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
+    strict: Strict = False,
     as_json: Json = False,
 ) -> None:
     """Make the machine that PROFILE describes, or find it, and install its stack."""
@@ -55,7 +58,7 @@ def up(
         emit("plan", planned, as_json, plan_text(planned))
         return
     tell = progress.progress()
-    held = api.up(profile, overrides=sets or (), approve=approval.ask(yes), progress=tell)
+    held = api.up(profile, overrides=sets or (), approve=approval.ask(yes), strict=strict, progress=tell)
     text = status_text([held]) + "\nNext: orch train --local-parity"
     emit("up", held.as_json(), as_json, text)
 
@@ -84,6 +87,7 @@ def train(
     detach: Annotated[bool, typer.Option("--detach", help="Return once the run is started.")] = False,
     lease: Lease = None,
     sets: Sets = None,
+    strict: Strict = False,
     as_json: Json = False,
 ) -> None:
     """Train on the leased machine and bring everything home."""
@@ -97,6 +101,7 @@ def train(
             local_parity=local_parity,
             detach=detach,
             overrides=sets or (),
+            strict=strict,
             output=runs.output(as_json),
             progress=progress.progress(),
         )
@@ -130,6 +135,7 @@ def record(
 
 
 app.command()(compare_.compare)
+app.command()(lint_.lint)
 
 
 @app.command()
@@ -255,10 +261,10 @@ app.command()(doctor.doctor)
 @app.command()
 @guarded
 def schema(
-    which: Annotated[str, typer.Argument(help="profile or run")] = "profile",
+    which: Annotated[str, typer.Argument(help="profile, run or lint")] = "profile",
     as_json: Annotated[bool, typer.Option("--json", help="Accepted; a schema is always JSON.")] = False,
 ) -> None:
-    """Print the JSON Schema of profiles, or of run.json."""
+    """Print the JSON Schema of profiles, of run.json, or of what lint prints."""
     import json
 
     from orchestrator.api.schemas import schema as find
@@ -280,11 +286,14 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Write a profile for the project in this folder."""
+    from orchestrator.api.lint import hint
     from orchestrator.api.schemas import missing_lock, start_profile
     from orchestrator.api.terraform import ground
+    from orchestrator.cli import progress
 
     ready = ground(terraform) if terraform else None
     path, text = start_profile(project, output, force, ready)
+    hint(path, progress.progress())
     missing = missing_lock(path)
     lock = (
         f"No lock with hashes was found, without which no stack is the same.\nNext: {missing}, then: "

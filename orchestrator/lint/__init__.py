@@ -6,6 +6,7 @@
 
 from orchestrator.lint.check import Checked, Surroundings, check, without_info
 from orchestrator.lint.config import Config, Unknown, checked, from_pyproject, from_table
+from orchestrator.lint.program import imports_of
 from orchestrator.lint.registry import RULES
 from orchestrator.lint.rule import Finding, Rule, Severity
 from orchestrator.lint.source import language_of
@@ -23,6 +24,7 @@ __all__ = [
     "checked",
     "from_pyproject",
     "from_table",
+    "imports_of",
     "language_of",
     "without_info",
 ]

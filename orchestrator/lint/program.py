@@ -141,6 +141,12 @@ def programs(modules: Sequence[Module]) -> list[Program]:
     return [*found, *map(Program, members)]
 
 
+def imports_of(name: str, text: str) -> list[str]:
+    """The paths, without suffix and relative to a script's own folder, at which what it imports may lie."""
+    module = Module(Snippet(name, "python", text, ()))
+    return sorted({each for each in _local_names(module) if not each.startswith("/")})
+
+
 def _name(snippet: Snippet) -> str:
     path = PurePosixPath(snippet.path)
     plain = path.with_suffix("") if path.name != "__init__.py" else path.parent

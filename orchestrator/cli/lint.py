@@ -1,0 +1,59 @@
+"""orch lint: what can differ, or fail, on another machine, read from the project's text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.output import emit, guarded
+from orchestrator.errors import EXIT_LINT
+
+
+@guarded
+def lint(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PATH...]",
+            help="Scripts, notebooks, lists of packages, Markdown, folders. Default: this folder.",
+        ),
+    ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option("--profile", help="Check this profile's code, knowing its GPUs and variables."),
+    ] = None,
+    select: Annotated[
+        list[str] | None,
+        typer.Option("--select", metavar="RULES", help="Only these: ORC401, ORC4 or unsorted-listing."),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option("--ignore", metavar="RULES", help="All but these; repeatable.")
+    ] = None,
+    sarif: Annotated[
+        Path | None, typer.Option("--sarif", metavar="FILE", help="Write SARIF 2.1.0 there, too.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
+) -> None:
+    """Find what can differ on another machine. Exit code 9 with errors or warnings, 0 with infos at most."""
+    import json
+    from dataclasses import asdict
+
+    from orchestrator import __version__
+    from orchestrator.api.lint import lint as find
+    from orchestrator.report.lint import lint_text
+    from orchestrator.report.sarif import sarif as as_sarif
+
+    found = find(paths or (), profile=profile, select=select or (), ignore=ignore or ())
+    if sarif:
+        sarif.write_text(json.dumps(as_sarif(found, __version__), indent=1) + "\n", encoding="utf-8")
+    value = {
+        "findings": [asdict(each) for each in found.findings],
+        "files": found.files,
+        "silenced": found.silenced,
+        "clean": found.clean,
+    }
+    emit("lint", value, as_json, lint_text(found))
+    if not found.clean:
+        raise typer.Exit(EXIT_LINT)

@@ -1,0 +1,27 @@
+"""Findings as people read them: by file, one line each, and one for the way out."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from orchestrator.lint import Checked, Severity
+
+
+def lint_text(checked: Checked) -> str:
+    """Every finding with its fix, and the count at the end; one line where there is none."""
+    lines: list[str] = []
+    for path, group in groupby(checked.findings, key=lambda each: each.path):
+        lines.append(path)
+        for each in group:
+            cell = f"cell {each.cell}:" if each.cell else ""
+            lines.append(f"  {cell}{each.line}:{each.column} {each.severity} {each.rule} {each.message}")
+            lines.append(f"      {each.fix}")
+    return "\n".join([*lines, _count(checked)])
+
+
+def _count(checked: Checked) -> str:
+    counted = [(checked.count(severity), severity.value) for severity in Severity]
+    parts = [f"{count} {word}{'s' if count != 1 else ''}" for count, word in counted if count]
+    silenced = f"; {checked.silenced} silenced" if checked.silenced else ""
+    files = f"{checked.files} file{'s' if checked.files != 1 else ''}"
+    return f"{', '.join(parts) or 'No hazards'} in {files}{silenced}."
