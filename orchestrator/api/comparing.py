@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from orchestrator import parity
 from orchestrator.api import confirm as confirming
 from orchestrator.api import rerun
-from orchestrator.api.confirm import BUDGET, Sides, side
+from orchestrator.api.confirm import BUDGET, Sides, confirmable, imitated, light_steps
 from orchestrator.api.confirm_copy import Folders
 from orchestrator.api.confirm_runs import Runs, program_of
 from orchestrator.api.folder import Folder
@@ -17,9 +16,7 @@ from orchestrator.api.rerun import Rerun
 from orchestrator.api.session import local_agent
 from orchestrator.errors import UsageError
 from orchestrator.model import Progress, Silent, Verdict
-from orchestrator.parity.ladder import climb
 from orchestrator.parity.recording import Recording, read
-from orchestrator.parity.verdict import absorbed
 
 
 def compare(
@@ -47,7 +44,7 @@ def confirmed(place: Folder, folders: tuple[Path, Path], budget: float, tell: Pr
     """The verdict on two recordings, whichever of them can be run again here being run again."""
     recordings = [_with_variables(read(folder), rerun.read(folder)) for folder in folders]
     verdict = parity.judge(recordings[0], recordings[1])
-    if verdict.verdict not in (parity.EQUIVALENT, parity.DIVERGENT) or _is_absorbed(recordings):
+    if not confirmable(verdict, *recordings):
         return verdict
     base, why = _base(folders)
     if base is None:
@@ -57,24 +54,12 @@ def confirmed(place: Folder, folders: tuple[Path, Path], budget: float, tell: Pr
     known, theirs = rerun.read(mine), rerun.read(other)
     assert known
     where = theirs.cwd if theirs and not theirs.obstacle else None
-    imitated = side(other, recordings[1 - index], theirs.python if theirs else None, where)
-    sides = Sides(recordings[0], recordings[1], base, imitated)
+    to_imitate = imitated(other, recordings[1 - index], theirs.python if theirs else None, where)
+    sides = Sides(recordings[0], recordings[1], base, to_imitate)
     recorded = recordings[index]
-    steps, light = len(recorded.steps), _light_steps(verdict, recorded)
+    steps, light = len(recorded.steps), light_steps(verdict, recorded)
     with Runs(known, _folders(known), local_agent(place), recorded.environment, steps, light) as runs:
         return confirming.confirm(sides, verdict, runs, budget, tell)
-
-
-def _is_absorbed(recordings: Sequence[Recording]) -> bool:
-    """Whether the difference changes nothing: then there is no cause to look for."""
-    finding = climb(recordings[0], recordings[1]).finding
-    return finding is not None and absorbed(recordings[0], recordings[1], finding)
-
-
-def _light_steps(verdict: Verdict, recorded: Recording) -> int:
-    """Steps to fingerprint in a repeated run: as far as the first difference is, where it is among them."""
-    first = verdict.divergence.step if verdict.divergence else 0
-    return max(0, min(first - len(recorded.steps), len(recorded.light)))
 
 
 def _with_variables(recording: Recording, known: Rerun | None) -> Recording:

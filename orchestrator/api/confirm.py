@@ -16,6 +16,7 @@ from orchestrator.parity.explain import ARITHMETIC, Diagnosis, Place, concluded,
 from orchestrator.parity.ladder import climb
 from orchestrator.parity.plan import Candidate, Imposed, Other, candidates, innocent_flips
 from orchestrator.parity.recording import Recording
+from orchestrator.parity.verdict import DIVERGENT, EQUIVALENT, absorbed
 
 BUDGET = 120.0
 """Seconds that confirming may take where nobody says otherwise."""
@@ -81,7 +82,7 @@ class _Search:
         self._tell = tell
         self._first = place(sides.a, sides.b)
         self._trials: dict[int, Tried] = {}
-        self._drifts: list[tuple[str, band_.Drift]] = []
+        self._drifts: dict[str, tuple[str, band_.Drift]] = {}
 
     def verdict(self, first: Verdict) -> Verdict:
         """The verdict with what was found."""
@@ -92,11 +93,14 @@ class _Search:
             return replace(
                 first, untried="A difference in the number of steps is not followed by repeated runs."
             )
-        listed = candidates(finding, found, sides.base, sides.mine.environment, sides.other)
+        listed = [
+            self._elsewhere(each)
+            for each in candidates(finding, found, sides.base, sides.mine.environment, sides.other)
+        ]
         causes = self._causes(listed)
         apart = band_.drift(sides.a, sides.b)
         rounding = finding.kind == "value" and finding.stage in band_.STAGES
-        band = self._band(causes) if rounding and (finding.rounding or causes) else None
+        band = self._band() if rounding and (finding.rounding or causes) else None
         diagnosis = Diagnosis(
             causes=causes,
             tried=self._tried(listed, causes),
@@ -105,6 +109,13 @@ class _Search:
             located=self._located(listed, causes),
         )
         return concluded(first, finding, diagnosis, band, apart)
+
+    def _elsewhere(self, each: Candidate) -> Candidate:
+        """The folder's path is innocent where the run was the same in a copy that lies elsewhere."""
+        if each.topic != "folder" or self._runs.always.folder:
+            return each
+        self._trials[id(each)] = Tried(each.words, "cleared", _SAME_ELSEWHERE, each.kind, each.topic)
+        return each
 
     # ------------------------------------------------------------ searching
 
@@ -125,6 +136,9 @@ class _Search:
                 if self._try(each) == "confirmed":
                     break
         return several
+
+    def _known(self, each: Candidate) -> bool:
+        return id(each) in self._trials
 
     def _several(self, able: Sequence[Candidate], parts: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """All differences at once, then without each in turn: the smallest set that is enough."""
@@ -161,7 +175,7 @@ class _Search:
             each.words, outcome, why, each.kind, each.topic, round(trial.seconds, 1)
         )
         if each.topic in ARITHMETIC and trial.recording.steps:
-            self._drifts.append((each.words, band_.drift(self._own.recording, trial.recording)))
+            self._drifts[each.topic] = (each.words, band_.drift(self._own.recording, trial.recording))
         return outcome
 
     def _outcome(self, trial: Trial) -> tuple[str, str]:
@@ -182,18 +196,16 @@ class _Search:
 
     # ------------------------------------------------------------ telling
 
-    def _band(self, causes: Sequence[Candidate]) -> band_.Band | None:
+    def _band(self) -> band_.Band | None:
         """Run the innocent flips that were not run as candidates, as far as the budget allows."""
-        del causes
-        have = {words for words, _ in self._drifts}
         for flip in innocent_flips(self._sides.mine.environment):
             assert flip.imposed is not None
-            if flip.words in have or not self._clock.allows(self._runs.estimate(flip.imposed)):
+            if flip.topic in self._drifts or not self._clock.allows(self._runs.estimate(flip.imposed)):
                 continue
             trial = self._runs.run(flip.imposed, self._clock.until)
             if trial.recording.steps:
-                self._drifts.append((flip.words, band_.drift(self._own.recording, trial.recording)))
-        return band_.calibrated(self._drifts)
+                self._drifts[flip.topic] = flip.words, band_.drift(self._own.recording, trial.recording)
+        return band_.calibrated(self._drifts.values())
 
     def _tried(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> tuple[Tried, ...]:
         found = [self._told(each, causes) for each in listed]
@@ -230,9 +242,24 @@ class _Search:
         return ""
 
 
+_SAME_ELSEWHERE = "repeated in another folder, the run is the same"
 _STILL = "it still differs while the runs are equal"
 
 
-def side(folder: Path, recording: Recording, python: str | None, cwd: Path | None) -> Other:
-    """The side to imitate, as far as it lies on this computer."""
+def imitated(folder: Path, recording: Recording, python: str | None = None, cwd: Path | None = None) -> Other:
+    """The side to imitate: `folder` holds its recording; `python` and `cwd` are its own, if they are here."""
     return Other(recording.environment, folder / "observe", cwd, python, cores())
+
+
+def confirmable(verdict: Verdict, a: Recording, b: Recording) -> bool:
+    """Whether there is a difference to explain, and it is not one that changes nothing."""
+    if verdict.verdict not in (EQUIVALENT, DIVERGENT):
+        return False
+    finding = climb(a, b).finding
+    return finding is None or not absorbed(a, b, finding)
+
+
+def light_steps(verdict: Verdict, recorded: Recording) -> int:
+    """Steps to fingerprint in a repeated run: as far as the first difference is, where it is among them."""
+    first = verdict.divergence.step if verdict.divergence else 0
+    return max(0, min(first - len(recorded.steps), len(recorded.light)))

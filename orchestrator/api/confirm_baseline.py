@@ -76,11 +76,12 @@ def baseline(mine: Recording, runs: Runs, until: float) -> Baseline:
 
 def _same_but_other(mine: Recording, own: Trial, runs: Runs, until: float) -> Baseline:
     """Repetitions are equal to each other, not to the recording: what did repeating change?"""
-    runs.always = Imposed(folder=runs.rerun.cwd)
-    there = runs.run(Imposed(), until)
-    if there.recording.steps and place(mine, there.recording) is None:
-        return Baseline(there)
-    runs.always = Imposed()
+    if runs.original:
+        runs.always = Imposed(folder=runs.original)
+        there = runs.run(Imposed(), until)
+        if there.recording.steps and place(mine, there.recording) is None:
+            return Baseline(there)
+        runs.always = Imposed()
     if runs.forks and until - time.monotonic() > runs.import_seconds + (runs.run_seconds or 0.0):
         runs.forks = False
         alone = runs.run(Imposed(), until)

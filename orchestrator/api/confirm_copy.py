@@ -51,6 +51,11 @@ class Folders:
     cwd: Path
     program: Path | None = None
 
+    @property
+    def original(self) -> Path | None:
+        """Where a run can take place without a copy."""
+        return self.cwd
+
     def lay_out(self, root: Path, files: Mapping[str, Path | None], times: Mapping[str, float]) -> Copy:
         """Copy below `root`, `files` put in their places (relative to either folder) or taken away."""
         pairs = tuple((original, root / f"copy-{i}") for i, original in enumerate(self._originals()))
@@ -77,6 +82,11 @@ class Staged:
 
     trees: Sequence[TreeLink]
     base: str
+
+    @property
+    def original(self) -> Path | None:
+        """There is none: every run has a folder of its own."""
+        return None
 
     def lay_out(self, root: Path, files: Mapping[str, Path | None], times: Mapping[str, float]) -> Copy:
         """As the run's own working folder was laid out; `root` is a run's folder under the base."""

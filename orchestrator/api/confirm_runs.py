@@ -124,6 +124,11 @@ class Runs:
         for number in range(self._count + 1):
             shutil.rmtree(self._run(number).root, ignore_errors=True)
 
+    @property
+    def original(self) -> Path | None:
+        """The folder in which the recorded run took place; None where that is not to be used again."""
+        return self._place.original
+
     def estimate(self, imposed: Imposed) -> float:
         """Seconds that a run with `imposed` will probably take."""
         once = self.run_seconds or 5.0

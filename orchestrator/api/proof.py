@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import jobs, parity, sync
+from orchestrator.api.confirm import Sides, confirm, confirmable, imitated, light_steps
+from orchestrator.api.confirm_copy import Staged
+from orchestrator.api.confirm_runs import Runs
+from orchestrator.api.rerun import Rerun, acting_now, this_host
 from orchestrator.api.session import Session
 from orchestrator.api.trees import Trees
 from orchestrator.errors import RunFailed
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Host, Job, Verdict
+from orchestrator.parity.recording import read
 
 _SIDES = ("here", "there")
 
@@ -44,12 +49,33 @@ def prove(session: Session, local: Agent, trees: Trees, run_id: str, there_pytho
     for host, agent, side in ((HereHost(), local, "here"), (session.host, session.agent, "there")):
         _fetch(host, agent, observed, folder / side)
     shutil.rmtree(jobs.run_dir(local, observed), ignore_errors=True)
-    verdict = parity.named(parity.compare(folder / "here", folder / "there"), "here", "there")
+    verdict = parity.named(_judged(session, local, trees, here_python, folder), "here", "there")
     if any(failures) and verdict.verdict == "NOT COMPARED":
         raise RunFailed(
             "\n".join(filter(None, failures)), next_command="orch train --local-parity    # once mended"
         )
     return verdict
+
+
+def _judged(session: Session, local: Agent, trees: Trees, python: str, folder: Path) -> Verdict:
+    """The verdict on both recordings; of a difference the cause is looked for here, within the budget."""
+    here, there = read(folder / "here"), read(folder / "there")
+    verdict = parity.judge(here, there)
+    profile = session.profile
+    if not profile.parity.confirm or not confirmable(verdict, here, there):
+        return verdict
+    known = Rerun(profile.train.command, Path(local.base), python, acting_now(), host=this_host())
+    sides = Sides(here, there, "A", imitated(folder / "there", there))
+    with Runs(
+        known,
+        Staged(trees.here, local.base),
+        local,
+        here.environment,
+        len(here.steps),
+        light_steps(verdict, here),
+        profile.train.environment(),
+    ) as runs:
+        return confirm(sides, verdict, runs, profile.parity.budget, session.progress)
 
 
 def _observe(
@@ -63,6 +89,7 @@ def _observe(
         env=profile.train.environment(),
         trees=trees,
         observe_steps=profile.parity.steps,
+        observe_light=profile.parity.light_steps,
         stop_after_observed=True,
     )
     jobs.start(host, agent, job)

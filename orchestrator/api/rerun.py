@@ -61,6 +61,11 @@ def this_host() -> str:
     return hashlib.sha256(f"orch {platform.node()}".encode()).hexdigest()[:16]
 
 
+def acting_now() -> dict[str, str]:
+    """The variables of this process that can change numbers."""
+    return {name: value for name, value in os.environ.items() if acts(name)}
+
+
 def note(
     folder: Path, argv: Sequence[str], cwd: Path, python: str, environ: Mapping[str, str] = os.environ
 ) -> None:

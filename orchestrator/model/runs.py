@@ -126,6 +126,7 @@ class Verdict:
             "tensor": divergence.get("tensor"),
             "relative": divergence.get("relative"),
             "step": divergence.get("step"),
+            "difference": divergence.get("detail"),
             "cause": self.cause,
             "confirmed": self.confirmed,
             "fix": self.fix,

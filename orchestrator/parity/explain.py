@@ -61,7 +61,16 @@ def concluded(
         )
     elif diagnosis.located and first.cause:
         verdict = replace(verdict, cause=f"{first.cause} {diagnosis.located}")
-    return replace(verdict, verdict=_grade(first, finding, causes, band, drift))
+    return replace(
+        verdict, verdict=_grade(first, finding, causes, band, drift), detail=_detail(first, verdict)
+    )
+
+
+def _detail(first: Verdict, verdict: Verdict) -> str:
+    """The paragraph of `first`, its suspicion replaced by what is known now."""
+    known = f"{first.cause} {first.fix}"
+    now = " ".join(filter(None, (verdict.cause, verdict.fix, verdict.untried)))
+    return first.detail.replace(known, now) if known in first.detail else f"{first.detail} {now}"
 
 
 def _grade(
@@ -147,9 +156,9 @@ def unstable(
     relative = finding.gap.relative if finding.gap else None
     size = f" by {relative:.2g} (relative L2)" if relative is not None else ""
     detail = (
-        f"The script differs from itself on this computer: two runs of it first differ in step {finding.step}, "
-        f"in {STAGE_WORDS[finding.stage]}: {finding.tensor}{size}. Comparing machines says nothing until that "
-        f"is mended. {cause} {fix}"
+        "The script differs from itself on this computer: two runs of it first differ in step "
+        f"{finding.step}, in {STAGE_WORDS[finding.stage]}: {finding.tensor}{size}. Comparing machines says "
+        f"nothing until that is mended. {cause} {fix}"
     )
     return Verdict(
         UNSTABLE,

@@ -53,6 +53,9 @@ def named(verdict: Verdict, a: str, b: str) -> Verdict:
         divergence=replace(divergence, detail=words(divergence.detail)) if divergence else None,
         cause=words(verdict.cause) if verdict.cause else None,
         detail=words(verdict.detail),
+        fix=words(verdict.fix) if verdict.fix else None,
+        tried=tuple(replace(each, words=words(each.words), why=words(each.why)) for each in verdict.tried),
+        untried=words(verdict.untried) if verdict.untried else None,
     )
 
 
@@ -126,17 +129,18 @@ def absorbed(a: Recording, b: Recording, finding: Finding) -> bool:
 
 
 def _absorbed(a: Recording, b: Recording, outcome: Climb, finding: Finding) -> Verdict:
+    steps = min(len(a.steps), len(b.steps))
     words = f"the loader yields another dtype ({finding.detail}), which is cast where the model begins"
     detail = (
-        f"The batches have another dtype ({finding.tensor}: {finding.detail}), and that changes nothing: what "
-        f"is computed from them in the first {_steps(min(len(a.steps), len(b.steps)))} is equal to the bit."
+        f"The batches have another dtype ({finding.tensor}: {finding.detail}), and that changes nothing: "
+        f"what is computed from them in the first {_steps(steps)} is equal to the bit."
     )
     return Verdict(
         EQUIVALENT,
         divergence=Divergence(finding.step, finding.stage, finding.tensor, None, finding.detail),
         cause=f"Innocent: {words}.",
         compared=outcome.compared,
-        steps=min(len(a.steps), len(b.steps)),
+        steps=steps,
         detail=detail + _versions(a, b) + _unseen(a, b),
     )
 

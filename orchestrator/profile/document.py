@@ -137,8 +137,21 @@ class ParitySection(Section):
     """How the run there is compared with the same run here."""
 
     steps: kinds.Steps = Field(default=3, description="How many training steps are compared in full.")
+    light_steps: kinds.FurtherSteps = Field(
+        default=0, description="How many steps after those are compared by fingerprints of their bits."
+    )
     on_mismatch: kinds.OnMismatch = Field(
         default="stop", description="What a divergence does to `train --local-parity`."
+    )
+    confirm: kinds.Flag = Field(
+        default=True,
+        description="Look for the cause of a difference by running the first steps again here, "
+        "with one thing imposed at a time.",
+    )
+    budget: kinds.Duration = Field(
+        default=120,
+        json_schema_extra={"default": "120s"},
+        description="How long that may take (default: 120s); what was not tried is said.",
     )
 
 

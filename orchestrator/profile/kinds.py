@@ -118,6 +118,7 @@ Name = Annotated[str, Parsed(values.parse_name, _matching(values.NAME_PATTERN, "
 Text = Annotated[str, Parsed(values.parse_text, _NOT_EMPTY)]
 Flag = Annotated[bool, Parsed(values.parse_flag, {"type": "boolean"})]
 Steps = Annotated[int, _whole(1, 10_000)]
+FurtherSteps = Annotated[int, _whole(0, 1_000_000)]
 
 Cloud = Annotated[str, _choice(*CLOUDS, hidden=("memory",))]
 Location = Annotated[str, Parsed(values.parse_location, _matching(values.LOCATION_PATTERN, "us-east-1"))]

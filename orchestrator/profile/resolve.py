@@ -44,7 +44,13 @@ def resolve(
         code=resolved.Code(code, document.code.ignore),
         data=data,
         train=_train(document, places),
-        parity=resolved.Parity(document.parity.steps, document.parity.on_mismatch),
+        parity=resolved.Parity(
+            steps=document.parity.steps,
+            on_mismatch=document.parity.on_mismatch,
+            confirm=document.parity.confirm,
+            budget=document.parity.budget,
+            light_steps=document.parity.light_steps,
+        ),
         digest=digest(document),
         places=places,
     )

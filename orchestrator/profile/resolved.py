@@ -88,8 +88,13 @@ def _value(name: str, value: str | FromEnv, environ: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Parity:
+    """`budget` is seconds."""
+
     steps: int
     on_mismatch: str
+    confirm: bool
+    budget: int
+    light_steps: int = 0
 
 
 @dataclass(frozen=True)
