@@ -226,6 +226,15 @@ def test_a_region_that_is_none(region: str, near: str) -> None:
     assert near in str(check(found, region).remedy)
 
 
+@pytest.mark.usefixtures("cloud")
+def test_a_region_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCH_AWS_REGIONS", "us-west-2,eu-west-1")
+    found = ask("aws", T4)
+    assert (exit_code(found), lacking(found)) == (5, ["us-east-1"])
+    wanted = "export ORCH_AWS_REGIONS=us-west-2,eu-west-1,us-east-1"
+    assert check(found, "us-east-1").remedy == wanted
+
+
 @pytest.fixture
 def no_group(cloud: Cloud) -> Iterator[Any]:
     """A client of EC2, in a region without the security group; it is there again afterwards."""

@@ -181,6 +181,16 @@ def test_an_api_that_is_off(cloud: Cloud) -> None:
     assert check(found, "compute.googleapis.com").remedy == enable
 
 
+def test_a_project_that_nobody_pays_for() -> None:
+    from orchestrator.providers.gcp.faults import of_answer
+    from orchestrator.providers.gcp.readiness_access import api
+
+    reason = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "BILLING_DISABLED"}
+    unpaid = api("compute.googleapis.com", of_answer(403, {"message": "no", "details": [reason]}), "p")
+    assert unpaid.state == "missing"
+    assert unpaid.remedy == "gcloud billing projects link p --billing-account=ACCOUNT"
+
+
 @pytest.mark.usefixtures("cloud")
 def test_an_endpoint_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     name = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER"

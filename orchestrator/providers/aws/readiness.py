@@ -17,7 +17,7 @@ from orchestrator.providers.aws import readiness_place as place
 from orchestrator.providers.aws.clients import HOME, Clients, asking
 from orchestrator.providers.aws.faults import code_of, text_of
 from orchestrator.providers.aws.readiness_simulation import Caller
-from orchestrator.providers.aws.settings import read
+from orchestrator.providers.aws.settings import Settings, read
 from orchestrator.providers.aws.zones import with_zones
 
 _SERVICES = ("ec2", "ssm", "sts", "service-quotas", "iam", "pricing")
@@ -48,7 +48,7 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
         return _readiness(wanted, (sdk, credentials))
     endpoints = _endpoints(clients)
     region, offers = _chosen(clients, wanted)
-    enabled = _region(clients, region)
+    enabled = _left_out(settings, region) or _region(clients, region)
     begun = (sdk, *_told(endpoints), credentials, enabled)
     if enabled.state != "ok":
         return _readiness(wanted, begun, identity, region, endpoints=endpoints)
@@ -171,6 +171,16 @@ def _in_use(clients: Clients) -> tuple[str, ...]:
         return clients.regions
     except ProviderError:
         return (clients.home,)
+
+
+def _left_out(settings: Settings, region: str) -> Check | None:
+    """Where the user's own list of regions lacks it, `up` makes nothing: `down` would not look there."""
+    if not settings.regions or region in settings.regions:
+        return None
+    detail = f"ORCH_AWS_REGIONS leaves it out: it has {', '.join(settings.regions)}."
+    return missing(
+        Topic.REGION, region, detail, f"export ORCH_AWS_REGIONS={','.join((*settings.regions, region))}"
+    )
 
 
 def _region(clients: Clients, region: str) -> Check:

@@ -186,17 +186,14 @@ def _not_granted(permission: Permission, heard: Heard, decision: str, *, denied:
     name, said = permission.name, permission.why
     remedy = json.dumps(permissions.policy([permission])["Statement"])
     if permission.needed == {"doctor"}:
-        return unknown(Topic.PERMISSION, name, f"refused; the doctor alone asks it, to {said}", remedy)
+        why = heard.why.partition(":")[0] or "no answer"
+        return unknown(Topic.PERMISSION, name, f"{why}; the doctor alone asks it, to {said}", remedy)
     if permission.name == "iam:CreateServiceLinkedRole":
         detail = f"not known to be granted; needed to {said}, and only where {permission.when}"
         return unknown(Topic.PERMISSION, name, detail, remedy)
     if not denied:
         return unknown(Topic.PERMISSION, name, f"needed to {said}; {_untold(heard)}", remedy)
-    why = (
-        "a policy denies it, which no Allow mends"
-        if decision == "explicitDeny"
-        else "refused"
-    )
+    why = "a policy denies it, which no Allow mends" if decision == "explicitDeny" else "refused"
     return missing(Topic.PERMISSION, name, f"{why}; needed to {said}", remedy)
 
 

@@ -14,6 +14,7 @@ from orchestrator.providers.gcp.readiness_calls import Json, Questions
 from orchestrator.providers.permissions import BILLING, RESOURCE_MANAGER, Permission
 
 _DISABLED = frozenset({"servicedisabled", "accessnotconfigured", "servicenotactivated"})
+_UNPAID = frozenset({"billingdisabled", "billingnotenabled"})
 _POLICY = "orgpolicy.policy.get"
 _CONSTRAINTS: Mapping[str, str] = {
     "compute.disableGuestAttributesAccess": "it forbids guest attributes, by which a machine proves itself",
@@ -24,7 +25,12 @@ _CONSTRAINTS: Mapping[str, str] = {
 
 def is_disabled(refusal: Refusal) -> bool:
     """Whether the answer says that the API is not enabled in the project."""
-    return refusal.code.replace("_", "").lower() in _DISABLED
+    return _spelt(refusal) in _DISABLED
+
+
+def _spelt(refusal: Refusal) -> str:
+    """Google spells the same code as SERVICE_DISABLED and as serviceDisabled."""
+    return refusal.code.replace("_", "").lower()
 
 
 def api(name: str, refusal: Refusal | None, project: str) -> Check:
@@ -32,6 +38,9 @@ def api(name: str, refusal: Refusal | None, project: str) -> Check:
     if refusal is not None and is_disabled(refusal):
         enable = f"gcloud services enable {name} --project={project}"
         return missing(Topic.API, name, f"It is not enabled in the project {project}.", enable)
+    if refusal is not None and _spelt(refusal) in _UNPAID:
+        link = f"gcloud billing projects link {project} --billing-account=ACCOUNT"
+        return missing(Topic.API, name, f"The project {project} has no billing account.", link)
     if refusal is not None and refusal.fault is Fault.TRANSIENT:
         return unknown(Topic.API, name, f"it did not answer: {refusal.words}")
     return ok(Topic.API, name, "enabled" if refusal is None else f"answers ({refusal.code})")

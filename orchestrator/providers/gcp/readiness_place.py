@@ -85,7 +85,7 @@ def network(site: Site) -> Iterator[Check]:
         yield missing(Topic.NETWORK, name, f"The network has no subnetwork in {site.region}.", remedy)
         return
     yield ok(Topic.NETWORK, name, "there")
-    yield _ssh(site, last(str(found.get("network", ""))) if given else "default")
+    yield _firewall(site, str(found.get("network", "")) if given else "default")
 
 
 def _subnetwork(site: Site, given: str) -> Json | Refusal:
@@ -107,6 +107,15 @@ def _unplugged(site: Site, name: str, refusal: Refusal) -> Check:
         f"gcloud compute networks create default --project={project}    # or: export ORCH_GCP_SUBNETWORK=…"
     )
     return missing(Topic.NETWORK, name, f"The project {project} has no network called default.", remedy)
+
+
+def _firewall(site: Site, link: str) -> Check:
+    """Of a network that another project shares, the rules are that project's."""
+    owner = link.partition("projects/")[2].partition("/")[0] or site.setting.project
+    if owner != site.setting.project:
+        detail = f"the network is of the project {owner}, and so are its rules: ssh must come in there"
+        return unknown(Topic.NETWORK, "firewall", detail)
+    return _ssh(site, last(link))
 
 
 def _ssh(site: Site, network_name: str) -> Check:
