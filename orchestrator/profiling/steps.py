@@ -15,21 +15,26 @@ ENOUGH_PULLS = 3
 
 @dataclass(frozen=True)
 class Steps:
-    """`began` and `ended` bound the training, in seconds since 1970, start-up and first step left out."""
+    """`began` and `ended` bound the training, in seconds since 1970, start-up and first step left out.
+
+    `process` names the process that trains.
+    """
 
     count: int | None = None
     per_second: float | None = None
     input_wait: float | None = None
     began: float | None = None
     ended: float | None = None
+    process: str | None = None
 
 
 def steps_of(trace: Trace) -> Steps:
     """Of the process that took the most steps: workers that only feed it are not training."""
-    by_process: dict[object, list[Line]] = {}
+    by_process: dict[str, list[Line]] = {}
     for line in trace.clock:
         by_process.setdefault(str(line.get("pid")), []).append(line)
-    lines = max(by_process.values(), key=_count, default=[])
+    process = max(by_process, key=lambda pid: _count(by_process[pid]), default=None)
+    lines = by_process[process] if process is not None else []
     windows = [line for line in lines if line.get("event") == "steps"]
     moments = [moment for line in lines if (moment := number(line, "t")) is not None]
     count = _count(lines)
@@ -39,11 +44,20 @@ def steps_of(trace: Trace) -> Steps:
         input_wait=_input_wait(windows, [line for line in lines if line.get("event") == "pulls"]),
         began=min(moments, default=None) if len(moments) > 1 else None,
         ended=max(moments, default=None) if len(moments) > 1 else None,
+        process=process,
     )
 
 
 def _count(lines: Sequence[Line]) -> int:
-    return int(sum(amount(line, "n") for line in lines if line.get("event") in ("steps", "first_step")))
+    """By the totals that the lines hold; older traces have none, and their lines are added up."""
+    steps = [line for line in lines if line.get("event") in ("steps", "first_step")]
+    totals: dict[str, float] = {}
+    for line in steps:
+        source = str(line.get("source"))
+        totals[source] = max(totals.get(source, 0.0), amount(line, "total"))
+    if steps and all(totals[str(line.get("source"))] for line in steps):
+        return int(sum(totals.values()))
+    return int(sum(amount(line, "n") for line in steps))
 
 
 def _per_second(windows: Sequence[Line]) -> float | None:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 Line = Mapping[str, Any]
+
+MOST = 10_000
+"""Lines of a kind that are looked at. Of more, lines evenly spread: each holds totals, so detail is lost."""
+
+_KIND = re.compile(rb'"event":\s*"(\w+)"')
 
 
 @dataclass(frozen=True)
@@ -19,21 +25,24 @@ class Trace:
     header: Line = field(default_factory=dict)
     samples: Sequence[Line] = ()
     clock: Sequence[Line] = ()
+    pipelines: Sequence[Line] = ()
+    models: Sequence[Line] = ()
+    alarms: Sequence[Line] = ()
     wall: float | None = None
 
 
 def read(path: Path) -> Trace:
     """The trace in a file, or an empty one where there is no file."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return parse(file.read())
+        with open(path, "rb") as file:
+            return parse(file)
     except FileNotFoundError:
         return Trace()
 
 
-def parse(text: str) -> Trace:
+def parse(raw: Iterable[bytes]) -> Trace:
     """Whatever can be understood of it."""
-    lines = [line for line in map(_line, text.splitlines()) if line is not None]
+    lines = list(_understood(raw))
     samples = [line for line in lines if line.get("event") == "sample" and number(line, "up") is not None]
     ended = [line for line in lines if line.get("event") in ("sample", "end")]
     ups = [up for line in ended if (up := number(line, "up")) is not None]
@@ -41,6 +50,9 @@ def parse(text: str) -> Trace:
         header=next((line for line in lines if line.get("event") == "header"), {}),
         samples=sorted(samples, key=lambda line: float(line["up"])),
         clock=[line for line in lines if line.get("event") in ("steps", "first_step", "pulls")],
+        pipelines=[line for line in lines if line.get("event") == "pipeline"],
+        models=[line for line in lines if line.get("event") == "model"],
+        alarms=[line for line in lines if line.get("event") == "alarm"],
         wall=max(ups) if ups else None,
     )
 
@@ -58,9 +70,44 @@ def amount(line: Line, key: str) -> float:
     return number(line, key) or 0.0
 
 
-def _line(text: str) -> Line | None:
+class _Spread:
+    """Keeps up to twice MOST of the lines that it is given, evenly spread, and always the last."""
+
+    def __init__(self) -> None:
+        self.kept: list[bytes] = []
+        self.last = b""
+        self._stride = 1
+        self._left = 0
+
+    def add(self, line: bytes) -> None:
+        self.last = line
+        if self._left:
+            self._left -= 1
+            return
+        self.kept.append(line)
+        if len(self.kept) == 2 * MOST:
+            self.kept = self.kept[::2]
+            self._stride *= 2
+        self._left = self._stride - 1
+
+    def lines(self) -> Iterator[bytes]:
+        yield from self.kept
+        if self.kept and self.kept[-1] is not self.last:
+            yield self.last
+
+
+def _understood(raw: Iterable[bytes]) -> Iterator[Line]:
+    kinds: dict[bytes, _Spread] = {}
+    for text in raw:
+        found = _KIND.search(text, 0, 120)
+        kinds.setdefault(found[1] if found else b"", _Spread()).add(text)
+    for spread in kinds.values():
+        yield from (line for text in spread.lines() if (line := _line(text)) is not None)
+
+
+def _line(text: bytes) -> Line | None:
     try:
-        value = json.loads(text)
+        value = json.loads(text.decode(errors="replace"))
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

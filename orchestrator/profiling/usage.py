@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
+from orchestrator.profiling.devices import Disk, Gpu, busiest_disk, gpus_of
 from orchestrator.profiling.trace import Line, Trace, amount, number
 
 ENOUGH_SECONDS = 0.2
@@ -15,7 +17,10 @@ ENOUGH_SECONDS = 0.2
 class Usage:
     """Totals in bytes; `cpu` and `gpu` as shares of what there was; `waiting`, `throttled`, `busy` in cores.
 
-    `reading` (from a disk) and `network` in bytes, `faults` in pages read back from disk, each a second.
+    `reading` (from a disk), `asked` (by read calls) and `network` in bytes, `faults` in pages read back from
+    disk, `read_calls`, `swapping` in bytes, `steal` in cores, each a second. `machine_busy`: cores that
+    anybody kept busy. `available`: the least memory that was free; `swap`: the most of the job that was
+    swapped out. `cache_hit`: share of the bytes read that no disk had to give.
     """
 
     bytes_read: int | None = None
@@ -35,6 +40,24 @@ class Usage:
     network: float | None = None
     faults: float | None = None
     sampler_cpu: float | None = None
+    asked: float | None = None
+    read_calls: float | None = None
+    cache_hit: float | None = None
+    swapping: float | None = None
+    swap: int | None = None
+    steal: float | None = None
+    machine_busy: float | None = None
+    available: int | None = None
+    rtt_ms: float | None = None
+    resent: int | None = None
+    disk: Disk | None = None
+    gpus: Sequence[Gpu] = ()
+
+    @property
+    def idle(self) -> float | None:
+        """Cores that nobody used, neighbours on the machine included where they are seen."""
+        used = self.machine_busy if self.machine_busy is not None else self.busy
+        return None if used is None or self.cores is None else max(0.0, self.cores - used)
 
 
 def usage_of(trace: Trace, began: float | None, ended: float | None) -> Usage:
@@ -64,7 +87,45 @@ def usage_of(trace: Trace, began: float | None, ended: float | None) -> Usage:
         network=rates.of("received", "sent"),
         faults=rates.of("major_faults"),
         sampler_cpu=_Rates(trace.samples).of("own_cpu"),
+        asked=rates.of("asked_read"),
+        read_calls=rates.of("read_calls"),
+        cache_hit=_cache_hit(last),
+        swapping=rates.of("swapped_in", "swapped_out"),
+        swap=_whole(max((amount(line, "swap") for line in trace.samples), default=0) or None),
+        steal=rates.of("steal"),
+        machine_busy=_machine_busy(rates.samples),
+        available=_whole(min(_known(trace.samples, "available"), default=None)),
+        rtt_ms=_middle(_known(rates.samples, "rtt_ms")),
+        resent=_whole(number(last, "resent")),
+        disk=busiest_disk(trace.header, rates.samples),
+        gpus=gpus_of(trace.header, rates.samples),
     )
+
+
+def _known(samples: Sequence[Line], key: str) -> list[float]:
+    return [value for line in samples if (value := number(line, key)) is not None]
+
+
+def _middle(values: Sequence[float]) -> float | None:
+    return sorted(values)[len(values) // 2] if values else None
+
+
+def _cache_hit(last: Line) -> float | None:
+    """Of the bytes that were asked for, those that no disk had to give."""
+    asked, read = number(last, "asked_read"), number(last, "read")
+    return None if not asked or read is None else round(max(0.0, 1 - read / asked), 4)
+
+
+def _machine_busy(samples: Sequence[Line]) -> float | None:
+    """Cores that were busy, whoever kept them so; each sample tells of the time since the one before."""
+    weighted = passed = 0.0
+    for before, line in pairwise(samples):
+        busy = line.get("busy")
+        if isinstance(busy, list) and busy and all(isinstance(core, int | float) for core in busy):
+            seconds = max(0.0, amount(line, "up") - amount(before, "up"))
+            weighted += seconds * sum(min(100.0, max(0.0, core)) for core in busy) / 100
+            passed += seconds
+    return round(weighted / passed, 4) if passed >= ENOUGH_SECONDS else None
 
 
 def _between(samples: Sequence[Line], began: float | None, ended: float | None) -> Sequence[Line]:

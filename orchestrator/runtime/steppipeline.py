@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .cadence import Cadence
 from .steplog import StepLog
+from .stepprobe import is_plain
 
 OLDEST, BEYOND = (2, 16), (3, 0)
 """Versions of TensorFlow whose models are known to mean what is read here."""
@@ -42,7 +43,7 @@ class Pipelines:
 
     def pulled(self, iterator: Any, batches: int, model: Any) -> None:
         """The step before took `batches` from `iterator`. Says what it knows if it is time to."""
-        if not self._works or iterator is None:
+        if not self._works or not is_plain(iterator):
             return
         if self._iterator is None or self._iterator() is not iterator:
             self._begin(iterator)
@@ -56,10 +57,7 @@ class Pipelines:
             self._epoch = max(self._batches, self._epoch or 0)
         self._ordinal += 1
         self._batches = 0
-        try:
-            self._iterator = weakref.ref(iterator)
-        except TypeError:
-            self._works = False
+        self._iterator = weakref.ref(iterator)
 
     def _look(self, iterator: Any, model: Any) -> None:
         began = process_time()
@@ -75,10 +73,9 @@ class Pipelines:
 
     def _line(self, iterator: Any) -> Dict[str, Any]:
         tf = sys.modules["tensorflow"]
-        version = _version(tf)
-        if not OLDEST <= version < BEYOND or type(iterator) is not _plain():
+        if not OLDEST <= _version(tf) < BEYOND:
             self._works = False
-            return {"event": "pipeline", "unknown": f"TensorFlow {tf.__version__}, {type(iterator).__name__}"}
+            return {"event": "pipeline", "unknown": f"TensorFlow {tf.__version__}"}
         nodes = describe_nodes(tf.data.experimental.get_model_proto(iterator))
         return {
             "event": "pipeline",
@@ -165,12 +162,6 @@ def _growth() -> Optional[bool]:
     config = sys.modules["tensorflow"].config
     found = [bool(config.experimental.get_memory_growth(gpu)) for gpu in config.list_physical_devices("GPU")]
     return all(found) if found else None
-
-
-def _plain() -> Any:
-    from tensorflow.python.data.ops import iterator_ops
-
-    return iterator_ops.OwnedIterator
 
 
 def _version(tf: Any) -> Tuple[int, int]:

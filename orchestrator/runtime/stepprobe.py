@@ -67,7 +67,7 @@ class Probe:
             return Pulled(arguments)
         self._next = self._calls + self._random.randint(1, max(_GAP, self._calls // 8))
         iterator: Any = arguments[0] if len(arguments) == 1 else None
-        if not _is_plain(iterator):
+        if not is_plain(iterator):
             return Pulled(arguments)
         if self._spec is not iterator.element_spec and self._spec != iterator.element_spec:
             return Pulled(arguments, cost=self._try(iterator))
@@ -110,7 +110,8 @@ class Probe:
         return Pulled((feed,), wait, cost, failure)
 
 
-def _is_plain(iterator: Any) -> bool:
+def is_plain(iterator: Any) -> bool:
+    """Whether it is tf.data's own iterator, neither a distributed one nor something of Python's."""
     from tensorflow.python.data.ops import iterator_ops
 
     return type(iterator) is iterator_ops.OwnedIterator

@@ -1,0 +1,165 @@
+"""The input pipeline as tf.data itself tells of it: per node elements, time, bytes, buffered, parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.profiling.trace import Line, Trace, amount, number
+
+AHEAD = ("Prefetch", "ParallelMap", "MapAndBatch", "ParallelBatch", "ParallelInterleave")
+"""Nodes that work ahead of whoever pulls from them, by the beginning of their names."""
+
+READERS = ("TFRecord", "TextLine", "FixedLengthRecord")
+RANDOM = ("Shuffle", "Random", "Sampling", "RejectionResample")
+_CALLS = {
+    "Map": ".map(…)",
+    "ParallelMap": ".map(…)",
+    "MapAndBatch": ".map(…).batch(…)",
+    "Batch": ".batch(…)",
+    "ParallelBatch": ".batch(…)",
+    "PaddedBatch": ".padded_batch(…)",
+    "Filter": ".filter(…)",
+    "FlatMap": ".flat_map(…)",
+    "Interleave": ".interleave(…)",
+    "ParallelInterleave": ".interleave(…)",
+    "Generator": "from_generator(…)",
+    "TFRecord": "TFRecordDataset(…)",
+    "TextLine": "TextLineDataset(…)",
+    "FixedLengthRecord": "FixedLengthRecordDataset(…)",
+}
+
+
+@dataclass(frozen=True)
+class Node:
+    """One transformation. `seconds` of work for `elements`, waiting for its inputs left out.
+
+    `parallelism` and `buffer` as tf.data last set them; None where the node has no such thing. `copies`:
+    how many such nodes there were at once, as an interleave makes them.
+    """
+
+    name: str
+    elements: int
+    seconds: float
+    bytes: int
+    buffered: int
+    parallelism: int | None
+    buffer: int | None
+    copies: int
+    inputs: tuple[int, ...]
+
+    @property
+    def per_element(self) -> float | None:
+        """Seconds."""
+        return self.seconds / self.elements if self.elements else None
+
+    @property
+    def call(self) -> str:
+        """How a script writes it."""
+        plain = self.name.rstrip("0123456789").removesuffix("V")
+        return _CALLS.get(plain, plain)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """`nodes` from the last, which is called Root, to the sources, as seen after `batches` batches.
+
+    `epoch_batches`: batches of a whole epoch, None before one was over. `passes`: epochs begun.
+    """
+
+    nodes: tuple[Node, ...]
+    batches: int
+    epoch_batches: int | None
+    passes: int
+
+    def below(self, place: int) -> Iterator[int]:
+        """Places of a node and of all that feeds it."""
+        yield place
+        for input_ in self.nodes[place].inputs:
+            yield from self.below(input_)
+
+    @property
+    def last(self) -> Node | None:
+        """What hands batches to the training."""
+        feeding = self.nodes[0].inputs
+        return self.nodes[feeding[0]] if feeding else None
+
+    @property
+    def sources(self) -> Sequence[Node]:
+        return [node for node in self.nodes if not node.inputs]
+
+    @property
+    def busiest(self) -> Node:
+        return max(self.nodes, key=lambda node: node.seconds)
+
+    def seconds_a_batch(self, places: Sequence[int] | None = None) -> float:
+        """Work of these nodes (default: all) for one batch, in seconds of one core."""
+        chosen = range(len(self.nodes)) if places is None else places
+        return sum(self.nodes[place].seconds for place in chosen) / self.batches
+
+    def elements_an_epoch(self, node: Node) -> int | None:
+        if self.epoch_batches is None:
+            return None
+        return round(max(0, node.elements - node.buffered) / self.batches * self.epoch_batches)
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """The nodes as `run.json` tells them; seconds and bytes are of one element."""
+        return [
+            {
+                "name": node.name,
+                "elements": node.elements,
+                "seconds": round(node.per_element, 9) if node.per_element is not None else None,
+                "bytes": round(node.bytes / node.elements) if node.elements else None,
+                "buffered": node.buffered,
+                "parallelism": node.parallelism,
+                "buffer": node.buffer,
+                "inputs": list(node.inputs),
+            }
+            for node in self.nodes
+        ]
+
+
+def pipeline_of(trace: Trace, process: str | None) -> Pipeline | None:
+    """The fullest picture of what fed the process that trains; None where tf.data told nothing."""
+    lines = [line for line in trace.pipelines if str(line.get("pid")) == process]
+    found = [pipeline for line in lines if (pipeline := _pipeline(line)) is not None]
+    passes = max((pipeline.passes for pipeline in found), default=0)
+    epochs = max((pipeline.epoch_batches or 0 for pipeline in found), default=0)
+    best = max(found, key=lambda pipeline: pipeline.batches, default=None)
+    return best and Pipeline(best.nodes, best.batches, epochs or None, passes)
+
+
+def _pipeline(line: Line) -> Pipeline | None:
+    listed = line.get("nodes")
+    batches = int(amount(line, "batches"))
+    if not isinstance(listed, list) or not listed or not batches:
+        return None
+    nodes = [_node(node, place, len(listed)) for place, node in enumerate(listed) if isinstance(node, dict)]
+    if len(nodes) != len(listed):
+        return None
+    epoch = number(line, "epoch_batches")
+    return Pipeline(tuple(nodes), batches, int(epoch) if epoch else None, int(amount(line, "iterator")) or 1)
+
+
+def _node(node: Line, place: int, count: int) -> Node:
+    inputs = node.get("inputs")
+    later = range(place + 1, count)  # a node comes before what feeds it: there is no circle
+    return Node(
+        name=str(node.get("name", ""))[:80],
+        elements=int(amount(node, "n")),
+        seconds=amount(node, "s"),
+        bytes=int(amount(node, "bytes")),
+        buffered=int(amount(node, "buffered")),
+        parallelism=_optional(node, "parallelism"),
+        buffer=_optional(node, "buffer"),
+        copies=int(amount(node, "copies")) or 1,
+        inputs=tuple(i for i in inputs if isinstance(i, int) and i in later)
+        if isinstance(inputs, list)
+        else (),
+    )
+
+
+def _optional(node: Line, key: str) -> int | None:
+    value = number(node, key)
+    return None if value is None else int(value)
