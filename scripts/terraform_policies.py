@@ -25,16 +25,28 @@ GC_CALLS = {
 }
 """What `orch gc` calls: the reaper may do nothing else. A test compares it with what is really called."""
 
+TUNNEL = {
+    ("ORCH_AWS_ADDRESS", "ssm"),
+    ("ORCH_AWS_INSTANCE_PROFILE", ".+"),
+    ("ORCH_GCP_INTERNAL", "iap"),
+}
+"""Settings under which machines have no public address: what only they need is granted where it is asked for."""
+
 _NAMES = re.compile(r"projects/\{project\}/zones/\*/(instances|disks)/([a-z-]+)\*")
 
 
 def files() -> dict[str, str]:
     """Text of each file, by its path under the project."""
     aws, gcp = permissions.of("aws"), permissions.of("gcp")
+    tunnel = {"tunnel": role for role in roles([one for one in gcp if one.setting in TUNNEL]).values()}
     return {
-        "terraform/aws/policy.json": _text(permissions.policy(aws)),
+        "terraform/aws/policy.json": _text(permissions.policy(_always(aws))),
+        "terraform/aws/tunnel-policy.json": _text(
+            permissions.policy([one for one in aws if one.setting in TUNNEL])
+        ),
         "terraform/aws/reaper-policy.json": _text(permissions.policy(_of_gc("aws", aws))),
-        "terraform/gcp/roles.json": _text(roles(gcp)),
+        "terraform/gcp/roles.json": _text(roles(_always(gcp))),
+        "terraform/gcp/tunnel-roles.json": _text(tunnel),
         "terraform/gcp/reaper-roles.json": _text(roles(_of_gc("gcp", gcp))),
         "terraform/gcp/apis.json": _text(sorted(api.name for api in permissions.APIS)),
     }
@@ -63,6 +75,10 @@ def _condition(resource: str) -> tuple[str, str]:
     if resource == "*" or resource.endswith("/*"):
         return "project", ""
     raise SystemExit(f"Nobody has said how {resource} becomes a condition of Google's IAM.")
+
+
+def _always(wanted: Sequence[Permission]) -> list[Permission]:
+    return [one for one in wanted if one.setting not in TUNNEL]
 
 
 def _of_gc(cloud: str, wanted: Sequence[Permission]) -> list[Permission]:

@@ -1,10 +1,14 @@
 output "orch" {
   description = "What a profile needs: orch init --terraform terraform/aws reads it."
   value = {
-    version     = 1
-    cloud       = "aws"
-    regions     = var.regions
-    environment = { ORCH_AWS_REGIONS = join(",", var.regions) }
+    version = 1
+    cloud   = "aws"
+    regions = var.regions
+    environment = merge(
+      { ORCH_AWS_REGIONS = join(",", var.regions) },
+      { for profile in aws_iam_instance_profile.machine : "ORCH_AWS_INSTANCE_PROFILE" => profile.name },
+      var.tunnel ? { ORCH_AWS_ADDRESS = "ssm" } : {},
+    )
   }
 }
 

@@ -77,6 +77,12 @@ variable "trusted_arns" {
   }
 }
 
+variable "tunnel" {
+  description = "Make ready for machines without a public address, reached through Session Manager. Its endpoints cost by the hour."
+  type        = bool
+  default     = false
+}
+
 variable "bucket" {
   description = "Name of the bucket for ledgers and artifacts. Default: orch-ACCOUNT-REGION."
   type        = string

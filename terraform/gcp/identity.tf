@@ -3,7 +3,11 @@
 # orchestrator/providers/permissions.py.
 
 locals {
-  roles   = jsondecode(file("${path.module}/roles.json"))
+  roles = merge(
+    jsondecode(file("${path.module}/roles.json")),
+    { for name, role in jsondecode(file("${path.module}/tunnel-roles.json")) : name => role if var.tunnel },
+  )
+
   service = "serviceAccount:orch-user@${var.project}.iam.gserviceaccount.com"
 
   granted = {

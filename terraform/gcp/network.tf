@@ -31,3 +31,20 @@ resource "google_compute_firewall" "ssh" {
     ports    = ["22"]
   }
 }
+
+# The Identity-Aware Proxy comes from these addresses, and asks Google's IAM whom it may let through.
+resource "google_compute_firewall" "tunnel" {
+  count = var.tunnel ? 1 : 0
+
+  name          = "orch-tunnel"
+  description   = "ssh to machines of orch through the Identity-Aware Proxy"
+  network       = google_compute_network.orch.name
+  direction     = "INGRESS"
+  source_ranges = ["35.235.240.0/20"]
+  target_tags   = ["orch"]
+
+  allow {
+    protocol = "tcp"
+    ports    = ["22"]
+  }
+}

@@ -4,10 +4,13 @@ output "orch" {
     version = 1
     cloud   = "gcp"
     regions = var.regions
-    environment = {
-      GOOGLE_CLOUD_PROJECT = var.project
-      ORCH_GCP_SUBNETWORK  = google_compute_subnetwork.orch[var.regions[0]].name
-    }
+    environment = merge(
+      {
+        GOOGLE_CLOUD_PROJECT = var.project
+        ORCH_GCP_SUBNETWORK  = google_compute_subnetwork.orch[var.regions[0]].name
+      },
+      var.tunnel ? { ORCH_GCP_INTERNAL = "iap" } : {},
+    )
   }
 }
 

@@ -92,6 +92,12 @@ variable "members" {
   }
 }
 
+variable "tunnel" {
+  description = "Make ready for machines without a public address, reached through the Identity-Aware Proxy."
+  type        = bool
+  default     = false
+}
+
 variable "bucket" {
   description = "Name of the bucket for ledgers and artifacts. Default: orch-PROJECT."
   type        = string

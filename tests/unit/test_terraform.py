@@ -145,6 +145,13 @@ def test_variables_and_outputs_say_what_they_are(cloud: str) -> None:
 # ---------------------------------------------------------------- what it must never do
 
 
+UNNARROWED = {
+    "ssm:UpdateInstanceInformation",
+    *(f"ssmmessages:{verb}{kind}Channel" for verb in ("Create", "Open") for kind in ("Control", "Data")),
+}
+"""What the agent of Session Manager calls: none of it names a resource (AWS's service authorization tables)."""
+
+
 def unsafe(texts: Texts) -> Iterator[str]:
     """Doors that are open to the world, secrets, and policies that allow too much."""
     for block in blocks(texts):
@@ -160,7 +167,7 @@ def _open_doors(block: Block, body: Mapping[str, Any]) -> Iterator[str]:
     lets_in = block.type == "aws_vpc_security_group_ingress_rule" or body.get("direction") == "INGRESS"
     if lets_in and ("0.0.0.0" in str(body) or "::/0" in str(body)):
         yield "lets in the world"
-    if lets_in and "22" not in str(body.get("to_port", body.get("allow"))):
+    if lets_in and not _is_https_from_machines(block, body) and not _is_ssh(body):
         yield "lets in something else than ssh"
     if block.type in ("aws_security_group", "aws_default_security_group") and body.keys() & {
         "ingress",
@@ -173,13 +180,30 @@ def _open_doors(block: Block, body: Mapping[str, Any]) -> Iterator[str]:
         yield "is for everybody"
 
 
+def _is_ssh(body: Mapping[str, Any]) -> bool:
+    if "allow" in body:
+        return [(one["protocol"], one["ports"]) for one in body["allow"]] == [("tcp", ["22"])]
+    return (body["ip_protocol"], body["from_port"], body["to_port"]) == ("tcp", 22, 22)
+
+
+def _is_https_from_machines(block: Block, body: Mapping[str, Any]) -> bool:
+    """Endpoints of the tunnel, inside the network: https from the group of orch's machines, no address."""
+    return (
+        block.address == "aws_vpc_security_group_ingress_rule.endpoints"
+        and "aws_security_group.endpoints[" in body["security_group_id"]
+        and "aws_security_group.ssh[" in body["referenced_security_group_id"]
+        and not body.keys() & {"cidr_ipv4", "cidr_ipv6", "prefix_list_id"}
+        and (body["ip_protocol"], body["from_port"], body["to_port"]) == ("tcp", 443, 443)
+    )
+
+
 def _wide(block: Block, body: Mapping[str, Any]) -> Iterator[str]:
     for statement in body.get("statement", ()) if block.type == "aws_iam_policy_document" else ():
         if statement.get("effect") == "Deny":
             continue
         if any("*" in action for action in statement["actions"]):
             yield "allows actions by a wildcard"
-        if "*" in statement.get("resources", ()):
+        if "*" in statement.get("resources", ()) and not set(statement["actions"]) <= UNNARROWED:
             yield "allows on everything"
         if any("*" in str(one["identifiers"]) for one in statement.get("principals", ())):
             yield "allows everybody"
@@ -218,6 +242,15 @@ UNSAFE = [
     ),
     ("aws", ">= 8, false", ">= 0, false", "may be the whole world"),
     ("aws", 'tags                 = { Name = "orch" }', 'tags = { k = "AKIAIOSFODNN7EXAMPLE" }', "AKIA"),
+    ("aws", "from_port                    = 443", "from_port = 0", "something else than ssh"),
+    (
+        "aws",
+        "referenced_security_group_id = aws_security_group.ssh[each.key].id",
+        'cidr_ipv4 = "10.0.0.0/8"\n  referenced_security_group_id = aws_security_group.ssh[each.key].id',
+        "something else than ssh",
+    ),
+    ("aws", '"ssmmessages:OpenDataChannel",', '"ssm:GetParameter",', "allows on everything"),
+    ("gcp", 'source_ranges = ["35.235.240.0/20"]', 'source_ranges = ["::/0"]', "lets in the world"),
     ("gcp", "source_ranges = var.ssh_cidrs", 'source_ranges = ["0.0.0.0/0"]', "lets in the world"),
     ("gcp", 'ports    = ["22"]', 'ports    = ["0-65535"]', "something else than ssh"),
     ("gcp", "member = each.key", 'member = "allUsers"', "is for everybody"),
@@ -302,15 +335,32 @@ def test_the_firewall_is_for_the_tag_that_orch_gives() -> None:
 def test_what_the_outputs_tell_is_what_the_providers_read() -> None:
     told = {cloud: literal(top(read(cloud), "output")["orch"])["value"] for cloud in CLOUDS}
     assert {cloud: value["cloud"] for cloud, value in told.items()} == {cloud: cloud for cloud in CLOUDS}
-    (name,) = told["aws"]["environment"]
-    assert aws_settings.read({name: "us-east-1,eu-west-1"}).regions == ("us-east-1", "eu-west-1")
-    project, subnetwork = told["gcp"]["environment"]
-    assert gcp_clients.project_in({project: "mine"}) == "mine"
+    aws = variables(told["aws"]["environment"])
+    assert aws == {"ORCH_AWS_REGIONS", "ORCH_AWS_INSTANCE_PROFILE", "ORCH_AWS_ADDRESS"}
+    assert '{ ORCH_AWS_ADDRESS = "ssm" }' in read("aws")["outputs.tf"]
+    found = aws_settings.read(
+        {
+            "ORCH_AWS_REGIONS": "us-east-1,eu-west-1",
+            "ORCH_AWS_INSTANCE_PROFILE": "orch-machine",
+            "ORCH_AWS_ADDRESS": "ssm",
+        }
+    )
+    assert found.regions == ("us-east-1", "eu-west-1")
+    assert (found.instance_profile, found.address) == ("orch-machine", aws_settings.SSM)
+    google = variables(told["gcp"]["environment"])
+    assert google == {"GOOGLE_CLOUD_PROJECT", "ORCH_GCP_SUBNETWORK", "ORCH_GCP_INTERNAL"}
+    assert '{ ORCH_GCP_INTERNAL = "iap" }' in read("gcp")["outputs.tf"]
+    assert gcp_clients.project_in({"GOOGLE_CLOUD_PROJECT": "mine"}) == "mine"
     made = the("gcp", "google_compute_subnetwork")["name"]
-    setting = gcp_request.Setting.of("mine", {subnetwork: made})
+    setting = gcp_request.Setting.of("mine", {"ORCH_GCP_SUBNETWORK": made, "ORCH_GCP_INTERNAL": "iap"})
+    assert setting.tunnel and setting.internal
     assert gcp_request._interface(setting, "us-central1")["subnetwork"].endswith(
         "us-central1/subnetworks/orch"
     )
+
+
+def variables(told: Any) -> set[str]:
+    return set(re.findall(r"\b(?:ORCH|GOOGLE)_[A-Z_]+\b", str(told)))
 
 
 def test_the_schemas_are_distilled_of_no_more_than_is_used() -> None:

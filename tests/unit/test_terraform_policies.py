@@ -36,6 +36,11 @@ def granted_by_aws(name: str) -> set[tuple[str, str, tuple[tuple[str, str, str],
     return found
 
 
+def granted_by_google(name: str) -> set[tuple[str, str]]:
+    """(permission, condition) of every role."""
+    return {(one, role["condition"]) for role in document(name).values() for one in role["permissions"]}
+
+
 def table(cloud: str) -> set[tuple[str, str, tuple[tuple[str, str, str], ...]]]:
     return {
         (one.name, resource, tuple(sorted(grant.conditions)))
@@ -46,21 +51,26 @@ def table(cloud: str) -> set[tuple[str, str, tuple[tuple[str, str, str], ...]]]:
 
 
 def test_aws_grants_the_table_and_no_more() -> None:
-    assert granted_by_aws("aws/policy.json") == table("aws")
+    always, tunnel = granted_by_aws("aws/policy.json"), granted_by_aws("aws/tunnel-policy.json")
+    assert always | tunnel == table("aws")
+    assert always & tunnel == set()
 
 
 def test_google_grants_the_table_and_no_more() -> None:
-    granted = {
-        (name, role["condition"])
-        for role in document("gcp/roles.json").values()
-        for name in role["permissions"]
-    }
+    granted = granted_by_google("gcp/roles.json") | granted_by_google("gcp/tunnel-roles.json")
     wanted = set()
     for name, resource, _ in table("gcp"):
         ours = re.search(r"/(instances|disks)/orch-\*$", resource)
         kind = ours and ours.group(1)
         wanted.add((name, f"resource.name.extract('/{kind}/{{name}}').startsWith('orch-')" if ours else ""))
     assert granted == wanted
+
+
+def test_what_only_tunnels_take_is_granted_only_with_them() -> None:
+    """By the names of what the table has for ssm and iap, and for an instance profile."""
+    aws = {action for action, _, _ in granted_by_aws("aws/tunnel-policy.json")}
+    assert aws == {"iam:PassRole", "ssm:StartSession", "ssm:TerminateSession"}
+    assert granted_by_google("gcp/tunnel-roles.json") == {("iap.tunnelInstances.accessViaIAP", "")}
 
 
 def test_google_enables_the_services_of_the_table() -> None:
@@ -81,8 +91,11 @@ def test_the_reapers_may_do_a_part_of_it() -> None:
 
 
 def test_no_action_is_a_wildcard() -> None:
-    named = {action for action, _, _ in granted_by_aws("aws/policy.json")}
-    named |= {name for role in document("gcp/roles.json").values() for name in role["permissions"]}
+    named = {name for name, *_ in table("aws") | table("gcp")}
+    for file in ("policy", "tunnel-policy", "reaper-policy"):
+        named |= {action for action, _, _ in granted_by_aws(f"aws/{file}.json")}
+    for file in ("roles", "tunnel-roles", "reaper-roles"):
+        named |= {name for name, _ in granted_by_google(f"gcp/{file}.json")}
     assert [name for name in named if "*" in name] == []
 
 
@@ -114,15 +127,42 @@ def test_the_identities_have_these_policies_and_no_others() -> None:
     assert policies == {
         "aws_iam_policy.orch": '${file("${path.module}/policy.json")}',
         "aws_iam_policy.bucket": "${data.aws_iam_policy_document.bucket_use.json}",
+        "aws_iam_policy.tunnel": '${replace(file("${path.module}/tunnel-policy.json"), '
+        '"arn:aws:iam::*:role/*", aws_iam_role.machine[0].arn)}',
     }
     for kind in ("aws_iam_group_policy_attachment", "aws_iam_role_policy_attachment"):
         arns = {body["policy_arn"] for body in attached("aws", kind).values()}
-        assert arns == {"${aws_iam_policy.orch.arn}", "${aws_iam_policy.bucket.arn}"}
+        assert arns == {
+            "${aws_iam_policy.orch.arn}",
+            "${aws_iam_policy.bucket.arn}",
+            "${aws_iam_policy.tunnel[0].arn}",
+        }
     inline = {body["policy"] for body in attached("aws", "aws_iam_role_policy").values()}
     assert inline == {
         '${file("${path.module}/reaper-policy.json")}',
         "${data.aws_iam_policy_document.reaper_build[0].json}",
         "${data.aws_iam_policy_document.clock[0].json}",
+        "${data.aws_iam_policy_document.machine.json}",
+    }
+
+
+def test_the_role_that_may_be_passed_is_the_machines_alone() -> None:
+    """terraform puts its own role where the table has any: the pattern must be there for it to replace."""
+    passed = [found for found in granted_by_aws("aws/tunnel-policy.json") if found[0] == "iam:PassRole"]
+    assert [resource for _, resource, _ in passed] == ["arn:aws:iam::*:role/*"]
+
+
+def test_a_machine_has_a_role_only_with_the_tunnel_and_may_talk_to_its_manager_alone() -> None:
+    made = [one for one in blocks(sources("aws")) if one.name in ("machine", "tunnel")]
+    counted = {one.address: one.body.get("count") for one in made if one.type.startswith("aws_iam_")}
+    assert all("var.tunnel" in str(count) for name, count in counted.items() if not name.startswith("data."))
+    (policy,) = [one for one in made if one.address == "data.aws_iam_policy_document.machine"]
+    (statement,) = literal(policy.body)["statement"]
+    assert {action.split(":")[0] for action in statement["actions"]} == {"ssm", "ssmmessages"}
+    verbs = {action.split(":")[1] for action in statement["actions"]}
+    assert verbs == {
+        "UpdateInstanceInformation",
+        *(f"{verb}{kind}Channel" for verb in ("Create", "Open") for kind in ("Control", "Data")),
     }
 
 
@@ -133,7 +173,10 @@ def test_the_members_of_the_project_have_these_roles_and_no_others() -> None:
         "google_project_iam_member.reaper": "${google_project_iam_custom_role.reaper[each.key].id}",
     }
     text = "".join(sources("gcp").values())
-    assert 'roles   = jsondecode(file("${path.module}/roles.json"))' in text
+    (roles_of,) = re.findall(r"^  roles = merge\(\n(.*?)^  \)", text, re.MULTILINE | re.DOTALL)
+    always, tunnel = roles_of.strip().splitlines()
+    assert always.strip() == 'jsondecode(file("${path.module}/roles.json")),'
+    assert "tunnel-roles.json" in tunnel and tunnel.strip().endswith("if var.tunnel },")
     assert 'jsondecode(file("${path.module}/reaper-roles.json"))' in text
     assert text.count("permissions = each.value.permissions") == 2
 

@@ -49,8 +49,8 @@ run "as_it_comes" {
   }
 
   assert {
-    condition     = length(aws_codebuild_project.reaper) + length(aws_iam_role.orch) + length(aws_scheduler_schedule.reaper) == 0
-    error_message = "The reaper or the role is there without being asked for."
+    condition     = length(aws_codebuild_project.reaper) + length(aws_iam_role.orch) + length(aws_scheduler_schedule.reaper) + length(aws_vpc_endpoint.tunnel) == 0
+    error_message = "The reaper, the tunnel or the role is there without being asked for."
   }
 }
 
@@ -72,6 +72,25 @@ run "with_everything" {
   assert {
     condition     = length(aws_iam_role.orch) == 1 && length(aws_iam_user_group_membership.orch) == 2
     error_message = "Not everybody may use orch who was named."
+  }
+}
+
+run "by_tunnel" {
+  command = plan
+
+  variables {
+    tunnel       = true
+    trusted_arns = ["arn:aws:iam::123456789012:role/ci"]
+  }
+
+  assert {
+    condition     = output.orch.environment == { ORCH_AWS_REGIONS = "us-east-1", ORCH_AWS_ADDRESS = "ssm", ORCH_AWS_INSTANCE_PROFILE = "orch-machine" }
+    error_message = "The outputs do not say that there is a tunnel."
+  }
+
+  assert {
+    condition     = length(aws_vpc_endpoint.tunnel) == 2 && length(aws_iam_role_policy_attachment.tunnel) == 1
+    error_message = "The tunnel is not whole."
   }
 }
 

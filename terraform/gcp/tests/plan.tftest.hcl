@@ -74,6 +74,24 @@ run "with_everything" {
   }
 }
 
+run "by_tunnel" {
+  command = plan
+
+  variables {
+    tunnel = true
+  }
+
+  assert {
+    condition     = output.orch.environment.ORCH_GCP_INTERNAL == "iap" && length(google_compute_firewall.tunnel) == 1
+    error_message = "There is no tunnel, or the outputs do not say so."
+  }
+
+  assert {
+    condition     = google_project_iam_custom_role.orch["tunnel"].permissions == toset(["iap.tunnelInstances.accessViaIAP"])
+    error_message = "Nobody may use the tunnel."
+  }
+}
+
 run "the_world_is_refused" {
   command = plan
 

@@ -59,6 +59,7 @@ class Door:
     # ------------------------------------------------------------ the cloud
 
     def _serve(self, environ: dict[str, Any], body: bytes) -> Response:
+        begun = time.time()
         try:
             request = read(environ, body)
         except ValueError as problem:
@@ -74,7 +75,7 @@ class Door:
         scripted = fault is not None and fault.after
         if scripted and fault is not None and fault.code:
             response = _failed(request, fault, facts)
-        self._record(request, facts, response, fault)
+        self._record(request, facts, response, fault, begun)
         if fault is not None and fault.drop:
             _hang_up(environ)
         return response
@@ -121,12 +122,18 @@ class Door:
         return _as_aws_sends(Response(status, tuple(headers), body))
 
     def _record(
-        self, request: Request, facts: Mapping[str, str], response: Response, fault: Fault | None
+        self,
+        request: Request,
+        facts: Mapping[str, str],
+        response: Response,
+        fault: Fault | None,
+        begun: float,
     ) -> None:
         with self._lock:
             self._log.append(
                 {
-                    "at": time.time(),
+                    "at": begun,
+                    "took": time.time() - begun,
                     **facts,
                     "method": request.method,
                     "path": request.path,

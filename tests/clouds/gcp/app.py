@@ -66,6 +66,7 @@ class App:
         return answer
 
     def _note(self, record: Json) -> None:
+        record["took"] = time.time() - record["at"]
         if not record["path"].startswith("/_test/"):
             with self._world.changed:
                 self._world.requests.append(record)
