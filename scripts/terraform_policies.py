@@ -30,7 +30,7 @@ TUNNEL = {
     ("ORCH_AWS_INSTANCE_PROFILE", ".+"),
     ("ORCH_GCP_INTERNAL", "iap"),
 }
-"""Settings under which machines have no public address: what only they need is granted where it is asked for."""
+"""Settings of machines without a public address: what these alone take is granted where it is asked for."""
 
 _NAMES = re.compile(r"projects/\{project\}/zones/\*/(instances|disks)/([a-z-]+)\*")
 
@@ -38,7 +38,7 @@ _NAMES = re.compile(r"projects/\{project\}/zones/\*/(instances|disks)/([a-z-]+)\
 def files() -> dict[str, str]:
     """Text of each file, by its path under the project."""
     aws, gcp = permissions.of("aws"), permissions.of("gcp")
-    tunnel = {"tunnel": role for role in roles([one for one in gcp if one.setting in TUNNEL]).values()}
+    (tunnel,) = roles([one for one in gcp if one.setting in TUNNEL]).values()
     return {
         "terraform/aws/policy.json": _text(permissions.policy(_always(aws))),
         "terraform/aws/tunnel-policy.json": _text(
@@ -46,7 +46,7 @@ def files() -> dict[str, str]:
         ),
         "terraform/aws/reaper-policy.json": _text(permissions.policy(_of_gc("aws", aws))),
         "terraform/gcp/roles.json": _text(roles(_always(gcp))),
-        "terraform/gcp/tunnel-roles.json": _text(tunnel),
+        "terraform/gcp/tunnel-roles.json": _text({"tunnel": tunnel}),
         "terraform/gcp/reaper-roles.json": _text(roles(_of_gc("gcp", gcp))),
         "terraform/gcp/apis.json": _text(sorted(api.name for api in permissions.APIS)),
     }

@@ -149,7 +149,7 @@ UNNARROWED = {
     "ssm:UpdateInstanceInformation",
     *(f"ssmmessages:{verb}{kind}Channel" for verb in ("Create", "Open") for kind in ("Control", "Data")),
 }
-"""What the agent of Session Manager calls: none of it names a resource (AWS's service authorization tables)."""
+"""What the agent of Session Manager calls: by AWS's own tables none of it can name a resource."""
 
 
 def unsafe(texts: Texts) -> Iterator[str]:
