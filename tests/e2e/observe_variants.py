@@ -28,7 +28,7 @@ import tensorflow as tf  # noqa: E402
 keras = importlib.import_module(os.environ.get("KERAS", "keras"))
 
 L = keras.layers
-STEPS, LIGHT = 3, 4
+STEPS, LIGHT = 3, 2
 
 
 def arrays() -> tuple[Any, Any]:

@@ -112,7 +112,7 @@ class Files:
             self._add(path, "python")
 
     def _add(self, path: str, way: str) -> None:
-        if path.endswith(_CODE) or path.startswith((self._ours, "/proc/", "/dev/", "/sys/")):
+        if path.endswith(_CODE) or path.startswith((self._ours, "/proc/", "/sys/")):
             return
         if of_environment(path) or not self._open:
             return
@@ -128,7 +128,8 @@ class Files:
             found = os.stat(path)
         except OSError:
             return None
-        if outside(path, known) or not os.path.isfile(path):
+        made = path in self._written
+        if outside(path, known, made=made) or not os.path.isfile(path):
             return None
         return {
             "name": name_of_file(path, known),
@@ -137,7 +138,7 @@ class Files:
             "sha256": self._hash(path, found),
             "whole": found.st_size <= WHOLE,
             "way": way,
-            "made": path in self._written,
+            "made": made,
         }
 
     def _hash(self, path: str, found: os.stat_result) -> Optional[str]:

@@ -10,7 +10,10 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-_SYSTEM = ("/proc/", "/dev/", "/sys/", "/etc/", "/usr/", "/lib", "/bin/", "/run/", "/tmp/", "/var/tmp/")
+_SYSTEM = (
+    "/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib/", "/lib32/", "/lib64/", "/bin/", "/sbin/", "/run/",
+)  # fmt: skip
+_TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")
 
 Root = Tuple[str, str]
 """What a folder (or file) is called, "" for the project's own, and its absolute path."""
@@ -74,13 +77,18 @@ def name_of_file(path: str, known: List[Root]) -> str:
     return path
 
 
-def outside(path: str, known: List[Root]) -> bool:
-    """Whether a path is in no root, and in a place for the system's or temporary files."""
+def of_the_system(path: str) -> bool:
+    """Whether a path is a device's, the kernel's or the system's own. /dev/shm is memory for data."""
+    return path.startswith(_SYSTEM) and not path.startswith("/dev/shm/")
+
+
+def outside(path: str, known: List[Root], *, made: bool) -> bool:
+    """Whether a path is in no root, and is the system's own, or a temporary file that the program made."""
     inside = [
         folder for name, folder in known if name != "~" and f"{path}/".startswith(f"{folder.rstrip('/')}/")
     ]
-    temporary = os.environ.get("TMPDIR", "/tmp").rstrip("/") + "/"
-    return not inside and path.startswith((*_SYSTEM, temporary))
+    temporary = (*_TEMPORARY, os.environ.get("TMPDIR", "/tmp").rstrip("/") + "/")
+    return not inside and (of_the_system(path) or (made and path.startswith(temporary)))
 
 
 def of_environment(path: str) -> bool:
