@@ -20,6 +20,8 @@ pytestmark = pytest.mark.machine
 
 ROOT = Path(__file__).parents[2]
 USER = f"orch-e2e-{os.getpid()}"
+NUMBER = 20_000 + os.getpid() % 2048 * 16
+"""Of nobody else: what still runs under it is killed, and other tests' machines give away numbers from 1000 on."""
 
 SCENARIO = '''
 import json, os, subprocess, sys, time
@@ -164,7 +166,7 @@ def somebody() -> Iterator[Somebody]:
         pytest.skip("needs root, to make a user without rights")
     if not all(path.stat().st_mode & 0o001 for path in ROOT.parents):
         pytest.skip(f"other users cannot read {ROOT}")
-    subprocess.run(["useradd", "--create-home", USER], check=True, capture_output=True)
+    subprocess.run(["useradd", "--create-home", "--uid", str(NUMBER), USER], check=True, capture_output=True)
     user = pwd.getpwnam(USER)
     folder = Path(tempfile.mkdtemp(prefix="orch-e2e-"))
     os.chown(folder, user.pw_uid, user.pw_gid)
