@@ -53,7 +53,7 @@ def is_dataset(module: Module, node: ast.AST | None, depth: int = _DEPTH) -> boo
             return True
         if not isinstance(node.func, ast.Attribute):
             return depth > 0 and _returned(module, node, depth)
-        if node.func.attr in _ONLY_DATASETS:
+        if node.func.attr in _ONLY_DATASETS or _of_records(node):
             return True
         if node.func.attr not in _PASSING:
             return False
@@ -67,6 +67,15 @@ def is_dataset(module: Module, node: ast.AST | None, depth: int = _DEPTH) -> boo
     return any(
         is_dataset(module, value, depth - 1) for value in module.bound(node)[:4] if not _about(value, node)
     )
+
+
+def _of_records(call: ast.Call) -> bool:
+    """`x.shuffle(1000)`: by a number of records only a dataset is shuffled."""
+    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "shuffle"):
+        return False
+    first = call.args[0] if call.args else None
+    named = any(keyword.arg in ("buffer_size", "reshuffle_each_iteration") for keyword in call.keywords)
+    return named or (isinstance(first, ast.Constant) and type(first.value) is int)
 
 
 def _about(value: ast.AST, name: ast.Name) -> bool:
@@ -104,5 +113,20 @@ def is_model(module: Module, node: ast.AST | None) -> bool:
         return not any(name.startswith(("sklearn.", "xgboost.", "lightgbm.")) for name in foreign)
     if isinstance(node, ast.Attribute):
         return _MODEL_NAME.search(node.attr) is not None
-    value = module.value(node)
-    return isinstance(value, ast.Call) and _MODELS.match(module.called(value)) is not None
+    return makes_model(module, module.value(node))
+
+
+def makes_model(module: Module, value: ast.AST | None) -> bool:
+    """Whether an expression is the making of a Keras model: by Keras, a function here, or a subclass here."""
+    if not isinstance(value, ast.Call):
+        return False
+    if _MODELS.match(module.called(value)):
+        return True
+    name = value.func.id if isinstance(value.func, ast.Name) else ""
+    function = module.functions.get(name)
+    if function is not None:
+        returned = (node.value for node in ast.walk(function) if isinstance(node, ast.Return))
+        made = (module.value(node) for node in returned if node is not None)
+        return any(isinstance(each, ast.Call) and bool(_MODELS.match(module.called(each))) for each in made)
+    bases = module.classes[name].bases if name in module.classes else []
+    return any(module.dotted(base) in ("keras.Model", "keras.Sequential") for base in bases)

@@ -28,6 +28,7 @@ class Module:
         self.imports = [node for node in self.nodes if isinstance(node, ast.Import | ast.ImportFrom)]
         self.aliases = imported(self.imports)
         self.functions = {node.name: node for node in self.nodes if isinstance(node, Function)}
+        self.classes = {node.name: node for node in self.nodes if isinstance(node, ast.ClassDef)}
 
     def _walk(self) -> Iterator[ast.AST]:
         """Every node, in the order of the text."""

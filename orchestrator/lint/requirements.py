@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from orchestrator.lint.source import Snippet
 
@@ -123,15 +124,33 @@ def _of_pyproject(snippet: Snippet) -> Iterator[Requirement]:
         value = tomllib.loads(snippet.code)
     except (tomllib.TOMLDecodeError, RecursionError):
         return
-    project = value.get("project")
-    listed = project.get("dependencies") if isinstance(project, dict) else None
     lines = snippet.code.split("\n")
-    for text in listed if isinstance(listed, list) else ():
-        if isinstance(text, str):
-            number = next(
-                (n for n, line in enumerate(lines, 1) if f'"{text}"' in line or f"'{text}'" in line), 1
-            )
-            yield from named(snippet, number, max(lines[number - 1].find(text), 0), text)
+    for text in _listed(value):
+        number = next((n for n, line in enumerate(lines, 1) if f'"{text}"' in line or f"'{text}'" in line), 1)
+        yield from named(snippet, number, max(lines[number - 1].find(text), 0), text)
+    for name, spec in _table(value, "tool", "poetry", "dependencies").items():
+        wanted = spec.get("version") if isinstance(spec, dict) else spec
+        number = next((n for n, line in enumerate(lines, 1) if re.match(rf"{re.escape(name)}\s*=", line)), 1)
+        if isinstance(wanted, str):
+            exact = re.fullmatch(r"(==)?\d+(\.\d+){2,}", wanted)
+            written = f"{name}=={wanted.lstrip('=')}" if exact else name
+            yield from named(snippet, number, 0, written)
+
+
+def _listed(value: dict[str, Any]) -> Iterator[str]:
+    """The packages of [project], its extras, and the groups of the project."""
+    project = _table(value, "project")
+    lists = [project.get("dependencies"), *_table(project, "optional-dependencies").values()]
+    lists += _table(value, "dependency-groups").values()
+    for listed in lists:
+        yield from (text for text in listed if isinstance(text, str)) if isinstance(listed, list) else ()
+
+
+def _table(value: dict[str, Any], *keys: str) -> dict[str, Any]:
+    for key in keys:
+        found = value.get(key)
+        value = found if isinstance(found, dict) else {}
+    return value
 
 
 def _of_commands(snippet: Snippet) -> Iterator[Requirement]:

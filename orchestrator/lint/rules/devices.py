@@ -10,7 +10,7 @@ from orchestrator.lint.module import Module
 from orchestrator.lint.program import Found, Program
 from orchestrator.lint.registry import Project, program_check
 from orchestrator.lint.rule import Hit, Rule, Severity, hit
-from orchestrator.lint.values import argument, calls_in, names_in, number, source, texts, truth
+from orchestrator.lint.values import argument, calls_in, names_in, number, shown, source, texts, truth
 
 LITERAL = Rule(
     "ORC201",
@@ -81,14 +81,15 @@ PLACEMENT = Rule(
 REPLICAS = Rule(
     "ORC209",
     "batch-ignores-replicas",
-    Severity.WARNING,
+    Severity.INFO,
     "a distribution strategy, and batch sizes that do not follow its number of replicas",
     "A machine with more GPUs divides the same batch: other batches for each replica, another training.",
-    "Write batch_size = per_replica * strategy.num_replicas_in_sync, and say which of both you hold fixed.",
+    "Hold the whole batch fixed, and say what each replica takes: batch // strategy.num_replicas_in_sync.",
 )
 
 _DEVICE = re.compile(
-    r"^/?(?:job:\w+/)?(?:replica:\d+/)?(?:task:\d+/)?(?:device:)?(XLA_)?(CPU|GPU|TPU):?(\d+)?$", re.I
+    r"^/?(?:job:\w+/)?(?:replica:\d+/)?(?:task:\d+/)?(?:device:)?(XLA_)?(CPU|GPU|TPU)(?::?(\d+)|:\x00)?$",
+    re.I,
 )
 _LISTS = tuple(
     f"tensorflow.config.{name}"
@@ -97,7 +98,18 @@ _LISTS = tuple(
 _GROWTH = ("tensorflow.config.set_memory_growth", "tensorflow.config.set_logical_device_configuration",
            "tensorflow.config.set_virtual_device_configuration", "tensorflow.GPUOptions")  # fmt: skip
 _HIDING = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
-_DEVICE_CALLS = ("tensorflow.device", "keras.device")
+_DEVICE_CALLS = (
+    "tensorflow.device",
+    "tensorflow.compat.v1.device",
+    "keras.device",
+    "tensorflow.distribute.OneDeviceStrategy",
+    "tensorflow.distribute.MirroredStrategy",
+)
+_ASKS = (
+    "tensorflow.test.is_gpu_available",
+    "tensorflow.test.gpu_device_name",
+    "tensorflow.test.is_built_with_cuda",
+)
 _STRATEGY = re.compile(
     r"tensorflow\.distribute\.(experimental\.)?(MirroredStrategy|MultiWorkerMirroredStrategy|TPUStrategy)$"
 )
@@ -106,35 +118,51 @@ _STRATEGY = re.compile(
 @program_check(LITERAL, PINNED_CPU)
 def check_literal(program: Program, _: Project) -> Iterator[Hit]:
     for module, call in program.calls(*_DEVICE_CALLS):
-        for text in texts(module, argument(call, 0, "device_name", "device")):
+        for text in _named_devices(module, call):
             found = _DEVICE.match(text)
             if found:
                 rule = PINNED_CPU if found[2].upper() == "CPU" else LITERAL
-                yield hit(rule, module.snippet, call, f"operations are placed on {text!r}")
+                yield hit(rule, module.snippet, call, f"operations are placed on {shown(text)!r}")
+                break
+
+
+def _named_devices(module: Module, call: ast.Call) -> list[str]:
+    """The devices that a call names, one or a list of them."""
+    given = module.value(argument(call, 0, "device_name", "device", "devices"))
+    each = given.elts if isinstance(given, ast.List | ast.Tuple) else [given]
+    return [text for node in each for text in texts(module, node)]
 
 
 @program_check(UNGUARDED, PARTIAL_GROWTH)
 def check_index(program: Program, _: Project) -> Iterator[Hit]:
     for module in program.modules:
         for node in module.nodes:
+            if not _takes_one(module, node):
+                continue
+            if not _guarded(module, node):
+                message = f"{source(node)[:60]} is an error where there is none"
+                yield hit(UNGUARDED, module.snippet, node, message)
+            parent = module.parent(node)
             if (
-                isinstance(node, ast.Subscript)
-                and _is_list(module, node.value)
-                and not isinstance(node.slice, ast.Slice)
+                isinstance(parent, ast.Call)
+                and module.called(parent) == "tensorflow.config.set_memory_growth"
             ):
-                if not _guarded(module, node):
-                    yield hit(
-                        UNGUARDED,
-                        module.snippet,
-                        node,
-                        f"{source(node)} is an IndexError where there is none",
-                    )
-                parent = module.parent(node)
-                if (
-                    isinstance(parent, ast.Call)
-                    and module.called(parent) == "tensorflow.config.set_memory_growth"
-                ):
-                    yield hit(PARTIAL_GROWTH, module.snippet, parent, "memory growth is set for one GPU only")
+                yield hit(PARTIAL_GROWTH, module.snippet, parent, "memory growth is set for one GPU only")
+
+
+def _takes_one(module: Module, node: ast.AST) -> bool:
+    """`gpus[0]`, `gpus.pop()`, `next(iter(gpus))`, `gpu, = gpus`: whatever fails on an empty list."""
+    if isinstance(node, ast.Subscript):
+        return not isinstance(node.slice, ast.Slice) and _is_list(module, node.value)
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "pop":
+            return _is_list(module, node.func.value)
+        inner = node.args[0] if module.called(node) == "next" and len(node.args) == 1 else None
+        return module.called(inner) == "iter" and any(_is_list(module, a) for a in inner.args)  # type: ignore[union-attr]
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple | ast.List):
+        starred = any(isinstance(each, ast.Starred) for each in node.targets[0].elts)
+        return not starred and _is_list(module, node.value)
+    return False
 
 
 @program_check(NO_GROWTH)
@@ -155,6 +183,9 @@ def check_fallback(program: Program, project: Project) -> Iterator[Hit]:
     if branched:
         module, node = branched[0]
         yield hit(SILENT_CPU, module.snippet, node, "without a GPU the program goes on, on the CPU")
+    elif (asked := _asked(program)) is not None:
+        module, node = asked
+        yield hit(SILENT_CPU, module.snippet, node, "without the device the program goes on, on another one")
     elif not listed and _placed(program):
         module, call = _placed(program)[0]
         yield hit(
@@ -196,6 +227,28 @@ def check_replicas(program: Program, _: Project) -> Iterator[Hit]:
         yield hit(REPLICAS, module.snippet, call, "batch sizes do not follow strategy.num_replicas_in_sync")
 
 
+def _asked(program: Program) -> tuple[Module, ast.AST] | None:
+    """A branch on tf.test.is_gpu_available(), or a strategy that takes another one where there is no TPU."""
+    for module, call in program.calls(*_ASKS):
+        if not _stops(module, call) and (branch := next(_branches(module, call), None)):
+            return module, branch
+    for module in program.modules:
+        for node in module.nodes:
+            if (
+                isinstance(node, ast.Try)
+                and node.handlers
+                and _makes(module, node.body, "TPU")
+                and _makes(module, node.handlers[0].body, "strategy")
+            ):
+                return module, node.handlers[0]
+    return None
+
+
+def _makes(module: Module, body: list[ast.stmt], word: str) -> bool:
+    names = [module.called(call) for statement in body for call in calls_in(statement)]
+    return any(n.startswith("tensorflow.distribute.") and word.lower() in n.lower() for n in names)
+
+
 # ---------------------------------------------------------------- lists of devices
 
 
@@ -214,10 +267,7 @@ def _placed(program: Program) -> list[Found]:
     return [
         (module, call)
         for module, call in program.calls(*_DEVICE_CALLS)
-        if any(
-            (f := _DEVICE.match(t)) and f[2].upper() != "CPU"
-            for t in texts(module, argument(call, 0, "device_name"))
-        )
+        if any((f := _DEVICE.match(t)) and f[2].upper() != "CPU" for t in _named_devices(module, call))
     ]
 
 
@@ -301,5 +351,10 @@ def _branches(module: Module, call: ast.Call) -> Iterator[ast.AST]:
     for node in module.nodes:
         if isinstance(node, ast.IfExp) and _about(module, node.test, call):
             yield node
-        elif isinstance(node, ast.If) and node.orelse and _about(module, node.test, call):
+        elif isinstance(node, ast.If) and _about(module, node.test, call) and _goes_on(node):
             yield node.test
+
+
+def _goes_on(node: ast.If) -> bool:
+    """Whether a branch has another way, or says only that something is missing."""
+    return bool(node.orelse) or (isinstance(node.test, ast.UnaryOp) and not _ends(node.body))

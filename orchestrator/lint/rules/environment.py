@@ -42,6 +42,9 @@ _READ_AT_IMPORT = re.compile(
     r"|CUBLAS_\w+|NVIDIA_TF32_OVERRIDE|LD_LIBRARY_PATH|HIP_VISIBLE_DEVICES)$"
 )
 _LIBRARIES = ("tensorflow", "keras", "tf_keras")
+_NUMPY_READS = re.compile(r"(OMP|MKL|OPENBLAS|KMP)_\w+$")
+_NUMPYS = (*_LIBRARIES, "numpy", "scipy", "sklearn", "pandas")
+"""What loads a BLAS and its threads."""
 
 
 @program_check(LATE, LATE_VARIABLE, HASH_SEED)
@@ -52,15 +55,17 @@ def check_variables(program: Program, _: Project) -> Iterator[Hit]:
             continue
         if not (name in _DETERMINISM or _READ_AT_IMPORT.match(name)):
             continue
-        loaded = _imported_before(module, node)
+        loaded = _imported_before(module, node, _NUMPYS if _NUMPY_READS.match(name) else _LIBRARIES)
         if loaded is not None:
             rule = LATE if name in _DETERMINISM else LATE_VARIABLE
             line = module.snippet.place(loaded.lineno)[1]
             yield hit(rule, module.snippet, node, f"{name} is set after the import at line {line}")
 
 
-def _imported_before(module: Module, node: ast.AST) -> ast.Import | ast.ImportFrom | None:
-    """The first import of a framework that ran before a place; inside a function every one at the top did."""
+def _imported_before(
+    module: Module, node: ast.AST, libraries: tuple[str, ...]
+) -> ast.Import | ast.ImportFrom | None:
+    """The first import of one of `libraries` that ran before a place; in a function all at the top did."""
     line = getattr(node, "lineno", 0)
     inside = not module.top_level(node)
     for statement in module.imports:
@@ -69,7 +74,7 @@ def _imported_before(module: Module, node: ast.AST) -> ast.Import | ast.ImportFr
             if isinstance(statement, ast.Import)
             else [statement.module or ""]
         )
-        framework = any(name.split(".")[0] in _LIBRARIES for name in names)
-        if framework and module.top_level(statement) and (inside or statement.lineno < line):
+        reads = any(name.split(".")[0] in libraries for name in names)
+        if reads and module.top_level(statement) and (inside or statement.lineno < line):
             return statement
     return None

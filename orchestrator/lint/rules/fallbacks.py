@@ -55,10 +55,15 @@ _EXISTS = {
 _EXISTS_METHODS = {"exists", "is_file", "is_dir"}
 _RANDOM = re.compile(r"(numpy\.random\.\w+|tensorflow\.random\.(normal|uniform|truncated_normal)"
                      r"|keras\.random\.\w+|sklearn\.datasets\.make_\w+)$")  # fmt: skip
+_BLANK = re.compile(r"(numpy|tensorflow|keras\.ops)\.(zeros|ones|empty|full|arange|linspace|eye)$")
+_LISTINGS = re.compile(r"(glob\.i?glob|os\.listdir|tensorflow\.io\.gfile\.(glob|listdir))$")
 _DRAWS = {"random", "normal", "standard_normal", "integers", "uniform", "choice", "rand", "randn"}
-_MOCK_NAME = re.compile(r"(^|_)(mock|dummy|fake|synthetic|toy|placeholder|random)(_|$)", re.IGNORECASE)
+_MOCK_NAME = re.compile(
+    r"(^|_)(mock|dummy|fake|synthetic|toy)(_|$)|random_(data|dataset|images?|batch|array|samples|input)",
+    re.IGNORECASE,
+)
 _BROAD = {"Exception", "BaseException", ""}
-_TF_ERRORS = re.compile(r"tensorflow\.errors\.\w+$")
+_TF_ERRORS = re.compile(r"tensorflow\.errors\.(?!OutOfRangeError)\w+$")
 _WORK = {
     "fit",
     "train_on_batch",
@@ -83,10 +88,36 @@ def check_presence(module: Module) -> Iterator[Hit]:
         elif isinstance(node, ast.IfExp) and _asks_presence(module, node.test):
             if _makes_random(module, [node.body]) or _makes_random(module, [node.orelse]):
                 yield hit(MOCK, module.snippet, node, "random data where the file is missing")
+            elif _texts_alone(module, node.body) and _texts_alone(module, node.orelse):
+                yield hit(PRESENCE, module.snippet, node, "what is read hangs on whether a file exists")
         elif isinstance(node, ast.Try):
             for handler in node.handlers:
-                if _makes_random(module, handler.body):
-                    yield hit(MOCK, module.snippet, handler, "random data where reading failed")
+                if _replaces(module, node, handler):
+                    yield hit(MOCK, module.snippet, handler, "made-up data where reading failed")
+
+
+def _texts_alone(module: Module, node: ast.AST) -> bool:
+    found = module.value(node)
+    return isinstance(found, ast.Constant) and isinstance(found.value, str) and "/" in found.value
+
+
+def _replaces(module: Module, node: ast.Try, handler: ast.ExceptHandler) -> bool:
+    """Whether a handler, or what follows one that does nothing, makes up what the try was to read."""
+    if _makes_random(module, handler.body):
+        return True
+    if all(isinstance(each, ast.Pass) for each in handler.body):
+        return isinstance(node.body[-1], ast.Return) and _makes_random(module, _rest(module, node))
+    wanted = {name for statement in node.body for name in _given(statement)}
+    return _works(module, node.body) and any(
+        set(_given(statement)) & wanted and isinstance(value := getattr(statement, "value", None), ast.Call)
+        and _BLANK.match(module.called(value))
+        for statement in handler.body
+    )  # fmt: skip
+
+
+def _given(statement: ast.stmt) -> list[str]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
 
 
 def _branch(module: Module, node: ast.If, asked: str) -> Iterator[Hit]:
@@ -101,6 +132,11 @@ def _branch(module: Module, node: ast.If, asked: str) -> Iterator[Hit]:
 
 def _asks_presence(module: Module, test: ast.AST) -> str:
     """What a condition looks for on the disk; "" where it looks for nothing."""
+    for name in (node for node in ast.walk(test) if isinstance(node, ast.Name)):
+        held = module.value(name)
+        held = held.args[0] if module.called(held) in ("sorted", "list") and held.args else held  # type: ignore[union-attr]
+        if _LISTINGS.match(module.called(held)):
+            return name.id
     for call in calls_in(test):
         if module.called(call) in _EXISTS:
             return source(call.args[0])[:40] if call.args else "a file"
@@ -113,7 +149,7 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
     return bool(body) and isinstance(body[-1], ast.Return)
 
 
-def _rest(module: Module, node: ast.If) -> list[ast.stmt]:
+def _rest(module: Module, node: ast.stmt) -> list[ast.stmt]:
     """What follows a branch that returned: the way of the others."""
     parent = module.parent(node)
     body = getattr(parent, "body", [])
@@ -168,6 +204,25 @@ def _works(module: Module, body: Sequence[ast.stmt]) -> bool:
         r"(pandas\.read_\w+|numpy\.load\w*|tensorflow\.data\..+|keras\.datasets\..+|tensorflow_datasets\.load)$"
     )
     return any(data.match(module.called(call)) for statement in body for call in calls_in(statement))
+
+
+@module_check()
+def check_suppressed(module: Module) -> Iterator[Hit]:
+    """Errors that are left out without an except."""
+    for call in module.calls:
+        name = module.called(call)
+        if name == "contextlib.suppress" and any(module.dotted(kind) in _BROAD for kind in call.args):
+            yield hit(SWALLOWED, module.snippet, call, "every error is suppressed, and the program goes on")
+        elif _ignores_errors(module, call):
+            message = "records that cannot be read are left out without a word"
+            yield hit(SWALLOWED, module.snippet, call, message)
+
+
+def _ignores_errors(module: Module, call: ast.Call) -> bool:
+    if module.called(call) == "tensorflow.data.experimental.ignore_errors":
+        return True
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    return method == "ignore_errors" and is_dataset(module, call.func.value)  # type: ignore[attr-defined]
 
 
 @module_check(LAZY, SWALLOWED)
@@ -236,6 +291,8 @@ def _broad(module: Module, handler: ast.ExceptHandler) -> bool:
 
 def _matters(module: Module, body: Sequence[ast.stmt]) -> bool:
     """Whether what may fail is the work itself: reading data, training, loading, saving."""
+    if any(isinstance(each, ast.For) and is_dataset(module, each.iter) for s in body for each in ast.walk(s)):
+        return True
     return any(
         (isinstance(call.func, ast.Attribute) and call.func.attr in _WORK)
         or _READS.match(module.called(call))

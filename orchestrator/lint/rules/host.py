@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from orchestrator.lint.module import Module
 from orchestrator.lint.registry import module_check
 from orchestrator.lint.rule import Hit, Rule, Severity, hit
-from orchestrator.lint.values import calls_in, source
+from orchestrator.lint.values import calls_in
 
 SIZE = Rule(
     "ORC409",
@@ -40,6 +40,14 @@ _HOST = frozenset(
         "tensorflow.config.list_physical_devices",
         "tensorflow.config.list_logical_devices",
         "torch.cuda.device_count",
+        "torch.cuda.is_available",
+        "tensorflow.test.is_gpu_available",
+        "tensorflow.test.gpu_device_name",
+        "socket.gethostname",
+        "platform.node",
+        "platform.system",
+        "platform.machine",
+        "os.uname",
     ]
 )
 _SIZES = re.compile(r"(^|_)(batch|batch_?size|bs|epochs?|n_epochs|num_epochs|steps(_per_\w+)?|buffer(_size)?"
@@ -60,7 +68,9 @@ _METHODS = {"batch": SIZE, "shuffle": SIZE, "repeat": SIZE, "take": SIZE, "inter
 @module_check(SIZE, THREADS)
 def check_host(module: Module) -> Iterator[Hit]:
     for node in module.nodes:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+        if isinstance(node, ast.If):
+            yield from _branched(module, node)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
                 yield from _judged(module, node.value, _named(target), node)
@@ -68,6 +78,16 @@ def check_host(module: Module) -> Iterator[Hit]:
             yield from _judged(module, node.value, node.arg, node.value)
         elif isinstance(node, ast.Call) and node.args:
             yield from _positional(module, node)
+
+
+def _branched(module: Module, node: ast.If) -> Iterator[Hit]:
+    """`if gpus: batch_size = 256`: a size under a condition on the machine."""
+    found = _host(module, node.test)
+    for statement in [*node.body, *node.orelse] if found else ():
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        named = next((name for target in targets if _SIZES.search(name := _named(target))), "")
+        if named:
+            yield hit(SIZE, module.snippet, statement, f"{named} depends on {found}")
 
 
 def _named(target: ast.expr) -> str:
@@ -104,11 +124,20 @@ def _host(module: Module, value: ast.AST) -> str:
     for part in [value, *(module.value(n) for n in ast.walk(value) if isinstance(n, ast.Name))]:
         for call in calls_in(part) if part is not None else ():
             name = module.called(call)
-            if name in _HOST and not (name.startswith("tensorflow.") and not _counted(module, value, call)):
+            if name in _HOST:
                 return f"{name}()"
+        if part is not None and _replicas(part):
+            return "the number of replicas"
     return ""
 
 
-def _counted(module: Module, value: ast.AST, call: ast.Call) -> bool:
-    """Whether devices are counted, and not only listed."""
-    return "len(" in source(value) or isinstance(module.parent(call), ast.Call)
+def _replicas(value: ast.AST) -> bool:
+    """`64 * strategy.num_replicas_in_sync`; a division by it keeps the whole batch as it is."""
+    return any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mult)
+        and any(
+            isinstance(s, ast.Attribute) and s.attr == "num_replicas_in_sync" for s in (node.left, node.right)
+        )
+        for node in ast.walk(value)
+    )

@@ -1,4 +1,4 @@
-"""ORC701-703: TensorFlow 1 in a TensorFlow 2 world."""
+"""ORC701-703: TensorFlow 1 in a TensorFlow 2 world. What Keras and NumPy dropped is in `removed`."""
 
 from __future__ import annotations
 
@@ -142,6 +142,9 @@ def check_tf1(module: Module) -> Iterator[Hit]:
             continue
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from _imported(module, node)
+            if node.module.startswith("tensorflow.compat.v1") and not compat:
+                compat = True
+                yield hit(COMPAT, module.snippet, node, f"{node.module} is TensorFlow 1's")
             continue
         if not isinstance(node, ast.Attribute) or isinstance(module.parent(node), ast.Attribute):
             continue
@@ -161,6 +164,10 @@ def _imported(module: Module, node: ast.ImportFrom) -> Iterator[Hit]:
     name = node.module or ""
     if name.startswith(("tensorflow.contrib", "tensorflow.examples")):
         yield hit(REMOVED, module.snippet, node, f"{name} is gone since TensorFlow 2")
+    elif name == "tensorflow":
+        gone = [alias.name for alias in node.names if alias.name in _GONE | _GONE_BELOW]
+        if gone:
+            yield hit(REMOVED, module.snippet, node, f"tensorflow.{gone[0]} is gone since TensorFlow 2")
 
 
 def _gone(tail: str) -> bool:

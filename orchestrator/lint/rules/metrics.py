@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from orchestrator.lint.module import Module
 from orchestrator.lint.program import Program
 from orchestrator.lint.registry import Project, program_check
 from orchestrator.lint.rule import Hit, Rule, Severity, hit
@@ -29,19 +30,47 @@ def check_unpacked(program: Program, _: Project) -> Iterator[Hit]:
     known = _metrics(program)
     for module, call in program.methods("evaluate", "train_on_batch", "test_on_batch"):
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        parent = module.parent(call)
-        if not isinstance(parent, ast.Assign) or truth(module, argument(call, -1, "return_dict")):
+        if truth(module, argument(call, -1, "return_dict")):
             continue
-        target = parent.targets[0]
-        if not isinstance(target, ast.Tuple | ast.List):
+        taken = _taken(module, call)
+        if taken is None:
             continue
-        if method == "evaluate" and known == len(target.elts) - 1:
+        place, target, count = taken
+        if method == "evaluate" and known is not None and _fits(known, count, target):
             continue
         what = (
             "the number of metrics is not known here" if known is None else f"compile names {known} metrics"
         )
         more = "; their meaning differs between Keras 2 and 3" if method == "train_on_batch" else f"; {what}"
-        yield hit(UNPACKED, module.snippet, parent, f"{source(target)} are taken by their place{more}")
+        yield hit(UNPACKED, module.snippet, place, f"{source(target)} are taken by their place{more}")
+
+
+def _taken(module: Module, call: ast.Call) -> tuple[ast.AST, ast.expr, int] | None:
+    """(place, what is taken, how many numbers that needs) where a result is taken apart by place."""
+    parent = module.parent(call)
+    if isinstance(parent, ast.Subscript):
+        return _indexed(parent)
+    if not isinstance(parent, ast.Assign):
+        return None
+    target = parent.targets[0]
+    if isinstance(target, ast.Tuple | ast.List):
+        return parent, target, len(target.elts)
+    if not isinstance(target, ast.Name):
+        return None
+    uses = (module.parent(load) for load in module.loads(target.id) if module.value(load) is call)
+    found = [_indexed(use) for use in uses if isinstance(use, ast.Subscript)]
+    return next((each for each in found if each is not None), None)
+
+
+def _indexed(node: ast.Subscript) -> tuple[ast.AST, ast.expr, int] | None:
+    """`….evaluate(…)[1]`; the first number is the loss everywhere."""
+    index = node.slice.value if isinstance(node.slice, ast.Constant) else None
+    return (node, node, index + 1) if isinstance(index, int) and index > 0 else None
+
+
+def _fits(known: int, count: int, target: ast.expr) -> bool:
+    """Whether loss and `known` metrics are as many numbers as are taken."""
+    return known >= count - 1 if isinstance(target, ast.Subscript) else known == count - 1
 
 
 def _metrics(program: Program) -> int | None:

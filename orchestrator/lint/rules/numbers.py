@@ -54,6 +54,7 @@ _DEFAULT_64 = re.compile(
 )
 _POLICY = ("keras.mixed_precision.set_global_policy", "keras.mixed_precision.experimental.set_policy",
            "keras.config.set_dtype_policy", "keras.mixed_precision.set_dtype_policy")  # fmt: skip
+_FLOATX = ("keras.backend.set_floatx", "keras.config.set_floatx")
 _REWRITE = "tensorflow.train.experimental.enable_mixed_precision_graph_rewrite"
 _BUILDS = re.compile(r"keras\.(Sequential|Model)$")
 
@@ -69,7 +70,8 @@ def check_float64(program: Program, _: Project) -> Iterator[Hit]:
                 origin = _origin(module, given)
                 if origin is not None and id(origin) not in told:
                     told.add(id(origin))
-                    yield hit(FLOAT64, module.snippet, origin, f"{module.called(origin)} makes float64")
+                    made = module.called(origin) or "astype"
+                    yield hit(FLOAT64, module.snippet, origin, f"{made} makes float64")
 
 
 def _fed(module: Module, call: ast.Call) -> Iterator[ast.AST]:
@@ -96,9 +98,22 @@ def _origin(module: Module, node: ast.AST) -> ast.Call | None:
     value = module.value(node)
     if isinstance(value, ast.BinOp):
         return _origin(module, value.left) if not isinstance(value.left, ast.BinOp) else None
-    if not isinstance(value, ast.Call) or not _DEFAULT_64.match(module.called(value)):
+    if not isinstance(value, ast.Call):
+        return None
+    if _says_64(module, value):
+        return value
+    if not _DEFAULT_64.match(module.called(value)):
         return None
     return value if argument(value, -1, "dtype") is None and len(value.args) < 6 else None
+
+
+def _says_64(module: Module, call: ast.Call) -> bool:
+    """`….astype(np.float64)`, `np.array(…, dtype="float64")`."""
+    casts = isinstance(call.func, ast.Attribute) and call.func.attr == "astype"
+    given = argument(call, 0 if casts else -1, "dtype")
+    if not (casts or module.called(call).startswith("numpy.")):
+        return False
+    return module.dotted(given) == "numpy.float64" or "float64" in texts(module, given)
 
 
 @program_check(MIXED)
@@ -118,10 +133,23 @@ def check_mixed(program: Program, _: Project) -> Iterator[Hit]:
 def _widths(module: Module) -> Iterator[tuple[ast.AST, str]]:
     for node in module.nodes:
         if isinstance(node, ast.Attribute) and node.attr in ("float32", "float64", "float16"):
-            if module.dotted(node).split(".")[0] == "tensorflow":
+            if module.dotted(node).split(".")[0] == "tensorflow" or _casts(module, node):
                 yield node, node.attr
-        elif isinstance(node, ast.keyword) and node.arg == "dtype" and isinstance(node.value, ast.Constant):
-            yield node.value, str(node.value.value)
+        elif isinstance(node, ast.Constant) and _casts(module, node):
+            yield node, str(node.value)
+        elif isinstance(node, ast.Call) and module.called(node) in _FLOATX:
+            yield from ((node, text) for text in texts(module, argument(node, 0)))
+
+
+def _casts(module: Module, node: ast.AST) -> bool:
+    """Whether a type is what an array is cast to, or made of."""
+    parent = module.parent(node)
+    if isinstance(parent, ast.keyword):
+        return parent.arg == "dtype"
+    method = (
+        parent.func.attr if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) else ""
+    )
+    return method == "astype"
 
 
 @program_check(ONE_SIDED)
@@ -142,9 +170,8 @@ def _of_machine(module: Module, test: ast.AST) -> bool:
         name = module.called(found)
         if name.startswith(("tensorflow.config", "tensorflow.test", "platform.", "os.path.", "socket.")):
             return True
-        if isinstance(node, ast.Name) and re.search(
-            r"gpu|cuda|tpu|colab|local|cloud", node.id, re.IGNORECASE
-        ):
+        word = node.id if isinstance(node, ast.Name) else node.value if isinstance(node, ast.Constant) else ""
+        if re.search(r"gpu|cuda|tpu|colab|local|cloud", str(word), re.IGNORECASE):
             return True
     return False
 

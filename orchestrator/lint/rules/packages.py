@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from orchestrator.lint.registry import Project, project_check, snippet_check
+from orchestrator.lint.module import Module
+from orchestrator.lint.registry import Project, module_check, project_check, snippet_check
 from orchestrator.lint.requirements import Requirement, named, requirements
-from orchestrator.lint.rule import Hit, Rule, Severity, text_hit
+from orchestrator.lint.rule import Hit, Rule, Severity, hit, text_hit
 from orchestrator.lint.rules.devices import _listed, _placed
 from orchestrator.lint.source import Snippet
+from orchestrator.lint.values import argument, texts
 
 UNPINNED = Rule(
     "ORC801",
@@ -46,6 +49,8 @@ IMAGE = Rule(
     "FROM image:tag@sha256:…",
 )
 
+_GIT = re.compile(r"git\+(https?|ssh|git|file)://\S+")
+_COMMIT = re.compile(r"@([0-9a-f]{7,40}|v?\d+(\.\d+)+)(#|$)")
 _TOOLS = {"pip", "setuptools", "wheel", "uv", "build", "twine", "virtualenv", "pipx", "poetry", "pip-tools"}
 
 
@@ -57,12 +62,40 @@ def check_pins(snippet: Snippet, project: Project) -> Iterator[Hit]:
         and "lock" not in snippet.path
     ) and snippet.language in ("requirements", "pyproject", "conda"):
         return
+    if not snippet.fragment:
+        yield from _sources(snippet)
     for each in requirements(snippet):
         if (each.exact is None and each.name not in _TOOLS and each.name != "python") or (
             each.upgraded and not each.exact
         ):
             loose = "takes any version" if not each.spec else "leaves the version open"
             yield text_hit(UNPINNED, snippet, each.line, each.column, f"{each.written} {loose}")
+
+
+def _sources(snippet: Snippet) -> Iterator[Hit]:
+    """`git+https://…` of a branch, or of whatever is there."""
+    if snippet.language not in ("requirements", "conda", "shell", "docker"):
+        return
+    for number, line in enumerate(snippet.code.split("\n"), 1):
+        found = _GIT.search(line.split(" #")[0])
+        if found and not _COMMIT.search(found[0]):
+            message = f"{found[0][:60]} names no commit"
+            yield text_hit(UNPINNED, snippet, number, found.start(), message)
+
+
+@module_check()
+def check_setup(module: Module) -> Iterator[Hit]:
+    """install_requires of a setup.py."""
+    for call in module.calls:
+        if module.called(call) not in ("setuptools.setup", "distutils.core.setup"):
+            continue
+        given = module.value(argument(call, -1, "install_requires"))
+        for node in given.elts if isinstance(given, ast.List | ast.Tuple) else ():
+            for text in texts(module, node):
+                for each in named(module.snippet, 1, 0, text):
+                    if each.exact is None and each.name not in _TOOLS:
+                        loose = "leaves the version open" if each.spec else "takes any version"
+                        yield hit(UNPINNED, module.snippet, node, f"{each.written} {loose}")
 
 
 @project_check(CONFLICT)

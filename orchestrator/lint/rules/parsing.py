@@ -43,8 +43,11 @@ _LOCALE_CALLS = {
     "locale.strxfrm",
     "locale.strcoll",
     "locale.delocalize",
+    "locale.getpreferredencoding",
+    "locale.getdefaultlocale",
 }
 _NAMES = re.compile(r"%[-]?[aAbBcpxX]")
+_HOURS = {"hour", "minute", "day", "weekday", "isoweekday"}
 _TIME_CALLS = {
     "time.mktime",
     "time.localtime",
@@ -104,16 +107,35 @@ def check_locale(module: Module) -> Iterator[Hit]:
             and any(_NAMES.search(t) for t in texts(module, argument(call, -1, "format")))
         ):
             yield hit(LOCALE, module.snippet, call, "names of months, days or AM/PM are read by the locale")
-        elif name == "float" and call.args and _comma(module, call.args[0]):
+        elif (name == "float" and call.args and _comma(module, call.args[0])) or (
+            method == "astype" and _comma_column(module, call)
+        ):
             yield hit(LOCALE, module.snippet, call, "a decimal comma is replaced by hand")
         elif name in _TIME_CALLS and not _zoned(call):
             yield hit(TIMEZONE, module.snippet, call, f"{name} uses the machine's time zone")
+    for node in module.nodes:
+        if isinstance(node, ast.Attribute) and node.attr in _HOURS and _now(module, node.value):
+            yield hit(TIMEZONE, module.snippet, node, f"{source(node)} is the machine's own {node.attr}")
+
+
+def _now(module: Module, node: ast.AST) -> bool:
+    value = module.value(node)
+    bare = isinstance(value, ast.Call) and not (value.args or value.keywords)
+    return bare and module.called(value) in ("datetime.datetime.now", "datetime.datetime.today")
+
+
+def _comma_column(module: Module, call: ast.Call) -> bool:
+    """`column.str.replace(",", ".").astype(float)`."""
+    to = argument(call, 0, "dtype")
+    floats = module.dotted(to) in ("float", "numpy.float32", "numpy.float64") or "float" in texts(module, to)
+    before = call.func.value if isinstance(call.func, ast.Attribute) else None
+    return floats and before is not None and _comma(module, before)
 
 
 def _comma(module: Module, node: ast.AST) -> bool:
-    """`float(text.replace(",", "."))`, or a text with a comma."""
+    """`float(text.replace(",", "."))`, or a text with a comma. Commas between thousands are left out."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace":
-        return "," in texts(module, argument(node, 0))
+        return "," in texts(module, argument(node, 0)) and "." in texts(module, argument(node, 1))
     return any(re.fullmatch(r"\s*-?\d+,\d+\s*", text) for text in texts(module, node))
 
 

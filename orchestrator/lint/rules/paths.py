@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from orchestrator.lint.module import Module
 from orchestrator.lint.registry import module_check
 from orchestrator.lint.rule import Hit, Rule, Severity, hit
-from orchestrator.lint.values import JOINS, shown
+from orchestrator.lint.values import JOINS, UNKNOWN, shown, source
 
 ABSOLUTE = Rule(
     "ORC101",
@@ -46,7 +47,7 @@ _ANY = re.compile(r"^/[\w.\x00-]+(/[\w .\x00*?{}\[\]-]+)+/?$|^/[\w-]+\.\w{1,8}$"
 _EVERYWHERE = re.compile(r"^/(dev|proc|sys|tmp|run|etc/(os-release|hostname|localtime)|bin|usr/bin/env)(/|$)")
 _DEVICE = re.compile(r"^/(job:|replica:|task:|device:|[CGT]PU:)", re.IGNORECASE)
 _DRIVE = re.compile(r"^[A-Za-z]:[\\/](?!/)|^\\\\[\w.]+\\\w|^/[A-Za-z]:/")
-_BACKSLASHES = re.compile(r"^(\.{0,2}\\)?[\w .-]+(\\[\w .*-]+)+\\?$")
+_BACKSLASHES = re.compile(r"^(\.{0,2}\\)?[\w .\x00-]+(\\[\w .*\x00-]+)+\\?$")
 _PATH_NAME = re.compile(
     r"path|dir|file|folder|root|base|data|csv|ckpt|checkpoint|model|home|out|input|src|dst|dest|location|weights"
     r"|train|test|val|log|image|dataset|corpus|vocab|cache",
@@ -58,7 +59,7 @@ _SINKS = re.compile(
     r"|os\.(listdir|walk|scandir|makedirs|mkdir|chdir|stat|remove|path\.\w+)|glob\.\w+"
     r"|pathlib\.\w+|tensorflow\.(io|data|saved_model|train|summary)\..+|keras\.(utils|models|callbacks|preprocessing)\..+"
     r"|shutil\.\w+|cv2\.imread|PIL\.Image\.open|joblib\.\w+|sys\.path\.(append|insert)|zipfile\.ZipFile"
-    r"|tarfile\.open|h5py\.File|skimage\.io\.\w+|imageio\.\w+|tensorflow_datasets\.load|torch\.(load|save))$"
+    r"|tarfile\.open|google\.colab\.drive\.mount|h5py\.File|skimage\.io\.\w+|imageio\.\w+|tensorflow_datasets\.load|torch\.(load|save))$"
 )
 _SINK_METHODS = frozenset(
     [
@@ -78,6 +79,10 @@ _SINK_METHODS = frozenset(
         "open",
     ]
 )
+_READERS = re.compile(
+    r"(^|_)(open|load|read|imread|parse|listdir|glob|import)(_|$)|(^|_)path(_|$)|^from_file", re.I
+)
+"""Functions of others that, by their name, take a path."""
 _ROUTES = {
     "route",
     "get",
@@ -92,6 +97,7 @@ _ROUTES = {
     "mount",
 }
 _HOMES = {"os.path.expanduser", "pathlib.Path.home", "os.path.expandvars"}
+_HOME_VARIABLES = {"HOME", "USERPROFILE", "HOMEPATH"}
 
 
 @module_check(ABSOLUTE, WINDOWS, HOME)
@@ -99,9 +105,37 @@ def check_paths(module: Module) -> Iterator[Hit]:
     """Every text that is such a path and is used as one."""
     for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and 2 < len(node.value) < 1000:
-            yield from _constant(module, node, node.value)
+            yield from _constant(module, node, _known_part(module, node))
         elif isinstance(node, ast.Call) and module.called(node) == "pathlib.Path.home":
             yield hit(HOME, module.snippet, node, "Path.home() is another folder on another machine")
+        elif _asks_home(module, node):
+            yield hit(HOME, module.snippet, node, "the home folder is another one on another machine")
+        elif _splits_backslashes(node):
+            message = "names are divided at backslashes, which are letters of a name on Linux"
+            yield hit(WINDOWS, module.snippet, node, message)
+
+
+def _asks_home(module: Module, node: ast.AST) -> bool:
+    """`os.environ["HOME"]`, `os.getenv("HOME")`."""
+    key: ast.AST | None = None
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+        key = node.slice if module.dotted(node.value) == "os.environ" else None
+    elif isinstance(node, ast.Call) and module.called(node) in ("os.getenv", "os.environ.get"):
+        key = node.args[0] if node.args else None
+    return isinstance(key, ast.Constant) and key.value in _HOME_VARIABLES
+
+
+def _splits_backslashes(node: ast.AST) -> TypeGuard[ast.Call]:
+    """`path.split("\\\\")`."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("split", "rsplit", "partition", "rpartition")
+        and bool(node.args)
+        and isinstance(node.args[0], ast.Constant)
+        and node.args[0].value == "\\"
+        and re.search(r"path|file|name|dir|folder", source(node.func.value), re.IGNORECASE) is not None
+    )
 
 
 def _constant(module: Module, node: ast.Constant, text: str) -> Iterator[Hit]:
@@ -116,6 +150,15 @@ def _constant(module: Module, node: ast.Constant, text: str) -> Iterator[Hit]:
     elif use == "default":
         message = f"the default {shown(text)!r} is a path of one computer"
         yield hit(rule, module.snippet, node, message, severity=Severity.INFO)
+
+
+def _known_part(module: Module, node: ast.Constant) -> str:
+    """The text, with what an f-string puts beside it."""
+    parent, text = module.parent(node), str(node.value)
+    if not isinstance(parent, ast.JoinedStr):
+        return text
+    at = parent.values.index(node)
+    return f"{UNKNOWN if at else ''}{text}{UNKNOWN if at + 1 < len(parent.values) else ''}"
 
 
 def _positioned(module: Module, node: ast.AST) -> ast.AST:
@@ -149,9 +192,14 @@ def _use(module: Module, node: ast.AST, follow: bool = True) -> str:
                 return found
         elif isinstance(parent, ast.keyword):
             pass
+        elif isinstance(parent, ast.Attribute):
+            if parent.attr != "format":
+                return ""
         elif isinstance(parent, ast.Dict):
             if _dict_key(parent, child):
                 return ""
+            if _PATH_NAME.search(_key_of(parent, child)):
+                return "path"
         elif isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr):
             return _assigned_use(module, parent, child, follow)
         elif isinstance(parent, ast.arguments):
@@ -184,11 +232,20 @@ def _call_use(module: Module, call: ast.Call, child: ast.AST) -> str | None:
     if isinstance(child, ast.keyword) and child.arg and _PATH_NAME.search(child.arg):
         return "path"
     function = call.func
-    return "local" if isinstance(function, ast.Name) and function.id in module.functions else ""
+    if isinstance(function, ast.Name) and function.id in module.functions:
+        return "local"
+    return "local" if _READERS.search(method or getattr(function, "id", "")) else ""
 
 
 def _dict_key(node: ast.Dict, child: ast.AST) -> bool:
     return any(child is key for key in node.keys)
+
+
+def _key_of(node: ast.Dict, child: ast.AST) -> str:
+    """The text under which a dictionary holds `child`; "" where it is none."""
+    pairs = zip(node.keys, node.values, strict=True)
+    key = next((key for key, value in pairs if value is child), None)
+    return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else ""
 
 
 def _assigned_use(module: Module, node: ast.AST, child: ast.AST, follow: bool) -> str:

@@ -68,6 +68,8 @@ PREFETCH = Rule(
 _FROM_DIRECTORY = re.compile(
     r"keras\.utils\.(image|text|audio)_dataset_from_directory$|.*\.make_csv_dataset$"
 )
+_GENERATOR_METHODS = {"flow_from_directory", "flow_from_dataframe"}
+"""Of ImageDataGenerator; they shuffle unless told not to."""
 _AUTOTUNE = {"tensorflow.data.AUTOTUNE"}
 _SIZES = {"mnist": 60000, "fashion_mnist": 60000, "cifar10": 50000, "cifar100": 50000, "imdb": 25000}
 
@@ -102,12 +104,25 @@ def check_shuffle(program: Program, _: Project) -> Iterator[Hit]:
                 yield hit(SHUFFLE, module.snippet, call, f"shuffle: {said}", severity=severity)
         for call in module.calls:
             name = module.called(call)
+            method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            if method in _GENERATOR_METHODS and module.imports_any("keras", "tensorflow"):
+                name = method
             if (
-                _FROM_DIRECTORY.match(name)
+                (_FROM_DIRECTORY.match(name) or name == method != "")
                 and _unseeded(call, -1)
                 and truth(module, argument(call, -1, "shuffle")) is not False
             ):
                 yield hit(SHUFFLE, module.snippet, call, f"{name} shuffles: {said}", severity=severity)
+            elif _shuffles_files(module, call):
+                message = "shuffle_files=True, and no shuffle_seed in a read_config"
+                yield hit(SHUFFLE, module.snippet, call, message, severity=severity)
+
+
+def _shuffles_files(module: Module, call: ast.Call) -> bool:
+    if module.called(call) != "tensorflow_datasets.load" or unclear(call):
+        return False
+    shuffles = truth(module, argument(call, -1, "shuffle_files"))
+    return shuffles is True and argument(call, -1, "read_config") is None
 
 
 def _unseeded(call: ast.Call, position: int) -> bool:
@@ -233,6 +248,9 @@ def check_unordered(program: Program, _: Project) -> Iterator[Hit]:
             given = argument(call, -1, "deterministic")
             if truth(module, given) is False and given is not None:
                 yield hit(UNORDERED, module.snippet, call, "the pipeline gives up its order")
+        for call in module.calls:
+            if truth(module, argument(call, -1, "sloppy")) is True and "tensorflow" in module.called(call):
+                yield hit(UNORDERED, module.snippet, call, "sloppy=True gives up the pipeline's order")
         for node in module.nodes:
             if isinstance(node, ast.Assign) and truth(module, node.value) is False:
                 named = [t.attr for t in node.targets if isinstance(t, ast.Attribute)]

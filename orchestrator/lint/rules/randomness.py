@@ -86,6 +86,8 @@ _CHANGING = frozenset(
         "os.cpu_count",
     ]
 )
+_SEEDERS = {"random.seed", "numpy.random.seed"}
+_DRAWN = {"random.randint", "random.random", "random.randrange", "random.getrandbits", "numpy.random.randint"}
 _UNORDERED_USE = {
     "sorted",
     "len",
@@ -109,6 +111,10 @@ def check_generators(module: Module) -> Iterator[Hit]:
             yield hit(GENERATOR, module.snippet, call, f"{name}() has no seed")
         elif name in _ENTROPY:
             yield hit(GENERATOR, module.snippet, call, f"{name}() cannot be repeated")
+        elif name in ("random.seed", "numpy.random.seed") and (
+            not (call.args or call.keywords) or _none(call)
+        ):
+            yield hit(CHANGING_SEED, module.snippet, call, f"{name}() takes the system's entropy")
     for place, given in _seed_arguments(module):
         source = _changing(module, given)
         if source:
@@ -132,7 +138,17 @@ def _seed_arguments(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
 
 
 def _changing(module: Module, node: ast.AST) -> str:
-    return next((name for call in calls_in(node) if (name := module.called(call)) in _CHANGING), "")
+    for call in calls_in(node):
+        name = module.called(call)
+        if name in _CHANGING or (name in _DRAWN and not _seeds_first(module, call)):
+            return name
+    return ""
+
+
+def _seeds_first(module: Module, draw: ast.Call) -> bool:
+    """Whether the generator from which a seed is drawn has itself a seed by then."""
+    seeders = (call for call in module.calls if module.called(call) in _SEEDED_BY and call.args)
+    return any(call.lineno < draw.lineno for call in seeders)
 
 
 @module_check(HASH, SET_ORDER)

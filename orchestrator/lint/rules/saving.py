@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from orchestrator.lint.datasets import is_model
+from orchestrator.lint.datasets import is_model, makes_model
 from orchestrator.lint.module import Module
 from orchestrator.lint.registry import module_check
 from orchestrator.lint.rule import Hit, Rule, Severity, hit
@@ -56,6 +56,9 @@ PICKLED = Rule(
 
 _H5 = re.compile(r"\.(h5|hdf5)$")
 _LOADS = ("keras.models.load_model",)
+_SAVERS = ("tensorflow.saved_model.save", "keras.models.save_model")
+_VARIABLES = {"trainable_variables", "trainable_weights", "variables", "weights"}
+_PARTS = {*_VARIABLES, "layers", "get_layer"}
 _CHANGES = {
     "fit",
     "fit_generator",
@@ -126,7 +129,7 @@ def check_save(module: Module) -> Iterator[Hit]:
                 and is_model(module, call.args[0])
             )
             and module.imports_any("keras", "tensorflow", "tf_keras")
-            and not module.imports_any("sklearn")
+            and (not module.imports_any("sklearn") or makes_model(module, module.value(call.args[0])))
         ):
             yield hit(PICKLED, module.snippet, call, f"{source(call.args[0])} is pickled")
 
@@ -185,14 +188,38 @@ def _sequence(module: Module, body: list[ast.stmt]) -> Iterator[Hit]:
 def _events(module: Module, statement: ast.stmt) -> Iterator[tuple[str, ast.AST, bool]]:
     """(model, place, whether it is saved there), in order."""
     for node in ast.walk(statement):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if isinstance(node, ast.Call) and module.called(node) in _SAVERS and node.args:
+            if is_model(module, node.args[0]):
+                yield source(node.args[0]), node, True
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             receiver = node.func.value
             if node.func.attr in ("save", "export", "save_weights") and is_model(module, receiver):
                 yield source(receiver), node, True
             elif node.func.attr in _CHANGES and is_model(module, receiver):
                 yield source(receiver), node, False
+            elif (owner := _owner(module, statement, node)) is not None:
+                yield source(owner), node, False
         elif _sets_trainable(node) and is_model(module, node.value):
             yield source(node.value), node, False
+
+
+def _owner(module: Module, statement: ast.stmt, call: ast.Call) -> ast.AST | None:
+    """The model of which `call` changes a part: a layer's weights, a variable, all by an optimizer."""
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if method == "apply_gradients":
+        parts: list[ast.AST] = [n for a in call.args for n in ast.walk(a) if isinstance(n, ast.Attribute)]
+        parts = [n.value for n in parts if isinstance(n, ast.Attribute) and n.attr in _VARIABLES]
+        return next((each for each in parts if is_model(module, each)), None)
+    if method not in ("set_weights", "assign", "assign_add", "assign_sub"):
+        return None
+    node: ast.AST = call.func.value  # type: ignore[attr-defined]
+    if isinstance(node, ast.Name) and isinstance(statement, ast.For) and source(statement.target) == node.id:
+        node = statement.iter
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        if isinstance(node, ast.Attribute) and node.attr in _PARTS and is_model(module, node.value):
+            return node.value
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return None
 
 
 def _sets_trainable(node: ast.AST) -> TypeGuard[ast.Attribute]:

@@ -50,12 +50,19 @@ PIXELS = Rule(
 _SCALER = re.compile(
     r"sklearn\.(preprocessing|decomposition|feature_extraction\.text|impute|feature_selection)\.([A-Z]\w+)$"
 )
+_OTHERS = re.compile(
+    r"keras\.(preprocessing\.text\.(Tokenizer)|layers\.(Normalization|TextVectorization|StringLookup|IntegerLookup"
+    r"|Discretization))$"
+)
+_FITS = {"fit", "fit_transform", "fit_on_texts", "adapt"}
 _TEST = re.compile(
     r"(^|_)(x|y|X)?_?(test|val|valid|validation|eval|holdout|serve|new|prod|unseen|inference|live|local)",
     re.I,
 )
 _KEPT = {"joblib.dump", "pickle.dump", "pickle.dumps", "cloudpickle.dump", "dill.dump", "skops.io.dump",
          "sklearn.externals.joblib.dump"}  # fmt: skip
+_IN_THE_MODEL = {"Normalization", "TextVectorization", "StringLookup", "IntegerLookup", "Discretization"}
+"""Layers: what they learn is saved with the model."""
 _SERVING = re.compile(
     r"(^|[_-])(serve|serving|predict|prediction|infer|inference|app|api|deploy|score)", re.I
 )
@@ -92,17 +99,23 @@ def _same_data(one: Fit, two: Fit) -> bool:
 def _fits(module: Module) -> Iterator[Fit]:
     for call in module.calls:
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        if method not in ("fit", "fit_transform") or not call.args:
+        if method not in _FITS or not call.args:
             continue
         receiver = call.func.value  # type: ignore[attr-defined]
         made = _maker(module, receiver, call)
-        found = _SCALER.match(module.called(made)) if made is not None else None
-        if found:
+        kind = _kind(module.called(made))
+        if kind:
             data = call.args[0]
             words = frozenset(names_in(data)) | {
                 n.value for n in ast.walk(data) if isinstance(n, ast.Constant) and isinstance(n.value, str)
             }
-            yield Fit(module, call, source(receiver), found[2], id(made), source(data), words)
+            yield Fit(module, call, source(receiver), kind, id(made), source(data), words)
+
+
+def _kind(name: str) -> str:
+    """The class of a scaler, encoder or tokenizer by its dotted name; "" for others."""
+    found = _SCALER.match(name) or _OTHERS.match(name)
+    return name.rpartition(".")[2] if found else ""
 
 
 def _maker(module: Module, receiver: ast.AST, call: ast.Call) -> ast.AST | None:
@@ -129,6 +142,30 @@ def check_refit(program: Program, _: Project) -> Iterator[Hit]:
                 yield hit(REFIT, module.snippet, fit.call, f"{fit.kind} is fitted on {fit.data[:40]}")
             seen.setdefault(fit.made, fit)
         yield from _twice_by_new(module)
+        yield from _fits_by_function(module)
+
+
+def _fits_by_function(module: Module) -> Iterator[Hit]:
+    """A function that fits a scaler of its own, called for the training side and for the test side."""
+    for fit in _fits(module):
+        name = getattr(fit.scope, "name", "")
+        if name not in module.functions or not _own(module, fit):
+            continue
+        loads = (load for load in module.loads(name))
+        calls = [c for load in loads if isinstance(c := module.parent(load), ast.Call) and c.func is load]
+        given = [(call, " ".join(source(each) for each in call.args)) for call in calls]
+        tests = [call for call, text in given if _TEST.search(text) and "train" not in text.lower()]
+        if tests and len({text for _, text in given}) > 1:
+            message = f"{name} fits {fit.kind} anew, on {source(tests[0])[:40]}"
+            yield hit(REFIT, module.snippet, tests[0], message)
+
+
+def _own(module: Module, fit: Fit) -> bool:
+    """Whether the function makes the scaler, and fits it on what it was given."""
+    receiver = fit.call.func.value if isinstance(fit.call.func, ast.Attribute) else None
+    maker = _maker(module, receiver, fit.call) if receiver is not None else None
+    arguments = {each.arg for each in ast.walk(fit.scope) if isinstance(each, ast.arg)}
+    return maker is not None and module.scope(maker) is fit.scope and bool(fit.words & arguments)
 
 
 def _twice_by_new(module: Module) -> Iterator[Hit]:
@@ -150,8 +187,8 @@ def _twice_by_new(module: Module) -> Iterator[Hit]:
 def check_saved(program: Program, _: Project) -> Iterator[Hit]:
     if program.calls(*_KEPT):
         return
-    fits = [fit for module in program.modules for fit in _fits(module)]
-    dumped = any(True for _ in program.methods("dump", "log_model", "log_artifact"))
+    fits = [fit for module in program.modules for fit in _fits(module) if fit.kind not in _IN_THE_MODEL]
+    dumped = any(True for _ in program.methods("dump", "log_model", "log_artifact", "to_json"))
     if fits and not dumped:
         fit = fits[0]
         yield hit(NOT_SAVED, fit.module.snippet, fit.call, f"{fit.kind} is fitted, and saved nowhere")

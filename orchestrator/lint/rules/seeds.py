@@ -66,8 +66,8 @@ _FOREIGN_SEEDER = re.compile(
     r"(^|[._])(seed_everything|set_(global_|all_)?seeds?|fix_seeds?|seed_all|set_determinism)$"
 )
 _PYTHON_DRAWS = frozenset(
-    [
-        "random.",
+    f"random.{name}"
+    for name in [
         "random",
         "randint",
         "randrange",
@@ -229,7 +229,7 @@ def _deterministic(program: Program, project: Project) -> bool:
     names = ("TF_DETERMINISTIC_OPS", "TF_CUDNN_DETERMINISTIC")
     return bool(
         program.calls("tensorflow.config.enable_op_determinism")
-        or any(program.variables(*names))
+        or any(value not in ("0", "false") for *_, value in program.variables(*names))
         or project.variables & set(names)
     )
 
@@ -238,18 +238,36 @@ def _deterministic(program: Program, project: Project) -> bool:
 def check_late(program: Program, _: Project) -> Iterator[Hit]:
     found = Randomness(program)
     for module, call, seeds in found.seeders:
-        before = [
-            other
+        scope = module.scope(call)
+        lines = [
+            line
             for kind in seeds
             for place, other in found.drawn.get(kind, ())
-            if place is module and other.lineno < call.lineno and module.top_level(other)
+            if place is module
+            for line in _runs_at(module, other, scope)
+            if line < call.lineno
         ]
         sooner = any(m is module and s & seeds and c.lineno < call.lineno for m, c, s in found.seeders)
-        if before and module.top_level(call) and not sooner:
-            line = min(other.lineno for other in before)
+        if lines and not sooner and not isinstance(scope, ast.ClassDef):
+            line = min(lines)
             yield hit(
                 LATE_SEED,
                 module.snippet,
                 call,
                 f"random numbers were drawn before this seed, at line {module.snippet.place(line)[1]}",
             )
+
+
+def _runs_at(module: Module, call: ast.Call, scope: ast.AST) -> list[int]:
+    """The lines of `scope` at which `call` happens: its own, or those that call the function it is in."""
+    own = module.scope(call)
+    if own is scope:
+        return [call.lineno]
+    if not isinstance(own, ast.FunctionDef) or not isinstance(scope, ast.Module):
+        return []
+    return [load.lineno for load in module.loads(own.name) if _is_call_in(module, load, scope)]
+
+
+def _is_call_in(module: Module, load: ast.Name, scope: ast.AST) -> bool:
+    parent = module.parent(load)
+    return isinstance(parent, ast.Call) and parent.func is load and module.scope(load) is scope
