@@ -1,43 +1,95 @@
-"""A run's trace -> where its time and bytes went, and what limited it. Pure: it reads one file."""
+"""A run's trace -> where its time and bytes went, what limited it, what to change. Pure, but for one file."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from orchestrator.profiling.advice import Advice
+from orchestrator.profiling.advice import apply as _apply
+from orchestrator.profiling.evidence import Evidence, Training, evidence_of
 from orchestrator.profiling.limits import verdict
 from orchestrator.profiling.model import IoSummary
-from orchestrator.profiling.steps import Steps, steps_of
-from orchestrator.profiling.trace import Trace, read
-from orchestrator.profiling.usage import Usage, usage_of
+from orchestrator.profiling.rules import RULES
+from orchestrator.profiling.trace import VERSION, Trace, number, read
 
-__all__ = ["IoSummary", "summarise"]
+__all__ = ["Advice", "Evidence", "IoSummary", "advise", "evidence", "summarise"]
 
 
 def summarise(trace: Path) -> IoSummary:
     """Sum up a trace. Lines that are torn or of unknown kinds are passed over; a missing file is no facts."""
     lines = read(trace)
-    steps = steps_of(lines)
-    usage = usage_of(lines, steps.began, steps.ended)
-    summary = _summary(lines, steps, usage)
-    limited_by, because = verdict(summary, usage)
-    return replace(summary, limited_by=limited_by, because=because)
-
-
-def _summary(lines: Trace, steps: Steps, usage: Usage) -> IoSummary:
+    found = evidence_of(lines)
+    limited_by, because = verdict(found)
     return IoSummary(
-        steps=steps.count,
-        steps_per_s=steps.per_second,
-        input_wait=steps.input_wait,
-        bytes_read=usage.bytes_read,
-        bytes_written=usage.bytes_written,
-        disk_read=usage.disk_read,
-        disk_written=usage.disk_written,
-        network_bytes=usage.network_bytes,
-        peak_memory=usage.peak_memory,
-        cpu_utilisation=usage.cpu,
-        cpu_waiting=usage.waiting,
-        gpu_utilisation=usage.gpu,
-        wall_s=lines.wall,
-        sampler_cpu=usage.sampler_cpu,
+        **_measured(lines, found),
+        limited_by=limited_by,
+        because=because,
+        unknown=tuple(_unknown(lines, found)),
+        advice=tuple(asdict(advice) for advice in _apply(RULES, found)),
+        alarms=tuple(dict.fromkeys(str(line["text"])[:300] for line in lines.alarms if "text" in line)),
     )
+
+
+def evidence(trace: Path) -> Evidence:
+    """What verdicts and advice are made from."""
+    return evidence_of(read(trace))
+
+
+def advise(trace: Path) -> tuple[Advice, ...]:
+    """What to change, the greatest predicted gain first; nothing where nothing is earned by evidence."""
+    return _apply(RULES, evidence(trace))
+
+
+def _measured(lines: Trace, found: Evidence) -> dict[str, Any]:
+    steps, usage = found.steps, found.usage
+    return {
+        "steps": steps.count,
+        "steps_per_s": steps.per_second,
+        "input_wait": steps.input_wait,
+        "input_wait_error": steps.wait_error,
+        "between_steps_s": steps.gap,
+        "bytes_read": usage.bytes_read,
+        "bytes_written": usage.bytes_written,
+        "disk_read": usage.disk_read,
+        "disk_written": usage.disk_written,
+        "cache_hit": usage.cache_hit,
+        "network_bytes": usage.network_bytes,
+        "rtt_ms": usage.rtt_ms,
+        "peak_memory": usage.peak_memory,
+        "memory": usage.memory_limit,
+        "swapped": usage.swap,
+        "cores": usage.cores,
+        "cpu_utilisation": usage.cpu,
+        "cpu_waiting": usage.waiting,
+        "cpu_throttled": usage.throttled,
+        "cpu_stolen": usage.steal,
+        "gpu_utilisation": usage.gpu,
+        "gpus": tuple(asdict(gpu) for gpu in usage.gpus),
+        "disk": asdict(usage.disk) if usage.disk else None,
+        "pipeline": found.pipeline.as_json() if found.pipeline else None,
+        "model": asdict(found.training) if found.training != Training() else None,
+        "epoch_steps": found.epoch_steps,
+        "train_s": round(steps.seconds, 3) if steps.seconds is not None else None,
+        "wall_s": lines.wall,
+        "sampler_cpu": usage.sampler_cpu,
+    }
+
+
+def _unknown(lines: Trace, found: Evidence) -> Iterator[str]:
+    """What a reader may miss, and why it is not there."""
+    version = number(lines.header, "version")
+    if version is not None and version > VERSION:
+        yield f"The trace is of a newer version ({version:g}) than this orch reads ({VERSION}): update orch."
+    if found.steps.count is None and lines.samples:
+        yield "Steps: no training steps of TensorFlow were seen; the machine's side alone is told."
+    if found.steps.count and found.pipeline is None:
+        told = next((str(line["unknown"]) for line in lines.pipelines if "unknown" in line), None)
+        yield f"The input's nodes: tf.data told nothing{f' ({told})' if told else ''}."
+    if found.short and found.steps.input_wait is not None and found.steps.wait_error:
+        yield (
+            f"The wait for input is {found.steps.input_wait:.0%} ± {2 * found.steps.wait_error:.0%}, of "
+            f"{found.steps.probes} steps that were looked at."
+        )

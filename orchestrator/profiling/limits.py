@@ -2,13 +2,13 @@
 
 A step that waits for its batch is limited by input, whatever else is true: that is looked at first, after
 memory, whose shortage slows all else. GPU, then cores, then disk and network. A run of which steps, waits and
-cores are known and none is at its limit was limited by nothing that is measured here.
+cores are known and none is at its limit was limited by nothing that is measured here. A run of few steps
+gets a verdict only where no chance could have made it.
 """
 
 from __future__ import annotations
 
-from orchestrator.profiling.model import IoSummary
-from orchestrator.profiling.usage import Usage
+from orchestrator.profiling.evidence import CPU_WAITING, FEW_STEPS, SHORT_SECONDS, Evidence
 
 MEMORY_FULL = 0.95
 """Peak memory, of what the run was allowed."""
@@ -16,18 +16,21 @@ MEMORY_FULL = 0.95
 FAULTS_PER_S = 200.0
 """Pages read back from disk a second, once it trains: memory is short although it never looks full."""
 
+SWAPPING = 1e6
+"""Bytes a second to and from swap, while some of the run is there."""
+
 INPUT_WAIT = 0.15
 """Share of a step. Below, a perfect pipeline would gain less than what runs differ by anyhow."""
 
-GPU_BUSY = 0.85
-CPU_BUSY = 0.85
-"""Of all cores that the run was allowed."""
+SURE_PROBES = 4
+SURE_WAIT = 0.3
+"""Of a short run, this share of waiting over so many looked-at steps is no chance."""
 
-CPU_WAITING = 0.5
-"""Threads that could have run and had no core, on average, for each core."""
+GPU_BUSY = 0.85
 
 THROTTLED = 0.1
-"""Seconds a second that a quota kept the run from its cores, for each core."""
+STOLEN = 0.1
+"""Seconds a second that a quota, or another machine on the host, kept the run from its cores, for each."""
 
 ONE_CORE = (0.9, 1.1)
 """Busy cores of a run that does one thing at a time."""
@@ -37,95 +40,133 @@ DISK_RATE = 50e6
 NETWORK_RATE = 50e6
 """Bytes a second; with idle cores, data comes no faster than this and the run waits for it."""
 
+AT_ITS_CAP = 0.9
+"""Of what a disk gives at most, where that is known."""
 
-def verdict(summary: IoSummary, usage: Usage) -> tuple[str | None, str | None]:
-    """(limited_by, because)."""
-    for rule in (_memory, _input, _gpu, _cpu, _transfer):
-        found = rule(summary, usage)
-        if found is not None:
-            return found
-    if summary.cpu_utilisation is None:
-        return None, "The run was too short, or too little could be measured, to tell what limited it."
-    if summary.steps and summary.input_wait is None:
-        return (
-            None,
-            "How long the steps waited for input could not be measured, and nothing else was at its limit.",
-        )
-    return "nothing", f"Nothing that is measured was at its limit: {_cpu_words(summary, usage)}."
-
+_MIB = 1 << 20
 
 Verdict = tuple[str, str] | None
 
 
-def _memory(summary: IoSummary, usage: Usage) -> Verdict:
+def verdict(evidence: Evidence) -> tuple[str | None, str | None]:
+    """(limited_by, because)."""
+    rules = (_memory, _input) if evidence.short else (_memory, _input, _gpu, _cpu, _transfer)
+    for rule in rules:
+        found = rule(evidence)
+        if found is not None:
+            return found
+    if evidence.short:
+        return None, _too_short(evidence)
+    if evidence.usage.cpu is None:
+        return None, "The run was too short, or too little could be measured, to tell what limited it."
+    if evidence.steps.count and evidence.steps.input_wait is None:
+        return (
+            None,
+            "How long the steps waited for input could not be measured, and nothing else was at its limit.",
+        )
+    return "nothing", f"Nothing that is measured was at its limit: {_cpu_words(evidence)}."
+
+
+def _too_short(evidence: Evidence) -> str:
+    seconds = evidence.steps.seconds
+    lasted = f" in {seconds:.1f} s" if seconds is not None else ""
+    return (
+        f"{evidence.steps.count} steps{lasted} are too few to tell what limited it: that takes {FEW_STEPS} "
+        f"steps or {SHORT_SECONDS:.0f} s of training."
+    )
+
+
+def _memory(evidence: Evidence) -> Verdict:
+    usage = evidence.usage
+    if usage.swapping is not None and usage.swapping >= SWAPPING and usage.swap:
+        return (
+            "memory",
+            f"Memory was short: {usage.swapping / _MIB:.3g} MiB a second went to and from the swap.",
+        )
     if usage.faults is not None and usage.faults >= FAULTS_PER_S:
         return "memory", f"Memory was short: {usage.faults:.0f} pages a second were read back from disk."
-    if summary.peak_memory is None or not usage.memory_limit:
+    if usage.peak_memory is None or not usage.memory_limit:
         return None
-    share = summary.peak_memory / usage.memory_limit
+    share = usage.peak_memory / usage.memory_limit
     return (
         ("memory", f"At its peak the run held {share:.0%} of the memory.") if share >= MEMORY_FULL else None
     )
 
 
-def _input(summary: IoSummary, usage: Usage) -> Verdict:
-    if summary.input_wait is None or summary.input_wait < INPUT_WAIT:
+def _input(evidence: Evidence) -> Verdict:
+    share, usage = evidence.steps.input_wait, evidence.usage
+    if share is None or share < INPUT_WAIT or (evidence.short and not _surely_waits(evidence)):
         return None
-    said = f"Steps waited for input for {summary.input_wait:.0%} of their time"
-    if _crowded(summary, usage):
+    said = f"Steps waited for input for {share:.0%} of their time"
+    if evidence.crowded:
         return (
             "input",
             f"{said}, and no core was idle: fewer or cheaper transformations, or more cores, would help.",
         )
+    if usage.disk and usage.disk.cap is not None and usage.disk.cap >= AT_ITS_CAP:
+        return "input", f"{said}, while the disk gave {usage.disk.cap:.0%} of what it can."
     if (usage.reading or 0) >= DISK_RATE:
-        return "input", f"{said}, while {usage.reading or 0:.3g} B/s came from the disk and cores were idle."
-    if summary.cpu_utilisation is None:
+        return "input", f"{said}, while {_rate(usage.reading)} came from the disk and cores were idle."
+    if usage.cpu is None:
         return "input", f"{said}."
     return "input", f"{said}, while cores were idle: more of it could be done at once, or ahead."
 
 
-def _gpu(summary: IoSummary, usage: Usage) -> Verdict:
-    del usage
-    if summary.gpu_utilisation is None or summary.gpu_utilisation < GPU_BUSY:
+def _surely_waits(evidence: Evidence) -> bool:
+    """The share, less twice its error, is far over the threshold; or every pull of a custom loop counted."""
+    share = evidence.steps.input_wait or 0.0
+    if evidence.steps.probes:
+        sure = evidence.steps.probes >= SURE_PROBES
+        return sure and share - 2 * (evidence.steps.wait_error or 0.0) >= SURE_WAIT
+    return share >= SURE_WAIT
+
+
+def _gpu(evidence: Evidence) -> Verdict:
+    gpu = evidence.usage.gpu
+    if gpu is None or gpu < GPU_BUSY:
         return None
-    return "gpu", f"The GPU was busy for {summary.gpu_utilisation:.0%} of the time."
+    return "gpu", f"The GPU was busy for {gpu:.0%} of the time."
 
 
-def _cpu(summary: IoSummary, usage: Usage) -> Verdict:
-    cores = usage.cores or 1
+def _cpu(evidence: Evidence) -> Verdict:
+    usage, cores = evidence.usage, evidence.cores
     if usage.throttled is not None and usage.throttled / cores >= THROTTLED:
         return "cpu", f"A quota kept it from its {cores:g} cores for {usage.throttled:.2f} s of each second."
-    if _crowded(summary, usage):
-        return "cpu", f"The cores were busy: {_cpu_words(summary, usage)}{_waiting_words(usage)}."
+    if usage.steal is not None and usage.steal / cores >= STOLEN:
+        return "cpu", f"Other machines on the same host took {usage.steal / cores:.0%} of its cores from it."
+    if evidence.crowded:
+        return "cpu", f"The cores were busy: {_cpu_words(evidence)}{_waiting_words(evidence)}."
     if cores >= 2 and usage.busy is not None and ONE_CORE[0] <= usage.busy <= ONE_CORE[1]:
         return "cpu", f"One of {cores:g} cores was busy: the run does one thing at a time."
     return None
 
 
-def _transfer(summary: IoSummary, usage: Usage) -> Verdict:
-    if summary.cpu_utilisation is None or summary.cpu_utilisation >= IDLE_CPU:
+def _transfer(evidence: Evidence) -> Verdict:
+    usage = evidence.usage
+    if usage.cpu is None or usage.cpu >= IDLE_CPU:
         return None
+    if usage.disk and usage.disk.cap is not None and usage.disk.cap >= AT_ITS_CAP:
+        return "disk", f"Cores were idle while the disk gave {usage.disk.cap:.0%} of what it can."
     if (usage.reading or 0) >= DISK_RATE:
-        return "disk", f"Cores were idle while {usage.reading or 0:.3g} B/s came from the disk."
+        return "disk", f"Cores were idle while {_rate(usage.reading)} came from the disk."
     if (usage.network or 0) >= NETWORK_RATE:
-        return "network", f"Cores were idle while {usage.network or 0:.3g} B/s went over the network."
+        return "network", f"Cores were idle while {_rate(usage.network)} went over the network."
     return None
 
 
-def _crowded(summary: IoSummary, usage: Usage) -> bool:
-    busy = summary.cpu_utilisation is not None and summary.cpu_utilisation >= CPU_BUSY
-    waiting = usage.waiting is not None and usage.waiting / (usage.cores or 1) >= CPU_WAITING
-    return busy or waiting
+def _rate(bytes_a_second: float | None) -> str:
+    return f"{(bytes_a_second or 0) / _MIB:.3g} MiB/s"
 
 
-def _waiting_words(usage: Usage) -> str:
+def _waiting_words(evidence: Evidence) -> str:
     """Threads that wait although the run itself leaves cores free: somebody else has them."""
-    if usage.waiting is None or usage.waiting / (usage.cores or 1) < CPU_WAITING:
+    waiting = evidence.usage.waiting
+    if waiting is None or waiting / evidence.cores < CPU_WAITING:
         return ""
-    return f" by this run, whose threads waited for a core {usage.waiting:.1f} s in every second"
+    return f" by this run, whose threads waited for a core {waiting:.1f} s in every second"
 
 
-def _cpu_words(summary: IoSummary, usage: Usage) -> str:
-    if summary.cpu_utilisation is None:
+def _cpu_words(evidence: Evidence) -> str:
+    if evidence.usage.cpu is None:
         return "how busy the cores were is not known"
-    return f"{summary.cpu_utilisation:.0%} of {usage.cores or 1:g} cores"
+    return f"{evidence.usage.cpu:.0%} of {evidence.cores:g} cores"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,9 @@ ENOUGH_PULLS = 3
 class Steps:
     """`began` and `ended` bound the training, in seconds since 1970, start-up and first step left out.
 
-    `process` names the process that trains.
+    `process` names the process that trains, `processes` counts those that do. `gap`: seconds between two
+    calls of the step, the median. `probes`: steps whose wait was looked at; `wait_error`: standard error of
+    the share `input_wait`, None where it is not known. `calls`: of the step; one may take several steps.
     """
 
     count: int | None = None
@@ -26,6 +29,21 @@ class Steps:
     began: float | None = None
     ended: float | None = None
     process: str | None = None
+    processes: int = 0
+    gap: float | None = None
+    calls: int = 0
+    probes: int = 0
+    wait_error: float | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it trained."""
+        return None if self.began is None or self.ended is None else self.ended - self.began
+
+    @property
+    def step(self) -> float | None:
+        """Seconds from one step to the next."""
+        return 1 / self.per_second if self.per_second else None
 
 
 def steps_of(trace: Trace) -> Steps:
@@ -37,14 +55,19 @@ def steps_of(trace: Trace) -> Steps:
     lines = by_process[process] if process is not None else []
     windows = [line for line in lines if line.get("event") == "steps"]
     moments = [moment for line in lines if (moment := number(line, "t")) is not None]
-    count = _count(lines)
+    period = _median(windows, "period_p50")
     return Steps(
-        count=count or None,
-        per_second=_per_second(windows),
+        count=_count(lines) or None,
+        per_second=round(1 / period, 3) if period else None,
         input_wait=_input_wait(windows, [line for line in lines if line.get("event") == "pulls"]),
         began=min(moments, default=None) if len(moments) > 1 else None,
         ended=max(moments, default=None) if len(moments) > 1 else None,
         process=process,
+        processes=sum(1 for pid in by_process if _count(by_process[pid]) > 1),
+        gap=_median(windows, "gap_p50"),
+        calls=int(sum(amount(line, "calls") for line in windows)),
+        probes=int(sum(amount(line, "probed") for line in windows)),
+        wait_error=_wait_error(windows),
     )
 
 
@@ -60,17 +83,17 @@ def _count(lines: Sequence[Line]) -> int:
     return int(sum(amount(line, "n") for line in steps))
 
 
-def _per_second(windows: Sequence[Line]) -> float | None:
-    """From the median time between the starts of steps, over all windows, each weighing as its calls."""
-    periods = sorted(
-        (period, amount(line, "calls")) for line in windows if (period := number(line, "period_p50"))
+def _median(windows: Sequence[Line], key: str) -> float | None:
+    """Of the windows' medians, each weighing as its calls."""
+    found = sorted(
+        (value, amount(line, "calls")) for line in windows if (value := number(line, key)) is not None
     )
-    half = sum(weight for _, weight in periods) / 2
+    half = sum(weight for _, weight in found) / 2
     passed = 0.0
-    for period, weight in periods:
+    for value, weight in found:
         passed += weight
         if passed >= half and weight:
-            return round(1 / period, 3)
+            return value
     return None
 
 
@@ -87,6 +110,25 @@ def _input_wait(windows: Sequence[Line], pulls: Sequence[Line]) -> float | None:
             sum(amount(line, "wait") for line in pulls), sum(amount(line, "span") for line in pulls)
         )
     return None
+
+
+def _wait_error(windows: Sequence[Line]) -> float | None:
+    """Standard error of the ratio of sums, from what single probes differed by."""
+    told = [line.get("squares") or () for line in windows if amount(line, "probed")]
+    count = sum(amount(line, "probed") for line in windows)
+    wall = sum(amount(line, "probed_wall") for line in windows)
+    if count < ENOUGH_PROBES or wall <= 0 or not all(_three(squares) for squares in told):
+        return None
+    waits, both, walls = (sum(squares[place] for squares in told) for place in range(3))
+    ratio = sum(amount(line, "wait") for line in windows) / wall
+    spread = max(0.0, waits - 2 * ratio * both + ratio * ratio * walls)
+    return round(math.sqrt(spread * count / (count - 1)) / wall, 4)
+
+
+def _three(value: object) -> bool:
+    return (
+        isinstance(value, list) and len(value) == 3 and all(isinstance(part, int | float) for part in value)
+    )
 
 
 def _share(part: float, whole: float) -> float | None:

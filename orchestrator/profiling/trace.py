@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +11,16 @@ from typing import Any
 
 Line = Mapping[str, Any]
 
+VERSION = 1
+"""Of the traces that are understood: what is added keeps it, what changes its meaning raises it."""
+
 MOST = 10_000
 """Lines of a kind that are looked at. Of more, lines evenly spread: each holds totals, so detail is lost."""
 
-_KIND = re.compile(rb'"event":\s*"(\w+)"')
+_KIND = b'"event":'
+_LONG = len(_KIND) + 2
+_WITHIN = 120
+"""Where a line says what it is: so far from its beginning."""
 
 
 @dataclass(frozen=True)
@@ -76,19 +81,15 @@ class _Spread:
     def __init__(self) -> None:
         self.kept: list[bytes] = []
         self.last = b""
-        self._stride = 1
-        self._left = 0
+        self.stride = 1
+        self.left = 0
 
     def add(self, line: bytes) -> None:
-        self.last = line
-        if self._left:
-            self._left -= 1
-            return
         self.kept.append(line)
         if len(self.kept) == 2 * MOST:
             self.kept = self.kept[::2]
-            self._stride *= 2
-        self._left = self._stride - 1
+            self.stride *= 2
+        self.left = self.stride - 1
 
     def lines(self) -> Iterator[bytes]:
         yield from self.kept
@@ -99,8 +100,16 @@ class _Spread:
 def _understood(raw: Iterable[bytes]) -> Iterator[Line]:
     kinds: dict[bytes, _Spread] = {}
     for text in raw:
-        found = _KIND.search(text, 0, 120)
-        kinds.setdefault(found[1] if found else b"", _Spread()).add(text)
+        at = text.find(_KIND, 0, _WITHIN)
+        kind = text[at : text.find(b'"', at + _LONG)] if at >= 0 else b""
+        spread = kinds.get(kind)
+        if spread is None:
+            spread = kinds[kind] = _Spread()
+        spread.last = text
+        if spread.left:
+            spread.left -= 1
+        else:
+            spread.add(text)
     for spread in kinds.values():
         yield from (line for text in spread.lines() if (line := _line(text)) is not None)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import cgroups
-from .cadence import Cadence
+from .cadence import Cadence, Growth
 from .gpu import GpuMeter
 from .processes import Stat, boot_id, descendants, read, stat
 from .sample_alarms import Alarms
@@ -145,10 +145,11 @@ class Sampler:
         self._peak = 0
         self._gpu = GpuMeter()
         self._cadence = Cadence()
+        self._growth = Growth()
         self._due = self._began
         header = self._header()
         self._alarms = Alarms(header)
-        self._written = self._write(header)
+        self._write(header)
 
     @property
     def strangers(self) -> Set[int]:
@@ -163,7 +164,8 @@ class Sampler:
         if time.monotonic() >= self._due:
             before = time.process_time()
             self.sample()
-            self._due = time.monotonic() + self._cadence.next(time.process_time() - before, self._written)
+            cost, written = time.process_time() - before, self._growth.since()
+            self._due = time.monotonic() + self._cadence.next(cost, written)
 
     def sample(self) -> None:
         """Append one sample now. Call it once more while the ended job has not been waited for."""
@@ -192,7 +194,7 @@ class Sampler:
             "gpus": self._gpu.read(),
             "own_cpu": round(time.process_time() - self._own_cpu, 3),
         }
-        self._written = self._write(line)
+        self._write(line)
         self._warn(line)
 
     def retire(self, pid: int) -> None:
@@ -234,14 +236,13 @@ class Sampler:
         now = self._cgroups.throttled()
         return None if now is None or self._throttled is None else round(now - self._throttled, 3)
 
-    def _write(self, line: Dict[str, Any]) -> int:
-        """How many bytes the line has."""
+    def _write(self, line: Dict[str, Any]) -> None:
         text = json.dumps({"t": round(time.time(), 3), **line}, separators=(",", ":")) + "\n"
         try:
             os.write(self._file, text.encode())
+            self._growth.size = os.fstat(self._file).st_size
         except OSError:  # the disk is full: the job's trouble to tell, not ours
             pass
-        return len(text)
 
 
 def _memory(pid: int) -> Tuple[int, int]:

@@ -8,7 +8,7 @@ import time
 from time import perf_counter
 from typing import Any, Dict, List, Optional, Tuple
 
-from .cadence import Cadence
+from .cadence import Cadence, Growth
 
 _KEPT = 4096
 """Single times kept between two lines, for medians."""
@@ -26,9 +26,21 @@ class Window:
         self.probed = 0
         self.probed_wall = 0.0
         self.wait = 0.0
+        self.squares = [0.0, 0.0, 0.0]
+
+    def probe(self, wait: float, took: float) -> None:
+        """A call of `took` seconds was looked at, and waited `wait` of them."""
+        self.probed += 1
+        self.probed_wall += took
+        self.wait += wait
+        for place, product in enumerate((wait * wait, wait * took, took * took)):
+            self.squares[place] += product
 
     def line(self) -> Dict[str, Any]:
-        """Seconds. `period` from one call's start to the next one's, `gap` between two calls."""
+        """Seconds. `period` from one call's start to the next one's, `gap` between two calls.
+
+        `squares`: sums over the probed calls of wait², wait × wall and wall², for the share's error.
+        """
         return {
             "n": self.steps,
             "calls": self.calls,
@@ -39,6 +51,7 @@ class Window:
             "probed": self.probed,
             "probed_wall": round(self.probed_wall, 6),
             "wait": round(self.wait, 6),
+            "squares": [float(f"{value:.4g}") for value in self.squares],
         }
 
 
@@ -50,6 +63,7 @@ class StepLog:
         self._trace = trace
         self._pid = os.getpid()
         self._cadence = Cadence()
+        self._growth = Growth()
         self._due = perf_counter() + self._cadence.next()
         self._windows: Dict[str, Window] = {}
         self._totals: Dict[str, int] = {}
@@ -90,9 +104,7 @@ class StepLog:
             window.periods.append((began - last[0]) / steps)
             window.gaps.append(max(0.0, began - last[1]))
         if wait is not None and took is not None:
-            window.probed += 1
-            window.probed_wall += took
-            window.wait += wait
+            window.probe(wait, took)
         if perf_counter() >= self._due:
             self.flush()
 
@@ -110,35 +122,36 @@ class StepLog:
         """Write what there is. In a forked child it does nothing: what was measured is its parent's."""
         if os.getpid() != self._pid:
             return
-        written = 0
         for source, window in self._windows.items():
-            line = {"event": "steps", "source": source, "total": self._totals[source], **window.line()}
-            written += self._write(line)
+            self._write({"event": "steps", "source": source, "total": self._totals[source], **window.line()})
         self._windows = {}
         if self._pulls and self._pulled_since is not None:
             span = round(self._last_pull - self._pulled_since, 6)
-            line = {"event": "pulls", "n": self._pulls, "wait": round(self._pull_wait, 6), "span": span}
-            written += self._write(line)
+            self._write(
+                {"event": "pulls", "n": self._pulls, "wait": round(self._pull_wait, 6), "span": span}
+            )
             self._pulls, self._pull_wait = 0, 0.0
             self._pulled_since = self._last_pull
-        self._due = perf_counter() + self._cadence.next(written=written)
+        self._due = perf_counter() + self._cadence.next(written=self._growth.since())
 
     def note(self, line: Dict[str, Any]) -> int:
-        """Write a line of another kind, unless this is a forked child; how many bytes it has."""
-        return self._write(line) if os.getpid() == self._pid else 0
+        """Write a line of another kind, unless this is a forked child; how long the trace is then, bytes."""
+        if os.getpid() == self._pid:
+            self._write(line)
+        return self._growth.size
 
-    def _write(self, line: Dict[str, Any]) -> int:
+    def _write(self, line: Dict[str, Any]) -> None:
         line = {"t": round(time.time(), 3), "pid": self._pid, **line}
         text = json.dumps(line, separators=(",", ":")) + "\n"
         try:
             file = os.open(self._trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             try:
                 os.write(file, text.encode())
+                self._growth.size = os.fstat(file).st_size
             finally:
                 os.close(file)
         except OSError:  # the disk is full: the job's trouble to tell, not ours
             pass
-        return len(text)
 
 
 def _quantile(values: List[float], share: float) -> Optional[float]:

@@ -13,7 +13,7 @@ import weakref
 from time import perf_counter, process_time
 from typing import Any, Dict, List, Optional, Tuple
 
-from .cadence import Cadence
+from .cadence import Cadence, Growth
 from .steplog import StepLog
 from .stepprobe import is_plain
 
@@ -22,6 +22,9 @@ OLDEST, BEYOND = (2, 16), (3, 0)
 
 _BASE = 5.0
 """Seconds between two looks, at first."""
+
+_EARLY = (8, 32, 128)
+"""Batches after which it is looked anyhow: a short training tells something too."""
 
 _MOST = 32
 """Nodes that a line tells of."""
@@ -33,11 +36,14 @@ class Pipelines:
     def __init__(self, log: StepLog) -> None:
         self._log = log
         self._cadence = Cadence(_BASE)
+        self._growth = Growth()
         self._due = perf_counter() + self._cadence.next()
         self._works = True
         self._iterator: Any = None
         self._ordinal = 0
         self._batches = 0
+        self._all = 0
+        self._early = list(_EARLY)
         self._epoch: Optional[int] = None
         self._told = False
 
@@ -48,7 +54,9 @@ class Pipelines:
         if self._iterator is None or self._iterator() is not iterator:
             self._begin(iterator)
         self._batches += batches
-        if perf_counter() >= self._due:
+        self._all += batches
+        if perf_counter() >= self._due or (self._early and self._all >= self._early[0]):
+            self._early = [count for count in self._early if count > self._all]
             self._look(iterator, model)
 
     def _begin(self, iterator: Any) -> None:
@@ -65,11 +73,11 @@ class Pipelines:
             if model is not None and not self._told:
                 self._told = True
                 self._log.note({"event": "model", **describe(model, iterator)})
-            written = self._log.note(self._line(iterator))
+            self._growth.size = self._log.note(self._line(iterator))
         except Exception as error:  # no model is kept, or it is another one: a fact less, never a failed job
             self._works = False
-            written = self._log.note({"event": "pipeline", "unknown": type(error).__name__})
-        self._due = perf_counter() + self._cadence.next(process_time() - began, written)
+            self._log.note({"event": "pipeline", "unknown": type(error).__name__})
+        self._due = perf_counter() + self._cadence.next(process_time() - began, self._growth.since())
 
     def _line(self, iterator: Any) -> Dict[str, Any]:
         tf = sys.modules["tensorflow"]
@@ -134,6 +142,8 @@ def describe(model: Any, iterator: Any) -> Dict[str, Any]:
         "optimizer": _try(lambda: type(model.optimizer).__name__),
         "steps_per_execution": _try(lambda: int(model.steps_per_execution)),
         "batch": _try(lambda: _batch_of(iterator)),
+        "epochs": _try(lambda: int(model.history.params["epochs"])),
+        "epoch_steps": _try(lambda: int(model.history.params["steps"])),
         "gpus": _try(_gpus_in_use),
         "growth": _try(_growth),
     }

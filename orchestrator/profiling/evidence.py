@@ -1,0 +1,137 @@
+"""All that one trace tells, in one place, for verdicts and advice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from orchestrator.profiling.pipeline import Pipeline, pipeline_of
+from orchestrator.profiling.steps import Steps, steps_of
+from orchestrator.profiling.trace import Line, Trace, number
+from orchestrator.profiling.usage import Usage, usage_of
+
+CPU_BUSY = 0.85
+"""Share of all cores that the run was allowed, from which on no core counts as idle."""
+
+CPU_WAITING = 0.5
+"""Threads that could have run and had no core, on average, for each core."""
+
+FEW_STEPS = 200
+SHORT_SECONDS = 10.0
+"""A training of fewer steps that took less: verdicts of such were seen to change from run to run."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained. None: not known. `batch` in examples; `growth`: GPU memory is taken as needed."""
+
+    parameters: int | None = None
+    policy: str | None = None
+    optimizer: str | None = None
+    batch: int | None = None
+    steps_per_execution: int | None = None
+    epochs: int | None = None
+    epoch_steps: int | None = None
+    gpus: int | None = None
+    growth: bool | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is read out of a trace, and what verdicts and rules alike derive from it."""
+
+    steps: Steps = field(default_factory=Steps)
+    usage: Usage = field(default_factory=Usage)
+    pipeline: Pipeline | None = None
+    training: Training = field(default_factory=Training)
+    header: Line = field(default_factory=dict)
+
+    @property
+    def short(self) -> bool:
+        """Too few steps for shares of them to be told; a run without steps is judged by its seconds."""
+        if self.steps.count is None:
+            return False
+        few = self.steps.count < FEW_STEPS
+        return few and (self.steps.seconds is None or self.steps.seconds < SHORT_SECONDS)
+
+    @property
+    def crowded(self) -> bool:
+        """No core is idle: the run keeps them busy, or its threads wait for one."""
+        busy = self.usage.cpu is not None and self.usage.cpu >= CPU_BUSY
+        waiting = self.usage.waiting is not None and self.usage.waiting / self.cores >= CPU_WAITING
+        return busy or waiting
+
+    @property
+    def cores(self) -> float:
+        return self.usage.cores or 1.0
+
+    @property
+    def step(self) -> float | None:
+        """Seconds from step to step."""
+        return self.steps.step
+
+    @property
+    def wait(self) -> float | None:
+        """Seconds of a step spent waiting for its batch."""
+        share = self.steps.input_wait
+        return None if share is None or self.step is None else share * self.step
+
+    @property
+    def compute(self) -> float | None:
+        """Seconds of a step without that."""
+        return None if self.wait is None or self.step is None else self.step - self.wait
+
+    @property
+    def core_seconds(self) -> float | None:
+        """What one step takes of the cores, input included."""
+        return None if self.usage.busy is None or self.step is None else self.usage.busy * self.step
+
+    @property
+    def epoch_steps(self) -> int | None:
+        """Steps of one epoch, as Keras or the pipeline tells."""
+        seen = self.pipeline.epoch_batches if self.pipeline else None
+        return self.training.epoch_steps or seen
+
+    @property
+    def epochs(self) -> int | None:
+        begun = self.pipeline.passes if self.pipeline else None
+        return self.training.epochs or begun
+
+
+def evidence_of(trace: Trace) -> Evidence:
+    """Everything that can be read out of a trace."""
+    steps = steps_of(trace)
+    return Evidence(
+        steps=steps,
+        usage=usage_of(trace, steps.began, steps.ended),
+        pipeline=pipeline_of(trace, steps.process),
+        training=_training(trace, steps.process),
+        header=trace.header,
+    )
+
+
+def _training(trace: Trace, process: str | None) -> Training:
+    lines = [line for line in trace.models if str(line.get("pid")) == process]
+    if not lines:
+        return Training()
+    told = lines[-1]
+    return Training(
+        parameters=_whole(told, "parameters"),
+        policy=_text(told, "policy"),
+        optimizer=_text(told, "optimizer"),
+        batch=_whole(told, "batch"),
+        steps_per_execution=_whole(told, "steps_per_execution"),
+        epochs=_whole(told, "epochs"),
+        epoch_steps=_whole(told, "epoch_steps"),
+        gpus=_whole(told, "gpus"),
+        growth=told["growth"] if isinstance(told.get("growth"), bool) else None,
+    )
+
+
+def _whole(line: Line, key: str) -> int | None:
+    value = number(line, key)
+    return None if value is None or value < 0 else int(value)
+
+
+def _text(line: Line, key: str) -> str | None:
+    value = line.get(key)
+    return value[:80] if isinstance(value, str) else None

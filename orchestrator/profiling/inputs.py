@@ -1,0 +1,296 @@
+"""Preconditions of advice about the input pipeline: what starves the step, and where in the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.profiling.advice import Ground, predicted
+from orchestrator.profiling.evidence import Evidence
+from orchestrator.profiling.flow import Change, runs_ahead
+from orchestrator.profiling.pipeline import RANDOM, READERS, Node, Pipeline
+
+WAIT_SECONDS = 50e-6
+"""A wait below this is what pulling a batch that is there costs."""
+
+WAIT_SHARE = 0.05
+IDLE_CORES = 0.5
+HEAVY = 0.3
+"""Share of the pipeline's work from which on a node is worth naming."""
+
+FITS = 0.7
+"""Of the memory that was free at the worst moment, what a cache may take."""
+
+AT_ONCE = 4
+"""Files that parallel reads open at once: fixed, since the order of the elements depends on it."""
+
+AT_ITS_CAP = 0.9
+SLOW_READ_MS = 5.0
+SMALL_FILE = 1_000_000
+_NAME_BYTES = 1024
+_MIB = 1 << 20
+
+
+def starved(evidence: Evidence) -> bool:
+    """Steps wait for input, by more than pulling costs and more than the measurement is unsure of."""
+    share, wait = evidence.steps.input_wait, evidence.wait
+    if share is None or wait is None or wait < WAIT_SECONDS:
+        return False
+    return share >= max(WAIT_SHARE, 2 * (evidence.steps.wait_error or 0.0))
+
+
+def waits(evidence: Evidence) -> str:
+    return f"Steps wait for input for {evidence.steps.input_wait or 0:.0%} of their time"
+
+
+def idle_cores(evidence: Evidence) -> float:
+    """Cores that nobody uses; 0 where that is not known: then nothing is advised that needs some."""
+    return evidence.usage.idle or 0.0 if not evidence.crowded else 0.0
+
+
+def _fed(evidence: Evidence) -> Pipeline | None:
+    """The pipeline, where the step waits for it."""
+    return evidence.pipeline if starved(evidence) else None
+
+
+# ---------------------------------------------------------------- prefetch, parallel map, parallel reads
+
+
+def nothing_ahead(evidence: Evidence) -> Ground | None:
+    pipeline = _fed(evidence)
+    if pipeline is None or runs_ahead(pipeline):
+        return None
+    return Ground(f"{waits(evidence)}, and nothing prepares the next batch while a step runs.")
+
+
+def after_prefetch(evidence: Evidence, ground: Ground) -> float | None:
+    del ground
+    return predicted(evidence, Change(ahead=True))
+
+
+def serial_map(evidence: Evidence) -> Ground | None:
+    pipeline = _fed(evidence)
+    if pipeline is None or evidence.cores < 2 or idle_cores(evidence) < IDLE_CORES:
+        return None
+    maps = [place for place, node in enumerate(pipeline.nodes) if _could_be_parallel(node, evidence.cores)]
+    place = max(maps, key=lambda place: pipeline.nodes[place].seconds, default=None)
+    if place is None or not _heavy(pipeline, [place]):
+        return None
+    return Ground(
+        f"{waits(evidence)}, {_share(pipeline, [place])} of the pipeline's work is in "
+        f"{pipeline.nodes[place].call}, {_now(pipeline.nodes[place])}, and "
+        f"{idle_cores(evidence):.1f} of {evidence.cores:g} cores are idle.",
+        (place,),
+        {"call": pipeline.nodes[place].call},
+        evidence.cores,
+    )
+
+
+def _could_be_parallel(node: Node, cores: float) -> bool:
+    serial = node.name.startswith("Map") and not node.name.startswith("MapAndBatch")
+    return serial or (node.name.startswith("ParallelMap") and (node.parallelism or 1) <= cores / 2)
+
+
+def _now(node: Node) -> str:
+    many = node.parallelism or 1
+    return "one element at a time" if many == 1 else f"{many} elements at a time"
+
+
+def after_parallel(evidence: Evidence, ground: Ground) -> float | None:
+    return predicted(evidence, Change(parallel=dict.fromkeys(ground.places[:1], ground.amount)))
+
+
+def one_reader(evidence: Evidence) -> Ground | None:
+    pipeline = _fed(evidence)
+    if pipeline is None or _at_its_cap(evidence) or idle_cores(evidence) < IDLE_CORES:
+        return None
+    readers = _readers(pipeline)
+    parents = [place for place in range(len(pipeline.nodes)) if _opens(pipeline, place, readers)]
+    if not readers or not _heavy(pipeline, readers) or any(_is_parallel(pipeline, p) for p in parents):
+        return None
+    return Ground(
+        f"{waits(evidence)}, {_share(pipeline, readers)} of the pipeline's work is reading "
+        f"{pipeline.nodes[readers[0]].call}, one file at a time.",
+        ((parents or readers)[0],),
+        {"count": str(AT_ONCE)},
+        float(AT_ONCE),
+    )
+
+
+def _is_parallel(pipeline: Pipeline, place: int) -> bool:
+    return pipeline.nodes[place].name.startswith("Parallel") and (pipeline.nodes[place].parallelism or 1) > 1
+
+
+def _opens(pipeline: Pipeline, place: int, readers: Sequence[int]) -> bool:
+    opens = ("Interleave", "FlatMap", "ParallelInterleave")
+    return pipeline.nodes[place].name.startswith(opens) and any(r in pipeline.below(place) for r in readers)
+
+
+# ---------------------------------------------------------------- cache, staging, files
+
+
+def repeated_work(evidence: Evidence) -> Ground | None:
+    """The same elements are made anew in every epoch, nothing below is random, and they would fit."""
+    pipeline, free = evidence.pipeline, evidence.usage.available
+    if pipeline is None or free is None or (evidence.epochs or 1) < 2 or _holds(pipeline, "Cache"):
+        return None
+    place = _deterministic(pipeline)
+    if place is None or not _costs(evidence, pipeline, place):
+        return None
+    size = _epoch_bytes(evidence, pipeline, place)
+    if size is None or size > FITS * free:
+        return None
+    node = pipeline.nodes[place]
+    return Ground(
+        f"{node.call} and what feeds it make the same {size / _MIB:.4g} MiB in every epoch "
+        f"({_share(pipeline, tuple(pipeline.below(place)))} of the pipeline's work), and "
+        f"{free / _MIB:.4g} MiB of memory are free.",
+        (place,),
+        {"call": node.call},
+        float(size),
+    )
+
+
+def after_cache(evidence: Evidence, ground: Ground) -> float | None:
+    assert evidence.pipeline is not None
+    gone = frozenset(evidence.pipeline.below(ground.places[0]))
+    saved = evidence.pipeline.seconds_a_batch(tuple(gone))
+    return predicted(evidence, Change(without=gone), saved=saved)
+
+
+def _costs(evidence: Evidence, pipeline: Pipeline, place: int) -> bool:
+    """Steps wait for it, or it takes the cores that the steps need."""
+    saved = pipeline.seconds_a_batch(tuple(pipeline.below(place)))
+    crowding = evidence.crowded and saved >= 0.15 * (evidence.core_seconds or float("inf"))
+    return starved(evidence) or crowding
+
+
+def _deterministic(pipeline: Pipeline) -> int | None:
+    """The last node that has nothing random, endless or already parallel-buffered at its top below it."""
+    place, nodes = 0, pipeline.nodes
+    while nodes[place].inputs:
+        if len(nodes[place].inputs) > 1 and place == 0:
+            return None
+        place = nodes[place].inputs[0]
+        unstable = any(
+            nodes[below].name.startswith(RANDOM) or "Repeat" in nodes[below].name
+            for below in pipeline.below(place)
+        )
+        if not unstable and not nodes[place].name.startswith(("Prefetch", "Root")):
+            return place
+    return None
+
+
+def far_data(evidence: Evidence) -> Ground | None:
+    """Reading holds it up, and what is read comes over the network or from a disk that gives no more."""
+    pipeline = _fed(evidence)
+    if pipeline is None:
+        return None
+    readers = _readers(pipeline) or [p for p, node in enumerate(pipeline.nodes) if not node.inputs]
+    size = sum(_epoch_bytes(evidence, pipeline, place) or 0 for place in readers)
+    where = _far(evidence)
+    if where is None or not size or not _heavy(pipeline, readers):
+        return None
+    return Ground(
+        f"{waits(evidence)}, {_share(pipeline, readers)} of the pipeline's work is reading, and {where}.",
+        tuple(readers),
+        {"size": f"{size / 1e9:.3g} GB"},
+        float(size),
+    )
+
+
+def after_staging(evidence: Evidence, ground: Ground) -> float | None:
+    return predicted(evidence, Change(without=frozenset(ground.places)))
+
+
+def _far(evidence: Evidence) -> str | None:
+    usage, disk = evidence.usage, evidence.usage.disk
+    if usage.network and usage.asked and usage.network >= 0.5 * usage.asked:
+        return f"{usage.network / _MIB:.3g} MiB/s come over the network"
+    if disk and disk.cap is not None and disk.cap >= AT_ITS_CAP:
+        return f"the disk {disk.name} gives {disk.cap:.0%} of what it can ({disk.basis})"
+    if disk and usage.reading and disk.read_ms is not None and disk.read_ms >= SLOW_READ_MS:
+        return f"a read of the disk {disk.name} takes {disk.read_ms:.0f} ms"
+    return None
+
+
+def many_small_files(evidence: Evidence) -> Ground | None:
+    """Names go into a map and contents come out, each name a file of its own, and a small one."""
+    pipeline, usage = _fed(evidence), evidence.usage
+    if pipeline is None or _readers(pipeline) or not usage.asked or not evidence.steps.per_second:
+        return None
+    for place, node in enumerate(pipeline.nodes):
+        if "Map" not in node.name or not _heavy(pipeline, [place]) or not _takes_names(pipeline, place):
+            continue
+        a_second = node.elements / pipeline.batches * evidence.steps.per_second
+        each = usage.asked / a_second if a_second else 0
+        calls = (usage.read_calls or 0) / a_second if a_second else 0
+        if 0 < each < SMALL_FILE and 0.5 <= calls <= 20:
+            return Ground(
+                f"{waits(evidence)}: each element is a file of its own, of {each / 1024:.3g} KiB on average, "
+                f"with {calls:.1f} reads each.",
+                (place,),
+                {"call": node.call},
+                each,
+            )
+    return None
+
+
+def _takes_names(pipeline: Pipeline, place: int) -> bool:
+    """Whether its input is text of names, and its output much more."""
+    node = pipeline.nodes[place]
+    given = [pipeline.nodes[input_] for input_ in node.inputs if pipeline.nodes[input_].elements]
+    if not given or not node.elements:
+        return False
+    size = sum(each.bytes / each.elements for each in given)
+    return size <= _NAME_BYTES and node.bytes / node.elements >= 4 * size
+
+
+def slow_generator(evidence: Evidence) -> Ground | None:
+    pipeline = _fed(evidence)
+    places = (
+        [p for p, node in enumerate(pipeline.nodes) if node.name.startswith("Generator")] if pipeline else []
+    )
+    if pipeline is None or not places or not _heavy(pipeline, places):
+        return None
+    return Ground(
+        f"{waits(evidence)}, {_share(pipeline, places)} of the pipeline's work is a Python generator, which "
+        "one core runs.",
+        tuple(places),
+    )
+
+
+# ---------------------------------------------------------------- what they share
+
+
+def _readers(pipeline: Pipeline) -> list[int]:
+    return [place for place, node in enumerate(pipeline.nodes) if node.name.startswith(READERS)]
+
+
+def _at_its_cap(evidence: Evidence) -> bool:
+    disk = evidence.usage.disk
+    return disk is not None and disk.cap is not None and disk.cap >= AT_ITS_CAP
+
+
+def _holds(pipeline: Pipeline, word: str) -> bool:
+    return any(word in node.name for node in pipeline.nodes)
+
+
+def _work(pipeline: Pipeline) -> float:
+    return sum(node.seconds for node in pipeline.nodes)
+
+
+def _heavy(pipeline: Pipeline, places: Sequence[int]) -> bool:
+    return sum(pipeline.nodes[place].seconds for place in places) >= HEAVY * max(_work(pipeline), 1e-9)
+
+
+def _share(pipeline: Pipeline, places: Sequence[int]) -> str:
+    return f"{sum(pipeline.nodes[place].seconds for place in places) / max(_work(pipeline), 1e-9):.0%}"
+
+
+def _epoch_bytes(evidence: Evidence, pipeline: Pipeline, place: int) -> int | None:
+    """What this node makes in an epoch."""
+    node, steps = pipeline.nodes[place], evidence.epoch_steps
+    if steps is None or not node.elements:
+        return None
+    made = max(0, node.elements - node.buffered) / pipeline.batches * steps
+    return round(made * node.bytes / node.elements)

@@ -1,0 +1,191 @@
+"""Preconditions of advice about the machine, the GPU and the loop around the steps."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from orchestrator.profiling.advice import Ground
+from orchestrator.profiling.devices import Gpu
+from orchestrator.profiling.evidence import Evidence
+from orchestrator.profiling.inputs import starved, waits
+from orchestrator.profiling.limits import FAULTS_PER_S, GPU_BUSY, MEMORY_FULL, STOLEN, SWAPPING, THROTTLED
+
+STEPS_AT_ONCE = 32
+BETWEEN = 0.1
+"""Share of a step that passes between two calls, from which on fewer calls are worth it."""
+
+CROWD = 1.0
+"""Threads that could run and have no core, for each core."""
+
+ALONE = 0.2
+"""Cores that others may take while the run still counts as alone on its machine."""
+
+GPU_IDLE = 0.5
+ROOM = 0.45
+"""Share of the GPU's memory up to which twice the batch surely fits."""
+
+TENSOR_CORES = r"\b(T4|V100|A2|A10G?|A30|A40|A100|L4|L40S?|H100|H200|B200|GB200|RTX)\b"
+"""GPUs with units for half precision, by the names that their driver gives."""
+
+_GIB = 1 << 30
+
+
+def idle_gpu(evidence: Evidence) -> Ground | None:
+    names = evidence.header.get("gpus")
+    if not isinstance(names, list) or not names or evidence.training.gpus != 0:
+        return None
+    return Ground(
+        f"The machine has a GPU ({names[0]}), and TensorFlow does not see it: all of it ran on cores."
+    )
+
+
+# ---------------------------------------------------------------- memory and cores
+
+
+def memory_short(evidence: Evidence) -> Ground | None:
+    usage = evidence.usage
+    held = (usage.peak_memory or 0) + (usage.swap or 0)
+    reason = None
+    if (usage.swapping or 0) >= SWAPPING and usage.swap:
+        reason = f"{usage.swap / _GIB:.2g} GiB of it were swapped out"
+    elif (usage.faults or 0) >= FAULTS_PER_S:
+        reason = f"{usage.faults or 0:.0f} pages a second were read back from disk"
+    elif usage.memory_limit and held >= MEMORY_FULL * usage.memory_limit:
+        reason = f"at its peak it held {held / usage.memory_limit:.0%} of the memory"
+    if reason is None:
+        return None
+    wanted = math.ceil(1.25 * max(held, usage.memory_limit or 0) / _GIB)
+    return Ground(f"Memory was short: {reason}.", words={"memory": f"{wanted} GiB"}, amount=wanted * _GIB)
+
+
+def held_by_quota(evidence: Evidence) -> Ground | None:
+    share = (evidence.usage.throttled or 0) / evidence.cores
+    if share < THROTTLED:
+        return None
+    return Ground(f"A quota kept it from its cores for {share:.0%} of the time.", amount=min(share, 0.95))
+
+
+def stolen(evidence: Evidence) -> Ground | None:
+    share = (evidence.usage.steal or 0) / evidence.cores
+    if share < STOLEN:
+        return None
+    return Ground(
+        f"Other machines on the same host took {share:.0%} of its cores from it.", amount=min(share, 0.95)
+    )
+
+
+def _without_share(evidence: Evidence, ground: Ground) -> float | None:
+    return evidence.step * (1 - ground.amount) if evidence.step else None
+
+
+after_quota = after_steal = _without_share
+
+
+def too_few_cores(evidence: Evidence) -> Ground | None:
+    """Input is waited for, and no core is left to make it faster."""
+    if not (starved(evidence) and evidence.crowded and evidence.core_seconds and evidence.compute):
+        return None
+    wanted = math.ceil(evidence.core_seconds / evidence.compute)
+    if wanted <= evidence.cores:
+        return None
+    return Ground(
+        f"{waits(evidence)}, and no core is idle: a step takes {evidence.core_seconds * 1000:.3g} ms of the "
+        f"cores' time, and {evidence.compute * 1000:.3g} ms where it need not wait.",
+        words={"cores": str(wanted)},
+        amount=wanted,
+    )
+
+
+def after_cores(evidence: Evidence, ground: Ground) -> float | None:
+    if evidence.compute is None or evidence.core_seconds is None:
+        return None
+    return max(evidence.compute, evidence.core_seconds / ground.amount)
+
+
+def oversubscribed(evidence: Evidence) -> Ground | None:
+    """Its own threads keep each other waiting; nobody else is on the machine."""
+    usage = evidence.usage
+    if usage.waiting is None or usage.busy is None or usage.machine_busy is None:
+        return None
+    alone = usage.machine_busy - usage.busy <= ALONE
+    if usage.waiting / evidence.cores < CROWD or not alone:
+        return None
+    return Ground(
+        f"{usage.busy + usage.waiting:.1f} threads on average wanted {evidence.cores:g} cores, all of them "
+        "of this run.",
+        amount=evidence.cores,
+    )
+
+
+# ---------------------------------------------------------------- the loop and the GPU
+
+
+def python_between_steps(evidence: Evidence) -> Ground | None:
+    gap, step = evidence.steps.gap, evidence.step
+    if gap is None or not step or evidence.training.steps_per_execution != 1 or gap / step < BETWEEN:
+        return None
+    return Ground(
+        f"{gap / step:.0%} of the time passes between two steps ({gap * 1e6:.0f} µs each): callbacks, logs "
+        "and Keras' own loop.",
+        amount=gap,
+    )
+
+
+def after_steps_at_once(evidence: Evidence, ground: Ground) -> float | None:
+    return evidence.step - ground.amount * (1 - 1 / STEPS_AT_ONCE) if evidence.step else None
+
+
+def full_precision(evidence: Evidence) -> Ground | None:
+    gpu = _used(evidence)
+    if gpu is None or evidence.training.policy != "float32" or (gpu.utilisation or 0) < GPU_BUSY:
+        return None
+    if not re.search(TENSOR_CORES, gpu.name):
+        return None
+    return Ground(
+        f"The {gpu.name} is busy for {gpu.utilisation:.0%} of the time and computes in float32, although it "
+        "has units for float16."
+    )
+
+
+def halves_on_cpu(evidence: Evidence) -> Ground | None:
+    if evidence.training.policy != "mixed_float16" or evidence.training.gpus != 0:
+        return None
+    return Ground(
+        "It computes in float16 and no GPU is used: processors convert every number forth and back."
+    )
+
+
+def small_batches(evidence: Evidence) -> Ground | None:
+    gpu, batch = _used(evidence), evidence.training.batch
+    if gpu is None or batch is None or starved(evidence) or evidence.steps.input_wait is None:
+        return None
+    if gpu.utilisation is None or gpu.utilisation >= GPU_IDLE or not evidence.training.growth:
+        return None
+    if not gpu.memory or not gpu.memory_total or gpu.memory > ROOM * gpu.memory_total:
+        return None
+    return Ground(
+        f"The {gpu.name} is busy for {gpu.utilisation:.0%} of the time, does not wait for input, and "
+        f"{gpu.memory / gpu.memory_total:.0%} of its memory are used.",
+        words={"batch": str(2 * batch), "now": str(batch)},
+        amount=2.0 * batch,
+    )
+
+
+def shared_gpu(evidence: Evidence) -> Ground | None:
+    gpu = _used(evidence)
+    if gpu is None or evidence.training.growth is not False or evidence.steps.processes < 2:
+        return None
+    if not gpu.memory or not gpu.memory_total or gpu.memory < 0.9 * gpu.memory_total:
+        return None
+    return Ground(
+        f"{evidence.steps.processes} processes train on the {gpu.name}, and the first of them takes all of "
+        "its memory at once."
+    )
+
+
+def _used(evidence: Evidence) -> Gpu | None:
+    """The GPU that is busiest, where TensorFlow uses one."""
+    if not evidence.training.gpus:
+        return None
+    return max(evidence.usage.gpus, key=lambda gpu: gpu.utilisation or 0, default=None)

@@ -1,0 +1,165 @@
+"""The table of advice: when, what, how much, and what it does to the numbers."""
+
+from __future__ import annotations
+
+from orchestrator.profiling import inputs, machinery
+from orchestrator.profiling.advice import Rule, unpredicted
+
+SAME = "The same numbers: batches stay the same, in the same order."
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "idle gpu",
+        machinery.idle_gpu,
+        "let the script see the GPU (a TensorFlow built for CUDA, CUDA_VISIBLE_DEVICES), or take a machine "
+        "without one",
+        unpredicted,
+        "not predicted: nothing was measured on the GPU",
+        "Other numbers: a GPU adds in another order than a CPU.",
+    ),
+    Rule(
+        "memory",
+        machinery.memory_short,
+        "take a machine with {memory} of memory or more, or smaller batches and buffers",
+        unpredicted,
+        "not predicted: how much of the step is swapping cannot be told apart",
+        "The same numbers on a bigger machine; another batch size changes the training.",
+    ),
+    Rule(
+        "quota",
+        machinery.held_by_quota,
+        "raise the CPU quota, or take a machine without one",
+        machinery.after_quota,
+        "step × (1 − share of the time that the quota took)",
+        "The same numbers.",
+    ),
+    Rule(
+        "steal",
+        machinery.stolen,
+        "take a type whose cores are its own (not a burstable or shared-core one)",
+        machinery.after_steal,
+        "step × (1 − share of the cores that was taken)",
+        "The same numbers on the same processor; another kind of processor may round differently.",
+    ),
+    Rule(
+        "prefetch",
+        inputs.nothing_ahead,
+        "end the pipeline with .prefetch(tf.data.AUTOTUNE)",
+        inputs.after_prefetch,
+        "max(compute, input, work ÷ cores) in place of compute + input",
+        SAME,
+        lambda _: {"prefetch": -1},
+    ),
+    Rule(
+        "parallel map",
+        inputs.serial_map,
+        "{call}: num_parallel_calls=tf.data.AUTOTUNE, deterministic=True",
+        inputs.after_parallel,
+        "max(compute, slowest other stage, map ÷ cores, work ÷ cores)",
+        "The same numbers, if the function draws no random ones without a seed.",
+        lambda ground: {"map": -1, "node": ground.places[0]},
+    ),
+    Rule(
+        "parallel reads",
+        inputs.one_reader,
+        "interleave the files: cycle_length={count}, num_parallel_calls={count}, deterministic=True",
+        inputs.after_parallel,
+        f"max(compute, slowest other stage, reading ÷ {inputs.AT_ONCE}, work ÷ cores)",
+        "Another order of the examples than now; the same on every machine while cycle_length is fixed.",
+        lambda ground: {"interleave": inputs.AT_ONCE, "node": ground.places[0]},
+    ),
+    Rule(
+        "cache",
+        inputs.repeated_work,
+        "put .cache() after {call}",
+        inputs.after_cache,
+        "from the second epoch on: max(compute, what is left of the input, work left ÷ cores)",
+        "The same numbers, if nothing before it draws random numbers; random augmentation must come after.",
+        lambda ground: {"cache": ground.places[0], "bytes": int(ground.amount)},
+    ),
+    Rule(
+        "staging",
+        inputs.far_data,
+        "bring the {size} that an epoch reads onto the machine before training: `data:` in the profile, or a "
+        "machine with local_ssd",
+        inputs.after_staging,
+        "max(compute, input without reading), at best",
+        SAME,
+        lambda ground: {"stage": int(ground.amount)},
+    ),
+    Rule(
+        "small files",
+        inputs.many_small_files,
+        "pack the files into TFRecord files of about 100 MB",
+        unpredicted,
+        "not predicted: opening and decoding a file cannot be told apart from here",
+        "The same numbers, if the order of the examples is kept.",
+    ),
+    Rule(
+        "generator",
+        inputs.slow_generator,
+        "make the examples with tf.data operations, or write them to TFRecord files once",
+        unpredicted,
+        "not predicted: what the generator does is not known",
+        "The same numbers, if the order of the examples is kept.",
+    ),
+    Rule(
+        "cores",
+        machinery.too_few_cores,
+        "take a machine with {cores} cores or more",
+        machinery.after_cores,
+        "compute, once the work of a step (core-seconds) ÷ cores fits into it",
+        "The same numbers on the same kind of processor, with threads and libraries as they are.",
+    ),
+    Rule(
+        "threads",
+        machinery.oversubscribed,
+        "use fewer threads: tf.config.threading.set_inter_op_parallelism_threads, or "
+        "tf.data's private_threadpool_size",
+        unpredicted,
+        "not predicted: what threads cost each other is not measured",
+        "Other threads in one operation may add in another order; tf.data's own pool changes no number.",
+        lambda ground: {"threads": int(ground.amount)},
+    ),
+    Rule(
+        "steps per execution",
+        machinery.python_between_steps,
+        f"model.compile(…, steps_per_execution={machinery.STEPS_AT_ONCE})",
+        machinery.after_steps_at_once,
+        f"step − time between steps × (1 − 1 ÷ {machinery.STEPS_AT_ONCE})",
+        f"The same numbers; callbacks see every {machinery.STEPS_AT_ONCE}th step.",
+        lambda _: {"steps_per_execution": machinery.STEPS_AT_ONCE},
+    ),
+    Rule(
+        "mixed precision",
+        machinery.full_precision,
+        "keras.mixed_precision.set_global_policy('mixed_float16')",
+        unpredicted,
+        "not predicted: it depends on which operations dominate",
+        "Other numbers: compare with a tolerance, not bit by bit.",
+    ),
+    Rule(
+        "full precision",
+        machinery.halves_on_cpu,
+        "keras.mixed_precision.set_global_policy('float32') where there is no GPU",
+        unpredicted,
+        "not predicted: it depends on which operations dominate",
+        "Other numbers: compare with a tolerance, not bit by bit.",
+    ),
+    Rule(
+        "batch size",
+        machinery.small_batches,
+        "a larger batch: {batch} in place of {now}",
+        unpredicted,
+        "not predicted: at most 1 ÷ the share of the time in which the GPU is busy",
+        "Another training: fewer, larger steps; the learning rate belongs to it.",
+    ),
+    Rule(
+        "memory growth",
+        machinery.shared_gpu,
+        "tf.config.experimental.set_memory_growth(gpu, True)",
+        unpredicted,
+        "not predicted: it saves memory, not time",
+        "The same numbers.",
+    ),
+)
