@@ -63,14 +63,8 @@ def look(profile: Profile, *, strict: bool = False) -> Checked | None:
     None where there is no script to be found. Raises LintRefused where there are errors and `strict`, or
     [tool.orch.lint] strict, asks to stop for them; and nothing else: what cannot be checked is let pass.
     """
-    try:
-        scripts = list(_scripts(profile))
-        if not scripts:
-            return None
-        config = _config(profile.code.path, (), ())
-        lists = [path for path in _listed(profile.code.path) if language_of(path.name) in _LISTS]
-        found = without_info(_checked([*scripts, *lists], config, _surroundings(profile), profile.code.path))
-    except Exception:  # a hint must never stop the job that it is given for
+    found, config = _seen(profile)
+    if found is None:
         return None
     if (strict or config.strict) and found.count(Severity.ERROR):
         raise LintRefused(
@@ -79,6 +73,20 @@ def look(profile: Profile, *, strict: bool = False) -> Checked | None:
             next_command=f"orch lint --profile {profile.path}",
         )
     return found
+
+
+def _seen(profile: Profile) -> tuple[Checked | None, Config]:
+    """What is found in a profile's script, and the settings; None where there is nothing to look at."""
+    try:
+        scripts = list(_scripts(profile))
+        if not scripts:
+            return None, Config()
+        config = _config(profile.code.path, (), ())
+        lists = [path for path in _listed(profile.code.path) if language_of(path.name) in _LISTS]
+        found = _checked([*scripts, *lists], config, _surroundings(profile), profile.code.path)
+        return without_info(found), config
+    except Exception:  # a hint must never stop the job that it is given for
+        return None, Config()
 
 
 def tell_once(found: Checked | None, state: Path, tell: Progress) -> None:
@@ -97,7 +105,7 @@ def tell_once(found: Checked | None, state: Path, tell: Progress) -> None:
 
 def hint(profile: Path, tell: Progress) -> None:
     """Say in at most five lines what is found in the script of a profile that was just written."""
-    found = look(load(profile))
+    found = _seen(load(profile))[0]  # whatever is strict about it: the profile is written
     for line in _lines(found, limit=_SHOWN) if found and found.findings else ():
         tell.say(line)
 

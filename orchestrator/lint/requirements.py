@@ -112,7 +112,7 @@ def _of_conda(snippet: Snippet) -> Iterator[Requirement]:
     for number, line in enumerate(snippet.code.split("\n"), 1):
         if re.match(r"^\w", line):
             inside = line.startswith("dependencies")
-        item = re.match(r"^(\s*-\s+)([^#\s:]+)\s*(#.*)?$", line) if inside else None
+        item = re.match(r"^(\s*-\s+)([^#\s]*[^#\s:])\s*(#.*)?$", line) if inside else None
         if item:
             text = item[2].strip("\"'").rpartition("::")[2]
             text = re.sub(r"^([\w.-]+)=([\w.]+)(=[\w.]+)?$", r"\1==\2", text)

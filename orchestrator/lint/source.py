@@ -43,6 +43,7 @@ _NAMES = (
     (re.compile(r"(.*\.)?dockerfile(\..*)?$|containerfile$"), "docker"),
     (re.compile(r".*\.(sh|bash)$"), "shell"),
 )
+_FOREIGN_CELL = re.compile(r"\s*%%(?!time|capture|timeit|prun|memit)")
 _LANGUAGES = {
     **dict.fromkeys(("python", "py", "python3", "ipython", "pycon"), "python"),
     **dict.fromkeys(("bash", "sh", "shell", "console", "zsh", "shell-session"), "shell"),
@@ -88,18 +89,22 @@ def _of_notebook(path: str, text: str) -> list[Snippet]:
 
 
 def _joined(path: str, language: str, found: Sequence[tuple[int, str]]) -> list[Snippet]:
-    """All cells as the one program that they are, run from top to bottom."""
+    """All cells as the one program that they are, run from top to bottom; those of another language blank."""
     lines = tuple((number, n + 1) for number, code in found for n in range(code.count("\n") + 1))
-    return [Snippet(path, language, "\n".join(code for _, code in found), lines, fragment=True)]
+    plain = ["\n" * code.count("\n") if _FOREIGN_CELL.match(code) else code for _, code in found]
+    return [Snippet(path, language, "\n".join(plain), lines, fragment=True)]
 
 
 def _shell_lines(path: str, found: Sequence[tuple[int, str]]) -> list[Snippet]:
     """`!pip install x` and `%pip install x`, as the shell lines that they are."""
     shell: list[tuple[int, int, str]] = []
     for number, code in found:
+        whole = re.match(r"\s*%%(bash|sh|!)", code) is not None
         for n, line in enumerate(code.split("\n"), 1):
             text = line.lstrip()
-            if text.startswith("!") or re.match(r"%(pip|conda|sh)\b", text):
+            if whole and n > 1:
+                shell.append((number, n, line))
+            elif text.startswith("!") or re.match(r"%(pip|conda|sh)\b", text):
                 shell.append((number, n, text[1:]))
     if not shell:
         return []
