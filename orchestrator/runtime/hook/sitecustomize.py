@@ -30,7 +30,10 @@ def _add_package() -> None:
 
 
 def _listeners() -> list[object]:
-    """What wants to hear of the frameworks: the observation and the step clock, each if asked for."""
+    """What wants to hear of the frameworks: the observation and the step clock, each if asked for; or sizing,
+    which makes steps of its own."""
+    if os.environ.get("ORCH_SIZE"):
+        return [import_module("orch_runtime.sizing").from_environment(os.environ)]
     found = []
     if os.environ.get("ORCH_OBSERVE_STEPS"):
         found.append(import_module("orch_runtime.observe").observation(os.environ))
