@@ -10,7 +10,10 @@ from orchestrator.api import confirm as confirming
 from orchestrator.api import rerun
 from orchestrator.api.confirm import BUDGET, Sides, confirmable, imitated, light_steps
 from orchestrator.api.confirm_copy import Folders
-from orchestrator.api.confirm_runs import Runs, program_of
+from orchestrator.api.confirm_program import program_of
+from orchestrator.api.confirm_runs import Runs
+from orchestrator.api.confirm_workshop import Workshop
+from orchestrator.api.confirm_zygote import Zygotes
 from orchestrator.api.folder import Folder
 from orchestrator.api.rerun import Rerun
 from orchestrator.api.session import local_agent
@@ -27,20 +30,27 @@ def compare(
     confirm: bool = False,
     budget: float = BUDGET,
     progress: Progress | None = None,
+    workshop: Workshop | None = None,
 ) -> Verdict:
     """The verdict on two recorded runs, given as folders or as ids under `runs/`.
 
     `confirm` looks for the cause of a difference by running the first steps again here, on copies of the
-    working folder, for at most `budget` seconds. What could not be run again is said in `untried`.
+    working folder, for at most `budget` seconds. What could not be run again is said in `untried`. Several
+    calls can share a `workshop`: what was imported or repeated for one is there for the next.
     """
     place = Folder.at(folder)
     first, second = observed(place, a), observed(place, b)
     if not confirm:
         return parity.compare(first, second)
-    return confirmed(place, (first, second), budget, progress or Silent())
+    if workshop:
+        return confirmed(place, (first, second), budget, progress or Silent(), workshop)
+    with Workshop() as own:
+        return confirmed(place, (first, second), budget, progress or Silent(), own)
 
 
-def confirmed(place: Folder, folders: tuple[Path, Path], budget: float, tell: Progress) -> Verdict:
+def confirmed(
+    place: Folder, folders: tuple[Path, Path], budget: float, tell: Progress, workshop: Workshop
+) -> Verdict:
     """The verdict on two recordings, whichever of them can be run again here being run again."""
     recordings = [_with_variables(read(folder), rerun.read(folder)) for folder in folders]
     verdict = parity.judge(recordings[0], recordings[1])
@@ -57,9 +67,14 @@ def confirmed(place: Folder, folders: tuple[Path, Path], budget: float, tell: Pr
     to_imitate = imitated(other, recordings[1 - index], theirs.python if theirs else None, where)
     sides = Sides(recordings[0], recordings[1], base, to_imitate)
     recorded = recordings[index]
-    steps, light = len(recorded.steps), light_steps(verdict, recorded)
-    with Runs(known, _folders(known), local_agent(place), recorded.environment, steps, light) as runs:
-        return confirming.confirm(sides, verdict, runs, budget, tell)
+    steps, light = max(len(recorded.steps), recorded.requested), light_steps(verdict, recorded)
+
+    def make(zygotes: Zygotes) -> Runs:
+        facts, agent = recorded.environment, local_agent(place)
+        return Runs(known, _folders(known), agent, facts, steps, light, zygotes=zygotes)
+
+    runs = workshop.runs(f"{mine.resolve()} {light}", make)
+    return confirming.confirm(sides, verdict, runs, budget, tell)
 
 
 def _with_variables(recording: Recording, known: Rerun | None) -> Recording:

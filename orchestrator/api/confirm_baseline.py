@@ -20,8 +20,8 @@ from orchestrator.parity.explain import (
     place,
     unstable,
 )
+from orchestrator.parity.imposed import Imposed
 from orchestrator.parity.ladder import climb
-from orchestrator.parity.plan import Imposed
 from orchestrator.parity.recording import Recording
 
 _SEED = {"seed": 1}
@@ -65,7 +65,7 @@ def baseline(mine: Recording, runs: Runs, until: float) -> Baseline:
     differs = place(mine, own.recording)
     if differs is None:
         return Baseline(own)
-    second = runs.run(Imposed(), until)
+    second = runs.run(Imposed(), until, again=1)
     if not second.recording.steps:
         return Baseline(obstacle=f"the run could not be repeated twice: {second.why}")
     if place(own.recording, second.recording) is None:
@@ -76,8 +76,8 @@ def baseline(mine: Recording, runs: Runs, until: float) -> Baseline:
 
 def _same_but_other(mine: Recording, own: Trial, runs: Runs, until: float) -> Baseline:
     """Repetitions are equal to each other, not to the recording: what did repeating change?"""
-    if runs.original:
-        runs.always = Imposed(folder=runs.original)
+    if runs.original and runs.forks:
+        runs.always = Imposed(path=runs.original)
         there = runs.run(Imposed(), until)
         if there.recording.steps and place(mine, there.recording) is None:
             return Baseline(there)
@@ -108,7 +108,7 @@ def _remedies(runs: Runs, until: float) -> tuple[Remedy, ...]:
 
 
 def _stable(runs: Runs, imposed: Imposed, until: float) -> bool:
-    one, other = runs.run(imposed, until), runs.run(imposed, until)
+    one, other = runs.run(imposed, until), runs.run(imposed, until, again=1)
     if not one.recording.steps or not other.recording.steps:
         return False
     return place(one.recording, other.recording) is None

@@ -1,18 +1,19 @@
 """A working folder for a run that is repeated: a copy, so that nothing of the user's is changed.
 
 Small files are copied. Large ones, and environments, are linked to: they are read, and the guard of the
-runtime refuses to write them.
+runtime refuses to write them. A copy can seem to lie elsewhere: the run then has mounts of its own.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.model import TreeLink
+from orchestrator.parity.imposed import Imposed
 from orchestrator.runtime.rundir import open_run
 from orchestrator.runtime.stage import stage
 
@@ -28,20 +29,51 @@ _LEFT_OUT = frozenset((".git", ".hg", ".svn", ".orch", "__pycache__", ".mypy_cac
 _LINKED = frozenset(("runs", "node_modules", "site-packages"))
 
 
+class Unplaceable(Exception):
+    """A file cannot be another for one run alone, where it lies. Holds where."""
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One folder of the user's: its `original`, its `copy`, and where the run sees the copy. Mounted where
+    that is not where it lies; what it hides is then seen at `under`."""
+
+    original: Path
+    copy: Path
+    seen: Path
+    under: Path
+    shallow: bool = False
+
+    @property
+    def mounted(self) -> bool:
+        return self.seen != self.copy
+
+
 @dataclass(frozen=True)
 class Copy:
-    """Where a repeated run works. `moved`: (original folder, its copy) pairs; none where it is in place."""
+    """Where a repeated run works: `cwd` as the run sees it, and `seats` for each folder. `mounts`: (folder,
+    where the run is to see it), all of them at once, see runtime.mounting. `removable` goes afterwards."""
 
     cwd: Path
-    moved: tuple[tuple[Path, Path], ...] = ()
+    seats: tuple[Seat, ...] = ()
+    mounts: tuple[tuple[Path, Path], ...] = ()
     removable: tuple[Path, ...] = ()
 
+    @property
+    def moved(self) -> tuple[tuple[Path, Path], ...]:
+        """(original folder, where the run sees its copy) pairs."""
+        return tuple((seat.original, seat.seen) for seat in self.seats)
+
     def at(self, path: Path) -> Path:
-        """Where an original path lies in the copy; itself where it was not copied."""
-        for original, copy in self.moved:
+        """Where the run sees what lies at an original path; itself where that was not copied."""
+        for original, seen in self.moved:
             if path.is_relative_to(original):
-                return copy / path.relative_to(original)
+                return seen / path.relative_to(original)
         return path
+
+    def reach(self, path: Path) -> Path:
+        """By which path the run reaches what lies at `path`, where a mount hides that."""
+        return _reached(self.seats, path)
 
 
 @dataclass(frozen=True)
@@ -53,19 +85,20 @@ class Folders:
 
     @property
     def original(self) -> Path | None:
-        """Where a run can take place without a copy."""
+        """Where the recorded run took place; None where every run has a folder of its own."""
         return self.cwd
 
-    def lay_out(self, root: Path, files: Mapping[str, Path | None], times: Mapping[str, float]) -> Copy:
-        """Copy below `root`, `files` put in their places (relative to either folder) or taken away."""
-        pairs = tuple((original, root / f"copy-{i}") for i, original in enumerate(self._originals()))
-        room = _Room()
-        for original, copy in pairs:
-            _copy_folder(original, copy, room)
-        whole = Copy(self.cwd, pairs, tuple(copy for _, copy in pairs))
-        result = replace(whole, cwd=whole.at(self.cwd))
-        _put_all(result, [copy for _, copy in pairs], files, times)
-        return result
+    def lay_out(self, root: Path, imposed: Imposed, base: Path) -> Copy:
+        """Copy below `root`, with what is imposed. `base`, in which root lies, stays visible to the run."""
+        copies = []
+        for number, original in enumerate(self._originals()):
+            copy = root / f"copy-{number}"
+            seen = _seen(original, self.cwd, imposed.path) if imposed.path else copy
+            copies.append(Seat(original, copy, seen, root / f"under-{number}"))
+        seats = (*copies, *_outside(copies, imposed, root))
+        _fill(seats, imposed)
+        made = Copy(self.cwd, seats)
+        return Copy(made.at(self.cwd), seats, _mounts(seats, base), _removable(seats))
 
     def _originals(self) -> list[Path]:
         """The fewest folders that hold both."""
@@ -88,44 +121,121 @@ class Staged:
         """There is none: every run has a folder of its own."""
         return None
 
-    def lay_out(self, root: Path, files: Mapping[str, Path | None], times: Mapping[str, float]) -> Copy:
+    def lay_out(self, root: Path, imposed: Imposed, base: Path) -> Copy:
         """As the run's own working folder was laid out; `root` is a run's folder under the base."""
         run = open_run(self.base, root.name)
         stage(run, [{"source": t.source, "target": t.target, "copied": t.copied} for t in self.trees])
         work = Path(run.work)
-        _put_all(Copy(work), [work], files, times)
-        return Copy(work, removable=(work,))
+        own = Seat(work, work, work, root / "under-0")
+        beside = _outside([own], imposed, root)
+        _fill(beside, imposed)
+        _put_all((own, *beside), imposed)
+        return Copy(work, beside, _mounts(beside, base), (work, *_removable(beside)))
 
 
-class _Room:
-    """How much may still be copied."""
+def _seen(original: Path, cwd: Path, path: Path) -> Path:
+    """Where a folder must seem to lie for the working folder to seem to lie at `path`."""
+    if not cwd.is_relative_to(original):
+        return original
+    inside = cwd.relative_to(original).parts
+    if path.parts[len(path.parts) - len(inside) :] != inside:
+        return original
+    return Path(*path.parts[: len(path.parts) - len(inside)])
 
-    def __init__(self) -> None:
+
+def _outside(seats: Sequence[Seat], imposed: Imposed, root: Path) -> tuple[Seat, ...]:
+    """A seat for each folder beside `seats` in which a file is to be another: the copy lies over it."""
+    names = [Path(name) for name in (*imposed.files, *imposed.times) if name.startswith("/")]
+    beside = {_standing(n.parent) for n in names if not any(n.is_relative_to(s.original) for s in seats)}
+    outermost = [f for f in sorted(beside) if not any(f != o and f.is_relative_to(o) for o in beside)]
+    return tuple(
+        Seat(folder, root / f"copy-{number}", folder, root / f"under-{number}", shallow=True)
+        for number, folder in enumerate(outermost, len(seats))
+    )
+
+
+def _standing(folder: Path) -> Path:
+    """The folder, or the nearest above it that is there: only on that can be mounted. Raises Unplaceable."""
+    found = next(each for each in (folder, *folder.parents) if each.is_dir())
+    if found == found.parent:
+        raise Unplaceable(f"{folder} is not on this computer")
+    return found
+
+
+def _mounts(seats: Sequence[Seat], base: Path) -> tuple[tuple[Path, Path], ...]:
+    """Copies over what they stand for; our own folder, where they hide it; then what they hide."""
+    mounted = [seat for seat in seats if seat.mounted]
+    found = [(seat.copy, seat.seen) for seat in mounted]
+    for seat in mounted:
+        if base.is_relative_to(seat.seen):
+            (seat.copy / base.relative_to(seat.seen)).mkdir(parents=True, exist_ok=True)
+            found.append((base, base))
+    for seat in mounted:
+        seat.under.mkdir(exist_ok=True)
+        found.append((seat.seen, seat.under))
+    return tuple(found)
+
+
+def _removable(seats: Sequence[Seat]) -> tuple[Path, ...]:
+    return tuple(path for seat in seats for path in (seat.copy, seat.under))
+
+
+def _reached(seats: Sequence[Seat], path: Path) -> Path:
+    for seat in seats:
+        if seat.mounted and path.is_relative_to(seat.seen):
+            return seat.under / path.relative_to(seat.seen)
+    return path
+
+
+def _fill(seats: Sequence[Seat], imposed: Imposed) -> None:
+    copier = _Copier(lambda path: _reached(seats, path), _opened(seats, imposed))
+    for seat in seats:
+        copier.folder(seat.original, seat.copy, deep=not seat.shallow)
+    _put_all(seats, imposed)
+
+
+# ---------------------------------------------------------------- copying
+
+
+class _Copier:
+    """Copies folders. `reach`: by which path the run reaches an original; `opened`: folders that must not be
+    linked to, for something in them is to be another."""
+
+    def __init__(self, reach: Callable[[Path], Path], opened: frozenset[Path]) -> None:
+        self._reach = reach
+        self._opened = opened
         self._bytes, self._files = MOST, MOST_FILES
 
-    def take(self, size: int) -> bool:
-        """Whether a file of `size` bytes is copied; it is counted."""
+    def folder(self, source: Path, target: Path, *, deep: bool = True) -> None:
+        """Fill `target` with what is in `source`; its folders are linked to unless `deep`."""
+        target.mkdir(parents=True, exist_ok=True)
+        for entry in _entries(source):
+            path, place = Path(entry.path), target / entry.name
+            if path in self._opened and path.is_dir():
+                self.folder(path, place, deep=deep and not entry.is_symlink() and not _linked(path))
+            elif entry.is_symlink():
+                place.symlink_to(self._target(path, source))
+            elif entry.is_dir():
+                if deep and not _linked(path):
+                    self.folder(path, place)
+                else:
+                    place.symlink_to(self._reach(path))
+            elif entry.is_file():
+                self._file(path, place, entry.stat().st_size)
+
+    def _file(self, path: Path, place: Path, size: int) -> None:
         if size > LARGE or size > self._bytes or not self._files:
-            return False
+            place.symlink_to(self._reach(path))
+            return
         self._bytes -= size
         self._files -= 1
-        return True
+        shutil.copy2(path, place)
 
-
-def _copy_folder(source: Path, target: Path, room: _Room) -> None:
-    target.mkdir(parents=True, exist_ok=True)
-    for entry in _entries(source):
-        place = target / entry.name
-        path = Path(entry.path)
-        if entry.is_symlink():
-            place.symlink_to(_target(path, source))
-        elif entry.is_dir():
-            _copy_subfolder(path, place, room)
-        elif entry.is_file():
-            if room.take(entry.stat().st_size):
-                shutil.copy2(path, place)
-            else:
-                place.symlink_to(path)
+    def _target(self, link: Path, folder: Path) -> Path:
+        """A link's target: as it is where it stays within its folder, else absolute."""
+        target = link.readlink()
+        inside = not target.is_absolute() and (folder / target).resolve().is_relative_to(folder.resolve())
+        return target if inside else self._reach((folder / target).absolute())
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
@@ -133,37 +243,53 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
         yield from (entry for entry in found if entry.name not in _LEFT_OUT)
 
 
-def _copy_subfolder(source: Path, target: Path, room: _Room) -> None:
-    if source.name in _LINKED or (source / "pyvenv.cfg").exists():
-        target.symlink_to(source)
-    else:
-        _copy_folder(source, target, room)
+def _linked(folder: Path) -> bool:
+    return folder.name in _LINKED or (folder / "pyvenv.cfg").exists()
 
 
-def _target(link: Path, folder: Path) -> Path:
-    """A link's target: as it is where it stays within its folder, else absolute."""
-    target = link.readlink()
-    inside = not target.is_absolute() and (folder / target).resolve().is_relative_to(folder.resolve())
-    return target if inside else (folder / target).absolute()
+def _opened(seats: Sequence[Seat], imposed: Imposed) -> frozenset[Path]:
+    """Every original folder on the way to a file that is to be another."""
+    places = [_original(seats, name) for name in (*imposed.files, *imposed.times)]
+    return frozenset(folder for place in places for folder in place.parents)
 
 
-def _put_all(
-    copy: Copy, folders: Sequence[Path], files: Mapping[str, Path | None], times: Mapping[str, float]
-) -> None:
-    places = (copy.cwd, *folders)
-    for name, source in files.items():
-        there = next((folder for folder in places if os.path.lexists(folder / name)), places[0])
-        _put(there / name, source)
-    for name, moment in times.items():
-        for folder in places:
-            if (folder / name).is_file() and not (folder / name).is_symlink():
-                os.utime(folder / name, (moment, moment))
-                break
+def _original(seats: Sequence[Seat], name: str) -> Path:
+    """Where an imposed file lies or would lie: relative names are of the first folder that has them."""
+    places = [seat.original / name for seat in seats]
+    return next((place for place in places if os.path.lexists(place)), places[0])
 
 
-def _put(place: Path, source: Path | None) -> None:
+def _put_all(seats: Sequence[Seat], imposed: Imposed) -> None:
+    for name, source in imposed.files.items():
+        _put(_copied(seats, name), source, lambda path: _reached(seats, path))
+    for name, moment in imposed.times.items():
+        _touch(_copied(seats, name), moment)
+
+
+def _copied(seats: Sequence[Seat], name: str) -> Path:
+    original = _original(seats, name)
+    seat = next((each for each in seats if original.is_relative_to(each.original)), seats[0])
+    return seat.copy / original.relative_to(seat.original)
+
+
+def _put(place: Path, source: Path | None, reach: Callable[[Path], Path]) -> None:
     if os.path.lexists(place):
         place.unlink()
-    if source is not None:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.symlink_to(source) if source.stat().st_size > LARGE else shutil.copy2(source, place)
+    if source is None:
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if source.stat().st_size > LARGE:
+        place.symlink_to(reach(source))
+    else:
+        shutil.copy2(source, place)
+
+
+def _touch(place: Path, moment: float) -> None:
+    """A file of the copy was last changed at `moment`. One that is linked to stays as it is."""
+    if place.is_symlink() or not place.is_file():
+        return
+    if place.stat().st_nlink > 1:  # it shares its bytes, and its times, with a synced tree
+        own = place.with_name(f"{place.name}.own")
+        shutil.copy2(place, own)
+        own.replace(place)
+    os.utime(place, (moment, moment))

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from orchestrator import jobs
-from orchestrator.api.confirm_copy import Copy, Folders, Staged
-from orchestrator.api.confirm_zygote import Zygote, ZygoteLost
+from orchestrator.api.confirm_copy import Copy, Folders, Staged, Unplaceable
+from orchestrator.api.confirm_program import program_of
+from orchestrator.api.confirm_zygote import Zygote, ZygoteLost, Zygotes
 from orchestrator.api.rerun import Rerun
 from orchestrator.errors import OrchError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job
-from orchestrator.parity.plan import Imposed
+from orchestrator.parity.imposed import Imposed
 from orchestrator.parity.recording import Recording, read
 from orchestrator.runtime.acting import acts
 from orchestrator.runtime.command import environment as job_environment
 from orchestrator.runtime.rundir import RunDir, open_run
+from orchestrator.runtime.zygote import REFUSED
 
 LATE = frozenset(
     ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS",
@@ -34,40 +35,12 @@ LATE = frozenset(
 )  # fmt: skip
 """Variables that act after the imports: measured, they do in a fork what they do from the start."""
 
-MOST_ZYGOTES = 2
-"""At once: each holds the frameworks in memory."""
-
-_PLAIN = re.compile(r"python(\d+(\.\d+)?)?")
-_HARMLESS = frozenset(("-u", "-B", "-s"))
 _IMPORTS_SECONDS = 15.0
-
-
-@dataclass(frozen=True)
-class Program:
-    """`python PROGRAM ARGUMENTS…`, or with `module`, `python -m PROGRAM ARGUMENTS…`."""
-
-    name: str
-    arguments: tuple[str, ...]
-    module: bool
 
 
 def cores() -> int:
     """How many this process may use, and so may what it starts."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def program_of(argv: Sequence[str]) -> Program | None:
-    """The program of a command line, None where it is not simply Python's."""
-    if not argv or not _PLAIN.fullmatch(Path(argv[0]).name):
-        return None
-    words = list(argv[1:])
-    while words and words[0] in _HARMLESS:
-        words.pop(0)
-    if words[:1] == ["-m"] and len(words) > 1:
-        return Program(words[1], tuple(words[2:]), True)
-    if not words or words[0].startswith("-"):
-        return None
-    return Program(words[0], tuple(words[1:]), False)
 
 
 @dataclass(frozen=True)
@@ -80,10 +53,11 @@ class Trial:
 
 
 class Runs:
-    """Repeats one command. A context manager: zygotes and folders go when it is left.
+    """Repeats one command, each way once: what was imposed before is remembered. A context manager: folders
+    go when it is left, and zygotes that are its own.
 
     `facts` are those of the run that is repeated (environment.json), `steps` how many it observed in full,
-    and `light` how many more are to be fingerprinted.
+    and `light` how many more are to be fingerprinted. `zygotes`: those of the caller.
     """
 
     def __init__(
@@ -95,6 +69,7 @@ class Runs:
         steps: int,
         light: int = 0,
         profile_environment: Mapping[str, str] | None = None,
+        zygotes: Zygotes | None = None,
     ) -> None:
         self.rerun = rerun
         self.program = program_of(rerun.argv)
@@ -111,7 +86,9 @@ class Runs:
         self._profile_environment = dict(profile_environment or {})
         self._name = f"confirm-{secrets.token_hex(4)}"
         self._count = 0
-        self._zygotes: dict[str, Zygote] = {}
+        self._shared = zygotes is not None
+        self._zygotes = zygotes or Zygotes()
+        self._known: dict[tuple[str, bool, int], Trial] = {}
 
     def __enter__(self) -> Runs:
         return self
@@ -119,8 +96,12 @@ class Runs:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for zygote in self._zygotes.values():
-            zygote.close()
+        self.close()
+
+    def close(self) -> None:
+        """Remove what repeated runs left, and end zygotes of our own."""
+        if not self._shared:
+            self._zygotes.close()
         for number in range(self._count + 1):
             shutil.rmtree(self._run(number).root, ignore_errors=True)
 
@@ -129,28 +110,46 @@ class Runs:
         """The folder in which the recorded run took place; None where that is not to be used again."""
         return self._place.original
 
+    def warm(self, imposed: Imposed) -> None:
+        """Begin the imports that a run with `imposed` needs, where there is room; do not wait for them."""
+        if self.forks and self._zygotes.room:
+            imposed = self.always | imposed
+            self._start(self._environment(self._run(0), imposed, {}), imposed)
+
     def estimate(self, imposed: Imposed) -> float:
         """Seconds that a run with `imposed` will probably take."""
+        imposed = self.always | imposed
+        if (imposed.key, self.forks, 0) in self._known:
+            return 0.0
         once = self.run_seconds or 5.0
         if not self.forks:
             return once
         known = self._key(self._environment(self._run(0), imposed, {})) in self._zygotes
         return once + (0.0 if known else self.import_seconds)
 
-    def run(self, imposed: Imposed, until: float) -> Trial:
-        """Repeat the run with `imposed`. `until`, on time.monotonic(), it is ended."""
-        begun = time.monotonic()
+    def run(self, imposed: Imposed, until: float, *, again: int = 0) -> Trial:
+        """The run repeated with `imposed`; for the `again`-th further time, where one time is not enough.
+        `until`, on time.monotonic(), it is ended."""
         imposed = self.always | imposed
+        key = imposed.key, self.forks, again
+        if key not in self._known:
+            trial = self._trial(imposed, until)
+            if not trial.recording.steps:
+                return trial
+            self._known[key] = trial
+        return self._known[key]
+
+    # ------------------------------------------------------------ inside
+
+    def _trial(self, imposed: Imposed, until: float) -> Trial:
+        begun = time.monotonic()
         self._count += 1
         run = self._run(self._count)
         Path(run.root).mkdir(parents=True)
-        copy = self._lay_out(imposed)
         try:
-            does = self._fork if self.forks else self._job
-            ending = does(run, copy, imposed, until)
-        finally:
-            for folder in copy.removable:
-                shutil.rmtree(folder, ignore_errors=True)
+            ending = self._ended(run, imposed, until)
+        except Unplaceable as where:
+            ending = f"a file cannot be put in its place: {where}"
         seconds = time.monotonic() - begun
         recording = read(Path(run.root))
         if recording.steps:
@@ -158,15 +157,19 @@ class Runs:
             return Trial(recording, seconds)
         return Trial(recording, seconds, self._why(run, ending, recording))
 
-    # ------------------------------------------------------------ inside
-
-    def _lay_out(self, imposed: Imposed) -> Copy:
-        """The working folder: each time in the same place, for a program may make something of its path."""
-        if imposed.folder:
-            return Copy(imposed.folder)
+    def _ended(self, run: RunDir, imposed: Imposed, until: float) -> str:
+        """Run it, in a copy that lies in the same place each time: a program may make something of its path.
+        How it ended."""
         root = Path(self._run(0).root)
         root.mkdir(parents=True, exist_ok=True)
-        return self._place.lay_out(root, imposed.files, imposed.times)
+        copy = self._place.lay_out(root, imposed, Path(self._agent.base))
+        try:
+            if copy.mounts and not self.forks:
+                return "only what is simply a Python program can be given mounts of its own"
+            return (self._fork if self.forks else self._job)(run, copy, imposed, until)
+        finally:
+            for folder in copy.removable:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _run(self, number: int) -> RunDir:
         return open_run(self._agent.base, f"{self._name}-{number}")
@@ -196,12 +199,11 @@ class Runs:
         had = int((self._facts.get("cpu") or {}).get("count") or 0)
         plan: dict[str, Any] = {"cpus": had} if 0 < had < cores() else {}
         plan |= imposed.plan
-        pairs = [(str(original.resolve()), str(there.resolve())) for original, there in copy.moved]
-        if pairs:
-            plan["mirror"] = [[there, original] for original, there in pairs]
-        if pairs or imposed.folder:
-            kept = [str(imposed.folder)] if imposed.folder else [original for original, _ in pairs]
-            free = [run.root, self._run(0).root]
+        seats = [(seat.original.resolve(), seat.seen.resolve()) for seat in copy.seats]
+        if seats:
+            plan["mirror"] = [[str(seen), str(copy.reach(original))] for original, seen in seats]
+            kept = [str(copy.reach(original)) for original, _ in seats]
+            free = [run.root, self._run(0).root, *(str(seen) for _, seen in seats)]
             plan["guard"] = {"kept": kept, "free": free, "refusals": run.path("refused")}
         return plan
 
@@ -219,16 +221,19 @@ class Runs:
             "arguments": list(arguments),
             "cwd": str(copy.cwd),
             "env": environment,
-            "moved": [[str(original), str(there)] for original, there in copy.moved],
+            "moved": [[str(original), str(seen)] for original, seen in copy.moved],
+            "mounts": [[str(source), str(target)] for source, target in copy.mounts],
             "log": run.log,
         }
         try:
-            ended = self._zygote(environment, imposed).run(request, until)
+            ended = self._zygote(environment, imposed, until).run(request, until)
         except ZygoteLost as lost:
-            self._forget(environment)
+            self._zygotes.forget(self._key(environment))
             return f"the process that imports the frameworks was lost: {lost}"
         if ended["timed_out"]:
             return "it took longer than the budget allows"
+        if ended["code"] == REFUSED:
+            return "this system lets no program have mounts of its own"
         return (
             f"it ended with signal {ended['signal']}" if ended["signal"] else f"it ended with {ended['code']}"
         )
@@ -241,36 +246,20 @@ class Runs:
         if original.is_absolute():
             return str(copy.at(original))
         there = copy.at(Path(os.path.normpath(self.rerun.cwd / name)))
-        inside = any(there.is_relative_to(folder) for _, folder in copy.moved)
+        inside = any(there.is_relative_to(seen) for _, seen in copy.moved)
         return os.path.relpath(there, copy.cwd) if inside else str(there)
 
-    def _zygote(self, environment: Mapping[str, str], imposed: Imposed) -> Zygote:
-        key = self._key(environment)
-        if key not in self._zygotes:
-            while len(self._zygotes) >= MOST_ZYGOTES:
-                oldest = min(self._zygotes, key=lambda known: self._zygotes[known].last_used)
-                self._zygotes.pop(oldest).close()
-            self._zygotes[key] = Zygote(
-                self._agent,
-                imposed.python or self.rerun.python,
-                self._modules(),
-                self._at_import(environment),
-                self._diary(),
-            )
-        zygote = self._zygotes[key]
+    def _zygote(self, environment: Mapping[str, str], imposed: Imposed, until: float) -> Zygote:
+        zygote = self._start(environment, imposed)
+        zygote.ready(until)
         if zygote.import_seconds:
             self.import_seconds = zygote.import_seconds
         return zygote
 
-    def _diary(self) -> Path:
-        folder = Path(self._run(0).root)
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"zygote-{len(list(folder.iterdir()))}.log"
-
-    def _forget(self, environment: Mapping[str, str]) -> None:
-        zygote = self._zygotes.pop(self._key(environment), None)
-        if zygote:
-            zygote.close()
+    def _start(self, environment: Mapping[str, str], imposed: Imposed) -> Zygote:
+        python = imposed.python or self.rerun.python
+        seen = self._at_import(environment)
+        return self._zygotes.get(self._key(environment), self._agent, python, self._modules(), seen)
 
     def _modules(self) -> list[str]:
         """What the recorded run had imported, frameworks first as it would."""
@@ -298,7 +287,7 @@ class Runs:
         chosen = {
             n: v for n, v in seen.items() if (acts(n) or n.startswith(("PYTHON", "LD_"))) and n not in LATE
         }
-        return json.dumps([environment.get("PATH", ""), chosen], sort_keys=True)
+        return json.dumps([environment.get("PATH", ""), self._modules(), chosen], sort_keys=True)
 
     def _job(self, run: RunDir, copy: Copy, imposed: Imposed, until: float) -> str:
         """The command as a process of its own, as recordings are made."""

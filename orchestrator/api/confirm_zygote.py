@@ -6,7 +6,9 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -88,3 +90,45 @@ class Zygote:
     def _said(self) -> str:
         lines = self._diary.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it ended without a word"
+
+
+class Zygotes:
+    """At most `most` zygotes at once: each holds the frameworks in memory."""
+
+    def __init__(self, most: int = 2) -> None:
+        self.most = most
+        self._known: dict[str, Zygote] = {}
+        self._diaries = Path(tempfile.mkdtemp(prefix="orch-zygotes-"))
+        self._made = 0
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._known
+
+    @property
+    def room(self) -> bool:
+        """Whether one more can be started without ending another."""
+        return len(self._known) < self.most
+
+    def get(
+        self, key: str, agent: Agent, python: str, modules: Sequence[str], environment: Mapping[str, str]
+    ) -> Zygote:
+        """The zygote of that key; started where there is none, in place of the one that idled longest."""
+        if key not in self._known:
+            while not self.room:
+                self.forget(min(self._known, key=lambda known: self._known[known].last_used))
+            self._made += 1
+            diary = self._diaries / f"zygote-{self._made}.log"
+            self._known[key] = Zygote(agent, python, modules, environment, diary)
+        return self._known[key]
+
+    def forget(self, key: str) -> None:
+        """End one."""
+        zygote = self._known.pop(key, None)
+        if zygote:
+            zygote.close()
+
+    def close(self) -> None:
+        """End them all."""
+        for key in list(self._known):
+            self.forget(key)
+        shutil.rmtree(self._diaries, ignore_errors=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from orchestrator.model import Divergence, DriftBand, Tried, Verdict
 from orchestrator.parity.band import Band, Drift
 from orchestrator.parity.changes import SAME_JOB
+from orchestrator.parity.imposed import Candidate
 from orchestrator.parity.ladder import Finding, climb
-from orchestrator.parity.plan import Candidate
 from orchestrator.parity.recording import STAGES, Recording
 from orchestrator.parity.verdict import DIVERGENT, EQUIVALENT, STAGE_WORDS, UNSTABLE
 

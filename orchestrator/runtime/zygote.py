@@ -5,8 +5,9 @@
 Requests are JSON objects, one a line, on standard input; answers likewise on standard output. The first line
 says {"ready": [modules], "seconds"}. A request: `program` (a script's path, or with `module` true a module's
 name), `arguments`, `cwd`, `env` (the whole environment; ORCH_OBSERVE_* and ORCH_IMPOSE are heeded), `moved`
-([[from, to], …]: folders that now lie elsewhere), `log` (a file), `timeout` (seconds). Its answer: `code`,
-`signal`, `timed_out`, `seconds`.
+([[from, to], …]: folders that now lie elsewhere), `mounts` ([[folder, where the program alone sees it], …],
+see mounting), `log` (a file), `timeout` (seconds). Its answer: `code` (REFUSED: no mounts of its own were to
+be had), `signal`, `timed_out`, `seconds`.
 The fork sets its environment after the imports: a variable that acts at import needs a zygote of its own.
 """
 
@@ -27,11 +28,14 @@ import time
 import traceback
 from typing import Any, Dict, List, Sequence, Tuple
 
-from . import imposing
+from . import imposing, mounting
 from .observe import install_now
 from .observe.settings import from_environment
 
 Request = Dict[str, Any]
+
+REFUSED = 125
+"""The code of a program that was not run: the system lets it have no mounts of its own."""
 
 _POLL = 0.02
 
@@ -108,8 +112,13 @@ def _become(request: Request) -> None:
     try:
         os.setsid()
         _redirect(request["log"])
+        if request.get("mounts"):
+            mounting.mount_all(request["mounts"])
         _surround(request)
         code = _run(request)
+    except mounting.Refused as refused:
+        print(refused, file=sys.stderr)
+        code = REFUSED
     except BaseException:
         traceback.print_exc()
     finally:

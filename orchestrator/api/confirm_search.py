@@ -1,0 +1,216 @@
+"""Looks for the smallest set of candidates that makes a repeated run equal to the other side's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.api.confirm_runs import Runs, Trial
+from orchestrator.model import Progress, Tried, Verdict
+from orchestrator.parity import band as band_
+from orchestrator.parity.explain import ARITHMETIC, Diagnosis, Place, concluded, place
+from orchestrator.parity.imposed import Candidate, Imposed, Other
+from orchestrator.parity.ladder import Finding
+from orchestrator.parity.probes import innocent_flips
+from orchestrator.parity.recording import Recording
+from orchestrator.parity.smallest import smallest
+
+
+class Clock:
+    """What is left of the budget, in seconds."""
+
+    def __init__(self, budget: float) -> None:
+        self.budget = budget
+        self.until = time.monotonic() + budget
+
+    def allows(self, seconds: float) -> bool:
+        """Whether something that probably takes `seconds` still fits."""
+        return self.until - time.monotonic() > seconds
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Two recordings, of which `base` ("A" or "B") is run again here and the other imitated."""
+
+    a: Recording
+    b: Recording
+    base: str
+    other: Other
+
+    @property
+    def mine(self) -> Recording:
+        return self.a if self.base == "A" else self.b
+
+    @property
+    def theirs(self) -> Recording:
+        return self.b if self.base == "A" else self.a
+
+
+class Search:
+    """One search. `own` is the run repeated as it was; `self_place` where the script differs from itself."""
+
+    def __init__(
+        self, sides: Sides, runs: Runs, clock: Clock, own: Trial, self_place: Place | None, tell: Progress
+    ) -> None:
+        self._sides = sides
+        self._runs = runs
+        self._clock = clock
+        self._own = own
+        self._self_place = self_place
+        self._tell = tell
+        self._first = place(sides.a, sides.b)
+        self._tried: dict[int, Tried] = {}
+        self._drifts: dict[str, tuple[str, band_.Drift]] = {}
+        self._cut = False
+
+    def verdict(self, first: Verdict, finding: Finding, listed: Sequence[Candidate]) -> Verdict:
+        """The verdict with what was found."""
+        causes = self._causes(listed)
+        apart = band_.drift(self._sides.a, self._sides.b)
+        rounding = finding.kind == "value" and finding.stage in band_.STAGES
+        band = self._band() if rounding and (finding.rounding or causes) else None
+        told = [self._told(each, causes) for each in self._opened(listed, causes)]
+        diagnosis = Diagnosis(
+            causes=causes,
+            tried=tuple(each for each in told if each is not None),
+            untried=self._untried(listed, causes),
+            until=self._self_place,
+            located=self._located(listed, causes),
+        )
+        return concluded(first, finding, diagnosis, band, apart)
+
+    # ------------------------------------------------------------ searching
+
+    def _causes(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        able = [each for each in listed if each.imposed and each.can_act and each.kind != "replay"]
+        parts: list[Candidate] = []
+        for each in able:
+            outcome = self._try(each)
+            if outcome == "confirmed":
+                return self._narrowed((each,)) if each.parts else (each,)
+            if outcome == "part":
+                parts.append(each)
+        several = self._several(able, parts)
+        if not several:
+            for each in (each for each in listed if each.kind == "replay"):
+                if self._try(each) == "confirmed":
+                    break
+        return several
+
+    def _several(self, able: Sequence[Candidate], parts: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """All differences at once, and if that is enough, the fewest of them that are."""
+        pool = [each for each in able if each.kind == "difference" or each in parts]
+        pool.sort(key=lambda each: each not in parts)
+        if len(pool) < 2 or not self._enough(pool):
+            return ()
+        return self._narrowed(smallest(pool, self._enough))
+
+    def _narrowed(self, causes: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """The same, with the fewest of what was tried as one."""
+        single = tuple(one for each in causes for one in each.parts or (each,))
+        found = smallest(single, self._enough) if single != tuple(causes) else single
+        why = "with it alone the two runs are equal to the bit"
+        if len(found) > 1:
+            why = "with the others that are confirmed the two runs are equal to the bit"
+            why += "; whether fewer are enough was not tried" if self._cut else ", and with no fewer"
+        for each in found:
+            self._tried[id(each)] = Tried(each.words, "confirmed", why, each.kind, each.topic)
+        return found
+
+    def _enough(self, several: Sequence[Candidate]) -> bool:
+        together = Imposed()
+        for each in several:
+            together |= each.imposed or Imposed()
+        if not self._clock.allows(self._runs.estimate(together)):
+            self._cut = True
+            return False
+        trial = self._runs.run(together, self._clock.until)
+        return bool(trial.recording.steps) and self._explains(place(trial.recording, self._sides.theirs))
+
+    def _try(self, each: Candidate) -> str:
+        assert each.imposed is not None
+        if not self._clock.allows(self._runs.estimate(each.imposed)):
+            return "not tried"
+        trial = self._runs.run(each.imposed, self._clock.until)
+        outcome, why = self._outcome(trial)
+        self._tell.say(f"  {outcome}: {each.words}")
+        seconds = round(trial.seconds, 1)
+        self._tried[id(each)] = Tried(each.words, outcome, why, each.kind, each.topic, seconds)
+        if each.topic in ARITHMETIC and trial.recording.steps:
+            self._drifts[each.topic] = (each.words, band_.drift(self._own.recording, trial.recording))
+        return outcome
+
+    def _outcome(self, trial: Trial) -> tuple[str, str]:
+        if not trial.recording.steps:
+            return "not tried", f"the run with it failed: {trial.why}"
+        now = place(trial.recording, self._sides.theirs)
+        if self._explains(now):
+            return "confirmed", "with it alone the two runs are equal to the bit"
+        assert now is not None and self._first is not None
+        if now > self._first:
+            return "part", "with it the runs differ later: it explains the first difference, not all"
+        if place(trial.recording, self._own.recording) is None:
+            return "cleared", "imposing it changed nothing"
+        return "cleared", "imposing it changed the run, and did not make it the other one"
+
+    def _explains(self, now: Place | None) -> bool:
+        return now is None or (self._self_place is not None and now >= self._self_place)
+
+    def _band(self) -> band_.Band | None:
+        """Run the innocent flips that were not run as candidates, as far as the budget allows."""
+        for flip in innocent_flips(self._sides.mine.environment):
+            assert flip.imposed is not None
+            if flip.topic in self._drifts or not self._clock.allows(self._runs.estimate(flip.imposed)):
+                continue
+            trial = self._runs.run(flip.imposed, self._clock.until)
+            if trial.recording.steps:
+                self._drifts[flip.topic] = flip.words, band_.drift(self._own.recording, trial.recording)
+        return band_.calibrated(self._drifts.values())
+
+    # ------------------------------------------------------------ telling
+
+    def _opened(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> list[Candidate]:
+        """What was tried as one and holds a cause is told one by one."""
+        guilty = {id(cause) for cause in causes}
+        return [
+            one
+            for each in listed
+            for one in (each.parts if any(id(part) in guilty for part in each.parts) else (each,))
+        ]
+
+    def _told(self, each: Candidate, causes: Sequence[Candidate]) -> Tried | None:
+        known = self._tried.get(id(each))
+        if known and not (each.topic == "folder" and known.outcome == "not tried"):
+            return known
+        if causes:
+            return self._cleared(each, _STILL) if each.kind == "difference" else None
+        if each.topic == "folder" and self._runs.always.path is None:
+            return self._cleared(each, _SAME_ELSEWHERE)
+        if not each.can_act:
+            return self._cleared(each, "it cannot act at this stage")
+        why = each.why or f"the budget of {self._clock.budget:.0f} s was used up"
+        return known or Tried(each.words, "not tried", why, each.kind, each.topic)
+
+    def _cleared(self, each: Candidate, why: str) -> Tried:
+        return Tried(each.words, "cleared", why, each.kind, each.topic)
+
+    def _untried(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> str | None:
+        if causes:
+            return None
+        told = [self._told(each, causes) for each in listed]
+        left = [each.words for each in told if each and each.outcome == "not tried"]
+        return f"Not tried: {'; '.join(left)}." if left else None
+
+    def _located(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> str:
+        if causes:
+            return ""
+        for each in listed:
+            known = self._tried.get(id(each))
+            if each.kind == "replay" and known and known.outcome == "confirmed":
+                return f"Confirmed: the difference lies in {each.words}, and in nothing after it."
+        return ""
+
+
+_SAME_ELSEWHERE = "repeated in another folder, the run is the same"
+_STILL = "it still differs while the runs are equal"

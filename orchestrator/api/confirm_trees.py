@@ -1,0 +1,69 @@
+"""Files of two working folders that differ although no run was seen to read them."""
+
+from __future__ import annotations
+
+import filecmp
+from collections.abc import Iterator, Mapping, Set
+from pathlib import Path
+from typing import Any
+
+from orchestrator.parity.imposed import Candidate, Imposed
+from orchestrator.parity.plan import together
+
+MOST = 2000
+"""Files looked at in each folder."""
+
+_LEFT_OUT = frozenset(("runs", "node_modules", "site-packages", "__pycache__"))
+
+_FIX = "Sync the project's folder: both sides must have the same files."
+
+
+def unseen(
+    mine: Path | None, theirs: Path | None, seen: Set[str], facts: Mapping[str, Any]
+) -> Iterator[Candidate]:
+    """One candidate for all files that differ, those in `seen` left out, and those that the run made itself
+    (by its `facts`). None where both sides ran in one folder, or one of the folders is not here."""
+    if mine is None or theirs is None or mine.resolve() == theirs.resolve():
+        return
+    made = {str(e["name"]) for e in (facts.get("files") or {}).get("list") or [] if e.get("made")}
+    names = sorted(_differing(mine, theirs) - seen - made)
+    parts = [_candidate(name, theirs / name) for name in names]
+    if len(parts) == 1:
+        yield parts[0]
+    elif parts:
+        yield together(parts, _FIX)
+
+
+def _candidate(name: str, there: Path) -> Candidate:
+    words = f"the file {name} is not the same (no run was seen to open it)"
+    return Candidate(
+        "data", words, f"Sync {name}.", Imposed(files={name: there if there.is_file() else None})
+    )
+
+
+def _differing(mine: Path, theirs: Path) -> set[str]:
+    left, right = set(_files(mine)), set(_files(theirs))
+    both = {name for name in left & right if not _same(mine / name, theirs / name)}
+    return both | (left ^ right)
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return filecmp.cmp(one, other, shallow=True) or filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return True
+
+
+def _files(folder: Path) -> Iterator[str]:
+    """Relative paths of the first files of a project, environments and hidden folders left out."""
+    waiting, left = [folder], MOST
+    while waiting and left > 0:
+        place = waiting.pop(0)
+        for entry in sorted(place.iterdir()):
+            if entry.is_symlink() or entry.name in _LEFT_OUT or entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                waiting += [] if (entry / "pyvenv.cfg").exists() else [entry]
+            elif left > 0:
+                left -= 1
+                yield entry.relative_to(folder).as_posix()

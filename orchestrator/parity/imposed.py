@@ -1,0 +1,79 @@
+"""What a repeated run can be given, what may be the cause of a difference, and whom it is to resemble."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.parity.changes import Facts
+
+
+@dataclass(frozen=True)
+class Imposed:
+    """What one run is given beyond what it had. Two can be joined by `|`; the right one wins.
+
+    `env`: variables to set, None to unset. `plan`: see runtime.imposing. `files`: where the run looks for a
+    file (relative to its folders, or absolute) → the file whose bytes to put there, None to leave it out.
+    `times`: the same → when it was last changed (Unix seconds). `arguments` and `python` replace the run's
+    own. `path`: where its working folder seems to lie; what is in it stays its own.
+    """
+
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, Path | None] = field(default_factory=dict)
+    times: Mapping[str, float] = field(default_factory=dict)
+    arguments: tuple[str, ...] | None = None
+    python: str | None = None
+    path: Path | None = None
+
+    def __or__(self, other: Imposed) -> Imposed:
+        return Imposed(
+            {**self.env, **other.env},
+            {**self.plan, **other.plan},
+            {**self.files, **other.files},
+            {**self.times, **other.times},
+            self.arguments if other.arguments is None else other.arguments,
+            other.python or self.python,
+            other.path or self.path,
+        )
+
+    @property
+    def key(self) -> str:
+        """Equal for two that impose the same."""
+        parts = (self.env, self.plan, self.files, self.times, self.arguments, self.python, self.path)
+        return json.dumps(parts, sort_keys=True, default=str)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One thing that may be the cause. `imposed` None: it cannot be tried here, and `why` says the reason.
+
+    `kind`: difference (the two sides' facts differ in it), probe (nothing recorded differs, but the stage
+    suggests it) or replay (the other side's tensors instead of its circumstances: it locates, it explains
+    nothing). `can_act`: whether it can act as early as the first difference. `parts`: what it consists of,
+    where several things are tried as one first.
+    """
+
+    topic: str
+    words: str
+    fix: str
+    imposed: Imposed | None
+    kind: str = "difference"
+    why: str = ""
+    can_act: bool = True
+    parts: tuple[Candidate, ...] = ()
+
+
+@dataclass(frozen=True)
+class Other:
+    """The side that is imitated: its facts, its observe folder, where its files and its interpreter are here,
+    if they are. `cores`: how many this computer can give to a run."""
+
+    facts: Facts
+    observe: Path | None = None
+    folder: Path | None = None
+    python: str | None = None
+    cores: int = 1

@@ -1,0 +1,240 @@
+"""From a difference of facts to what imposes it on a repeated run, or why nothing can. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.parity.changes import Change, Facts, versions
+from orchestrator.parity.imposed import Candidate, Imposed, Other
+
+
+def made(change: Change, base: str, mine: Facts, other: Other) -> Candidate:
+    """The difference as a candidate, to be imposed on side `base`, whose facts are `mine`."""
+    here, there = (change.a, change.b) if base == "A" else (change.b, change.a)
+    make: Maker = _MAKERS.get(change.topic, _variable)
+    imposed, why = make(change, here, there, other, mine)
+    return Candidate(change.topic, change.words, change.fix, imposed, why=why)
+
+
+Made = tuple[Imposed | None, str]
+Maker = Callable[..., Made]
+
+
+def _variable(change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
+    """A variable of that name; other facts of these topics cannot be imposed by themselves."""
+    if change.name.isupper():
+        return Imposed(env={change.name: None if there is None else str(there)}), ""
+    return None, "it cannot be imposed by itself"
+
+
+def _source(_change: Change, _here: Any, there: Any, other: Other, *_rest: Any) -> Made:
+    if other.folder is None:
+        return None, "the other side's code is not on this computer"
+    files: dict[str, Path | None] = {}
+    for name, digest in there.items():
+        path = other.folder / name
+        if digest is None:
+            files[name] = None
+        elif _same(path, digest):
+            files[name] = path
+        else:
+            return None, f"{name} as the other side had it is not on this computer any more"
+    return Imposed(files=files), ""
+
+
+def _same(path: Path, digest: str) -> bool:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest() == digest
+    except OSError:
+        return False
+
+
+def _arguments(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
+    return Imposed(arguments=tuple(there)), ""
+
+
+def _data(change: Change, here: Any, there: Any, other: Other, mine: Facts) -> Made:
+    place = _place(change.name, here, mine)
+    if place is None:
+        return None, "this side reads nothing from where it lies"
+    if there is None:
+        return Imposed(files={place: None}), ""
+    path = Path(str(there.get("path", "")))
+    places = [path, *([other.folder / change.name] if other.folder else [])]
+    source = next((place for place in places if _is_file_of(place, there)), None)
+    if source is None:
+        return None, "the other side's file is not on this computer"
+    return Imposed(files={place: source}), ""
+
+
+_ELSEWHERE = ("/", "~", "-", "@")
+"""How names of files begin that lie in no folder of the project, see runtime.observe.project.roots."""
+
+
+def _place(name: str, here: Any, mine: Facts) -> str | None:
+    """Where the repeated run looks for a file: relative to its folders, or absolute."""
+    if not name.startswith(_ELSEWHERE):
+        return name
+    if here:
+        return str(here.get("path", "")) or None
+    if name.startswith("/"):
+        return name
+    root, _, tail = name.partition("/")
+    for entry in (mine.get("files") or {}).get("list") or []:
+        first, _, rest = str(entry["name"]).partition("/")
+        path = str(entry.get("path", ""))
+        if first == root and rest and path.endswith("/" + rest):
+            return path.removesuffix(rest) + tail
+    return str(Path(name).expanduser()) if root == "~" else None
+
+
+def _is_file_of(path: Path, entry: Mapping[str, Any]) -> bool:
+    try:
+        if path.stat().st_size != entry.get("bytes"):
+            return False
+    except OSError:
+        return False
+    return not entry.get("whole") or not entry.get("sha256") or _same(path, str(entry["sha256"]))
+
+
+def _order(_change: Change, _here: Any, there: Any, other: Other, mine: Facts) -> Made:
+    """The order in which folders list them, and by which time they are sorted."""
+    listed = (other.facts.get("files") or {}).get("list") or []
+    known = {entry["name"]: entry for entry in (mine.get("files") or {}).get("list") or []}
+    times = {}
+    for entry in listed:
+        place = _place(str(entry["name"]), known.get(entry["name"]), mine)
+        try:
+            moment = Path(str(entry["path"])).stat().st_mtime
+        except OSError:
+            continue
+        if place and not entry.get("made"):
+            times[place] = moment
+    return Imposed(plan={"listing": [Path(name).name for name in there]}, times=times), ""
+
+
+def _threads(change: Change, here: Any, there: Any, *rest: Any) -> Made:
+    if change.name == "intra_op":
+        return Imposed(plan={"intra_op": int(there)}), ""
+    return _variable(change, here, there, *rest)
+
+
+def _cores(_change: Change, _here: Any, there: Any, other: Other, *_rest: Any) -> Made:
+    if 0 < int(there or 0) <= other.cores:
+        return Imposed(plan={"cpus": int(there)}), ""
+    return None, f"the other side has {there} cores, and this computer has {other.cores}"
+
+
+def _folder(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
+    """The path alone: what is in the folder stays this side's own."""
+    if not Path(str(there)).is_dir():
+        return None, "the other side's working folder is not on this computer"
+    return Imposed(path=Path(str(there))), ""
+
+
+def _isa(change: Change, here: Any, there: Any, *rest: Any) -> Made:
+    if change.name != "flags":
+        return _variable(change, here, there, *rest)
+    lacking = set(here) - set(there)
+    if not lacking:
+        return None, "the other processor can do more, and instruction sets can only be taken away"
+    return capped(there), ""
+
+
+def capped(flags: Sequence[str]) -> Imposed:
+    """A processor that has only `flags`, for oneDNN, OpenBLAS and NumPy."""
+    have = set(flags)
+    if "avx512f" in have:
+        level = "AVX512_CORE_VNNI" if "avx512_vnni" in have else "AVX512_CORE"
+        return Imposed(env={"ONEDNN_MAX_CPU_ISA": level})
+    level = "AVX2" if "avx2" in have else "AVX" if "avx" in have else "SSE41"
+    core = {"AVX2": "Haswell", "AVX": "Sandybridge", "SSE41": "Nehalem"}[level]
+    return Imposed(env={"ONEDNN_MAX_CPU_ISA": level, "OPENBLAS_CORETYPE": core})
+
+
+def _onednn(change: Change, here: Any, there: Any, *rest: Any) -> Made:
+    if change.name != "onednn":
+        return _variable(change, here, there, *rest)
+    return Imposed(env={"TF_ENABLE_ONEDNN_OPTS": "1" if there else "0"}), ""
+
+
+def _determinism(change: Change, here: Any, there: Any, *rest: Any) -> Made:
+    if change.name != "deterministic_ops":
+        return _variable(change, here, there, *rest)
+    return Imposed(plan={"deterministic": bool(there)}), ""
+
+
+def _compile(change: Change, here: Any, there: Any, *rest: Any) -> Made:
+    if change.name in ("jit_compile", "run_eagerly", "steps_per_execution"):
+        return Imposed(plan={"compile": {change.name: there}}), ""
+    if change.name == "tf32":
+        return Imposed(plan={"tf32": bool(there)}), ""
+    return _variable(change, here, there, *rest)
+
+
+def _policy(change: Change, here: Any, there: Any, *rest: Any) -> Made:
+    if change.name == "policy":
+        return Imposed(plan={"policy": str(there)}), ""
+    return _variable(change, here, there, *rest)
+
+
+def _devices(change: Change, here: Any, there: Any, *rest: Any) -> Made:
+    if change.name != "devices":
+        return _variable(change, here, there, *rest)
+    if set(there or []) < set(here or []) and not any("GPU" in str(name) for name in there):
+        return Imposed(env={"CUDA_VISIBLE_DEVICES": "-1"}), ""
+    return None, "this computer does not have the other side's devices"
+
+
+def _locale(change: Change, here: Any, there: Any, other: Other, *rest: Any) -> Made:
+    if change.name.isupper():
+        return _variable(change, here, there, other, *rest)
+    theirs = {**other.facts.get("variables", {}), **other.facts.get("environment", {})}
+    names = ("LC_ALL", "LC_CTYPE", "LC_NUMERIC", "LC_TIME", "LC_COLLATE", "LANG", "PYTHONUTF8")
+    return Imposed(env={name: theirs.get(name) for name in names}), ""
+
+
+def _timezone(change: Change, here: Any, there: Any, *rest: Any) -> Made:
+    if change.name == "TZ":
+        return _variable(change, here, there, *rest)
+    january = int((there or [0])[0])
+    sign = "-" if january >= 0 else "+"
+    hours, minutes = divmod(abs(january) // 60, 60)
+    return Imposed(env={"TZ": f"ORCH{sign}{hours}:{minutes:02d}"}), ""
+
+
+_MAKERS: Mapping[str, Maker] = {
+    "source": _source,
+    "arguments": _arguments,
+    "paths": _arguments,
+    "data": _data,
+    "order": _order,
+    "threads": _threads,
+    "cores": _cores,
+    "isa": _isa,
+    "onednn": _onednn,
+    "determinism": _determinism,
+    "compile": _compile,
+    "policy": _policy,
+    "devices": _devices,
+    "folder": _folder,
+    "locale": _locale,
+    "timezone": _timezone,
+}
+
+
+def other_packages(mine: Facts, other: Other) -> Iterator[Candidate]:
+    """The other side's packages, where its interpreter is on this computer."""
+    words = versions(mine, other.facts)
+    if not words:
+        return
+    words = f"packages of other versions: {words}"
+    fix = "Install the same versions on both sides, from one lock."
+    if other.python:
+        yield Candidate("versions", words, fix, Imposed(python=other.python))
+    else:
+        why = "the other side's packages are not on this computer"
+        yield Candidate("versions", words, fix, None, why=why)

@@ -1,0 +1,43 @@
+"""The fewest of several things that together are enough: bisection by what repeated runs show. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def smallest(items: Sequence[T], enough: Callable[[Sequence[T]], bool]) -> tuple[T, ...]:
+    """A part of `items` that is enough and from which nothing can be left out, in their order.
+
+    `items` are known to be enough. Halves are tried first, then what remains without each smaller piece: one
+    guilty thing among n is found in about 2·log2(n) questions. Where `enough` cannot tell (no time is left)
+    it must say False: the answer is then enough, but may be too large.
+    """
+    kept, pieces = list(items), 2
+    while len(kept) > 1:
+        size = -(-len(kept) // pieces)
+        parts = [kept[at : at + size] for at in range(0, len(kept), size)]
+        found = _found(kept, parts, enough)
+        if found is not None:
+            kept, pieces = found, 2 if len(found) < size * 2 else max(2, pieces - 1)
+        elif size == 1:
+            break
+        else:
+            pieces = min(len(kept), pieces * 2)
+    return tuple(kept)
+
+
+def _found(
+    kept: Sequence[T], parts: Sequence[list[T]], enough: Callable[[Sequence[T]], bool]
+) -> list[T] | None:
+    """A part, or all but a part, that is enough by itself."""
+    for part in parts:
+        if enough(part):
+            return part
+    for part in parts if len(parts) > 2 else ():
+        rest = [each for each in kept if not any(each is one for one in part)]
+        if enough(rest):
+            return rest
+    return None
