@@ -13,6 +13,7 @@ A plan is a JSON object with any of
     listing          "sorted", or names in the order in which folders list them (others follow, sorted)
     mirror           [[copy, original], …]: a copied folder lists its entries in the order of the original
     guard            {kept, free, refusals}: see guard
+    feed             the training is fed with other inputs, to see what its own costs: see feeding
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import json
 import os
 import random
 import sys
-from typing import Any, Callable, Dict, Iterator, Mapping, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
 
 from . import listing
 from .guard import Guard
@@ -49,25 +50,31 @@ def install(plan: Plan, *, now: bool) -> None:
         Guard(**plan["guard"]).install()
     if "listing" in plan or "mirror" in plan:
         listing.install(plan.get("listing"), plan.get("mirror") or [])
+    listeners: List[Any] = [Imposition(plan)]
+    if plan.get("feed"):
+        from . import feeding
+
+        listeners.append(feeding.install(plan["feed"]))
     if "seed" in plan:
         random.seed(plan["seed"])
         if plan.get("seed_forced"):
             silence(random, "seed")
     if plan.get("generators"):
         _seed_unseeded(random.Random)
-    announcer = Announcer(_MODULES, _teller(Imposition(plan)))
+    announcer = Announcer(_MODULES, _teller(listeners))
     announcer.install()
     for name in _MODULES if now else ():
         if name in sys.modules:
             announcer.imported(sys.modules[name])
 
 
-def _teller(imposition: Imposition) -> Callable[[Any], None]:
-    tell = teller([imposition])
+def _teller(listeners: List[Any]) -> Callable[[Any], None]:
+    """The first of the listeners, the imposition, also hears of NumPy."""
+    tell = teller(listeners)
 
     def told(module: Any) -> None:
         if module.__name__ == "numpy":
-            imposition.on_numpy(module)
+            listeners[0].on_numpy(module)
         else:
             tell(module)
 

@@ -1,0 +1,247 @@
+"""Windows of a scratch run -> how long a step waits for reading and for preparing, and what is to blame.
+
+The method of DS-Analyzer (Mohan et al., VLDB 2021) for tf.data: the same training on one batch over and over
+(synthetic), on batches held in memory (cached), on its own pipeline with its files in the page cache (warm) and
+out of it (cold). Differences between them are stalls, whoever's cores they were spent on. Kinds of windows
+alternate, and each round is compared with itself, so that a busy computer slows all alike.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+FORMAT = 1
+
+LEAST_SHARE = 0.03
+"""Of a step: differences below are never called significant."""
+
+WARM_READS = 0.3
+"""Of what cold windows read from disk: a warm window that reads as much did not find it in memory."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One kind of window: per round, seconds of one batch; `cpu`, `waited` (for a core) likewise, medians.
+
+    `device`, `asked`, `network` in bytes, `calls` of reading and `faults` a batch; `first`: seconds until the
+    first batch was trained on. `others`: cores that strangers kept busy meanwhile.
+    """
+
+    rounds: tuple[float, ...]
+    cpu: float = 0.0
+    waited: float = 0.0
+    device: float = 0.0
+    asked: float = 0.0
+    network: float = 0.0
+    calls: float = 0.0
+    faults: float = 0.0
+    first: float = 0.0
+    others: float = 0.0
+    threads: int = 0
+
+    @property
+    def seconds(self) -> float:
+        return statistics.median(self.rounds)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A difference between two kinds of windows: `seconds` and `noise` of a step, `share` of the slower one."""
+
+    seconds: float
+    noise: float
+    share: float
+
+    @property
+    def significant(self) -> bool:
+        return self.seconds > self.noise
+
+
+@dataclass(frozen=True)
+class Differential:
+    """What the input of one training costs. Seconds are of one batch; `batch` are examples in it.
+
+    `fetch`: cold against warm, None where no disk had to give anything; `prep`: warm against synthetic; `stall`:
+    all of it. `cold`: whether the training as it is must be thought of with cold files.
+    """
+
+    timings: Mapping[str, Timing]
+    fetch: Gap | None
+    prep: Gap
+    stall: Gap
+    cold: bool
+    cores: int
+    batch: int | None = None
+    batch_bytes: int = 0
+    files: int = 0
+    file_bytes: int = 0
+    calls: Sequence[Mapping[str, Any]] = ()
+    nodes: Sequence[Mapping[str, Any]] = ()
+    node_batches: int = 0
+    notes: Sequence[str] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ideal(self) -> float:
+        """Seconds of a step that never waits for its batch."""
+        return self.timings["synthetic"].seconds
+
+    @property
+    def actual(self) -> Timing:
+        return self.timings["cold" if self.cold else "warm"]
+
+    @property
+    def pulling(self) -> Timing:
+        """The pipeline alone, with nothing to train."""
+        return self.timings["pull cold" if self.cold else "pull"]
+
+    def rate(self, mode: str) -> float | None:
+        """Examples a second (batches, where their size is not fixed)."""
+        found = self.timings.get(mode)
+        return (self.batch or 1) / found.seconds if found and found.seconds > 0 else None
+
+    @property
+    def storage_bytes(self) -> float | None:
+        """Bytes a second that the disk gave while nothing was trained."""
+        cold = self.timings.get("pull cold")
+        return cold.device / cold.seconds if cold and cold.device and cold.seconds else None
+
+    def as_json(self) -> dict[str, Any]:
+        """The published object, without its `schema`."""
+        return {
+            "step": {mode: round(timing.seconds, 6) for mode, timing in self.timings.items()},
+            "ideal_step": round(self.ideal, 6),
+            "fetch_stall": gap_json(self.fetch),
+            "prep_stall": gap_json(self.prep),
+            "stall": gap_json(self.stall),
+            "files_cold": self.cold,
+            "rates": {
+                "accelerator": _rounded(self.rate("synthetic")),
+                "preparation": _rounded(self.rate("pull")),
+                "storage": _rounded(self.rate("pull cold")) if self.fetch else None,
+                "storage_bytes": _rounded(self.storage_bytes),
+                "unit": "examples/s" if self.batch else "batches/s",
+            },
+            "first_batch": round(self.timings["warm"].first, 6),
+            "cores": self.cores,
+            "batch": self.batch,
+            "batch_bytes": self.batch_bytes,
+            "files": self.files,
+            "file_bytes": self.file_bytes,
+            "notes": list(self.notes),
+            **self.facts,
+        }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def gap_json(gap: Gap | None) -> dict[str, Any] | None:
+    if gap is None:
+        return None
+    return {
+        "seconds": round(gap.seconds, 6),
+        "share": round(max(0.0, gap.share), 4),
+        "noise": round(gap.noise, 6),
+        "significant": gap.significant,
+    }
+
+
+def differential(result: Mapping[str, Any]) -> Differential | None:
+    """What a scratch run wrote, read; None where a kind of window that is needed never gave a step."""
+    timings = timings_of(result.get("windows") or (), int(result.get("steps_per_call") or 1), result)
+    if any(mode not in timings for mode in ("synthetic", "warm")):
+        return None
+    synthetic, warm = timings["synthetic"], timings["warm"]
+    fetch = _fetch(timings)
+    cold = fetch is not None and fetch.significant
+    pipeline = result.get("pipeline") or {}
+    return Differential(
+        timings=timings,
+        fetch=fetch,
+        prep=gap(warm.rounds, synthetic.rounds),
+        stall=gap(timings["cold" if cold else "warm"].rounds, synthetic.rounds),
+        cold=cold,
+        cores=int(result.get("cores") or 1),
+        batch=result.get("batch"),
+        batch_bytes=int(result.get("batch_bytes") or 0),
+        files=int(result.get("files") or 0),
+        file_bytes=int(result.get("file_bytes") or 0),
+        calls=result.get("calls") or (),
+        nodes=pipeline.get("nodes") or (),
+        node_batches=int(pipeline.get("batches") or 0),
+        notes=result.get("notes") or (),
+        facts={key: result.get(key) for key in ("loop", "tensorflow", "gpus", "steps", "steps_per_call")},
+    )
+
+
+def _fetch(timings: Mapping[str, Timing]) -> Gap | None:
+    cold = timings.get("cold")
+    if cold is None or cold.device <= 0:
+        return None
+    return gap(cold.rounds, timings["warm"].rounds)
+
+
+def timings_of(
+    windows: Sequence[Mapping[str, Any]], per_call: int, result: Mapping[str, Any]
+) -> dict[str, Timing]:
+    """The windows by mode, of which those without a step are left out."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for line in windows:
+        if line.get("steps") and line.get("wall"):
+            found.setdefault(str(line["mode"]), []).append(line)
+    return {mode: _timing(mode, lines, per_call) for mode, lines in found.items()}
+
+
+def _timing(mode: str, lines: Sequence[Mapping[str, Any]], per_call: int) -> Timing:
+    each = 1 if mode.startswith("pull") else per_call
+    ordered = sorted(lines, key=lambda line: line.get("round", 0))
+
+    def middle(key: str) -> float:
+        return statistics.median(float(line.get(key, 0.0)) / (line["steps"] * each) for line in ordered)
+
+    others = [max(0.0, line.get("machine", 0.0) - line.get("cpu", 0.0)) / line["wall"] for line in ordered]
+    return Timing(
+        rounds=tuple(line["wall"] / (line["steps"] * each) for line in ordered),
+        cpu=middle("cpu"),
+        waited=middle("waited"),
+        device=middle("device"),
+        asked=middle("asked"),
+        network=middle("network"),
+        calls=middle("calls"),
+        faults=middle("faults"),
+        first=statistics.median(float(line.get("first", 0.0)) for line in ordered),
+        others=statistics.median(others),
+        threads=max(int(line.get("threads", 0)) for line in ordered),
+    )
+
+
+def gap(slower: Sequence[float], faster: Sequence[float]) -> Gap:
+    """How much longer a step takes, round by round; `noise`: what the rounds themselves leave uncertain.
+
+    The noise is twice the standard error of the median difference, by the median deviation from it, so that one
+    round in which the computer was busy elsewhere counts little; and never below LEAST_SHARE of a step.
+    """
+    differences = [one - other for one, other in zip(slower, faster, strict=False)]
+    middle = statistics.median(differences)
+    whole = statistics.median(slower)
+    deviation = (
+        statistics.median(abs(each - middle) for each in differences) if len(differences) > 1 else whole
+    )
+    noise = max(2 * 1.4826 * 1.2533 * deviation / math.sqrt(len(differences)), LEAST_SHARE * whole)
+    return Gap(middle, noise, middle / whole if whole > 0 else 0.0)
+
+
+def ratio(slower: Sequence[float], faster: Sequence[float]) -> tuple[float, float]:
+    """(median of the ratios round by round, its noise)."""
+    ratios = [one / other for one, other in zip(slower, faster, strict=False) if other > 0]
+    if not ratios:
+        return 1.0, math.inf
+    middle = statistics.median(ratios)
+    deviation = statistics.median(abs(each - middle) for each in ratios) if len(ratios) > 1 else middle
+    return middle, max(2 * 1.4826 * 1.2533 * deviation / math.sqrt(len(ratios)), LEAST_SHARE)

@@ -1,0 +1,215 @@
+"""What a training's input is held up by: the first rule that applies, each with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.profiling.differential import WARM_READS, Differential
+
+ACCUSED = 0.1
+"""Share of a step that must be stalled before anything is accused."""
+
+SMALL_FILE = 1 << 20
+CROWD = 4
+"""Threads for each core that one stage of a pipeline may ask for."""
+
+WAITING = 0.5
+"""CPU seconds a second below which a pipeline waits for something rather than computes."""
+
+FULL = 0.8
+"""Of the cores that are to be had."""
+
+MIXED = 8
+"""A shuffle buffer below this share (one in …) of the examples mixes them hardly at all."""
+
+REMOTE_SHARE = 0.25
+FAULTS = 20.0
+
+
+@dataclass(frozen=True)
+class Named:
+    """`kind`: storage, small files, memory, generator, remote, serial map, threads, decode, cores, no prefetch,
+    preparation, or none; `words` for people. `findings`: what is no stall and still worth a word, as
+    (kind, words)."""
+
+    kind: str
+    words: str
+    findings: tuple[tuple[str, str], ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        told = [{"kind": kind, "words": words} for kind, words in self.findings]
+        return {"kind": self.kind, "words": self.words, "findings": told}
+
+
+def name(found: Differential) -> Named:
+    """The bottleneck. "none" where input holds up less than a tenth of a step, or nothing that is sure."""
+    kind, words = _kind(found)
+    return Named(kind, words, tuple(_findings(found)))
+
+
+def _kind(found: Differential) -> tuple[str, str]:
+    if not found.stall.significant or found.stall.share < ACCUSED:
+        said = "Steps are not held up by their input"
+        return "none", f"{said}: {_percent(found.stall.share)} at most."
+    short = _memory(found)
+    if short:
+        return "memory", short
+    fetch = found.fetch.seconds if found.fetch and found.cold else 0.0
+    if fetch >= found.prep.seconds and found.cold:
+        return _storage(found)
+    return _preparation(found)
+
+
+def _percent(share: float) -> str:
+    return f"{max(0.0, share):.0%}"
+
+
+def _memory(found: Differential) -> str | None:
+    """Files that were read a moment ago are not in the page cache any more, or the job's own pages are not."""
+    warm, cold = found.timings["warm"], found.timings.get("cold")
+    if warm.faults >= FAULTS:
+        return f"Memory is short: {warm.faults:.0f} pages are read back from disk at every step."
+    reads = cold is not None and cold.device > 0 and warm.device >= WARM_READS * cold.device
+    if not reads or found.prep.share < ACCUSED:
+        return None
+    return (
+        f"Memory is short: {warm.device / 1e6:.1f} MB of every batch come from the disk again, although these "
+        "files were read just before."
+    )
+
+
+def _storage(found: Differential) -> tuple[str, str]:
+    share = _percent(found.fetch.share if found.fetch else 0.0)
+    mean = found.file_bytes / found.files if found.files else 0.0
+    if found.files >= max(64, found.batch or 0) and mean < SMALL_FILE:
+        return "small files", (
+            f"Reading holds up {share} of a step: {found.files:,} files of {mean / 1024:.0f} KiB on average, "
+            "each opened by itself."
+        )
+    speed = found.storage_bytes or 0.0
+    return "storage", f"Reading holds up {share} of a step: the disk gives {speed / 1e6:.1f} MB/s."
+
+
+def _preparation(found: Differential) -> tuple[str, str]:
+    share = _percent(found.prep.share)
+    pull = found.timings.get("pull") or found.timings["warm"]
+    said = f"Preparing batches holds up {share} of a step"
+    crowd = crowded(found)
+    if crowd:
+        return "threads", f"{said}: {crowd} threads are asked for on {found.cores} cores."
+    busiest = busiest_call(found)
+    works = busiest["words"] if busiest else "the pipeline"
+    if pull.seconds <= found.ideal and not ahead(found):
+        return "no prefetch", f"{said}, although it takes less than a step: nothing is prepared ahead."
+    if pull.cpu < WAITING * pull.seconds:
+        if pull.network >= REMOTE_SHARE * max(1, found.batch_bytes):
+            rate = pull.network / pull.seconds / 1e6
+            return "remote", f"{said}: it waits for the network ({rate:.1f} MB/s), one request after another."
+        if busiest and busiest["call"] == "from_generator":
+            return "generator", f"{said}: a Python generator gives one example after another."
+        return (
+            "serial map" if serial(busiest) else "preparation"
+        ), f"{said}: {works} waits, and cores are idle."
+    if busiest and busiest["call"] == "from_generator":
+        return "generator", f"{said}: a Python generator makes one example after another."
+    if serial(busiest) and not full(found):
+        return "serial map", f"{said}: {works} makes one element after another."
+    if busiest and any("Decode" in name for name in busiest["operations"]):
+        return "decode", f"{said}: {works} takes all cores that are free."
+    if full(found):
+        return "cores", f"{said}: {found.cores} cores are not enough for {works} and the step together."
+    return ("serial map" if serial(busiest) else "preparation"), f"{said}: {works} takes longest."
+
+
+def crowded(found: Differential) -> int | None:
+    """Threads that one stage asks for, where these are far more than cores."""
+    asked = [call.get("num_parallel_calls") or 0 for call in found.calls]
+    asked += [call.get("private_threadpool") or 0 for call in found.calls]
+    most = max(asked, default=0)
+    return most if most >= CROWD * found.cores and most >= 16 else None
+
+
+def ahead(found: Differential) -> bool:
+    """Whether the pipeline's last stage works ahead of the step."""
+    for call in found.calls:
+        if call["call"] in ("with_options", "repeat"):
+            continue
+        return call["call"] == "prefetch"
+    return False
+
+
+def full(found: Differential) -> bool:
+    """Whether input and step together had all the cores that were to be had."""
+    actual = found.actual
+    return (actual.cpu + actual.waited) / actual.seconds >= FULL * found.cores
+
+
+def serial(call: Mapping[str, Any] | None) -> bool:
+    return call is not None and call["call"] == "map" and call.get("num_parallel_calls") in (None, 1)
+
+
+_NODES = {
+    "map": ("Map", "ParallelMap", "MapAndBatch", "ParallelMapAndBatch"),
+    "interleave": ("Interleave", "ParallelInterleave"),
+    "flat_map": ("FlatMap",),
+    "filter": ("Filter",),
+    "batch": ("Batch", "ParallelBatch"),
+    "padded_batch": ("PaddedBatch",),
+    "shuffle": ("Shuffle",),
+    "from_generator": ("Generator",),
+}
+
+
+def node_seconds(found: Differential, calls: tuple[str, ...]) -> float | None:
+    """Seconds a batch that tf.data counted in nodes of these calls; None where it counted nothing."""
+    if not found.nodes or not found.node_batches:
+        return None
+    wanted = {name for call in calls for name in _NODES.get(call, ())}
+    total = sum(float(node["s"]) for node in found.nodes if _plain(str(node["name"])) in wanted)
+    return total / found.node_batches
+
+
+def _plain(name: str) -> str:
+    return name.rstrip("0123456789").removesuffix("V")
+
+
+def busiest_call(found: Differential) -> dict[str, Any] | None:
+    """The call that took most of tf.data's own account; {call, operations, num_parallel_calls, words, site}."""
+    kinds = {kind: seconds for kind in _NODES if (seconds := node_seconds(found, (kind,)))}
+    if not kinds:
+        return None
+    kind = max(kinds, key=lambda each: kinds[each])
+    for call in found.calls:
+        if call["call"] == kind:
+            operations = list(call.get("operations") or ())
+            telling = [name for name in operations if name not in _DULL][:3]
+            words = f"{kind}({', '.join(telling)})" if telling else kind
+            return {**call, "operations": operations, "words": words}
+    return None
+
+
+_DULL = (
+    "Pack",
+    "Shape",
+    "StridedSlice",
+    "Squeeze",
+    "Unpack",
+    "ExpandDims",
+    "Mul",
+    "Sub",
+    "RealDiv",
+    "Transpose",
+)
+
+
+def _findings(found: Differential) -> list[tuple[str, str]]:
+    told = []
+    for call in found.calls:
+        buffer, size = call.get("buffer_size"), call.get("elements") or 0
+        if call["call"] == "shuffle" and buffer and size >= 256 and buffer * MIXED <= size:
+            told.append(
+                ("shuffle", f"shuffle({buffer:,}) mixes {size:,} examples hardly at all: neighbours stay so.")
+            )
+    return told

@@ -1,0 +1,407 @@
+"""What of a pipeline can be changed from outside, as a script would change it: each change apart."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+from .feeding_calls import Call, call_of, chain, operations, rebuilt
+from .observe.digest import describe
+
+MOST_CALLS = 32
+"""Parallel calls asked for where calls wait rather than compute."""
+
+_PASSIVE = ("prefetch", "with_options")
+_COUNTABLE = ("map", "batch", "padded_batch", "shuffle", "repeat", "prefetch", "with_options", "cache")
+_RANDOM = ("shuffle", "sample_from_datasets", "rejection_resample")
+_READING = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset")
+
+
+class Fix(NamedTuple):
+    """`build` gives the pipeline that is timed, `twin` the one whose batches are compared (made afresh).
+
+    `edits`: what to write where, as {file, line, call, keyword} or {file, line, call, after}. `place`: which
+    map or interleave calls it touches, by their number from the end. `cores` widens the process instead.
+    """
+
+    name: str
+    edits: List[Dict[str, Any]]
+    build: Callable[[Any], Any]
+    twin: Callable[[Any], Any]
+    cores: bool = False
+    facts: Dict[str, Any] = {}
+
+
+class Wishes(NamedTuple):
+    """`waits`: the pipeline waits more than it computes; `parallel`: calls that would keep up with the step.
+    `batches`: how many one window takes. `room`: bytes of memory that a cache may take."""
+
+    cores: int
+    waits: bool
+    parallel: int
+    batches: int
+    batch_bytes: int
+    room: int
+
+
+def fixes(dataset: Any, wishes: Wishes, staged: Optional[Dict[str, str]]) -> List[Fix]:
+    """Those that apply to this pipeline."""
+    found = [
+        _calls("parallel map", dataset, ("map",), wishes),
+        _calls("parallel interleave", dataset, ("interleave",), wishes),
+        _prefetch(dataset),
+        _cache(dataset, wishes),
+        _fewer_threads(dataset, wishes),
+    ]
+    kept = [fix for fix in found if fix is not None]
+    together = [fix for fix in kept if fix.name in ("parallel map", "parallel interleave", "prefetch")]
+    if len(together) > 1:
+        kept.append(_together(together))
+    if staged:
+        kept.append(staging(staged))
+    if _more_cores() > wishes.cores:
+        kept.append(Fix("more cores", [], _same, _fresh, cores=True, facts={"cores": _more_cores()}))
+    return kept
+
+
+def _same(dataset: Any) -> Any:
+    return dataset
+
+
+def _unchanged(_dataset: Any, _call: Call) -> None:
+    return None
+
+
+def _fresh(dataset: Any) -> Any:
+    return rebuilt(dataset, _unchanged, fresh=True)
+
+
+def fresh(dataset: Any) -> Any:
+    """The same pipeline made again: its first pass is what the first pass of the script's own is."""
+    return _fresh(dataset)
+
+
+# ---------------------------------------------------------------- parallel calls
+
+_PLACES = {"map": 2, "interleave": 4}
+
+
+def _set(call: Call, value: Any) -> Call:
+    place = _PLACES[call.name]
+    if len(call.args) > place:
+        return call._replace(args=(*call.args[:place], value, *call.args[place + 1 :]))
+    return call.with_(num_parallel_calls=value)
+
+
+def _parallel(call: Call) -> Any:
+    return call.given(_PLACES[call.name], "num_parallel_calls")
+
+
+def _number(value: Any) -> Optional[int]:
+    try:
+        return None if value is None else int(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _calls(name: str, dataset: Any, names: Any, wishes: Wishes) -> Optional[Fix]:
+    serial = [
+        (one, call)
+        for one, call in chain(dataset)
+        if call.name in names
+        and call.site
+        and _number(_parallel(call)) in (None, 1)
+        and not _given_none(call)
+    ]
+    if not serial:
+        return None
+    value = max(wishes.cores, wishes.parallel) if wishes.waits else -1
+    chosen = {id(one) for one, _ in serial}
+
+    def change(one: Any, call: Call) -> Optional[Call]:
+        return _set(call, value) if id(one) in chosen else None
+
+    text = f"num_parallel_calls={value if value > 0 else 'tf.data.AUTOTUNE'}"
+    return Fix(
+        name,
+        [_edit(call, keyword=text) for _, call in serial],
+        lambda whole: rebuilt(whole, change),
+        lambda whole: rebuilt(whole, change, fresh=True),
+        facts={"parallel": value, "calls": len(serial)},
+    )
+
+
+def _given_none(call: Call) -> bool:
+    """Whether parallelism was given as a tensor, which is not looked into."""
+    value = _parallel(call)
+    return value is not None and _number(value) is None
+
+
+def _edit(call: Call, **what: str) -> Dict[str, Any]:
+    file, line = call.site or ("", 0)
+    return {"file": file, "line": line, "call": call.name, **what}
+
+
+def _together(several: List[Fix]) -> Fix:
+    def build(dataset: Any) -> Any:
+        for fix in several:
+            dataset = fix.build(dataset)
+        return dataset
+
+    def twin(dataset: Any) -> Any:
+        dataset = several[0].twin(dataset)
+        for fix in several[1:]:
+            dataset = fix.build(dataset)
+        return dataset
+
+    name = " + ".join(fix.name for fix in several)
+    facts = {key: value for fix in several for key, value in fix.facts.items()}
+    return Fix(name, [edit for fix in several for edit in fix.edits], build, twin, facts=facts)
+
+
+# ---------------------------------------------------------------- prefetch, threads
+
+
+def _last_of_script(dataset: Any) -> Optional[Call]:
+    return next((call for _, call in chain(dataset) if call.site), None)
+
+
+def _prefetch(dataset: Any) -> Optional[Fix]:
+    """At the end of what the script built; Keras may have added to it."""
+    listed = chain(dataset)
+    for _, call in listed:
+        if call.name == "prefetch":
+            return None
+        if call.site and call.name not in _PASSIVE:
+            break
+    last = _last_of_script(dataset)
+    if last is None:
+        return None
+    return Fix(
+        "prefetch",
+        [_edit(last, after=".prefetch(tf.data.AUTOTUNE)")],
+        lambda whole: whole.prefetch(-1),
+        lambda whole: _fresh(whole).prefetch(-1),
+    )
+
+
+def _fewer_threads(dataset: Any, wishes: Wishes) -> Optional[Fix]:
+    crowd = 4 * wishes.cores
+    many = {
+        id(one): call
+        for one, call in chain(dataset)
+        if call.name in _PLACES and call.site and (_number(_parallel(call)) or 0) >= crowd
+    }
+    threading = dataset.options().threading
+    own = _number(threading.private_threadpool_size) or 0
+    if not many and own < crowd:
+        return None
+
+    def change(one: Any, call: Call) -> Optional[Call]:
+        return _set(call, -1) if id(one) in many else None
+
+    def build(whole: Any) -> Any:
+        return _pool(rebuilt(whole, change), own, crowd, wishes.cores)
+
+    edits = [_edit(call, keyword="num_parallel_calls=tf.data.AUTOTUNE") for call in many.values()]
+    if own >= crowd:
+        last = next((call for _, call in chain(dataset) if call.name == "with_options" and call.site), None)
+        what = f"options.threading.private_threadpool_size = {wishes.cores}"
+        edits += [{**_edit(last, before=what)}] if last else []
+    return Fix(
+        "fewer threads",
+        edits,
+        build,
+        lambda whole: _pool(rebuilt(whole, change, fresh=True), own, crowd, wishes.cores),
+        facts={"threads": max([own, *(_number(_parallel(call)) or 0 for call in many.values())])},
+    )
+
+
+def _pool(dataset: Any, own: int, crowd: int, cores: int) -> Any:
+    import tensorflow as tf
+
+    if own < crowd:
+        return dataset
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = cores
+    return dataset.with_options(options)
+
+
+def _more_cores() -> int:
+    """Cores that this computer has beside those that the process was given; no quota can be lifted."""
+    return os.cpu_count() or 1
+
+
+# ---------------------------------------------------------------- cache
+
+
+def _cache(dataset: Any, wishes: Wishes) -> Optional[Fix]:
+    """After the last call below which nothing is random; tried on as much as one window takes."""
+    place = _cacheable(dataset)
+    if place is None or any(call.name == "cache" for _, call in chain(dataset)):
+        return None
+    each = _elements_a_batch(dataset, place)
+    size = int(place.cardinality())
+    if each is None or size == -1:
+        return None
+    needed = each * (wishes.batches + 4)
+    whole_bytes = _element_bytes(wishes.batch_bytes, each) * size if size > 0 else None
+    if whole_bytes is not None and whole_bytes > wishes.room:
+        return None
+
+    def tried(old: Any, new: Any) -> Any:
+        if old is not place:
+            return new
+        return (new if 0 < size <= needed else new.take(needed)).cache().repeat()
+
+    def plain(old: Any, new: Any) -> Any:
+        return new.cache() if old is place else new
+
+    call = call_of(place)
+    return Fix(
+        "cache",
+        [_edit(call, after=".cache()")] if call else [],
+        lambda whole: rebuilt(whole, _unchanged, tried),
+        lambda whole: rebuilt(whole, _unchanged, plain, fresh=True),
+        facts={"elements": size if size > 0 else None, "bytes": whole_bytes, "above": _above(dataset, place)},
+    )
+
+
+def _element_bytes(batch_bytes: int, each: int) -> int:
+    return max(1, batch_bytes // max(1, each))
+
+
+def _cacheable(dataset: Any) -> Any:
+    listed = chain(dataset)
+    for index, (one, call) in enumerate(listed):
+        rest = listed[index:]
+        calm = not any(_is_random(other, other_call) for other, other_call in rest)
+        work = any(
+            other.name in ("map", "interleave", "flat_map", "from_generator", *_READING) for _, other in rest
+        )
+        if calm and call.name not in (*_PASSIVE, "repeat"):
+            return one if work and call.site and _repeats_itself(one) else None
+    return None
+
+
+def _is_random(dataset: Any, call: Call) -> bool:
+    if call.name == "list_files":
+        return bool(call.given(1, "shuffle", True) is not False)
+    drawing = any("Random" in name and not name.startswith("Stateless") for name in operations(dataset))
+    return call.name in _RANDOM or call.name == "repeat" or drawing
+
+
+def _repeats_itself(dataset: Any) -> bool:
+    """Whether two passes give the same elements, where Python code makes them; looked at on a few."""
+    unsure = any(
+        call.name == "from_generator" or "PyFunc" in "".join(operations(one)) for one, call in chain(dataset)
+    )
+    if not unsure:
+        return True
+    passes = [list(map(_digest, dataset.take(4))) for _ in range(2)]
+    return passes[0] == passes[1]
+
+
+def _digest(element: Any) -> List[str]:
+    import numpy as np
+    import tensorflow as tf
+
+    flat = tf.nest.flatten(element, expand_composites=True)
+    return [describe(np.asarray(part))["sha256"] for part in flat]
+
+
+def _elements_a_batch(dataset: Any, place: Any) -> Optional[int]:
+    """How many of `place`'s elements make one batch; None where that is not fixed."""
+    each = 1
+    for one, call in chain(dataset):
+        if one is place:
+            return each
+        if call.name not in _COUNTABLE:
+            return None
+        if call.name in ("batch", "padded_batch"):
+            size = _number(call.given(1, "batch_size"))
+            if size is None:
+                return None
+            each *= size
+    return None
+
+
+def _above(dataset: Any, place: Any) -> List[str]:
+    """Calls that still work on every element behind the cache."""
+    names = []
+    for one, call in chain(dataset):
+        if one is place:
+            break
+        names.append(call.name)
+    return names
+
+
+# ---------------------------------------------------------------- staging
+
+
+def staging(there: Dict[str, str]) -> Fix:
+    """Sources that read the copies instead."""
+    names = {os.fsencode(path): os.fsencode(copy) for path, copy in there.items()}
+
+    def change(_dataset: Any, call: Call) -> Optional[Call]:
+        if call.name not in ("from_tensor_slices", "from_tensors", *_READING):
+            return None
+        renamed = _renamed((call.args, call.kwargs), names)
+        return None if renamed is None else call._replace(args=renamed[0], kwargs=renamed[1])
+
+    def after(old: Any, new: Any) -> Any:
+        call = call_of(old)
+        return _map_names(new, names) if call is not None and call.name == "list_files" else new
+
+    folder = os.path.commonpath(list(there)) if there else ""  # noqa: PTH120
+    return Fix(
+        "staging",
+        [],
+        lambda whole: rebuilt(whole, change, after),
+        lambda whole: rebuilt(whole, change, after, fresh=True),
+        facts={"files": len(there), "folder": folder},
+    )
+
+
+def _renamed(value: Any, names: Dict[bytes, bytes]) -> Any:
+    """Arguments with file names exchanged, constants and arrays of strings included; None where none was."""
+    import numpy as np
+    import tensorflow as tf
+
+    found = [0]
+
+    def text(item: Any) -> Any:
+        raw = os.fsencode(os.path.abspath(os.fsdecode(item)))  # noqa: PTH100
+        if raw not in names:
+            return item
+        found[0] += 1
+        return names[raw] if isinstance(item, bytes) else os.fsdecode(names[raw])
+
+    def one(item: Any) -> Any:
+        if isinstance(item, (str, bytes)):
+            return text(item)
+        if hasattr(item, "__fspath__"):
+            return text(os.fspath(item))
+        if isinstance(item, dict):
+            return {key: one(part) for key, part in item.items()}
+        if isinstance(item, (list, tuple)) and not hasattr(item, "_fields"):
+            return type(item)(one(part) for part in item)
+        if tf.is_tensor(item) and getattr(item, "dtype", None) == tf.string and hasattr(item, "numpy"):
+            array = np.asarray(item.numpy(), dtype=object)
+            return tf.constant(np.vectorize(text, otypes=[object])(array))
+        if isinstance(item, np.ndarray) and item.dtype.kind in "USO" and item.size:
+            return np.vectorize(text, otypes=[object])(item)
+        return item
+
+    made = one(value)
+    return made if found[0] else None
+
+
+def _map_names(dataset: Any, names: Dict[bytes, bytes]) -> Any:
+    """The same elements with the names of the copies, in the order of the originals."""
+    import tensorflow as tf
+
+    keys = tf.constant(list(names))
+    values = tf.constant(list(names.values()))
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), b"")
+    return dataset.map(table.lookup)

@@ -1,0 +1,436 @@
+"""What is measured in a scratch run, window by window: the differential, then each fix that can be imposed."""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+from typing import Any, Callable, Dict, Generator, List, Mapping, Optional, Tuple
+
+from . import feeding_fixes
+from .feeding_calls import chain, operations
+from .feeding_files import Known, chill, copied, warm
+from .feeding_fixes import Fix, Wishes
+from .feeding_windows import Feed, Mode, window
+from .observe.digest import records
+from .steppipeline import describe_nodes
+
+FORMAT = 1
+
+PILOT = 6
+"""Steps that tell how long a window must be."""
+
+LEAST, MOST = 8, 200
+"""Steps of a window."""
+
+CACHED_BYTES = 512 << 20
+"""Of batches that the cached windows hold."""
+
+PARITY_SECONDS = 6.0
+PARITY_BATCHES = 12
+
+SIGNIFICANT = 1.1
+"""Cold over warm: from here on, fixes are tried with cold files."""
+
+Say = Callable[[str], None]
+
+
+class Measurement:
+    """One training's input, looked at from all sides. `result` fills while it goes on.
+
+    `plan`: seconds of a window, rounds, try, trace (steps), trace_folder, staging (folder), budget.
+    """
+
+    def __init__(self, plan: Mapping[str, Any], dataset: Any, known: Known, say: Say) -> None:
+        self._plan = plan
+        self._dataset = dataset
+        self._known = known
+        self._say = say
+        self._until = perf_counter() + float(plan.get("budget", 300.0))
+        self._windows: List[Dict[str, Any]] = []
+        self._steps = LEAST
+        self._nodes: Optional[Dict[str, Any]] = None
+        self._batch: Any = None
+        self.result: Dict[str, Any] = {"v": FORMAT, "windows": self._windows, "notes": []}
+
+    def steps(self) -> Feed:
+        """The whole measurement; see feeding_windows.Feed."""
+        yield from self._pilot()
+        self.result["calls"] = [_told(one, call) for one, call in chain(self._dataset)]
+        yield from self._differential()
+        if self._plan.get("trace"):
+            yield from self._trace()
+        if self._plan.get("try"):
+            yield from self._trials()
+        self._finish()
+        return None
+
+    # ------------------------------------------------------------ the differential
+
+    def _pilot(self) -> Feed:
+        """How long a step takes, which files are read; it also fills the page cache."""
+        line = yield from window(self._warm(), PILOT, self._sync, self._look)
+        self._known.look()
+        each = line.get("wall", 0.0) / max(1, line["steps"])
+        wanted = float(self._plan.get("seconds", 0.8)) / max(each, 1e-4)
+        self._steps = int(self._plan.get("steps") or min(MOST, max(LEAST, wanted)))
+        self._batch = next(iter(self._dataset), None)
+        if self._batch is None:
+            self.result["notes"].append(
+                "The input cannot be started anew: only its first pass gives batches."
+            )
+        files = self._known.list()
+        self.result.update(
+            steps=self._steps,
+            batch_bytes=_bytes(self._batch),
+            batch=_leading(self._batch),
+            files=len(files),
+            file_bytes=sum(size for _, size in files),
+        )
+
+    def _differential(self) -> Feed:
+        modes = [
+            self._synthetic(),
+            self._cached(),
+            self._warm(),
+            self._cold(),
+            self._pull(),
+            self._pull(cold=True),
+        ]
+        rounds = int(self._plan.get("rounds", 5))
+        for number in range(rounds):
+            self._say(f"round {number + 1} of {rounds}")
+            for mode in modes if number % 2 == 0 else modes[::-1]:
+                if perf_counter() > self._until and number:
+                    self.result["notes"].append(f"The budget was used up after {number} rounds.")
+                    return
+                yield from self._time(mode, number)
+        self.result["pipeline"] = self._nodes
+
+    def _time(self, mode: Mode, number: int) -> Feed:
+        look = self._look if mode.name == "warm" else None
+        steps = self._steps * self.result["steps_per_call"] if mode.pull else self._steps
+        line = yield from window(mode, steps, self._sync, look)
+        self._windows.append({"round": number, **line})
+
+    # ------------------------------------------------------------ kinds of input
+
+    def _synthetic(self) -> Mode:
+        """One batch, in memory, over and over."""
+        dataset = repeated(self._dataset, self._batch)
+        return Mode("synthetic", lambda: iter(dataset))
+
+    def _cached(self) -> Mode:
+        """As many batches as a window takes, in memory: no file is read and nothing is prepared."""
+        most = max(2, CACHED_BYTES // max(1, _bytes(self._batch)))
+        dataset = _lean(self._dataset.take(min(self._steps + 4, most))).cache()
+        for _ in dataset:
+            pass
+        again = dataset.repeat()
+        return Mode("cached", lambda: iter(again))
+
+    def _warm(self) -> Mode:
+        return Mode("warm", lambda: iter(self._dataset), self._heat)
+
+    def _cold(self) -> Mode:
+        return Mode("cold", lambda: iter(self._dataset), self._chill)
+
+    def _pull(self, *, cold: bool = False) -> Mode:
+        """Batches alone, without a step: what the preparation gives."""
+        name, before = ("pull cold", self._chill) if cold else ("pull", self._heat)
+        return Mode(name, lambda: iter(self._dataset), before, pull=True)
+
+    def _heat(self) -> None:
+        warm(self._known.list())
+
+    def _chill(self) -> None:
+        chill(path for path, _ in self._known.list())
+
+    # ------------------------------------------------------------ fixes
+
+    def _trials(self) -> Feed:
+        """Each fix in turn beside the pipeline as it is, so many rounds; then what it does to the batches."""
+        cold = self._median("cold") > SIGNIFICANT * self._median("warm")
+        before = self._chill if cold else self._heat
+        fixes = self._fixes(cold)
+        base = Mode("base", lambda: iter(self._dataset), before)
+        tried: List[Tuple[Fix, Mode]] = []
+        for fix in fixes:
+            mode = self._trial(fix, before)
+            if mode is not None:
+                tried.append((fix, mode))
+        rounds = int(self._plan.get("rounds", 5))
+        for number in range(rounds):
+            self._say(f"trying, round {number + 1} of {rounds}")
+            modes = [base, *(mode for _, mode in tried)]
+            for mode in modes if number % 2 == 0 else modes[::-1]:
+                if perf_counter() > self._until and number:
+                    self.result["notes"].append(f"The budget was used up after {number} rounds of trying.")
+                    break
+                yield from self._time(mode, number)
+        self._say("comparing batches")
+        parity = _Parity(self._dataset)
+        self.result["base"] = "cold" if cold else "warm"
+        self.result["fixes"] = [
+            {"name": fix.name, "edits": fix.edits, **fix.facts, "parity": parity.of(fix)} for fix, _ in tried
+        ]
+
+    def _fixes(self, cold: bool) -> List[Fix]:
+        pulled = [line for line in self._windows if line["mode"] == "pull" and line.get("wall")]
+        busy = sum(line["cpu"] for line in pulled) / max(1e-9, sum(line["wall"] for line in pulled))
+        step, input_ = self._median("synthetic"), self._median("pull cold" if cold else "pull")
+        wishes = Wishes(
+            cores=_cores(),
+            waits=busy < 0.5 or cold,
+            parallel=min(feeding_fixes.MOST_CALLS, max(2, round(1.5 * input_ / max(step, 1e-4)) + 1)),
+            batches=self._steps,
+            batch_bytes=_bytes(self._batch),
+            room=int(0.7 * _available()),
+        )
+        staged = self._stage() if cold and self._plan.get("staging") else {}
+        return feeding_fixes.fixes(self._dataset, wishes, staged)
+
+    def _stage(self) -> Dict[str, str]:
+        try:
+            most = int(self._plan.get("staging_bytes", 4 << 30))
+            return copied(self._known.list(), str(self._plan["staging"]), most)
+        except OSError as error:
+            self.result["notes"].append(f"The data could not be staged: {error.strerror}.")
+            return {}
+
+    def _trial(self, fix: Fix, before: Callable[[], None]) -> Optional[Mode]:
+        """The fixed pipeline as a mode; None, and a note, where it cannot be built."""
+        try:
+            dataset = fix.build(self._dataset)
+            if fix.name == "cache":
+                _primed(dataset, self._steps + 4)
+        except Exception as error:
+            self.result["notes"].append(
+                f"{fix.name} could not be tried: {type(error).__name__}: {error}"[:300]
+            )
+            return None
+        widened = _Affinity() if fix.cores else None
+        staged = fix.name == "staging"
+
+        def ready() -> None:
+            before()
+            if staged:
+                self._known.look()
+            if widened:
+                widened.widen()
+
+        return Mode(
+            f"fix {fix.name}", lambda: iter(dataset), ready, widened.narrow if widened else lambda: None
+        )
+
+    # ------------------------------------------------------------ a window of tf.profiler
+
+    def _trace(self) -> Feed:
+        """Some steps of the pipeline as it is, under tf.profiler, with step markers."""
+        import tensorflow as tf
+
+        profiler, iterator = tf.profiler.experimental, iter(self._dataset)
+        made = yield iterator
+        profiler.start(str(self._plan["trace_folder"]))
+        try:
+            for number in range(int(self._plan["trace"])):
+                if not made:
+                    iterator = iter(self._dataset)
+                with profiler.Trace("train", step_num=number, _r=1):
+                    made = yield iterator
+            self._sync()
+        finally:
+            profiler.stop()
+        self.result["trace"] = str(self._plan["trace_folder"])
+
+    # ------------------------------------------------------------ inside
+
+    def _median(self, mode: str) -> float:
+        times = sorted(
+            line["wall"] / line["steps"] for line in self._windows if line["mode"] == mode and line["steps"]
+        )
+        return times[len(times) // 2] if times else 0.0
+
+    def _look(self, iterator: Any, given: int) -> None:
+        """What tf.data's own model knows after a window."""
+        try:
+            import tensorflow as tf
+
+            self._nodes = {
+                "batches": given,
+                "nodes": describe_nodes(tf.data.experimental.get_model_proto(iterator)),
+            }
+        except Exception:  # autotuning is off, or it is another version: a fact less
+            self._nodes = None
+
+    @staticmethod
+    def _sync() -> None:
+        import tensorflow as tf
+
+        devices = getattr(tf.test.experimental, "sync_devices", None)
+        if devices is not None:
+            devices()
+
+    def _finish(self) -> None:
+        files = self._known.list()
+        self.result.update(files=len(files), file_bytes=sum(size for _, size in files))
+        self.result["cardinality"] = int(self._dataset.cardinality())
+
+
+class _Parity:
+    """Whether a change gives the training the same batches: the first ones of each pipeline made anew."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self._own = _fingerprints(feeding_fixes.fresh(dataset), PARITY_BATCHES)
+        again = _fingerprints(feeding_fixes.fresh(dataset), len(self._own))
+        self._repeats = again == self._own
+
+    def of(self, fix: Fix) -> Dict[str, Any]:
+        """`same`: order, examples (the same ones in another order), none, or None where nothing can be said."""
+        if not self._own or not self._repeats:
+            why = (
+                "two passes of the unchanged pipeline differ already"
+                if self._own
+                else "there were no batches"
+            )
+            return {"same": None, "batches": 0, "why": why}
+        try:
+            other = _fingerprints(fix.twin(self._dataset), len(self._own))
+        except Exception as error:
+            return {"same": None, "batches": 0, "why": f"{type(error).__name__}: {error}"[:200]}
+        if other == self._own:
+            return {"same": "order", "batches": len(self._own), "why": ""}
+        shuffled = sorted(row for batch in other for row in batch) == sorted(
+            row for batch in self._own for row in batch
+        )
+        return {"same": "examples" if shuffled else "none", "batches": len(self._own), "why": ""}
+
+
+def _fingerprints(dataset: Any, most: int) -> List[List[str]]:
+    """The digests of each record of the first batches."""
+    import numpy as np
+    import tensorflow as tf
+
+    found: List[List[str]] = []
+    until = perf_counter() + PARITY_SECONDS / 2
+    for element in dataset:
+        arrays = [np.asarray(part) for part in tf.nest.flatten(element, expand_composites=True)]
+        told = records(arrays)
+        found.append(told.get("rows") or [str(told)])
+        if len(found) >= most or perf_counter() > until:
+            break
+    return found
+
+
+class _Affinity:
+    """All cores of the computer for all threads, for the time of a window."""
+
+    def __init__(self) -> None:
+        import os
+
+        self._os = os
+        self._own = os.sched_getaffinity(0)
+
+    def widen(self) -> None:
+        self._set(range(self._os.cpu_count() or 1))
+
+    def narrow(self) -> None:
+        self._set(self._own)
+
+    def _set(self, cores: Any) -> None:
+        for task in self._os.listdir("/proc/self/task"):  # noqa: PTH208
+            try:
+                self._os.sched_setaffinity(int(task), cores)
+            except OSError:  # it has ended, or a cpuset does not allow it
+                continue
+
+
+def _cores() -> int:
+    import os
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _available() -> int:
+    """Bytes of memory that could be had."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        return 0
+
+
+def _primed(dataset: Any, batches: int) -> None:
+    """Fill its cache."""
+    for _ in dataset.take(batches):
+        pass
+
+
+def repeated(like: Any, batch: Any) -> Any:
+    """A dataset of this one batch for ever, with the element spec of `like`: no step is traced again."""
+    from tensorflow.python.data.ops import dataset_ops
+    from tensorflow.python.data.util import structure
+    from tensorflow.python.ops import gen_dataset_ops
+
+    spec = like.element_spec
+    parts = structure.to_tensor_list(spec, batch)
+    shapes = structure.get_flat_tensor_shapes(spec)
+    variant = gen_dataset_ops.tensor_dataset(parts, output_shapes=shapes)
+    return _lean(dataset_ops._VariantDataset(variant, spec)).repeat()
+
+
+def _lean(dataset: Any) -> Any:
+    """Left as it is: looking for improvements would take longer than a step."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    return dataset.with_options(options)
+
+
+def _bytes(batch: Any) -> int:
+    import tensorflow as tf
+
+    parts = tf.nest.flatten(batch, expand_composites=True) if batch is not None else []
+    return int(sum(part.dtype.size * int(tf.size(part)) for part in parts))
+
+
+def _leading(batch: Any) -> Optional[int]:
+    import tensorflow as tf
+
+    parts = tf.nest.flatten(batch, expand_composites=True) if batch is not None else []
+    shapes = [part.shape for part in parts if part.shape.rank]
+    return int(shapes[0][0]) if shapes else None
+
+
+def _told(dataset: Any, call: Any) -> Dict[str, Any]:
+    """A call as the report tells it."""
+    numbers = {}
+    for name, place in (
+        ("num_parallel_calls", {"map": 2, "interleave": 4}.get(call.name)),
+        ("buffer_size", 1),
+    ):
+        if place is not None and (name != "buffer_size" or call.name in ("shuffle", "prefetch")):
+            try:
+                value = call.given(place, name)
+                numbers[name] = None if value is None else int(value)
+            except (TypeError, ValueError):
+                continue
+    return {
+        "call": call.name,
+        **numbers,
+        "operations": [name for name in operations(dataset) if name not in _PLAIN],
+        "elements": int(dataset.cardinality()),
+        "site": list(call.site) if call.site else None,
+    }
+
+
+_PLAIN = ("Placeholder", "Const", "Identity", "NoOp", "Reshape", "Cast")
+
+
+def unmeasured(why: str) -> Dict[str, Any]:
+    """A result that says why there is none."""
+    return {"v": FORMAT, "windows": [], "notes": [], "unmeasured": why, "python": sys.version.split()[0]}
+
+
+Drive = Generator[Any, bool, None]

@@ -1,0 +1,188 @@
+"""One window: some steps of the unchanged training on one kind of input, timed, with what they used."""
+
+# Thin over the kernel: counters are read as text.
+# ruff: noqa: PTH208
+
+from __future__ import annotations
+
+import os
+import resource
+from time import perf_counter, process_time
+from typing import Any, Callable, Dict, Generator, List, NamedTuple, Optional
+
+Feed = Generator[Any, bool, Any]
+"""Yields the iterator that the next step is to pull from; is sent True where the step was made, False where
+the iterator had ended."""
+
+LEAD = 3
+"""Steps before the clock starts: buffers fill at the speed of the training."""
+
+
+class Usage(NamedTuple):
+    """Totals: seconds, seconds of CPU, of waiting for a core; bytes that a disk gave, that were asked for; read
+    calls; pages read back; bytes of the network; CPU seconds of the whole machine."""
+
+    wall: float
+    cpu: float
+    waited: float
+    device: int
+    asked: int
+    calls: int
+    faults: int
+    network: int
+    machine: float
+
+    def since(self, other: "Usage") -> Dict[str, float]:
+        grown = {name: now - then for name, now, then in zip(self._fields, self, other)}  # noqa: B905
+        return {name: round(value, 6) if isinstance(value, float) else value for name, value in grown.items()}
+
+
+def usage() -> Usage:
+    """Now. What cannot be read here counts as nothing."""
+    io = _io()
+    return Usage(
+        perf_counter(),
+        process_time(),
+        _waited(),
+        io.get("read_bytes", 0),
+        io.get("rchar", 0),
+        io.get("syscr", 0),
+        resource.getrusage(resource.RUSAGE_SELF).ru_majflt,
+        _network(),
+        _machine(),
+    )
+
+
+def _io() -> Dict[str, int]:
+    try:
+        with open("/proc/self/io", encoding="ascii") as lines:
+            return {name: int(value) for name, value in (line.split(":") for line in lines)}
+    except (OSError, ValueError):
+        return {}
+
+
+def _waited() -> float:
+    """Seconds in which any thread could have run and had no core."""
+    total = 0
+    try:
+        for task in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{task}/schedstat", encoding="ascii") as file:
+                total += int(file.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    return total / 1e9
+
+
+def _network() -> int:
+    try:
+        with open("/proc/self/net/dev", encoding="ascii") as lines:
+            return sum(int(line.split(":")[1].split()[0]) for line in lines if ":" in line)
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _machine() -> float:
+    try:
+        with open("/proc/stat", encoding="ascii") as file:
+            fields = file.readline().split()[1:9]
+    except OSError:
+        return 0.0
+    ticks = sum(int(field) for place, field in enumerate(fields) if place not in (3, 4))  # idle, waiting
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+class Mode(NamedTuple):
+    """A kind of input. `open` gives a fresh iterator; `before` readies the page cache and is not timed."""
+
+    name: str
+    open: Callable[[], Any]
+    before: Callable[[], None] = lambda: None
+    after: Callable[[], None] = lambda: None
+    pull: bool = False
+
+
+Sync = Callable[[], None]
+
+
+def window(mode: Mode, steps: int, sync: Sync, look: Optional[Callable[[Any, int], None]] = None) -> Feed:
+    """Time `steps` steps, or with `pull` only their batches. Returns the line of it.
+
+    Opening the iterator, its first batches and its end are left out of the time; where it ends meanwhile it is
+    opened again, which is left out as well. `look` is given the iterator and how many batches it gave.
+    """
+    mode.before()
+    source = _Source(mode)
+    began = perf_counter()
+    first = yield from source.step()
+    first_seconds = perf_counter() - began
+    for _ in range(LEAD - 1):
+        if first:
+            first = yield from source.step()
+    lines: List[Dict[str, float]] = []
+    done = 0
+    while first and done < steps:
+        sync()
+        start = usage()
+        fresh = source.given
+        while done < steps and (yield from source.once()):
+            done += 1
+        sync()
+        lines.append(usage().since(start))
+        if source.given - fresh == 0 and source.barren:
+            break
+        if done < steps:
+            first = yield from source.step()
+    if look is not None and source.iterator is not None:
+        look(source.iterator, source.given)
+    source.close()
+    mode.after()
+    summed = {name: round(sum(line[name] for line in lines), 6) for name in Usage._fields} if lines else {}
+    return {
+        "mode": mode.name,
+        "steps": done,
+        "first": round(first_seconds, 6),
+        "opened": source.opened,
+        "threads": _threads(),
+        **summed,
+    }
+
+
+def _threads() -> int:
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return 0
+
+
+class _Source:
+    """Where a window's batches come from. `given`: batches of the iterator that is open."""
+
+    def __init__(self, mode: Mode) -> None:
+        self._mode = mode
+        self.iterator: Any = mode.open()
+        self.opened = 1
+        self.given = 0
+        self.barren = False
+
+    def once(self) -> Feed:
+        """One step; False where the iterator had ended."""
+        if self._mode.pull:
+            made = next(self.iterator, None) is not None
+        else:
+            made = yield self.iterator
+        self.given += bool(made)
+        return bool(made)
+
+    def step(self) -> Feed:
+        """One step, on a new iterator where this one has ended; False where there is no batch at all."""
+        if (yield from self.once()):
+            return True
+        self.close()
+        self.iterator, self.given = self._mode.open(), 0
+        self.opened += 1
+        made = yield from self.once()
+        self.barren = not made
+        return made
+
+    def close(self) -> None:
+        self.iterator = None
