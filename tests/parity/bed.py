@@ -1,50 +1,53 @@
 """Records scenarios: lays out a project for each side, runs `orch record` on it, and compares.
 
-TensorFlow is imported once for each kind of start (see forking/kind.py); every script is a fork of that.
+TensorFlow is imported once for each kind of start (see forks.py); every script is a fork of that.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import orchestrator as orch
+from orchestrator.api.confirm_workshop import Workshop
 from orchestrator.model import RunRecord, Verdict
-from tests.parity.forking.kind import socket_name, start_variables
+from tests.parity.forks import Forks
 from tests.parity.scenarios.model import Scenario, Side
 from tests.parity.scenarios.projects import PROJECTS
 
-FORKING = Path(__file__).parent / "forking"
+_MEMORY = Path("/dev/shm")
 
 
 class Bed:
-    """Everything lies under `root`; `python` is the interpreter of an environment with TensorFlow."""
+    """Everything lies under `root`. `python_of` tells the interpreter of an environment by its name, "" for
+    that of all tests."""
 
-    def __init__(self, root: Path, python: Path) -> None:
+    def __init__(self, root: Path, python_of: Callable[[str], Path]) -> None:
         self.root = root
-        self._python = python
-        self._waiting: dict[str, subprocess.Popen[bytes]] = {}
+        self._python_of = python_of
+        self._forks: dict[str, Forks] = {}
         self._recorded: dict[str, Path] = {}
-        self.shim = self._lay_out()
+        self._in_memory: list[Path] = []
+        self._workshop = Workshop()
 
     def close(self) -> None:
-        for process in self._waiting.values():
-            process.communicate()
-
-    # ------------------------------------------------------------ what a test asks for
+        self._workshop.close()
+        for forks in self._forks.values():
+            forks.close()
+        for folder in (self.root, *self._in_memory):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def verdict(self, scenario: Scenario, *, confirm: bool) -> Verdict:
         """Both sides recorded (each only once in this bed), and what is said of them."""
         a, b = (self.recorded(scenario, side) for side in scenario.sides)
         with standing({}, self.root, 2):
-            return orch.compare(a, b, folder=self.root, confirm=confirm and scenario.confirm)
+            wished = confirm and scenario.confirm
+            return orch.compare(a, b, folder=self.root, confirm=wished, workshop=self._workshop)
 
     def recorded(self, scenario: Scenario, side: Side) -> Path:
         """The run's folder."""
@@ -54,50 +57,37 @@ class Bed:
         return self._recorded[key]
 
     def _record(self, scenario: Scenario, side: Side, run_id: str) -> RunRecord:
-        folder = self.root / "sides" / run_id / side.folder
+        folder = self._place(side) / run_id / side.folder
         lay_out(folder, scenario.project, side)
-        self._wait_for(side.environ)
+        forks = self._of(side.environment)
         script = os.path.relpath(folder / scenario.project, folder / side.start)
-        with standing(side.environ, folder / side.start, side.cpus):
-            command = [side.python or str(self.shim), script, *side.arguments]
-            return orch.record(command, steps=scenario.steps, run_id=run_id, folder=self.root)
+        words = {
+            "folder": folder,
+            "bin": forks.shim.parent,
+            "python": forks.shim,
+            "interpreter": forks.python,
+            "script": script,
+        }
+        environ = {name: value.format_map(words) for name, value in side.environ.items()}
+        if side.host:
+            environ[forks.HOST] = side.host
+        forks.wait_for({**plain(), **environ})
+        command = [word.format_map(words) for word in side.command]
+        with standing(environ, folder / side.start, side.cpus):
+            arguments = [*command, *side.arguments]
+            return orch.record(arguments, steps=scenario.steps, run_id=run_id, folder=self.root)
 
-    # ------------------------------------------------------------ forks
+    def _place(self, side: Side) -> Path:
+        if side.memory and _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
+            self._in_memory.append(Path(tempfile.mkdtemp(dir=_MEMORY)))
+            return self._in_memory[-1]
+        return self.root / "sides"
 
-    def _lay_out(self) -> Path:
-        folder = self.root / "bin"
-        folder.mkdir(parents=True)
-        (self.root / "sockets").mkdir()
-        body = (FORKING / "python").read_text(encoding="utf-8")
-        shim = folder / "python"
-        shim.write_text(f"#!{sys.executable} -IS\n{body}", encoding="utf-8")
-        shim.chmod(0o755)
-        shutil.copy(FORKING / "kind.py", folder / "kind.py")
-        settings = {"python": str(self._python), "sockets": str(self.root / "sockets")}
-        (folder / "settings.json").write_text(json.dumps(settings))
-        return shim
-
-    def _wait_for(self, environ: Mapping[str, str]) -> None:
-        """See that a process waits for scripts that start with these variables."""
-        name = socket_name(environ)
-        if name in self._waiting:
-            return
-        process = subprocess.Popen(
-            [
-                str(self._python),
-                "-W",
-                "ignore",
-                str(FORKING / "waiting.py"),
-                str(self.root / "sockets" / name),
-            ],
-            env={**plain(), **start_variables(environ)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n", "TensorFlow could not be imported"
-        self._waiting[name] = process
+    def _of(self, environment: str) -> Forks:
+        if environment not in self._forks:
+            folder = self.root / f"python-{environment}"
+            self._forks[environment] = Forks(folder, self._python_of(environment), plain())
+        return self._forks[environment]
 
 
 def plain() -> dict[str, str]:
@@ -110,9 +100,10 @@ def plain() -> dict[str, str]:
 def standing(environ: Mapping[str, str], folder: Path, cpus: int) -> Iterator[None]:
     """As if commands were typed in `folder`, with these variables and this many processors."""
     before, where, allowed = dict(os.environ), Path.cwd(), os.sched_getaffinity(0)
+    typed = {**plain(), **environ}
     try:
         os.environ.clear()
-        os.environ.update({**plain(), **environ})
+        os.environ.update(typed)
         os.chdir(folder)
         os.sched_setaffinity(0, sorted(allowed)[:cpus])
         yield

@@ -7,11 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.model import Verdict
-from tests.parity.scenarios import batches, controls, several, steps
 from tests.parity.scenarios.model import Scenario
-
-PLANTED: tuple[Scenario, ...] = (*batches.SCENARIOS, *steps.SCENARIOS, *several.SCENARIOS)
-CONTROLS: tuple[Scenario, ...] = controls.SCENARIOS
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ def judge(scenario: Scenario, verdict: Verdict, *, confirming: bool) -> Row:
     misses = _misses(scenario, verdict, confirming and scenario.confirm) if acts else ()
     return Row(
         name=scenario.name,
-        planted=scenario not in CONTROLS,
+        planted=not scenario.is_innocent,
         acts=acts,
         accused=verdict.verdict in ("DIVERGENT", "UNSTABLE") or verdict.confirmed,
         verdict=verdict.verdict,
@@ -66,7 +62,7 @@ def _misses(scenario: Scenario, verdict: Verdict, confirming: bool) -> Iterable[
     wanted = expected.confirmed if confirming else None
     if wanted is not None and verdict.confirmed != wanted:
         yield f"{'not ' if wanted else ''}confirmed: {verdict.cause!r} {verdict.untried or ''}"
-    if scenario in CONTROLS and verdict.confirmed:
+    if scenario.is_innocent and verdict.confirmed:
         yield f"accuses the innocent: {verdict.cause}"
 
 

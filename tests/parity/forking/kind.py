@@ -6,7 +6,11 @@
 import hashlib
 import os
 
+HOST = "PARITY_HOST"
+"""Holds the name that the computer is to have for a script."""
+
 AT_START = (
+    "HOME",
     "TF_ENABLE_ONEDNN_OPTS",
     "TF_USE_LEGACY_KERAS",
     "KERAS_BACKEND",

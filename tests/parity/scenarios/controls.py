@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from tests.parity.scenarios.model import Scenario, Side, edit, innocent
-from tests.parity.scenarios.projects import payments, shards
+from tests.parity.scenarios.projects import config, payments, shards
 
 _AWAY = {f"elsewhere/{name}": content for name, content in shards().items()}
 
 
 def _variable(name: str, project: str, **environ: str) -> Scenario:
     return Scenario(name, project, innocent("IDENTICAL"), b=Side(environ=environ))
+
+
+_PARALLEL = (
+    "data = data.shuffle(96, seed=3)",
+    "data = data.map(lambda *record: record, num_parallel_calls=tf.data.AUTOTUNE).shuffle(96, seed=3)",
+)
+_PATIENT = ("shards = [load(path)", "time.sleep(float(os.environ.get('WAIT', '0')))\nshards = [load(path)")
 
 
 SCENARIOS = (
@@ -85,5 +92,63 @@ SCENARIOS = (
         "images.py",
         innocent("IDENTICAL"),
         b=Side(arguments=("--output", "other.keras")),
+    ),
+    Scenario("another computer's name", "images.py", innocent("IDENTICAL"), b=Side(host="elsewhere")),
+    Scenario("the project in memory", "images.py", innocent("IDENTICAL"), b=Side(memory=True)),
+    Scenario(
+        "another user's home folder",
+        "images.py",
+        innocent("IDENTICAL"),
+        b=Side(environ={"HOME": "{folder}/home"}, files={"home/.profile": "\n"}),
+    ),
+    Scenario(
+        "a slower disk",
+        "images.py",
+        innocent("IDENTICAL"),
+        both=Side(
+            edits=edit("images.py", ("import glob\n", "import glob\nimport os\nimport time\n"), _PATIENT)
+        ),
+        b=Side(environ={"WAIT": "1"}),
+    ),
+    Scenario(
+        "a configuration written otherwise",
+        "loop.py",
+        innocent("IDENTICAL"),
+        b=Side(files={"config.json": config().replace(", ", ",\n  ")}),
+    ),
+    Scenario(
+        "a parallel map that keeps the order",
+        "images.py",
+        innocent("IDENTICAL"),
+        b=Side(edits=edit("images.py", _PARALLEL)),
+    ),
+    Scenario(
+        "a shuffle that the global seed fixes",
+        "images.py",
+        innocent("IDENTICAL"),
+        both=Side(edits=edit("images.py", ("shuffle(96, seed=3)", "shuffle(96)"))),
+    ),
+    Scenario(
+        "an edit in a module that is not used",
+        "styles.py",
+        innocent("IDENTICAL"),
+        both=Side(files={"spare.py": "LIMIT = 1\n"}, arguments=("fit",)),
+        b=Side(files={"spare.py": "LIMIT = 2\n"}),
+    ),
+    Scenario(
+        "the same noise in two models", "styles.py", innocent("IDENTICAL"), both=Side(arguments=("pair",))
+    ),
+    Scenario(
+        "the same program started by another",
+        "styles.py",
+        innocent("IDENTICAL"),
+        a=Side(arguments=("fit",)),
+        b=Side(
+            files={
+                "launch.py": "import subprocess, sys\n\nsubprocess.run([sys.executable, *sys.argv[1:]])\n"
+            },
+            command=("{interpreter}", "launch.py", "{script}"),
+            arguments=("fit",),
+        ),
     ),
 )

@@ -16,7 +16,12 @@ class Side:
 
     `edits`: file → (old, new) pairs, each old occurring exactly once. `files` come over those of the
     project, in this order last. `cpus` are the processors it may use. `folder` is the project's name and
-    `start` the folder below it where the command is typed; `script` says how the script is named there.
+    `start` the folder below it where the command is typed. In `environ` and `command`, {folder} stands for
+    the project's folder, {bin} for that of Python, {python} and {script} for what is run by default,
+    {interpreter} for a Python that has imported nothing yet.
+    `memory`: the project lies in the computer's memory, where there is such a file system. `host`: the
+    computer's name, where it may be changed. `environment`: which of tests/parity/locks it runs in; "" for
+    that of all other tests.
     """
 
     arguments: tuple[str, ...] = ()
@@ -27,7 +32,10 @@ class Side:
     folder: str = "project"
     start: str = "."
     reversed_files: bool = False
-    python: str = ""
+    memory: bool = False
+    host: str = ""
+    environment: str = ""
+    command: tuple[str, ...] = ("{python}", "{script}")
 
     def over(self, common: Side) -> Side:
         """This side, on top of what both have in common."""
@@ -41,6 +49,8 @@ class Side:
             environ={**common.environ, **self.environ},
             edits=edits,
             files={**common.files, **self.files},
+            environment=self.environment or common.environment,
+            command=common.command if self.command == Side.command else self.command,
         )
 
 
@@ -70,6 +80,13 @@ class Scenario:
     local: bool = False
     """Whether the planted difference acts on some computers only (by processor or file system): where it does
     not, IDENTICAL is right."""
+    missed: str = ""
+    """Why orch does not find it yet, where that is known. It counts as missed all the same."""
+
+    @property
+    def is_innocent(self) -> bool:
+        """Whether nothing is planted that acts."""
+        return "IDENTICAL" in self.expected.verdicts
 
     @property
     def slug(self) -> str:

@@ -55,6 +55,15 @@ def matrix(seed: int = 3, rows: int = 16, columns: int = 16) -> bytes:
     return head + struct.pack(f"<{len(numbers)}f", *numbers)
 
 
+def values(seed: int = 5, changed: int | None = None) -> bytes:
+    """96 rows of 16 numbers as a .npy file; of one row, if asked for, one number is another."""
+    file = matrix(seed, 96)
+    if changed is None:
+        return file
+    place = len(file) - (96 - changed) * 64
+    return file[:place] + struct.pack("<f", 0.5) + file[place + 4 :]
+
+
 def _scripts(*names: str) -> dict[str, Content]:
     return {name: (SCRIPTS / name).read_text(encoding="utf-8") for name in names}
 
@@ -64,5 +73,14 @@ PROJECTS: Mapping[str, Callable[[], dict[str, Content]]] = {
     "table.py": lambda: {**_scripts("table.py"), "payments.csv": payments(), "scaler.json": scaler()},
     "reading.py": lambda: {**_scripts("reading.py"), **shards()},
     "loop.py": lambda: {**_scripts("loop.py"), "config.json": config(), "start.npy": matrix()},
+    "styles.py": lambda: {
+        **_scripts("styles.py", "parts.py"),
+        "config.json": config(rate=0.01),
+        "values.npy": values(),
+    },
+    "legacy.py": lambda: {**_scripts("legacy.py"), "values.npy": values()},
+    "sessions.py": lambda: {**_scripts("sessions.py"), "values.npy": values()},
+    "scaled.py": lambda: {**_scripts("scaled.py"), "values.npy": values()},
+    "photos.py": lambda: _scripts("photos.py"),
 }
 """The files of each project, by the name of its script."""

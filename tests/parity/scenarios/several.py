@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.parity.scenarios.model import Scenario, Side, diverges, edit, rounds, unstable
-from tests.parity.scenarios.projects import scaler
+from tests.parity.scenarios.projects import scaler, shards
 
 TWO = (
     Scenario(
@@ -27,6 +27,24 @@ TWO = (
         b=Side(arguments=("--rate", "0.002"), edits=edit("prepare.py", ("raw / 255.0", "raw / 127.5 - 1.0"))),
     ),
     Scenario(
+        "a module, a file and a variable",
+        "table.py",
+        diverges("files batch", "TZ", r"scaler\.json", r"table\.py", confirmed=True),
+        a=Side(environ={"TZ": "UTC0"}),
+        b=Side(
+            environ={"TZ": "JST-9"},
+            files={"scaler.json": scaler(455.5, 263.0)},
+            edits=edit("table.py", ("tm_hour / 24.0", "tm_hour / 23.0")),
+        ),
+    ),
+    Scenario(
+        "fewer cores for interleave, and another file",
+        "reading.py",
+        diverges("files batch", "cores", r"part-1\.bin", confirmed=True),
+        both=Side(edits=edit("reading.py", ("read, cycle_length=2", "read"))),
+        b=Side(cpus=1, files={"data/part-1.bin": shards(5)["data/part-1.bin"]}),
+    ),
+    Scenario(
         "one guilty variable among innocent ones",
         "table.py",
         diverges("batch", "TZ", confirmed=True),
@@ -41,6 +59,23 @@ TWO = (
         ),
     ),
 )
+
+
+_READY = """import time
+
+data = tf.data.Dataset.from_tensor_slices((images, labels))
+
+
+def slowly(image, label):
+    def wait(value):
+        time.sleep((hash(str(time.perf_counter_ns())) % 100) / 4000)
+        return value
+
+    return image, tf.ensure_shape(tf.numpy_function(wait, [label], tf.int64), ())
+
+
+data = data.map(slowly, num_parallel_calls=8, deterministic=False)
+"""
 
 
 def _seed(by: str, imports: str = "") -> Side:
@@ -96,6 +131,39 @@ UNSTABLE = (
                     "random.Random().sample(sorted(glob.glob(f'{options.data}/*.bin')), 4)",
                 ),
             )
+        ),
+    ),
+    Scenario(
+        "records as soon as they are ready",
+        "images.py",
+        unstable("determinis|order"),
+        both=Side(
+            edits=edit("images.py", ("data = tf.data.Dataset.from_tensor_slices((images, labels))\n", _READY))
+        ),
+    ),
+    Scenario(
+        "noise from a generator without a seed",
+        "styles.py",
+        unstable("seed|random|generator"),
+        both=Side(
+            edits=edit("styles.py", ("from_seed(9)", "from_non_deterministic_state()")),
+            arguments=("pair",),
+        ),
+    ),
+    Scenario(
+        "a split by numbers of the operating system",
+        "styles.py",
+        unstable("seed|random|order"),
+        both=Side(
+            edits=edit(
+                "styles.py",
+                ("import json\n", "import json\nimport random\n"),
+                (
+                    'prepared(np.load("values.npy"))',
+                    'prepared(np.load("values.npy"))[sorted(random.SystemRandom().sample(range(96), 72))]',
+                ),
+            ),
+            arguments=("fit",),
         ),
     ),
     Scenario(

@@ -1,0 +1,6 @@
+"""Differences in scripts of every style: each must be called what it is."""
+
+from tests.parity.scenarios.styles import SCENARIOS
+from tests.parity.themes import called_what_it_is
+
+test_it_is_called_what_it_is = called_what_it_is(SCENARIOS)
