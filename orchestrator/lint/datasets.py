@@ -40,6 +40,18 @@ _MODELS = re.compile(
 _MODEL_NAME = re.compile(
     r"(^|_)(model|net|network|autoencoder|generator|discriminator|classifier|cnn|rnn|lstm)\d*($|_)"
 )
+_NOT_KERAS = {
+    "sklearn",
+    "xgboost",
+    "lightgbm",
+    "catboost",
+    "statsmodels",
+    "scipy",
+    "torch",
+    "prophet",
+    "gensim",
+    "hmmlearn",
+}
 _DEPTH = 6
 
 
@@ -109,11 +121,17 @@ def is_model(module: Module, node: ast.AST | None) -> bool:
     """Whether `node` is, as far as can be seen, a Keras model."""
     if isinstance(node, ast.Name) and _MODEL_NAME.search(node.id):
         bound = module.bound(node)
-        foreign = [module.called(value) for value in bound if isinstance(value, ast.Call)]
-        return not any(name.startswith(("sklearn.", "xgboost.", "lightgbm.")) for name in foreign)
+        return not any(_foreign(module, value) for value in bound)
     if isinstance(node, ast.Attribute):
         return _MODEL_NAME.search(node.attr) is not None
     return makes_model(module, module.value(node))
+
+
+def _foreign(module: Module, value: ast.AST) -> bool:
+    """Whether something is made by an imported library that is not of Keras."""
+    root = module.called(value).split(".")[0]
+    imported = {name.split(".")[0] for name in module.aliases.values() if not name.startswith(".")}
+    return root in imported & _NOT_KERAS
 
 
 def makes_model(module: Module, value: ast.AST | None) -> bool:

@@ -80,6 +80,8 @@ class Program:
 def _trains(module: Module, call: ast.Call) -> bool:
     assert isinstance(call.func, ast.Attribute)
     receiver = call.func.value
+    if not (call.args or call.keywords):
+        return False
     if call.func.attr != "fit" or is_model(module, receiver):
         return True
     value = module.value(receiver)

@@ -259,7 +259,7 @@ def _listed(program: Program) -> list[Found]:
 
 def _other_kind(module: Module, call: ast.Call) -> bool:
     kinds = texts(module, argument(call, 0, "device_type"))
-    return bool(kinds) and all(kind.upper() == "CPU" for kind in kinds)
+    return bool(kinds) and all(kind.upper() != "GPU" for kind in kinds)
 
 
 def _placed(program: Program) -> list[Found]:

@@ -100,7 +100,8 @@ def _positional(module: Module, call: ast.Call) -> Iterator[Hit]:
     if module.called(call) in _SETTERS:
         yield from _judged(module, call.args[0], "intra_op", call)
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    if method in _METHODS and any(_host(module, each) for each in call.args):
+    direct = [each for each in call.args if not (isinstance(each, ast.Name) and _SIZES.search(each.id))]
+    if method in _METHODS and any(_host(module, each) for each in direct):
         yield hit(SIZE, module.snippet, call, f"{method} takes a number of the machine")
 
 

@@ -133,7 +133,7 @@ _OFF = {"compat.v1", "disable_v2_behavior", "disable_eager_execution", "disable_
 
 @module_check(REMOVED, COMPAT)
 def check_tf1(module: Module) -> Iterator[Hit]:
-    compat = False
+    compat, told = False, set[str]()
     if not module.imports_any("tensorflow"):
         return
     for node in module.nodes:
@@ -156,7 +156,8 @@ def check_tf1(module: Module) -> Iterator[Hit]:
             if not compat:
                 yield hit(COMPAT, module.snippet, node, f"{source(node)} is TensorFlow 1's")
             compat = True
-        elif _gone(tail):
+        elif _gone(tail) and tail not in told:
+            told.add(tail)
             yield hit(REMOVED, module.snippet, node, f"{source(node)} is gone since TensorFlow 2")
 
 

@@ -93,11 +93,11 @@ def _fed(module: Module, call: ast.Call) -> Iterator[ast.AST]:
         yield from call.args[:2]
 
 
-def _origin(module: Module, node: ast.AST) -> ast.Call | None:
+def _origin(module: Module, node: ast.AST, depth: int = 4) -> ast.Call | None:
     """The call that made an array in float64 and that nothing cast since."""
     value = module.value(node)
-    if isinstance(value, ast.BinOp):
-        return _origin(module, value.left) if not isinstance(value.left, ast.BinOp) else None
+    if isinstance(value, ast.BinOp) and depth:  # a name may be made of itself: x = x / 255
+        return _origin(module, value.left, depth - 1) if not isinstance(value.left, ast.BinOp) else None
     if not isinstance(value, ast.Call):
         return None
     if _says_64(module, value):

@@ -114,12 +114,22 @@ def _ordered_use(module: Module, call: ast.AST, *, walk: bool = False, follow: b
     """Whether what is made of a listing depends on its order."""
     child: ast.AST = call
     for parent in module.above(call):
-        if isinstance(parent, ast.Call):
+        if isinstance(parent, ast.Attribute) and parent.attr == "__next__":
+            pass
+        elif isinstance(parent, ast.Subscript) and child is parent.value and walk:
+            pass  # of a walk's (root, folders, files) the one or the other
+        elif isinstance(parent, ast.Call):
             if child is parent.func:
+                if getattr(child, "attr", "") == "__next__":
+                    child = parent
+                    continue
                 return True
             name = module.called(parent)
             if name in _UNORDERED or name.endswith(".update"):
                 return False
+            if name == "next" and walk:
+                child = parent
+                continue
             if name not in _PASSES and not isinstance(child, ast.GeneratorExp):
                 return True
         elif isinstance(parent, ast.comprehension):

@@ -153,8 +153,10 @@ def _constant(module: Module, node: ast.Constant, text: str) -> Iterator[Hit]:
 
 
 def _known_part(module: Module, node: ast.Constant) -> str:
-    """The text, with what an f-string puts beside it."""
+    """The text, with what an f-string or a sum puts beside it."""
     parent, text = module.parent(node), str(node.value)
+    if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add) and parent.right is node:
+        return f"{UNKNOWN}{text}"
     if not isinstance(parent, ast.JoinedStr):
         return text
     at = parent.values.index(node)

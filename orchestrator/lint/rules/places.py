@@ -54,7 +54,7 @@ WHEREABOUTS = Rule(
 
 _IP = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d{1,3}){3})(?::\d{2,5})?(?![\d.])")
 _HOST = re.compile(r"^(?:\w+://)?(localhost|[\w-]+\.(?:local|internal|lan|corp|intra)):?(\d{2,5})?(/|$)")
-_BUCKETS = re.compile(r"^(gs|s3|s3a|abfss?|wasbs?|hdfs)://[\w.-]+")
+_BUCKETS = re.compile(r"^(gs|s3|s3a|abfss?|wasbs?|hdfs)://(?!your|<|\{)[\w.-]+", re.I)
 _RESOURCES = re.compile(
     r"((^|/)machineTypes/[a-z]|^(n1|n2|n2d|e2|c2|c2d|c3|a2|a3|g2|m1|t2d)-(standard|highmem|highcpu|highgpu|megagpu|micro)"
     r"|^(p[2-5]|g[3-6]\w*|c[4-7]\w*|m[4-7]\w*|t[23]a?)\.(\d+x?large|large|medium|micro|small)$"
@@ -152,12 +152,29 @@ def _named_secret(module: Module, node: ast.Constant, text: str) -> bool:
 def check_branches(module: Module) -> Iterator[Hit]:
     """Conditions that are true on one machine and false on another by what they ask."""
     for node in module.nodes:
-        if isinstance(node, ast.If | ast.IfExp):
+        if isinstance(node, ast.If | ast.IfExp) and not (isinstance(node, ast.If) and _only_says(node)):
             asked = _asked(module, node.test)
             if asked:
                 severity = Severity.INFO if asked in _SYSTEM else WHEREABOUTS.severity
                 message = f"another branch is taken elsewhere: it asks {asked}"
                 yield hit(WHEREABOUTS, module.snippet, node.test, message, severity=severity)
+
+
+def _only_says(node: ast.If) -> bool:
+    """Whether a branch does no more than print or log."""
+    return not node.orelse and all(
+        isinstance(each, ast.Pass)
+        or (isinstance(each, ast.Expr) and isinstance(each.value, ast.Call) and _says(each.value.func))
+        for each in node.body
+    )
+
+
+def _says(function: ast.expr) -> bool:
+    return getattr(function, "id", "") == "print" or getattr(function, "attr", "") in (
+        "info",
+        "warning",
+        "debug",
+    )
 
 
 def _asked(module: Module, test: ast.AST) -> str:

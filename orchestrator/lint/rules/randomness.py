@@ -179,16 +179,20 @@ def _of_numbers(call: ast.Call) -> bool:
     )
 
 
-def _is_set(module: Module, node: ast.AST) -> bool:
-    """A set of what may be texts: numbers written there keep their order."""
+def _is_set(module: Module, node: ast.AST, depth: int = 6) -> bool:
+    """A set of what may be texts: numbers keep their order."""
     found = module.value(node)
+    if not depth:
+        return False
     if isinstance(found, ast.Set):
         return not all(isinstance(e, ast.Constant) and isinstance(e.value, int) for e in found.elts)
     if isinstance(found, ast.SetComp):
         return True
     if isinstance(found, ast.BinOp) and isinstance(found.op, ast.BitOr | ast.BitAnd | ast.Sub):
-        return _is_set(module, found.left) and _is_set(module, found.right)
-    return module.called(found) in ("set", "frozenset") and bool(getattr(found, "args", ()))
+        return _is_set(module, found.left, depth - 1) and _is_set(module, found.right, depth - 1)
+    if not isinstance(found, ast.Call) or module.called(found) not in ("set", "frozenset") or not found.args:
+        return False
+    return module.called(module.value(found.args[0])) not in ("range", "numpy.arange")
 
 
 def _unordered_use(module: Module, node: ast.AST) -> bool:

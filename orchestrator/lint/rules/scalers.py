@@ -63,6 +63,12 @@ _KEPT = {"joblib.dump", "pickle.dump", "pickle.dumps", "cloudpickle.dump", "dill
          "sklearn.externals.joblib.dump"}  # fmt: skip
 _IN_THE_MODEL = {"Normalization", "TextVectorization", "StringLookup", "IntegerLookup", "Discretization"}
 """Layers: what they learn is saved with the model."""
+_ALIKE = (
+    re.compile(r"Scaler$|^Normalizer$|Transformer$"),
+    re.compile(r"(Encoder|Binarizer)$"),
+    re.compile(r"Vectorizer$"),
+)
+"""Classes of which one takes the other's place; an imputer and a scaler follow each other."""
 _SERVING = re.compile(
     r"(^|[_-])(serve|serving|predict|prediction|infer|inference|app|api|deploy|score)", re.I
 )
@@ -172,6 +178,8 @@ def _twice_by_new(module: Module) -> Iterator[Hit]:
     """The same data fitted anew by a second scaler: the second place does not use what the first found."""
     first: dict[str, Fit] = {}
     for fit in _fits(module):
+        if fit.kind in _IN_THE_MODEL:
+            continue
         other = first.setdefault(fit.data, fit)
         if other.made != fit.made and other.variable == fit.variable and _same_data(other, fit):
             line = module.snippet.place(other.call.lineno)[1]
@@ -207,7 +215,7 @@ def check_mismatch(project: Project) -> Iterator[Hit]:
 
 def _differ(one: Fit, two: Fit) -> bool:
     """Two classes for the same columns; or, in two files that train and serve, under the same name."""
-    if one.kind == two.kind:
+    if one.kind == two.kind or not any(each.search(one.kind) and each.search(two.kind) for each in _ALIKE):
         return False
     if one.module is two.module:
         return _same_data(one, two)
