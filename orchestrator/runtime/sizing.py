@@ -255,6 +255,7 @@ class Sizing:
     def _begin(self, facts: Dict[str, Any], batch: Any) -> None:
         self._claim()
         tf = self._tf
+        base = held()
         meter = self._meter = Meter(tf)
         meter.spread()
         self._result.update(
@@ -265,7 +266,7 @@ class Sizing:
                 "tensorflow": tf.__version__,
                 "keras": getattr(self._keras, "__version__", None),
                 "policy": self._policy(),
-                "base_rss": held(),
+                "base_rss": base,
                 "memory_here": available(),
                 **facts,
             }

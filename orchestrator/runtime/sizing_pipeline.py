@@ -7,7 +7,7 @@ import time
 from typing import Any, Callable, Dict, Optional
 
 from .sizing_batch import bytes_of
-from .sizing_meter import bytes_read, held
+from .sizing_meter import bytes_read
 
 _MOST_BATCHES = 32
 _MOST_SECONDS = 5.0
@@ -44,7 +44,6 @@ def measure(pull: Callable[[], Any]) -> Optional[Dict[str, Any]]:
         "seconds": round(seconds / count, 6),
         "bytes_read": (bytes_read() - read) // count,
         "batch_bytes": size,
-        "rss": held(),
     }
 
 
