@@ -17,6 +17,7 @@ from orchestrator.parity.explain import (
     SEEDS,
     Place,
     Remedy,
+    generators,
     place,
     unstable,
 )
@@ -103,7 +104,8 @@ def _remedies(runs: Runs, until: float) -> tuple[Remedy, ...]:
         if until - time.monotonic() < 2 * runs.estimate(imposed):
             return ()
         if _stable(runs, imposed, until):
-            return remedies
+            where = runs.run(imposed, until).unseeded
+            return tuple(generators(where) if each is GENERATORS else each for each in remedies)
     return ()
 
 

@@ -45,11 +45,13 @@ def cores() -> int:
 
 @dataclass(frozen=True)
 class Trial:
-    """One repeated run. `recording` has no steps where it failed, and `why` then says how."""
+    """One repeated run. `recording` has no steps where it failed, and `why` then says how. `unseeded`: where
+    it made generators without a seed, if these were given one."""
 
     recording: Recording
     seconds: float
     why: str = ""
+    unseeded: tuple[str, ...] = ()
 
 
 class Runs:
@@ -154,7 +156,8 @@ class Runs:
         recording = read(Path(run.root))
         if recording.steps:
             self.run_seconds = max(self.run_seconds or 0.0, min(seconds, 600.0))
-            return Trial(recording, seconds)
+            unseeded = tuple(dict.fromkeys(_text(run.path("unseeded")).splitlines()))
+            return Trial(recording, seconds, unseeded=unseeded)
         return Trial(recording, seconds, self._why(run, ending, recording))
 
     def _ended(self, run: RunDir, imposed: Imposed, until: float) -> str:
@@ -199,6 +202,8 @@ class Runs:
         had = int((self._facts.get("cpu") or {}).get("count") or 0)
         plan: dict[str, Any] = {"cpus": had} if 0 < had < cores() else {}
         plan |= imposed.plan
+        if plan.get("generators"):
+            plan["unseeded"] = run.path("unseeded")
         seats = [(seat.original.resolve(), seat.seen.resolve()) for seat in copy.seats]
         if seats:
             plan["mirror"] = [[str(seen), str(copy.reach(original))] for original, seen in seats]

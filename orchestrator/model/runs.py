@@ -57,13 +57,16 @@ class RunState:
 
 @dataclass(frozen=True)
 class Divergence:
-    """Where two runs first differ. `relative` is the relative L2 difference of that tensor."""
+    """Where two runs first differ. `relative` is the relative L2 difference of that tensor, and `others`
+    counts further ones in that stage. `shows`: of a file, where it first changed what is computed."""
 
     step: int
     stage: str
     tensor: str
     relative: float | None
     detail: str
+    shows: Divergence | None = None
+    others: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,8 @@ class Verdict:
             "relative": divergence.get("relative"),
             "step": divergence.get("step"),
             "difference": divergence.get("detail"),
+            "others": divergence.get("others"),
+            "shows": divergence.get("shows"),
             "cause": self.cause,
             "confirmed": self.confirmed,
             "fix": self.fix,

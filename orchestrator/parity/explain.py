@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.model import Divergence, DriftBand, Tried, Verdict
+from orchestrator.model import DriftBand, Tried, Verdict
 from orchestrator.parity.band import Band, Drift
 from orchestrator.parity.changes import SAME_JOB
 from orchestrator.parity.imposed import Candidate
 from orchestrator.parity.ladder import Finding, climb
 from orchestrator.parity.recording import STAGES, Recording
-from orchestrator.parity.verdict import DIVERGENT, EQUIVALENT, STAGE_WORDS, UNSTABLE
+from orchestrator.parity.verdict import DIVERGENT, EQUIVALENT, UNSTABLE, divergence_of, located
 
 ARITHMETIC = frozenset(("threads", "isa", "onednn", "determinism", "devices"))
 """Topics that change in which order and with which instructions numbers are summed, and nothing else."""
@@ -117,9 +117,21 @@ SEEDS = Remedy(
     "Call keras.utils.set_random_seed(1) at the top of the script, before any data or model is made.",
 )
 GENERATORS = Remedy(
-    "numpy.random.default_rng() is called without a seed",
-    "Give every numpy.random.default_rng(…) a seed.",
+    "random.Random() or numpy.random.default_rng() is called without a seed",
+    "Give every generator a seed: random.Random(1), numpy.random.default_rng(1).",
 )
+
+
+def generators(where: Sequence[str]) -> Remedy:
+    """GENERATORS, with what was seen to be called and where, such as "random.Random() in train.py:12"."""
+    if not where:
+        return GENERATORS
+    said = ", ".join(where[:3]) + (", …" if len(where) > 3 else "")
+    seeded = [name for name in ("random.Random", "numpy.random.default_rng") if f"{name}()" in said]
+    fix = f"Give it a seed: {' and '.join(f'{name}(1)' for name in seeded)}."
+    return Remedy(f"a generator is made without a seed: {said}", fix if len(where) == 1 else GENERATORS.fix)
+
+
 OWN_SEEDS = Remedy(
     "the seed itself is another one in each run (taken from time, process or host)",
     "Use a constant: keras.utils.set_random_seed(1).",
@@ -153,16 +165,14 @@ def unstable(
     cause = (
         f"Confirmed: {words}." if remedies else "Suspected: randomness that none of the usual seeds fixes."
     )
-    relative = finding.gap.relative if finding.gap else None
-    size = f" by {relative:.2g} (relative L2)" if relative is not None else ""
     detail = (
         "The script differs from itself on this computer: two runs of it first differ in step "
-        f"{finding.step}, in {STAGE_WORDS[finding.stage]}: {finding.tensor}{size}. Comparing machines says "
+        f"{finding.step}, in {located(finding)}. Comparing machines says "
         f"nothing until that is mended. {cause} {fix}"
     )
     return Verdict(
         UNSTABLE,
-        divergence=Divergence(finding.step, finding.stage, finding.tensor, relative, finding.detail),
+        divergence=divergence_of(finding),
         cause=cause,
         confirmed=bool(remedies),
         compared=compared,

@@ -78,9 +78,18 @@ def _from_files(a: Recording, b: Recording, finding: Finding) -> Finding:
     found = files_gap(a.environment, b.environment) if finding.stage in ("batch", "initial") else None
     if found is None or (finding.stage == "initial" and found.kind != "content"):
         return finding
-    detail = f"{found.detail}; it shows in {finding.tensor}: {finding.detail}"
     return Finding(
-        finding.step, "files", found.name, found.kind, "", None, found.others, None, False, detail, finding
+        finding.step,
+        "files",
+        found.name,
+        found.kind,
+        "",
+        None,
+        found.others,
+        None,
+        False,
+        found.detail,
+        finding,
     )
 
 

@@ -16,6 +16,9 @@ from orchestrator.parity.recording import Tensor
 MOST = 1 << 20
 """Elements compared one by one; of larger tensors every n-th."""
 
+MOST_ULPS = 999
+"""Of a larger distance nobody learns anything: the numbers are others, or lie around zero."""
+
 _WIDTHS = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _SIGNED = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
@@ -42,13 +45,14 @@ class Gap:
     @property
     def words(self) -> str:
         """For people: how many elements, how many ULP, how far at most."""
-        share = f"{self.differing} of {self.compared}"
+        share = f"{self.differing:,} of {self.compared:,}"
         share += (
             " elements differ"
             if self.compared == self.elements
-            else f" sampled elements (of {self.elements}) differ"
+            else f" sampled elements (of {self.elements:,}) differ"
         )
-        ulps = f", at most {self.ulps} ULP" if self.ulps is not None else ""
+        near = self.ulps is not None and self.ulps <= MOST_ULPS
+        ulps = f", at most {self.ulps} ULP" if near else ""
         largest = f", largest absolute difference {self.largest:.3g}" if self.largest is not None else ""
         return share + ulps + largest
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,13 +48,15 @@ def files_gap(a: Mapping[str, Any], b: Mapping[str, Any]) -> FilesGap | None:
 
 
 def _alone(have: Mapping[str, Entry], lack: Mapping[str, Entry], side: str) -> FilesGap | None:
-    """Files of one side whose bytes the other did not read under any name."""
-    known = {entry.get("sha256") for entry in lack.values()}
-    missing = [
-        name
-        for name, entry in have.items()
-        if name not in lack and entry.get("sha256") not in known and not name.startswith("~/.")
-    ]
+    """Files of one side whose bytes the other did not read under any name, or not as often."""
+    spare = Counter(entry.get("sha256") for name, entry in lack.items() if name not in have)
+    missing = []
+    for name, entry in have.items():
+        if name in lack or name.startswith("~/."):
+            continue
+        spare[entry.get("sha256")] -= 1
+        if spare[entry.get("sha256")] < 0:
+            missing.append(name)
     if not missing:
         return None
     return FilesGap("missing", missing[0], len(missing) - 1, f"{missing[0]} was read in {side} alone")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,12 +51,26 @@ def named(verdict: Verdict, a: str, b: str) -> Verdict:
     divergence = verdict.divergence
     return replace(
         verdict,
-        divergence=replace(divergence, detail=words(divergence.detail)) if divergence else None,
+        divergence=_renamed(divergence, words) if divergence else None,
         cause=words(verdict.cause) if verdict.cause else None,
         detail=words(verdict.detail),
         fix=words(verdict.fix) if verdict.fix else None,
         tried=tuple(replace(each, words=words(each.words), why=words(each.why)) for each in verdict.tried),
         untried=words(verdict.untried) if verdict.untried else None,
+    )
+
+
+def _renamed(divergence: Divergence, words: Callable[[str], str]) -> Divergence:
+    shows = _renamed(divergence.shows, words) if divergence.shows else None
+    return replace(divergence, detail=words(divergence.detail), shows=shows)
+
+
+def divergence_of(finding: Finding) -> Divergence:
+    """The finding as readers get it."""
+    relative = finding.gap.relative if finding.gap else None
+    shows = divergence_of(finding.shows) if finding.shows else None
+    return Divergence(
+        finding.step, finding.stage, finding.tensor, relative, finding.detail, shows, finding.others
     )
 
 
@@ -95,15 +110,14 @@ def _differing(a: Recording, b: Recording, outcome: Climb, finding: Finding) -> 
     )
     same_job = not any(change.topic in SAME_JOB for change in found)
     verdict = EQUIVALENT if finding.rounding and same_job else DIVERGENT
-    relative = finding.gap.relative if finding.gap else None
     return Verdict(
         verdict,
-        divergence=Divergence(finding.step, finding.stage, finding.tensor, relative, finding.detail),
+        divergence=divergence_of(finding),
         cause=f"Suspected: {cause.sentence}.",
         fix=cause.fix,
         compared=outcome.compared,
         steps=finding.step,
-        detail=_paragraph(finding, cause, found, relative) + _versions(a, b) + _unseen(a, b),
+        detail=_paragraph(finding, cause, found) + _versions(a, b) + _unseen(a, b),
     )
 
 
@@ -137,7 +151,7 @@ def _absorbed(a: Recording, b: Recording, outcome: Climb, finding: Finding) -> V
     )
     return Verdict(
         EQUIVALENT,
-        divergence=Divergence(finding.step, finding.stage, finding.tensor, None, finding.detail),
+        divergence=divergence_of(finding),
         cause=f"Innocent: {words}.",
         compared=outcome.compared,
         steps=steps,
@@ -145,19 +159,24 @@ def _absorbed(a: Recording, b: Recording, outcome: Climb, finding: Finding) -> V
     )
 
 
-def _paragraph(finding: Finding, cause: Cause, found: tuple[Change, ...], relative: float | None) -> str:
-    size = f" by {relative:.2g} (relative L2)" if relative is not None else ""
-    more = f", and {finding.others} more in that stage" if finding.others else ""
+def _paragraph(finding: Finding, cause: Cause, found: tuple[Change, ...]) -> str:
     kind = " That is the size of rounding." if finding.rounding else ""
     before = "" if finding.stage == "files" else " Everything before it is equal to the bit."
+    shows = f" It shows in {located(finding.shows)}." if finding.shows else ""
     others = [change.words for change in found if change.words != cause.sentence][:4]
     also = f" Also different: {'; '.join(others)}." if others else ""
     return (
-        f"The runs first differ in step {finding.step}, in {STAGE_WORDS[finding.stage]}: "
-        f"{finding.tensor}{size}"
-        f"{more} ({finding.detail}).{kind}{before} "
+        f"The runs first differ in step {finding.step}, in {located(finding)}.{kind}{before}{shows} "
         f"Suspected: {cause.sentence}. {cause.fix}{also}"
     )
+
+
+def located(finding: Finding) -> str:
+    """Where two runs differ and how much, as part of a sentence."""
+    relative = finding.gap.relative if finding.gap else None
+    size = f" by {relative:.2g} (relative L2)" if relative is not None else ""
+    more = f", and {finding.others} more in that stage" if finding.others else ""
+    return f"{STAGE_WORDS[finding.stage]}: {finding.tensor}{size}{more} ({finding.detail})"
 
 
 def _uneven(a: Recording, b: Recording, outcome: Climb) -> Verdict:

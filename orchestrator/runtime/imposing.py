@@ -4,6 +4,7 @@ A plan is a JSON object with any of
     seed             number; every generator is seeded with it before the program begins
     seed_forced      true: what the program itself says of seeds is not heard
     generators       true: numpy.random.default_rng() and random.Random() without a seed get one
+    unseeded         a file, to which is written where the program's own code made one of those
     cpus             how many of the usable cores
     intra_op         threads within one operation, whatever the program says
     deterministic    true or false: deterministic operations, whatever the program says
@@ -16,6 +17,8 @@ A plan is a JSON object with any of
     feed             the training is fed with other inputs, to see what its own costs: see feeding
 """
 
+# ruff: noqa: PTH100, PTH119, PTH120
+
 from __future__ import annotations
 
 import functools
@@ -23,11 +26,12 @@ import json
 import os
 import random
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from . import listing
 from .guard import Guard
 from .observe.imports import FRAMEWORKS, Announcer, teller
+from .observe.project import of_environment
 
 Plan = Mapping[str, Any]
 
@@ -60,7 +64,7 @@ def install(plan: Plan, *, now: bool) -> None:
         if plan.get("seed_forced"):
             silence(random, "seed")
     if plan.get("generators"):
-        _seed_unseeded(random.Random)
+        _seed_unseeded(random.Random, _Heard(plan.get("unseeded")))
     announcer = Announcer(_MODULES, _teller(listeners))
     announcer.install()
     for name in _MODULES if now else ():
@@ -94,7 +98,8 @@ class Imposition:
             if self._plan.get("seed_forced"):
                 silence(numpy.random, "seed")
         if self._plan.get("generators"):
-            numpy.random.default_rng = _seeded(numpy.random.default_rng)
+            heard = _Heard(self._plan.get("unseeded"))
+            numpy.random.default_rng = _seeded(numpy.random.default_rng, heard)
 
     def on_tensorflow(self, tf: Any) -> None:
         """Seeds, threads, determinism and precision of TensorFlow."""
@@ -161,25 +166,54 @@ def _compile_with(keras: Any, options: Dict[str, Any]) -> None:
     keras.Model.compile = compile_
 
 
-def _seed_unseeded(generator: Any) -> None:
+class _Heard:
+    """Writes down which line of the program made a generator without a seed."""
+
+    def __init__(self, path: Optional[str]) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if path else None
+
+    def __call__(self, what: str) -> None:
+        frame = sys._getframe(2)
+        while frame is not None and (of_environment(frame.f_code.co_filename) or _frozen(frame)):
+            frame = frame.f_back  # type: ignore[assignment]
+        if self._file is not None and frame is not None:
+            place = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+            os.write(self._file, f"{what}() in {place}\n".encode())
+
+
+def _frozen(frame: Any) -> bool:
+    """Of the interpreter itself (runpy, importlib), or of this package, which started the program."""
+    name = frame.f_code.co_filename
+    return bool(name.startswith(("<", _LIBRARY, _OURS)))
+
+
+_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def _seed_unseeded(generator: Any, heard: Callable[[str], None]) -> None:
     """random.Random() without a seed counts up from 1 instead of asking the system."""
     original, made = generator.seed, [0]
 
     @functools.wraps(original)
     def seed(self: Any, a: Any = None, version: int = 2) -> None:
-        made[0] += a is None
+        if a is None:
+            made[0] += 1
+            heard("random.Random")
         original(self, made[0] if a is None else a, version)
 
     generator.seed = seed
 
 
-def _seeded(original: Callable[..., Any]) -> Callable[..., Any]:
+def _seeded(original: Callable[..., Any], heard: Callable[[str], None]) -> Callable[..., Any]:
     """A maker of generators that gives one without a seed its number, so that no two are the same."""
     made = [0]
 
     @functools.wraps(original)
     def default_rng(seed: Any = None) -> Any:
-        made[0] += 1
+        if seed is None:
+            made[0] += 1
+            heard("numpy.random.default_rng")
         return original(made[0] if seed is None else seed)
 
     return default_rng
