@@ -110,10 +110,10 @@ class Search:
         """The same, with the fewest of what was tried as one."""
         single = tuple(one for each in causes for one in each.parts or (each,))
         found = smallest(single, self._enough) if single != tuple(causes) else single
-        why = "with it alone the two runs are equal to the bit"
+        why = self._equal("with this alone")
         if len(found) > 1:
-            why = "with the others that are confirmed the two runs are equal to the bit"
-            why += "; whether fewer are enough was not tried" if self._cut else ", and with no fewer"
+            why = self._equal("with all of this")
+            why += "; whether less is enough was not tried" if self._cut else ", and with nothing less"
         for each in found:
             self._tried[id(each)] = Tried(each.words, "confirmed", why, each.kind, each.topic)
         return found
@@ -146,13 +146,17 @@ class Search:
             return "not tried", f"the run with it failed: {trial.why}"
         now = place(trial.recording, self._sides.theirs)
         if self._explains(now):
-            return "confirmed", "with it alone the two runs are equal to the bit"
+            return "confirmed", self._equal("with this alone")
         assert now is not None and self._first is not None
         if now > self._first:
             return "part", "with it the runs differ later: it explains the first difference, not all"
         if place(trial.recording, self._own.recording) is None:
-            return "cleared", "imposing it changed nothing"
-        return "cleared", "imposing it changed the run, and did not make it the other one"
+            return "cleared", "tried: it changes nothing"
+        return "cleared", "tried: it changes the run, but not into the other one"
+
+    def _equal(self, how: str) -> str:
+        mine, theirs = ("A", "B") if self._sides.base == "A" else ("B", "A")
+        return f"the first steps of {mine}, repeated {how} changed, are equal to those of {theirs} to the bit"
 
     def _explains(self, now: Place | None) -> bool:
         return now is None or (self._self_place is not None and now >= self._self_place)
@@ -213,4 +217,4 @@ class Search:
 
 
 _SAME_ELSEWHERE = "repeated in another folder, the run is the same"
-_STILL = "it still differs while the runs are equal"
+_STILL = "left as it was, and the runs are equal without it"

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.output import emit, guarded
+from orchestrator.cli.screen import screen
 from orchestrator.errors import UsageError
 
 
@@ -36,6 +37,7 @@ def compare(
     except ValueError as error:
         raise UsageError(f"--budget: {error}") from error
     found = api.compare(run_a, run_b, confirm=confirm, budget=seconds, progress=progress.progress())
-    emit("compare", found.as_json(), as_json, letter(found.as_json()))
+    columns, colour = screen()
+    emit("compare", found.as_json(), as_json, letter(found.as_json(), width=columns, colour=colour))
     if found.verdict != "IDENTICAL":
         raise typer.Exit(7)

@@ -5,6 +5,7 @@ Versions are left out: measured, several versions of TensorFlow and NumPy are eq
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -74,7 +75,8 @@ def _source(a: Facts, b: Facts) -> Iterator[Change]:
     if differing:
         words = f"the code differs: {', '.join(differing[:3])}" + (" and more" if len(differing) > 3 else "")
         values = ({name: side.get(name) for name in differing} for side in (left, right))
-        yield Change("source", words, "Run the same code on both sides.", "modules", *values)
+        fix = f"Run the same code on both sides: decide on one {_some(differing)}, and sync."
+        yield Change("source", words, fix, "modules", *values)
 
 
 def _arguments(a: Facts, b: Facts) -> Iterator[Change]:
@@ -85,8 +87,21 @@ def _arguments(a: Facts, b: Facts) -> Iterator[Change]:
     pairs = [(x, y) for x, y in zip(left, right, strict=False) if x != y]
     paths = len(left) == len(right) and all(_is_path(x) and _is_path(y) for x, y in pairs)
     topic = "paths" if paths else "arguments"
-    words = f"the {topic} differ: “{' '.join(left)}” in A, “{' '.join(right)}” in B"
-    yield Change(topic, words, "Pass the same arguments.", "argv", left, right)
+    one, other = _apart(left, right)
+    words = f"the {topic} differ: {one} in A, {other} in B"
+    yield Change(topic, words, f"Pass the same arguments: {one}, or {other}, to both.", "argv", left, right)
+
+
+def _apart(a: Sequence[str], b: Sequence[str]) -> tuple[str, str]:
+    """What two command lines do not have in common, from the option on that a differing value belongs to."""
+    start = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    end = 0
+    while end < min(len(a), len(b)) - start and a[-1 - end] == b[-1 - end]:
+        end += 1
+    if start and a[start - 1].startswith("-") and "=" not in a[start - 1]:
+        start -= 1
+    left, right = (" ".join(words[start : len(words) - end]) for words in (a, b))
+    return (f"“{left}”" if left else "nothing"), (f"“{right}”" if right else "nothing")
 
 
 def _is_path(argument: str) -> bool:
@@ -100,12 +115,13 @@ def _files(a: Facts, b: Facts) -> Iterator[Change]:
         one, other = left[name], right[name]
         if (one.get("sha256"), one.get("bytes")) != (other.get("sha256"), other.get("bytes")):
             words = f"the file {name} is not the same: {_file(one)} in A, {_file(other)} in B"
-            yield Change("data", words, f"Sync {name}: it must have the same bytes.", name, one, other)
+            fix = f"Decide which {name} is right, and copy it to the other side."
+            yield Change("data", words, fix, name, one, other)
     for name in [*left, *right]:
         if (name in left) != (name in right):
             side = "A" if name in left else "B"
             words = f"the file {name} is read in {side} alone"
-            fix = f"Put {name} on both sides, and let the script fail where it is missing."
+            fix = f"Put {name} on both sides or on neither, and let the script fail where a file is missing."
             yield Change("data", words, fix, name, left.get(name), right.get(name))
     order = [name for name in right if name in left]
     if both != order:
@@ -138,8 +154,16 @@ def _variables(a: Facts, b: Facts) -> Iterator[Change]:
         topic = next((topic for part, topic in _VARIABLE_TOPICS if part in name), "environment")
         topic = "timezone" if name == "TZ" else topic
         words = f"{name} is {_shown(left.get(name))} in A and {_shown(right.get(name))} in B"
-        fix = f"Export {name} alike on both sides."
+        fix = _alike(name, left.get(name), right.get(name))
         yield Change(topic, words, fix, name, left.get(name), right.get(name))
+
+
+def _alike(name: str, a: Any, b: Any) -> str:
+    """What to type so that a variable is the same on both sides."""
+    if a is None or b is None:
+        value, has, lacks = (b, "B", "A") if a is None else (a, "A", "B")
+        return f"Unset {name} in {has}, or export {name}={shlex.quote(str(value))} in {lacks} too."
+    return f"Export {name}={shlex.quote(str(a))} on both sides (or {shlex.quote(str(b))} on both)."
 
 
 def _settings(a: Facts, b: Facts) -> Iterator[Change]:

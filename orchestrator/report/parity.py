@@ -1,24 +1,29 @@
-"""The verdict on two runs as a letter: finding, what was ruled out, diagnosis, treatment, prognosis."""
+"""The verdict on two runs as a letter: finding, evidence, cause, what was cleared, treatment, prognosis."""
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
-from orchestrator.report.run import parity_line
 from orchestrator.report.units import plural
 
-WIDTH = 100
-"""Columns."""
+WIDTH = 80
+"""Columns, where nothing else is known of the terminal."""
 
-MOST = 5
-"""Lines of what was ruled out, and of what was not tried."""
+MOST = 4
+"""Things that were cleared, and as many that were not tried, that are told one by one."""
+
+_MARGIN = 12
 
 _HEADS = {
-    "EQUIVALENT": "the runs differ by rounding only",
-    "DIVERGENT": "the runs are not the same",
-    "UNSTABLE": "the script differs from itself on one machine",
+    "IDENTICAL": "the two runs are equal to the bit",
+    "EQUIVALENT": "the two runs differ, by rounding only",
+    "DIVERGENT": "the two runs are not the same",
+    "UNSTABLE": "the script differs from itself, on one machine",
+    "NOT COMPARED": "nothing can be said of the two runs",
 }
 _STAGES = {
     "steps": "the number of steps",
@@ -31,82 +36,166 @@ _STAGES = {
     "update": "the updated weights",
     "metrics": "a metric",
 }
+_BEFORE = {
+    "batch": "The files that were seen to be read are equal.",
+    "initial": "The batch before it is equal to the bit.",
+    "activation": "Batch and initial weights before it are equal to the bit.",
+    "loss": "Batch, initial weights and layer outputs before it are equal to the bit.",
+    "gradient": "Everything before it, from the batch to the loss, is equal to the bit.",
+    "update": "Everything before it, from the batch to the gradients, is equal to the bit.",
+    "metrics": "Everything before it, from the batch to the updated weights, is equal to the bit.",
+}
+_COLOURS = {"IDENTICAL": "32", "EQUIVALENT": "33"}
+
+Parity = Mapping[str, Any]
+Paint = Callable[[str, str], str]
 
 
-def letter(parity: Mapping[str, Any]) -> str:
-    """The verdict on one screen, `parity` as in run.json."""
-    head = _HEADS.get(parity["verdict"])
-    if head is None or not parity.get("stage"):
-        return "\n".join(textwrap.wrap(parity_line(parity), WIDTH))
-    parts = (
-        ("Finding", _finding(parity)),
-        ("Ruled out", _listed(parity, ("cleared",))),
-        ("Not tried", _listed(parity, ("not tried",))),
-        ("Diagnosis", _diagnosis(parity)),
-        ("Treatment", filter(None, [parity.get("fix")])),
-        ("Prognosis", _prognosis(parity)),
-    )
-    lines = [f"{parity['verdict']}: {head}", ""]
-    for name, texts in parts:
-        lines += _part(name, list(texts))
+def letter(parity: Parity, *, width: int = WIDTH, colour: bool = False) -> str:
+    """The verdict on one screen, `parity` as in run.json. `colour`: with the codes of a terminal."""
+    verdict = str(parity["verdict"])
+    paint = _painted if colour else _plain
+    lines = [f"{paint(verdict, _COLOURS.get(verdict, '31'))}: {_HEADS.get(verdict, '')}", ""]
+    for name, texts in _parts(parity):
+        lines += _part(name, list(texts), max(40, width), paint)
     return "\n".join(lines)
 
 
-def _part(name: str, texts: Sequence[str]) -> list[str]:
-    """`name` in the margin of its first line; nothing where there is nothing to say."""
-    margin = " " * 12
-    wrapped = [
-        line for text in texts for line in textwrap.wrap(text, WIDTH - len(margin), break_on_hyphens=False)
-    ]
-    return [(name.ljust(12) if i == 0 else margin) + line for i, line in enumerate(wrapped)]
+def _parts(parity: Parity) -> tuple[tuple[str, Iterable[str]], ...]:
+    if not parity.get("stage"):
+        return (("Finding", _sentences(parity.get("detail") or "no detail was recorded")),)
+    return (
+        ("Finding", _finding(parity)),
+        ("Evidence", _evidence(parity)),
+        ("Cause", _cause(parity)),
+        ("Cleared", _listed(parity, "cleared")),
+        ("Not tried", _listed(parity, "not tried")),
+        ("Treatment", filter(None, [parity.get("fix")])),
+        ("Prognosis", _prognosis(parity)),
+    )
 
 
-def _finding(parity: Mapping[str, Any]) -> Iterator[str]:
-    where = f"{_STAGES.get(parity['stage'], parity['stage'])}: {parity['tensor']}".rstrip(": ")
-    size = f", {parity['relative']:.2g} apart (relative L2)" if parity.get("relative") is not None else ""
-    yield f"Step {parity['step']}, {where}{size}."
+def _part(name: str, texts: Sequence[str], width: int, paint: Paint) -> list[str]:
+    """`name` in the margin of its first line; nothing where there is nothing to say. A line that begins with
+    a blank is a row of a table, and stays as it is."""
+    margin = " " * _MARGIN
+    lines: list[str] = []
+    for text in texts:
+        wrapped = textwrap.wrap(
+            text, width - _MARGIN, break_on_hyphens=False, break_long_words=False, subsequent_indent=""
+        )
+        lines += [text[1:]] if text.startswith(" ") else wrapped
+    return [(paint(name.ljust(_MARGIN), "1") if i == 0 else margin) + line for i, line in enumerate(lines)]
+
+
+def _plain(text: str, _code: str) -> str:
+    return text
+
+
+def _painted(text: str, code: str) -> str:
+    return f"\x1b[1;{code}m{text}\x1b[0m" if code != "1" else f"\x1b[1m{text}\x1b[0m"
+
+
+def _sentences(text: str) -> Iterator[str]:
+    yield text
+
+
+# ---------------------------------------------------------------- what was seen
+
+
+def _finding(parity: Parity) -> Iterator[str]:
+    who = "Two runs of it" if parity["verdict"] == "UNSTABLE" else "The runs"
+    tensor = f": {parity['tensor']}" if parity.get("tensor") else ""
+    others = parity.get("others") or 0
+    more = f" (and {others:,} more there)" if others else ""
+    yield f"{who} first differ in step {parity['step']}, in {_stage(parity['stage'])}{tensor}{more}."
+    shows = parity.get("shows")
+    if shows:
+        yield f"What that does: {_stage(shows['stage'])} of step {shows['step']} differs, {shows['tensor']}."
+
+
+def _stage(name: str) -> str:
+    return _STAGES.get(name, name)
+
+
+def _evidence(parity: Parity) -> Iterator[str]:
     if parity.get("difference"):
-        yield parity["difference"][:1].upper() + parity["difference"][1:] + "."
-    if parity["verdict"] != "UNSTABLE" and parity["stage"] not in ("files", "steps"):
-        yield "Everything before it is equal to the bit."
+        yield _measured(parity["difference"], parity.get("relative"))
+    shows = parity.get("shows")
+    if shows:
+        name = shows["stage"].capitalize() if shows["stage"] != "initial" else "Initial weights"
+        yield f"{name}: {_measured(shows['detail'], shows['relative'], begins=False)}"
+    elif parity["verdict"] != "UNSTABLE" and parity["stage"] in _BEFORE:
+        yield _BEFORE[parity["stage"]]
 
 
-def _listed(parity: Mapping[str, Any], outcomes: Sequence[str]) -> Iterator[str]:
-    found = [each for each in parity.get("candidates") or () if each["outcome"] in outcomes]
-    for each in found[:MOST]:
-        yield f"{each['words']} ({each['why']})" if each["why"] else each["words"]
-    if len(found) > MOST:
-        yield f"and {plural(len(found) - MOST, 'other thing')}"
+def _measured(words: str, relative: float | None, *, begins: bool = True) -> str:
+    size = f"; together {relative:.2g} apart (relative L2)" if relative is not None else ""
+    text = f"{words}{size}."
+    begins = begins and not re.match(r"\S*[/.]\S", text)  # a file's name keeps its letters
+    return text[:1].upper() + text[1:] if begins else text
 
 
-def _diagnosis(parity: Mapping[str, Any]) -> Iterator[str]:
+# ---------------------------------------------------------------- why
+
+
+def _cause(parity: Parity) -> Iterator[str]:
     if parity.get("cause"):
         yield parity["cause"]
-    for each in parity.get("candidates") or ():
+    candidates = parity.get("candidates") or ()
+    confirmed = [each["why"] for each in candidates if each["outcome"] == "confirmed" and each["why"]]
+    if confirmed and parity.get("confirmed"):
+        yield f"How that is known: {confirmed[0]}."
+    for each in candidates:
         if each["outcome"] == "part":
-            yield f"{each['words']}: {each['why']}."
-    if parity.get("untried") and not any(c["outcome"] == "not tried" for c in parity.get("candidates") or ()):
+            yield f"In part: {each['words']} ({each['why']})."
+    if parity.get("untried") and not any(each["outcome"] == "not tried" for each in candidates):
         yield parity["untried"]
 
 
-def _prognosis(parity: Mapping[str, Any]) -> Iterator[str]:
-    band = parity.get("band")
-    if not band:
-        return
-    flips = ", ".join(band["flips"])
-    apart = "; ".join(
-        f"{_NAMES[stage]} {_number(steps[-1])} of {_number(band['limit'][stage][-1])}"
-        for stage, steps in band["drift"].items()
-        if stage in band["limit"] and steps
-    )
-    count = max((len(steps) for steps in band["drift"].values()), default=0)
-    yield (
-        f"Rounding alone moves this model as far as this (measured: {flips}; times {band['margin']:g}). "
-        f"After {plural(count, 'step')} the runs use: {apart} (relative L2)."
-    )
+def _listed(parity: Parity, outcome: str) -> Iterator[str]:
+    """Those of an outcome, one line for all that have the same reason."""
+    found = [each for each in parity.get("candidates") or () if each["outcome"] == outcome]
+    by_reason = sorted(found[:MOST], key=lambda each: str(each["why"]))
+    for why, group in groupby(by_reason, key=lambda each: str(each["why"])):
+        words = "; ".join(textwrap.shorten(each["words"], 110, placeholder=" …") for each in group)
+        yield f"{words} ({why})." if why else f"{words}."
+    if len(found) > MOST:
+        yield f"And {plural(len(found) - MOST, 'other thing')}; --json lists all."
 
 
-_NAMES = {"activation": "outputs", "loss": "loss", "gradient": "gradients", "update": "weights"}
+# ---------------------------------------------------------------- what follows
+
+
+def _prognosis(parity: Parity) -> Iterator[str]:
+    verdict, band = parity["verdict"], parity.get("band")
+    if verdict == "DIVERGENT":
+        yield "Until that is mended the two train different models; compare no metric of theirs."
+    if verdict == "UNSTABLE":
+        yield "Until that is mended no two runs are comparable, on one machine or on two."
+    if verdict == "EQUIVALENT" and not band and parity.get("relative") is not None:
+        yield "Rounding grows with every step: final metrics agree in their leading digits only."
+    if band:
+        yield from _rows(parity, band)
+
+
+_NAMES = {"activation": "layer outputs", "loss": "loss", "gradient": "gradients", "update": "weights"}
+
+
+def _rows(parity: Parity, band: Mapping[str, Any]) -> Iterator[str]:
+    """How far the runs are apart, and how far rounding alone goes."""
+    shown = [stage for stage, steps in band["drift"].items() if steps and band["limit"].get(stage)]
+    count = max((len(band["drift"][stage]) for stage in shown), default=0)
+    after = f"after {plural(count, 'step')}"
+    yield f"  {after:16}{'apart':>10}{'rounding alone':>18}   (relative L2)"
+    for stage in shown:
+        apart, limit = band["drift"][stage][-1], band["limit"][stage][-1]
+        most, verb = f"up to {_number(limit)}", "within" if apart <= limit else "BEYOND"
+        yield f"  {_NAMES[stage]:16}{_number(apart):>10}{most:>18}   {verb}"
+    flips = "; ".join(textwrap.shorten(each, 70, placeholder=" …") for each in band["flips"])
+    yield f"Rounding alone was measured on this model here ({flips}), times {band['margin']:g}."
+    if parity["verdict"] == "EQUIVALENT":
+        yield "It grows with every step: final metrics agree in their leading digits only."
 
 
 def _number(value: float) -> str:
