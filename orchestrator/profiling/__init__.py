@@ -15,7 +15,7 @@ from orchestrator.profiling.model import IoSummary
 from orchestrator.profiling.rules import RULES
 from orchestrator.profiling.trace import VERSION, Trace, number, read
 
-__all__ = ["Advice", "Evidence", "IoSummary", "advise", "evidence", "summarise"]
+__all__ = ["Advice", "Evidence", "IoSummary", "advise", "apply", "evidence", "summarise"]
 
 
 def summarise(trace: Path) -> IoSummary:
@@ -28,7 +28,7 @@ def summarise(trace: Path) -> IoSummary:
         limited_by=limited_by,
         because=because,
         unknown=tuple(_unknown(lines, found)),
-        advice=tuple(asdict(advice) for advice in _apply(RULES, found)),
+        advice=tuple(asdict(advice) for advice in apply(found)),
         alarms=tuple(dict.fromkeys(str(line["text"])[:300] for line in lines.alarms if "text" in line)),
     )
 
@@ -38,9 +38,14 @@ def evidence(trace: Path) -> Evidence:
     return evidence_of(read(trace))
 
 
-def advise(trace: Path) -> tuple[Advice, ...]:
+def apply(found: Evidence) -> tuple[Advice, ...]:
     """What to change, the greatest predicted gain first; nothing where nothing is earned by evidence."""
-    return _apply(RULES, evidence(trace))
+    return _apply(RULES, found)
+
+
+def advise(trace: Path) -> tuple[Advice, ...]:
+    """The same of a trace."""
+    return apply(evidence(trace))
 
 
 def _measured(lines: Trace, found: Evidence) -> dict[str, Any]:

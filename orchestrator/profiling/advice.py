@@ -47,7 +47,8 @@ class Advice:
     """One thing to change. `gain`: time of a step now ÷ predicted time, None where none is predicted.
 
     `node`: the call of the script that is meant, None where none is. `trial` as `orch profile --try` takes
-    it; None where it cannot be imposed from outside.
+    it; None where it cannot be imposed from outside. `amount`: what is asked for, in the rule's own unit
+    (cores, bytes, examples); None where nothing is counted.
     """
 
     rule: str
@@ -60,6 +61,7 @@ class Advice:
     formula: str
     parity: str
     trial: Mapping[str, Any] | None = None
+    amount: float | None = None
 
 
 def apply(rules: Sequence[Rule], evidence: Evidence) -> tuple[Advice, ...]:
@@ -92,6 +94,7 @@ def _applied(rule: Rule, evidence: Evidence) -> Advice | None:
         formula=rule.formula,
         parity=rule.parity,
         trial=rule.trial(ground) if rule.trial else None,
+        amount=ground.amount or None,
     )
 
 
@@ -104,14 +107,21 @@ def unpredicted(evidence: Evidence, ground: Ground) -> None:
 
 
 def predicted(evidence: Evidence, change: Change, *, saved: float = 0.0) -> float | None:
-    """Seconds of a step with the pipeline changed; `saved`: core-seconds a step that fall away.
+    """Seconds of a step with the pipeline changed; `saved`: seconds a step of nodes that fall away.
 
-    Work that cores must do bounds it from below. Where no core is idle the step's own work is held up by
-    the input's, and gains in proportion to what falls away.
+    Work that cores must do bounds it from below. Where the run itself leaves no core idle, the step's own
+    work is held up by the input's, and gains in proportion to what falls away.
     """
     if evidence.pipeline is None or evidence.compute is None or evidence.core_seconds is None:
         return None
     work = max(evidence.core_seconds, 1e-9)
-    left = max(work - saved, work / 10)
-    compute = evidence.compute * (left / work if evidence.crowded else 1.0)
+    left = max(work - saved * _on_a_core(evidence), work / 10)
+    held_up = evidence.crowded and evidence.alone
+    compute = evidence.compute * (left / work if held_up else 1.0)
     return step_after(evidence.pipeline, change, compute, left / evidence.cores)
+
+
+def _on_a_core(evidence: Evidence) -> float:
+    """Of the time that a node takes by the clock, what it has a core and does not wait for one."""
+    busy, waiting = evidence.usage.busy or 0.0, evidence.usage.waiting or 0.0
+    return busy / (busy + waiting) if busy > 0 else 1.0

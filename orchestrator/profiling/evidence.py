@@ -15,6 +15,9 @@ CPU_BUSY = 0.85
 CPU_WAITING = 0.5
 """Threads that could have run and had no core, on average, for each core."""
 
+ALONE = 0.2
+"""Cores that others may take while the run still counts as alone on its machine."""
+
 FEW_STEPS = 200
 SHORT_SECONDS = 10.0
 """A training of fewer steps that took less: verdicts of such were seen to change from run to run."""
@@ -61,6 +64,18 @@ class Evidence:
         return busy or waiting
 
     @property
+    def others(self) -> float:
+        """Cores that somebody else on the machine kept busy; 0 where that is not known."""
+        usage = self.usage
+        if usage.machine_busy is None or usage.busy is None:
+            return 0.0
+        return max(0.0, usage.machine_busy - usage.busy)
+
+    @property
+    def alone(self) -> bool:
+        return self.others <= ALONE
+
+    @property
     def cores(self) -> float:
         return self.usage.cores or 1.0
 
@@ -90,6 +105,11 @@ class Evidence:
         """Steps of one epoch, as Keras or the pipeline tells."""
         seen = self.pipeline.epoch_batches if self.pipeline else None
         return self.training.epoch_steps or seen
+
+    @property
+    def batch(self) -> int | None:
+        """Examples of one step."""
+        return self.training.batch or (self.pipeline.batch if self.pipeline else None)
 
     @property
     def epochs(self) -> int | None:

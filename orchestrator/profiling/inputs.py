@@ -28,6 +28,7 @@ SLOW_READ_MS = 5.0
 SMALL_FILE = 1_000_000
 _NAME_BYTES = 1024
 _MIB = 1 << 20
+_GIB = 1 << 30
 
 
 def starved(evidence: Evidence) -> bool:
@@ -141,9 +142,9 @@ def repeated_work(evidence: Evidence) -> Ground | None:
         return None
     node = pipeline.nodes[place]
     return Ground(
-        f"{node.call} and what feeds it make the same {size / _MIB:.4g} MiB in every epoch "
+        f"{node.call} and what feeds it make the same {_size(size)} in every epoch "
         f"({_share(pipeline, tuple(pipeline.below(place)))} of the pipeline's work), and "
-        f"{free / _MIB:.4g} MiB of memory are free.",
+        f"{_size(free)} of memory are free.",
         (place,),
         {"call": node.call},
         float(size),
@@ -279,6 +280,10 @@ def _work(pipeline: Pipeline) -> float:
     return sum(node.seconds for node in pipeline.nodes)
 
 
+def _size(count: float) -> str:
+    return f"{count / _GIB:.3g} GiB" if count >= _GIB else f"{count / _MIB:.3g} MiB"
+
+
 def _heavy(pipeline: Pipeline, places: Sequence[int]) -> bool:
     return sum(pipeline.nodes[place].seconds for place in places) >= HEAVY * max(_work(pipeline), 1e-9)
 
@@ -288,9 +293,8 @@ def _share(pipeline: Pipeline, places: Sequence[int]) -> str:
 
 
 def _epoch_bytes(evidence: Evidence, pipeline: Pipeline, place: int) -> int | None:
-    """What this node makes in an epoch."""
+    """What this node makes in an epoch; more by what it is ahead, where it was looked at early."""
     node, steps = pipeline.nodes[place], evidence.epoch_steps
     if steps is None or not node.elements:
         return None
-    made = max(0, node.elements - node.buffered) / pipeline.batches * steps
-    return round(made * node.bytes / node.elements)
+    return round(node.bytes / pipeline.batches * steps)

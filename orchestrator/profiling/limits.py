@@ -98,6 +98,8 @@ def _input(evidence: Evidence) -> Verdict:
     if share is None or share < INPUT_WAIT or (evidence.short and not _surely_waits(evidence)):
         return None
     said = f"Steps waited for input for {share:.0%} of their time"
+    if evidence.crowded and not evidence.alone:
+        return "input", f"{said}, while others on the machine kept {evidence.others:.1f} cores busy."
     if evidence.crowded:
         return (
             "input",

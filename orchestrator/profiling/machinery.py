@@ -18,9 +18,6 @@ BETWEEN = 0.1
 CROWD = 1.0
 """Threads that could run and have no core, for each core."""
 
-ALONE = 0.2
-"""Cores that others may take while the run still counts as alone on its machine."""
-
 GPU_IDLE = 0.5
 ROOM = 0.45
 """Share of the GPU's memory up to which twice the batch surely fits."""
@@ -84,7 +81,9 @@ after_quota = after_steal = _without_share
 
 def too_few_cores(evidence: Evidence) -> Ground | None:
     """Input is waited for, and no core is left to make it faster."""
-    if not (starved(evidence) and evidence.crowded and evidence.core_seconds and evidence.compute):
+    if not (starved(evidence) and evidence.crowded and evidence.alone):
+        return None
+    if not evidence.core_seconds or not evidence.compute:
         return None
     wanted = math.ceil(evidence.core_seconds / evidence.compute)
     if wanted <= evidence.cores:
@@ -108,8 +107,7 @@ def oversubscribed(evidence: Evidence) -> Ground | None:
     usage = evidence.usage
     if usage.waiting is None or usage.busy is None or usage.machine_busy is None:
         return None
-    alone = usage.machine_busy - usage.busy <= ALONE
-    if usage.waiting / evidence.cores < CROWD or not alone:
+    if usage.waiting / evidence.cores < CROWD or not evidence.alone:
         return None
     return Ground(
         f"{usage.busy + usage.waiting:.1f} threads on average wanted {evidence.cores:g} cores, all of them "
@@ -157,7 +155,7 @@ def halves_on_cpu(evidence: Evidence) -> Ground | None:
 
 
 def small_batches(evidence: Evidence) -> Ground | None:
-    gpu, batch = _used(evidence), evidence.training.batch
+    gpu, batch = _used(evidence), evidence.batch
     if gpu is None or batch is None or starved(evidence) or evidence.steps.input_wait is None:
         return None
     if gpu.utilisation is None or gpu.utilisation >= GPU_IDLE or not evidence.training.growth:

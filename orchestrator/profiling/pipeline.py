@@ -11,6 +11,9 @@ from orchestrator.profiling.trace import Line, Trace, amount, number
 AHEAD = ("Prefetch", "ParallelMap", "MapAndBatch", "ParallelBatch", "ParallelInterleave")
 """Nodes that work ahead of whoever pulls from them, by the beginning of their names."""
 
+ENOUGH = 4
+"""A look after a quarter of the batches of the longest tells as much."""
+
 READERS = ("TFRecord", "TextLine", "FixedLengthRecord")
 RANDOM = ("Shuffle", "Random", "Sampling", "RejectionResample")
 _CALLS = {
@@ -98,10 +101,14 @@ class Pipeline:
         chosen = range(len(self.nodes)) if places is None else places
         return sum(self.nodes[place].seconds for place in chosen) / self.batches
 
-    def elements_an_epoch(self, node: Node) -> int | None:
-        if self.epoch_batches is None:
-            return None
-        return round(max(0, node.elements - node.buffered) / self.batches * self.epoch_batches)
+    @property
+    def batch(self) -> int | None:
+        """Examples in a batch, by what went into the node that makes them and what came out."""
+        for node in self.nodes:
+            below = [self.nodes[input_] for input_ in node.inputs]
+            if "Batch" in node.name and node.elements and len(below) == 1:
+                return round(below[0].elements / node.elements) or None
+        return None
 
     def as_json(self) -> list[dict[str, Any]]:
         """The nodes as `run.json` tells them; seconds and bytes are of one element."""
@@ -121,12 +128,18 @@ class Pipeline:
 
 
 def pipeline_of(trace: Trace, process: str | None) -> Pipeline | None:
-    """The fullest picture of what fed the process that trains; None where tf.data told nothing."""
+    """What fed the process that trains, as seen in the last epoch of which enough was seen.
+
+    tf.data forgets sources that are read to their end: of one epoch, the look that shows most nodes counts.
+    None where tf.data told nothing.
+    """
     lines = [line for line in trace.pipelines if str(line.get("pid")) == process]
     found = [pipeline for line in lines if (pipeline := _pipeline(line)) is not None]
+    most = max((pipeline.batches for pipeline in found), default=0)
     passes = max((pipeline.passes for pipeline in found), default=0)
     epochs = max((pipeline.epoch_batches or 0 for pipeline in found), default=0)
-    best = max(found, key=lambda pipeline: pipeline.batches, default=None)
+    telling = [pipeline for pipeline in found if pipeline.batches * ENOUGH >= most]
+    best = max(telling, key=lambda seen: (seen.passes, len(seen.nodes), seen.batches), default=None)
     return best and Pipeline(best.nodes, best.batches, epochs or None, passes)
 
 

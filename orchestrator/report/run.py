@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.model import RunRecord
-from orchestrator.report.units import duration, money, plural, share, size, table
+from orchestrator.report.units import duration, money, plural, size
+from orchestrator.report.where import where_time_went
 
 
 def summary(record: RunRecord) -> str:
@@ -25,24 +26,8 @@ def summary(record: RunRecord) -> str:
     lines = [f"run {record.run_id}"]
     lines += [f"  {name.ljust(width)}  {text}" for name, text in facts if text]
     if record.profile:
-        lines += ["", io_table(record.profile)]
+        lines += ["", where_time_went(record.profile)]
     return "\n".join(lines)
-
-
-def io_table(profile: Mapping[str, Any]) -> str:
-    """The small table of where the time went; what was not observed is "unknown"."""
-    speed = profile.get("steps_per_s")
-    heading = ["steps", "steps/s", "waiting for input", "read", "peak memory", "limited by"]
-    row = [
-        "unknown" if profile.get("steps") is None else f"{profile['steps']:,}",
-        "unknown" if speed is None else f"{speed:.1f}",
-        share(profile.get("input_wait")),
-        size(profile.get("bytes_read")),
-        size(profile.get("peak_memory")),
-        profile.get("limited_by") or "unknown",
-    ]
-    because = profile.get("because")
-    return table([heading, row], indent="  ") + (f"\n  {because}" if because else "")
 
 
 def parity_line(parity: Mapping[str, Any] | None) -> str:

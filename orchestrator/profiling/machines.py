@@ -1,0 +1,169 @@
+"""Which machine would have been right for a run: what it needs, and how long it would take on an offer. Pure.
+
+A run that kept b of c cores busy on average may have used b of them always, or all c for some of the time and
+none for the rest. Which, the samples cannot tell: the first is the best case, the second the worst, in which it
+takes 1 − b/c + b/d times as long on d cores. Cores count as equally fast.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from orchestrator.model import AcceleratorNeed, Bound, Need, Offer
+from orchestrator.profiling.accelerators import slower
+from orchestrator.profiling.devices import Gpu
+from orchestrator.profiling.evidence import Evidence
+from orchestrator.profiling.machinery import memory_short
+
+WITHIN = 0.1
+"""How much longer a run may take on a machine that counts as no slower."""
+
+SPARE_MEMORY = 1.15
+SYSTEM_MEMORY = 512 << 20
+GPU_USED = 0.05
+"""Mean utilisation from which on a GPU counts as used."""
+
+BURSTABLE = r"t\d[a-z]?\.|e2-(micro|small|medium)$|f1-micro$|g1-small$"
+"""Types whose cores are shared or earned by credits, by the clouds' names."""
+
+_MOST_CORES = 512
+_GIB = 1 << 30
+
+
+class Times(NamedTuple):
+    """How many times as long a step takes as it did: at best, at worst."""
+
+    best: float
+    worst: float
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The least that a machine must have to run it no slower than `WITHIN`, with a reason for each."""
+
+    cpus: int
+    memory: int
+    arch: str | None
+    gpus: int
+    gpu_memory: int | None
+    reasons: tuple[str, ...]
+
+    def need(self, cloud: str, region: str | None, *, spot: bool = False) -> Need:
+        """The same, asked of a cloud."""
+        memory = Bound(self.gpu_memory, at_least=True) if self.gpu_memory else None
+        return Need(
+            cloud=cloud,
+            cpus=Bound(self.cpus, at_least=True),
+            memory=Bound(self.memory, at_least=True),
+            accelerator=AcceleratorNeed(self.gpus, None, memory) if self.gpus else None,
+            arch=self.arch,
+            spot=spot,
+            region=region,
+        )
+
+
+def wanted(evidence: Evidence, *, within: float = WITHIN) -> Wanted | None:
+    """What a run like this needs; None where that cannot be told: see `untold`."""
+    usage = evidence.usage
+    if untold(evidence) is not None or usage.busy is None:
+        return None
+    fewest = next(
+        (cores for cores in range(1, _MOST_CORES) if _by_cores(evidence, cores).worst <= 1 + within), None
+    )
+    if fewest is None:
+        return None
+    gpus = used_gpus(evidence)
+    memory, why = _memory(evidence)
+    return Wanted(
+        cpus=fewest,
+        memory=memory,
+        arch=str(evidence.header["machine"]) if evidence.header.get("machine") else None,
+        gpus=len(gpus),
+        gpu_memory=_gpu_memory(evidence, gpus),
+        reasons=(
+            f"{fewest} core{'s' * (fewest > 1)} (it kept {usage.busy:.1f} of {evidence.cores:g} busy)",
+            why,
+            *_gpu_reasons(evidence, gpus),
+        ),
+    )
+
+
+def untold(evidence: Evidence) -> str | None:
+    """Why it cannot be said what the run needs; None where it can."""
+    if evidence.short:
+        return "the run was too short"
+    if evidence.usage.busy is None or not evidence.usage.peak_memory:
+        return "its cores and memory were not measured"
+    if evidence.crowded and not evidence.alone:
+        return f"others on the machine kept {evidence.others:.1f} of its cores busy"
+    return None
+
+
+def times_on(evidence: Evidence, offer: Offer) -> Times | None:
+    """How much longer a step takes on `offer`; None where its GPU cannot be compared."""
+    cores = _by_cores(evidence, offer.cpus)
+    gpus = used_gpus(evidence)
+    if not gpus:
+        return cores
+    ratio = slower(gpus[0].name, offer.accelerator) if offer.accelerator else None
+    if ratio is None:
+        return None
+    busy = max(gpu.utilisation or 0.0 for gpu in gpus)
+    return Times(*(busy * gpu + (1 - busy) * core for gpu, core in zip(ratio, cores, strict=True)))
+
+
+def right(
+    evidence: Evidence, offers: Iterable[Offer], *, within: float = WITHIN
+) -> tuple[Offer, Times] | None:
+    """The cheapest of `offers` that would have run it within so much of the time, even at worst."""
+    own = [offer for offer in offers if math.isfinite(offer.price) and not is_burstable(offer)]
+    fit = [(offer, times) for offer in own if (times := times_on(evidence, offer)) is not None]
+    kept = [(offer, times) for offer, times in fit if times.worst <= 1 + within]
+    return min(kept, key=lambda each: (each[0].price, each[1].worst, each[0].instance_type), default=None)
+
+
+def is_burstable(offer: Offer) -> bool:
+    """Whether its cores are its own for a part of the time only: no machine to train on for long."""
+    return re.match(BURSTABLE, offer.instance_type) is not None
+
+
+def used_gpus(evidence: Evidence) -> tuple[Gpu, ...]:
+    """Those that did something."""
+    return tuple(gpu for gpu in evidence.usage.gpus if (gpu.utilisation or 0.0) >= GPU_USED)
+
+
+def _by_cores(evidence: Evidence, cores: float) -> Times:
+    """With so many cores in place of those that it had."""
+    had, busy = evidence.cores, min(evidence.usage.busy or 0.0, evidence.cores)
+    at_once = 1 - busy / had + busy / cores
+    return Times(at_once, 1.0) if cores >= had else Times(max(1.0, busy / cores), at_once)
+
+
+def _memory(evidence: Evidence) -> tuple[int, str]:
+    short = memory_short(evidence)
+    if short is not None:
+        return int(short.amount), f"{short.words['memory']} of memory (it was short)"
+    peak = evidence.usage.peak_memory or 0
+    needed = math.ceil((peak * SPARE_MEMORY + SYSTEM_MEMORY) / (_GIB / 2)) * (_GIB // 2)
+    return needed, f"{needed / _GIB:g} GiB of memory (its peak was {peak / _GIB:.2f} GiB)"
+
+
+def _gpu_memory(evidence: Evidence, gpus: tuple[Gpu, ...]) -> int | None:
+    """Where TensorFlow takes all memory at once, what it needs is not known: as much as there was."""
+    if evidence.training.growth:
+        return max((int((gpu.memory or 0) * 1.1) for gpu in gpus), default=0) or None
+    return max((gpu.memory_total or 0 for gpu in gpus), default=0) or None
+
+
+def _gpu_reasons(evidence: Evidence, gpus: tuple[Gpu, ...]) -> Iterator[str]:
+    if not gpus:
+        if evidence.usage.gpus:
+            yield "no GPU (the one that there was did nothing)"
+        return
+    memory = _gpu_memory(evidence, gpus) or 0
+    how = "its peak, and a tenth" if evidence.training.growth else "as now: TensorFlow took all there was"
+    yield f"{len(gpus)} GPU{'s' * (len(gpus) > 1)} with {memory / _GIB:.1f} GiB ({how})"

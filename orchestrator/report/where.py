@@ -1,0 +1,169 @@
+"""Where a run's time went, what one change would give, and which machine would have been right."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from orchestrator.report.units import money, share, size, table
+
+_WIDTH = 108
+_MORE = 2
+"""Further changes that are named after the first."""
+
+
+def where_time_went(profile: Mapping[str, Any]) -> str:
+    """The screen after a run, from `profile` of its `run.json`."""
+    lines = [io_table(profile)]
+    labelled = [*_said(profile), *_one_change(profile), *_machine(profile), *_unknown(profile)]
+    width = max((len(label) for label, _ in labelled), default=0)
+    for label, text in labelled:
+        lines += _wrapped(label.ljust(width), text)
+    return "\n".join(lines)
+
+
+def io_table(profile: Mapping[str, Any]) -> str:
+    """The small table of where the time went; what was not observed is "unknown"."""
+    speed = profile.get("steps_per_s")
+    columns = [
+        ("steps", "unknown" if profile.get("steps") is None else f"{profile['steps']:,}"),
+        ("steps/s", "unknown" if speed is None else f"{speed:.1f}"),
+        ("waiting for input", share(profile.get("input_wait"))),
+        ("cores busy", _cores(profile)),
+        ("read", size(profile.get("bytes_read"))),
+        ("from disk", _from_disk(profile)),
+        ("peak memory", size(profile.get("peak_memory"))),
+        ("GPU busy", share(profile.get("gpu_utilisation"))),
+        ("limited by", profile.get("limited_by") or "unknown"),
+    ]
+    always = ("steps", "steps/s", "waiting for input", "read", "peak memory", "limited by")
+    shown = [(name, text) for name, text in columns if name in always or text != "unknown"]
+    rows = [[name for name, _ in shown], [text for _, text in shown]]
+    because = textwrap.wrap(
+        str(profile.get("because") or ""), _WIDTH, initial_indent="  ", subsequent_indent="  "
+    )
+    return "\n".join([table(rows, indent="  "), *because])
+
+
+def _cores(profile: Mapping[str, Any]) -> str:
+    busy, cores = profile.get("cpu_utilisation"), profile.get("cores")
+    return "unknown" if busy is None or not cores else f"{busy * cores:.1f} of {cores:g}"
+
+
+def _from_disk(profile: Mapping[str, Any]) -> str:
+    hit = profile.get("cache_hit")
+    return "unknown" if hit is None else share(1 - hit)
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    begin = f"  {label}  "
+    return textwrap.wrap(text, _WIDTH, initial_indent=begin, subsequent_indent=" " * len(begin)) or [begin]
+
+
+Row = tuple[str, str]
+
+
+def _said(profile: Mapping[str, Any]) -> Iterator[Row]:
+    for number, text in enumerate(profile.get("alarms") or ()):
+        yield ("" if number else "it was said"), str(text)
+
+
+def _one_change(profile: Mapping[str, Any]) -> Iterator[Row]:
+    found = profile.get("advice") or ()
+    if not found:
+        return
+    first = found[0]
+    yield "one change", f"{first['change']}."
+    yield "", f"{first['because']}"
+    yield "", _gain(first)
+    if first.get("price"):
+        yield "", f"Price: {first['price']}."
+    yield "", f"Numbers: {first['parity']}"
+    if first.get("trial"):
+        yield "", "Prove it: orch profile --try"
+    for other in found[1 : 1 + _MORE]:
+        yield "or", f"{other['change']}{_times(other)}."
+
+
+def _gain(advice: Mapping[str, Any]) -> str:
+    if not advice.get("gain"):
+        return f"Gain: {advice['formula']}."
+    now, after = advice["step_now_s"], advice["step_after_s"]
+    return (
+        f"Predicted: {advice['gain']:.2f}× as fast, {now * 1000:.3g} → {after * 1000:.3g} ms a step: "
+        f"{advice['formula']}."
+    )
+
+
+def _times(advice: Mapping[str, Any]) -> str:
+    return f" (predicted: {advice['gain']:.2f}× as fast)" if advice.get("gain") else ""
+
+
+def _machine(profile: Mapping[str, Any]) -> Iterator[Row]:
+    found = profile.get("right_size")
+    if not found:
+        return
+    yield "machine", _verdict(found)
+    faster = found.get("faster")
+    if faster:
+        yield "", f"With enough cores: {_offer(faster)}, {_cost(faster)}, at the predicted speed."
+    yield "", f"A run like this needs {_and(found['reasons'])}."
+    yield (
+        "",
+        "Cores count as equally fast, GPUs are compared by data sheets. See: orch plan PROFILE --like RUN",
+    )
+
+
+def _verdict(found: Mapping[str, Any]) -> str:
+    keep, change = found["keep"], found["change"]
+    if change is None:
+        return "Nothing that is recorded of the clouds would have run it as fast."
+    if found["better"]:
+        return (
+            f"{_offer(change)} would have done: {_longer(change)}, {_cost(change)} in place of {_cost(keep)} "
+            f"on {_here(keep)}."
+        )
+    if keep["price_usd_hour"]:
+        return (
+            f"Keep {_here(keep)}, {_cost(keep)}: the cheapest that keeps up, {_offer(change)}, costs "
+            f"{_cost(change)}."
+        )
+    return (
+        f"Of the clouds' the cheapest that keeps up is {_offer(change)}: {_longer(change)}, {_cost(change)}."
+    )
+
+
+def _and(words: Sequence[str]) -> str:
+    return ", ".join(words[:-1]) + " and " + words[-1] if len(words) > 1 else "".join(words)
+
+
+def _offer(offer: Mapping[str, Any]) -> str:
+    return (
+        f"{offer['cloud']} {offer['instance_type']} ({offer['region']}, {money(offer['price_usd_hour'])}/h)"
+    )
+
+
+def _here(keep: Mapping[str, Any]) -> str:
+    return f"{keep['instance_type'] or 'this computer'} ({money(keep['price_usd_hour'])}/h)"
+
+
+def _longer(change: Mapping[str, Any]) -> str:
+    worst = change["time_at_worst"] - 1
+    return f"at most {worst * 100:.0f} % longer" if worst > 0 else "no longer"
+
+
+def _cost(found: Mapping[str, Any]) -> str:
+    for key, one, many in (("usd_epoch", "an epoch", "1,000 epochs"), ("usd_1000_steps", "1,000 steps", "")):
+        dollars = found.get(key)
+        if dollars is None:
+            continue
+        if many and dollars < 0.01:
+            return f"{money(dollars * 1000)} for {many}"
+        return f"{money(dollars)} {'' if many else 'for '}{one}"
+    return f"{money(found['price_usd_hour'])}/h"
+
+
+def _unknown(profile: Mapping[str, Any]) -> Iterator[Row]:
+    for number, text in enumerate(profile.get("unknown") or ()):
+        yield ("" if number else "not known"), str(text)
