@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import jobs
-from orchestrator.api import collect, follow, proof
+from orchestrator.api import collect, follow, proof, rightsize
 from orchestrator.api import trees as trees_
 from orchestrator.api.awaiting import what_ended
 from orchestrator.api.folder import Folder, check_run_id, new_run_id, one_at_a_time
@@ -308,7 +308,7 @@ def _examined(session: Session, record: RunRecord, entries: Sequence[Entry]) -> 
     examined = replace(
         record,
         metrics=collect.metrics(record.folder, entries),
-        profile=collect.io_profile(record.folder),
+        profile=rightsize.profile_of_run(record.folder, record.machine),
         model_check=check,
         timings=timings,
     )
