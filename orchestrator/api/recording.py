@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import jobs, stack, sync
-from orchestrator.api import collect, rerun
+from orchestrator.api import collect, rerun, rightsize
 from orchestrator.api.folder import Folder, check_run_id, new_run_id
 from orchestrator.api.session import local_agent
 from orchestrator.api.trees import code_ignored
@@ -100,7 +100,7 @@ def _recorded(
     shutil.rmtree(source, ignore_errors=True)
     return {
         "stack": _stack(python, tell),
-        "profile": collect.io_profile(folder),
+        "profile": rightsize.profile_of_run(folder),
         "artifacts": artifacts,
     }
 
