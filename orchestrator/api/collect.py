@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from orchestrator import jobs, profiling, sync
+from orchestrator import jobs, sync
 from orchestrator.errors import HostError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Entry, Exit, Host, RunRecord
@@ -41,11 +41,6 @@ def artifacts(entries: Sequence[Entry]) -> list[dict[str, Any]]:
         for entry in entries
         if entry.kind == "file"
     ]
-
-
-def io_profile(folder: Path) -> dict[str, Any] | None:
-    trace = folder / "trace.jsonl"
-    return asdict(profiling.summarise(trace)) if trace.exists() else None
 
 
 def metrics(folder: Path, entries: Sequence[Entry]) -> dict[str, Any]:
