@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -21,6 +22,16 @@ def where_time_went(profile: Mapping[str, Any]) -> str:
     for label, text in labelled:
         lines += _wrapped(label.ljust(width), text)
     return "\n".join(lines)
+
+
+def like_text(
+    profile: object, run_id: str | None, overrides: Sequence[str], reasons: Sequence[str]
+) -> str:
+    """What a plan for a machine like a run's adds: what the run needed, and how to have it."""
+    if run_id is None:
+        return ""
+    sets = " ".join(f"--set {shlex.quote(each)}" for each in overrides)
+    return f"\n{run_id} needed {_and(reasons)}.\nNext: orch up {profile} {sets}"
 
 
 def io_table(profile: Mapping[str, Any]) -> str:
