@@ -65,13 +65,24 @@ def up(
 
 @app.command()
 @guarded
-def plan(profile: ProfilePath, sets: Sets = None, as_json: Json = False) -> None:
+def plan(
+    profile: ProfilePath,
+    sets: Sets = None,
+    like: Annotated[
+        str | None, typer.Option("--like", metavar="RUN", help="For what this run turned out to need.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Show what `up` would do: offers, prices, and what does not fit."""
     from orchestrator import api
+    from orchestrator.api.rightsize import like as like_run
     from orchestrator.report.lease import plan_text
+    from orchestrator.report.where import like_text
 
-    planned = api.plan(profile, overrides=sets or ()).as_json()
-    emit("plan", planned, as_json, plan_text(planned))
+    learned, reasons = like_run(like) if like else ((), ())
+    planned = api.plan(profile, overrides=(*learned, *(sets or ()))).as_json()
+    said = {"like": {"run": like, "overrides": learned, "reasons": reasons}} if like else {}
+    emit("plan", {**planned, **said}, as_json, plan_text(planned) + like_text(profile, like, learned, reasons))
 
 
 @app.command()
