@@ -1,7 +1,8 @@
 """Windows of a scratch run -> how long a step waits for reading and for preparing, and what is to blame.
 
 The method of DS-Analyzer (Mohan et al., VLDB 2021) for tf.data: the same training on one batch over and over
-(synthetic), on batches held in memory (cached), on its own pipeline with its files in the page cache (warm) and
+(synthetic), on batches held in memory (cached), on its own pipeline with its files in the page cache (warm)
+and
 out of it (cold). Differences between them are stalls, whoever's cores they were spent on. Kinds of windows
 alternate, and each round is compared with itself, so that a busy computer slows all alike.
 """
@@ -21,6 +22,10 @@ LEAST_SHARE = 0.03
 
 WARM_READS = 0.3
 """Of what cold windows read from disk: a warm window that reads as much did not find it in memory."""
+
+
+BUSY = 0.25
+"""Of the cores: from here on it is said that strangers used them."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,8 @@ class Timing:
 
 @dataclass(frozen=True)
 class Gap:
-    """A difference between two kinds of windows: `seconds` and `noise` of a step, `share` of the slower one."""
+    """A difference between two kinds of windows: `seconds` and `noise` of a step, `share` of the slower
+    one."""
 
     seconds: float
     noise: float
@@ -65,7 +71,8 @@ class Gap:
 class Differential:
     """What the input of one training costs. Seconds are of one batch; `batch` are examples in it.
 
-    `fetch`: cold against warm, None where no disk had to give anything; `prep`: warm against synthetic; `stall`:
+    `fetch`: cold against warm, None where no disk had to give anything; `prep`: warm against synthetic;
+    `stall`:
     all of it. `cold`: whether the training as it is must be thought of with cold files.
     """
 
@@ -154,7 +161,7 @@ def gap_json(gap: Gap | None) -> dict[str, Any] | None:
 
 def differential(result: Mapping[str, Any]) -> Differential | None:
     """What a scratch run wrote, read; None where a kind of window that is needed never gave a step."""
-    timings = timings_of(result.get("windows") or (), int(result.get("steps_per_call") or 1), result)
+    timings = timings_of(result)
     if any(mode not in timings for mode in ("synthetic", "warm")):
         return None
     synthetic, warm = timings["synthetic"], timings["warm"]
@@ -175,9 +182,19 @@ def differential(result: Mapping[str, Any]) -> Differential | None:
         calls=result.get("calls") or (),
         nodes=pipeline.get("nodes") or (),
         node_batches=int(pipeline.get("batches") or 0),
-        notes=result.get("notes") or (),
+        notes=_notes(result, warm, int(result.get("cores") or 1)),
         facts={key: result.get(key) for key in ("loop", "tensorflow", "gpus", "steps", "steps_per_call")},
     )
+
+
+def _notes(result: Mapping[str, Any], warm: Timing, cores: int) -> list[str]:
+    told = [str(note) for note in result.get("notes") or ()]
+    if warm.others >= BUSY * cores:
+        told.append(
+            f"Other programs kept {warm.others:.1f} of {cores} cores busy meanwhile: times are longer than "
+            "on a quiet computer, and predictions that count cores are rough."
+        )
+    return told
 
 
 def _fetch(timings: Mapping[str, Timing]) -> Gap | None:
@@ -187,14 +204,13 @@ def _fetch(timings: Mapping[str, Timing]) -> Gap | None:
     return gap(cold.rounds, timings["warm"].rounds)
 
 
-def timings_of(
-    windows: Sequence[Mapping[str, Any]], per_call: int, result: Mapping[str, Any]
-) -> dict[str, Timing]:
+def timings_of(result: Mapping[str, Any]) -> dict[str, Timing]:
     """The windows by mode, of which those without a step are left out."""
     found: dict[str, list[Mapping[str, Any]]] = {}
-    for line in windows:
+    for line in result.get("windows") or ():
         if line.get("steps") and line.get("wall"):
             found.setdefault(str(line["mode"]), []).append(line)
+    per_call = int(result.get("steps_per_call") or 1)
     return {mode: _timing(mode, lines, per_call) for mode, lines in found.items()}
 
 
@@ -203,7 +219,8 @@ def _timing(mode: str, lines: Sequence[Mapping[str, Any]], per_call: int) -> Tim
     ordered = sorted(lines, key=lambda line: line.get("round", 0))
 
     def middle(key: str) -> float:
-        return statistics.median(float(line.get(key, 0.0)) / (line["steps"] * each) for line in ordered)
+        values = [float(line.get(key, 0.0)) / (line["steps"] * each) for line in ordered]
+        return float(statistics.median(values))
 
     others = [max(0.0, line.get("machine", 0.0) - line.get("cpu", 0.0)) / line["wall"] for line in ordered]
     return Timing(
@@ -224,7 +241,8 @@ def _timing(mode: str, lines: Sequence[Mapping[str, Any]], per_call: int) -> Tim
 def gap(slower: Sequence[float], faster: Sequence[float]) -> Gap:
     """How much longer a step takes, round by round; `noise`: what the rounds themselves leave uncertain.
 
-    The noise is twice the standard error of the median difference, by the median deviation from it, so that one
+    The noise is twice the standard error of the median difference, by the median deviation from it, so that
+    one
     round in which the computer was busy elsewhere counts little; and never below LEAST_SHARE of a step.
     """
     differences = [one - other for one, other in zip(slower, faster, strict=False)]

@@ -30,7 +30,8 @@ FAULTS = 20.0
 
 @dataclass(frozen=True)
 class Named:
-    """`kind`: storage, small files, memory, generator, remote, serial map, threads, decode, cores, no prefetch,
+    """`kind`: storage, small files, memory, generator, remote, serial map, threads, decode, cores, no
+    prefetch,
     preparation, or none; `words` for people. `findings`: what is no stall and still worth a word, as
     (kind, words)."""
 
@@ -67,7 +68,8 @@ def _percent(share: float) -> str:
 
 
 def _memory(found: Differential) -> str | None:
-    """Files that were read a moment ago are not in the page cache any more, or the job's own pages are not."""
+    """Files that were read a moment ago are not in the page cache any more, or the job's own pages are
+    not."""
     warm, cold = found.timings["warm"], found.timings.get("cold")
     if warm.faults >= FAULTS:
         return f"Memory is short: {warm.faults:.0f} pages are read back from disk at every step."
@@ -75,8 +77,8 @@ def _memory(found: Differential) -> str | None:
     if not reads or found.prep.share < ACCUSED:
         return None
     return (
-        f"Memory is short: {warm.device / 1e6:.1f} MB of every batch come from the disk again, although these "
-        "files were read just before."
+        f"Memory is short: {warm.device / 1e6:.1f} MB of every batch come from the disk again, although "
+        "these files were read just before."
     )
 
 
@@ -136,7 +138,7 @@ def ahead(found: Differential) -> bool:
     for call in found.calls:
         if call["call"] in ("with_options", "repeat"):
             continue
-        return call["call"] == "prefetch"
+        return bool(call["call"] == "prefetch")
     return False
 
 
@@ -176,7 +178,8 @@ def _plain(name: str) -> str:
 
 
 def busiest_call(found: Differential) -> dict[str, Any] | None:
-    """The call that took most of tf.data's own account; {call, operations, num_parallel_calls, words, site}."""
+    """The call that took most of tf.data's own account; {call, operations, num_parallel_calls, words,
+    site}."""
     kinds = {kind: seconds for kind in _NODES if (seconds := node_seconds(found, (kind,)))}
     if not kinds:
         return None

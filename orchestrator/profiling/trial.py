@@ -17,7 +17,8 @@ _THROUGH = ("batch", "padded_batch", "prefetch", "with_options", "repeat")
 
 @dataclass(frozen=True)
 class Tried:
-    """One fix. `predicted` and `achieved`: how many times as fast a step is; None: nothing is claimed, or it was
+    """One fix. `predicted` and `achieved`: how many times as fast a step is; None: nothing is claimed, or it
+    was
     not measured. `noise` of what was achieved. `parity`: order (the same batches in the same order), examples
     (the same ones in another order), none, or None where it cannot be told; `why` then says so."""
 
@@ -54,7 +55,7 @@ def _short(value: float | None) -> float | None:
 
 def tried(found: Differential, result: Mapping[str, Any]) -> list[Tried]:
     """Every fix that a scratch run tried, the best first."""
-    timings = timings_of(result.get("windows") or (), int(result.get("steps_per_call") or 1), result)
+    timings = timings_of(result)
     base = timings.get("base")
     fixes = result.get("fixes") or ()
     if base is None:
@@ -64,7 +65,8 @@ def tried(found: Differential, result: Mapping[str, Any]) -> list[Tried]:
 
 
 def winner(all_tried: Sequence[Tried]) -> Tried | None:
-    """The simplest of those that give nearly the most and leave the batches in their order, else as they are."""
+    """The simplest of those that give nearly the most and leave the batches in their order, else as they
+    are."""
     for kept in (("order",), ("order", None), ("order", None, "examples")):
         helped = [each for each in all_tried if each.helped and each.parity in kept]
         if helped:
@@ -106,7 +108,7 @@ def predicted_seconds(
     """Seconds of a step with the fix; None where what was measured does not tell.
 
     A pipeline that works ahead is as fast as the slowest of three: the step, the pipeline by itself, and the
-    CPU time of both on the cores there are (stretched by how long runnable threads waited for one).
+    CPU time of both on the cores there are, as far as strangers leave them.
     """
     pull = found.timings.get("pull cold" if cold else "pull")
     if pull is None:
@@ -117,11 +119,12 @@ def predicted_seconds(
 
 def _crowded(found: Differential, base: Timing) -> float:
     """The CPU's own limit."""
-    return base.cpu * _stretch(base) / found.cores
+    return base.cpu * _stretch(found, base, found.cores) / found.cores
 
 
-def _stretch(timing: Timing) -> float:
-    return 1 + timing.waited / timing.cpu if timing.cpu > 0 else 1.0
+def _stretch(found: Differential, timing: Timing, threads: int) -> float:
+    """How much longer so many threads take, because strangers want the cores too."""
+    return max(1.0, (threads + timing.others) / found.cores)
 
 
 def _prefetch(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float:
@@ -148,7 +151,7 @@ def _split(found: Differential, pull: Timing, fix: Mapping[str, Any]) -> tuple[f
     asked = int(fix.get("parallel") or -1)
     at_once = asked if asked > 0 else found.cores
     python = any("PyFunc" in name for call in found.calls for name in call.get("operations") or ())
-    alone = pull.cpu * _stretch(pull) if python else 0.0  # one thread at a time runs Python code
+    alone = pull.cpu * _stretch(found, pull, 1) if python else 0.0  # one thread at a time runs Python code
     return max(mapping / at_once, alone), max(0.0, pull.seconds - mapping)
 
 

@@ -1,7 +1,9 @@
-"""Feeds an unmodified training with other inputs, to see what its own costs: a scratch run that ends after it.
+"""Feeds an unmodified training with other inputs, to see what its own costs: a scratch run that ends after
+it.
 
 A plan's "feed" asks for it: {result (a file), trace_folder, seconds, rounds, try, trace, staging, budget, …}.
-From the second step on, the training gets its batches from us: one batch over and over, batches held in memory,
+From the second step on, the training gets its batches from us: one batch over and over, batches held in
+memory,
 its own pipeline with its files in the page cache and out of it, and, with "try", pipelines with a fix. Under
 `fit` the step is the function that Keras made; in a loop it is whatever the script does between two batches.
 Nothing of the model is kept: when all is measured, the result is written and the process ends.
@@ -15,11 +17,12 @@ import os
 import sys
 import threading
 import traceback
-from typing import Any, Callable, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional
 
 from . import feeding_calls
 from .feeding_files import Known
 from .feeding_measure import Measurement, unmeasured
+from .feeding_shim import begin_again
 from .observe import inputs
 from .stepprobe import is_plain
 
@@ -31,8 +34,9 @@ _BEGIN = 2
 
 def install(plan: Plan) -> Feeding:
     """What wants to hear of the frameworks in order to feed this process's training."""
+    refused = begin_again(str(plan["files"])) if plan.get("files") else None
     os.environ.pop("ORCH_TRACE", None)  # the step clock would measure us
-    feeding = Feeding(plan)
+    feeding = Feeding(plan, [f"Reads are not counted: {refused}."] if refused else [])
     feeding.known.listen()
     return feeding
 
@@ -40,8 +44,9 @@ def install(plan: Plan) -> Feeding:
 class Feeding:
     """One process's training and its measurement."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, notes: List[str]) -> None:
         self._plan = plan
+        self._notes = notes
         self._pid = os.getpid()
         self.known = Known([plan["result"], plan.get("trace_folder") or ""])
         self._local = threading.local()
@@ -218,16 +223,16 @@ class Feeding:
         dataset = getattr(iterator, "_dataset", None)
         if is_plain(iterator) and dataset is not None:
             return dataset
-        if type(iterator).__name__ == "generator":  # train_on_batch hands over one batch at a time
-            return None
-        self._write(
-            unmeasured(f"the training pulls from a {type(iterator).__name__}, not from a tf.data pipeline")
-        )
-        self._leave()
+        kind = type(iterator).__name__
+        if kind != "generator":  # which train_on_batch hands over, one batch at a time
+            self._write(unmeasured(f"the training pulls from a {kind}, not from a tf.data pipeline"))
+            self._leave()
+        return None
 
     def _begin(self, dataset: Any, loop: str, per_call: int) -> Any:
         self._local.inside = True
         self._measurement = Measurement(self._plan, dataset, self.known, _say)
+        self._measurement.result["notes"] += self._notes
         self._measurement.result.update(
             loop=loop,
             steps_per_call=per_call,
@@ -257,7 +262,7 @@ class Feeding:
             json.dump(result, file)
         os.replace(part, path)  # noqa: PTH105
 
-    def _leave(self) -> None:
+    def _leave(self) -> NoReturn:
         try:
             sys.stdout.flush()
             sys.stderr.flush()

@@ -1,6 +1,7 @@
 """How the training's tf.data pipeline was built: the calls that made it, and the same with one changed.
 
-Every call of a Dataset's method leaves on its result what it was: name, inputs, arguments, and the line of the
+Every call of a Dataset's method leaves on its result what it was: name, inputs, arguments, and the line of
+the
 script. So a pipeline can be built again with one call changed; nodes before the change are shared.
 """
 
@@ -86,7 +87,12 @@ def chain(dataset: Any) -> List[Tuple[Any, Call]]:
 def inputs(call: Call) -> List[Any]:
     """The datasets among a call's arguments."""
     found: List[Any] = []
-    _mapped((call.args, call.kwargs), lambda dataset: (found.append(dataset), dataset)[1])
+
+    def keep(dataset: Any) -> Any:
+        found.append(dataset)
+        return dataset
+
+    _mapped((call.args, call.kwargs), keep)
     return found
 
 
@@ -145,11 +151,13 @@ class _Rebuilding:
 def _function(name: str) -> Callable[..., Any]:
     import tensorflow as tf
 
-    return getattr(tf.data, name) if name in READERS else getattr(tf.data.Dataset, name)
+    function: Callable[..., Any] = getattr(tf.data if name in READERS else tf.data.Dataset, name)
+    return function
 
 
 class _Seeds:
-    """A dataset that is made again draws no seed: it gets the one that it had, or, had it none, a fixed one."""
+    """A dataset that is made again draws no seed: it gets the one that it had, or, had it none, a fixed
+    one."""
 
     def __init__(self, dataset: Any) -> None:
         self._seeds = (getattr(dataset, "_seed", None), getattr(dataset, "_seed2", None))
@@ -168,6 +176,7 @@ class _Seeds:
         import tensorflow as tf
 
         one, two = self._seeds
+        assert one is not None and two is not None
         none = tf.executing_eagerly() and int(one) == 0 and int(two) == 0
         return (tf.constant(7, tf.int64), tf.constant(11, tf.int64)) if none else (one, two)
 

@@ -1,7 +1,7 @@
 """The files that feed the training: which they are, and out of the page cache or into it, without root."""
 
 # Thin over the kernel: descriptors are said in os calls.
-# ruff: noqa: PTH100, PTH110, PTH113, PTH202, PTH208
+# ruff: noqa: PTH100, PTH113, PTH116, PTH208
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from types import MappingProxyType
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from .feeding_calls import Call, call_of, chain, operations, rebuilt
 from .observe.digest import describe
@@ -29,7 +30,7 @@ class Fix(NamedTuple):
     build: Callable[[Any], Any]
     twin: Callable[[Any], Any]
     cores: bool = False
-    facts: Dict[str, Any] = {}
+    facts: Mapping[str, Any] = MappingProxyType({})
 
 
 class Wishes(NamedTuple):
@@ -353,7 +354,7 @@ def staging(there: Dict[str, str]) -> Fix:
         call = call_of(old)
         return _map_names(new, names) if call is not None and call.name == "list_files" else new
 
-    folder = os.path.commonpath(list(there)) if there else ""  # noqa: PTH120
+    folder = os.path.commonpath(list(there)) if there else ""
     return Fix(
         "staging",
         [],

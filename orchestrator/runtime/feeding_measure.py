@@ -1,4 +1,5 @@
-"""What is measured in a scratch run, window by window: the differential, then each fix that can be imposed."""
+"""What is measured in a scratch run, window by window: the differential, then each fix that can be
+imposed."""
 
 from __future__ import annotations
 
@@ -286,7 +287,8 @@ class _Parity:
         self._repeats = again == self._own
 
     def of(self, fix: Fix) -> Dict[str, Any]:
-        """`same`: order, examples (the same ones in another order), none, or None where nothing can be said."""
+        """`same`: order, examples (the same ones in another order), none, or None where nothing can be
+        said."""
         if not self._own or not self._repeats:
             why = (
                 "two passes of the unchanged pipeline differ already"
@@ -338,7 +340,7 @@ class _Affinity:
         self._set(self._own)
 
     def _set(self, cores: Any) -> None:
-        for task in self._os.listdir("/proc/self/task"):  # noqa: PTH208
+        for task in self._os.listdir("/proc/self/task"):
             try:
                 self._os.sched_setaffinity(int(task), cores)
             except OSError:  # it has ended, or a cpuset does not allow it

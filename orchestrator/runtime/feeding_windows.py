@@ -19,7 +19,8 @@ LEAD = 3
 
 
 class Usage(NamedTuple):
-    """Totals: seconds, seconds of CPU, of waiting for a core; bytes that a disk gave, that were asked for; read
+    """Totals: seconds, seconds of CPU, of waiting for a core; bytes that a disk gave, that were asked for;
+    read
     calls; pages read back; bytes of the network; CPU seconds of the whole machine."""
 
     wall: float
@@ -107,7 +108,8 @@ Sync = Callable[[], None]
 def window(mode: Mode, steps: int, sync: Sync, look: Optional[Callable[[Any, int], None]] = None) -> Feed:
     """Time `steps` steps, or with `pull` only their batches. Returns the line of it.
 
-    Opening the iterator, its first batches and its end are left out of the time; where it ends meanwhile it is
+    Opening the iterator, its first batches and its end are left out of the time; where it ends meanwhile it
+    is
     opened again, which is left out as well. `look` is given the iterator and how many batches it gave.
     """
     mode.before()

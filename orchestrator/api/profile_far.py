@@ -1,0 +1,84 @@
+"""train --io-analyze: the same measurement on the leased machine, after the run itself came home."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator import jobs
+from orchestrator.api import collect
+from orchestrator.api.folder import Folder
+from orchestrator.api.profile_run import KEPT, OBJECT, RESULT, Profiled, Wish, read, told_lines
+from orchestrator.api.profile_scratch import Scratch
+from orchestrator.api.session import Session, open_session
+from orchestrator.api.training import known_run, profile_of
+from orchestrator.errors import HostError
+from orchestrator.model import Job, Progress, Silent, TreeLink
+
+PLACE = "io"
+"""Of a run's folder: what its input costs."""
+
+
+def analyse(
+    run_id: str | None = None,
+    *,
+    wish: Wish | None = None,
+    lease: str | None = None,
+    folder: Path | str | None = None,
+    progress: Progress | None = None,
+) -> Profiled:
+    """Run the command of a run once more on its machine, in a folder of its own, and measure its input.
+
+    The run itself, its files and its record stay as they are; the result is in `runs/<id>/io/`. Raises
+    HostError where contact was lost, UsageError where there is no such run.
+    """
+    place = Folder.at(folder)
+    held, run = known_run(place, run_id, lease)
+    tell = progress or Silent()
+    with open_session(place, place.ledger(held.id), profile_of(held, ()), progress=tell) as session:
+        home = place.run(run.run_id) / PLACE
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        found = _measured(session, run.run_id, home, wish or Wish(attempt=True))
+    value = {"schema": "orch.profile/1", **found.as_json()}
+    (home / OBJECT).write_text(json.dumps(value, indent=1) + "\n")
+    return found
+
+
+def _measured(session: Session, run_id: str, home: Path, wish: Wish) -> Profiled:
+    job = _job(session, run_id, _free_name(session, run_id), wish)
+    there = jobs.run_dir(session.agent, job.run_id)
+    session.progress.say("Measuring what the input costs, on the same machine")
+    jobs.start(session.host, session.agent, job)
+    try:
+        jobs.follow(session.host, session.agent, job.run_id, 0, told_lines(session.progress))
+    except KeyboardInterrupt:
+        jobs.cancel(session.host, session.agent, job.run_id, grace=2.0)
+        raise
+    exit_ = collect.exit_json(jobs.state(session.host, session.agent, job.run_id).exit)
+    for each in (*KEPT, RESULT):
+        try:
+            session.host.get(f"{there}/{each}", home / each)
+        except HostError:  # it was never written
+            (home / each).unlink(missing_ok=True)
+    scratch = Scratch(Path(session.profile.code.path), Path(there) / "work")
+    return read(home, run_id, job.argv, exit_, scratch)
+
+
+def _free_name(session: Session, run_id: str) -> str:
+    """A run id that was not used on the machine yet."""
+    number = 1
+    while jobs.state(session.host, session.agent, f"{run_id}-io{number}").state != "absent":
+        number += 1
+    return f"{run_id}-io{number}"
+
+
+def _job(session: Session, run_id: str, name: str, wish: Wish) -> Job:
+    fields = dict(session.ledger.lease().runs[run_id].draft["job"])
+    trees = tuple(TreeLink(**link) for link in fields.pop("trees"))
+    plan = {"feed": wish.plan(jobs.run_dir(session.agent, name))}
+    env = {**session.profile.train.environment(), "ORCH_IMPOSE": json.dumps(plan)}
+    job = Job(**{**fields, "argv": tuple(fields["argv"]), "env": env}, trees=trees)
+    return replace(job, run_id=name)

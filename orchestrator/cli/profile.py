@@ -1,0 +1,63 @@
+"""orch profile: what a training's input costs, and what a fix of it gives."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.output import emit, guarded
+
+
+@guarded
+def profile(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD...", help="What trains, here; default: orch.yaml's.")
+    ] = None,
+    attempt: Annotated[
+        bool, typer.Option("--try", help="Try the fixes that can be imposed, and print the change.")
+    ] = False,
+    files: Annotated[
+        bool, typer.Option("--files", help="Opens and reads of each path (needs a cc).")
+    ] = False,
+    trace: Annotated[
+        int, typer.Option("--trace", min=0, metavar="STEPS", help="Steps under tf.profiler.")
+    ] = 0,
+    rounds: Annotated[int, typer.Option("--rounds", min=3, max=99, help="Windows of each kind.")] = 5,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.05, help="Length of a window.")] = 0.8,
+    budget: Annotated[float, typer.Option("--budget", min=1.0, help="Seconds for all windows.")] = 180.0,
+    staging: Annotated[
+        str | None, typer.Option("--staging", metavar="DIR", help="A fast local disk to stage data to.")
+    ] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="In this folder itself; the script may write there.")
+    ] = False,
+    run_id: Annotated[str | None, typer.Option("--run-id", help="Name the run.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
+) -> None:
+    """Measure what the input of a training costs: synthetic, cached, warm and cold, in a scratch run here."""
+    from orchestrator.api.profile_run import Wish
+    from orchestrator.api.profile_run import profile as measure
+    from orchestrator.cli import progress
+    from orchestrator.report.profile import profile_text
+
+    wish = Wish(attempt, files, trace, rounds, seconds, budget, staging)
+    found = measure(command or (), wish=wish, in_place=in_place, run_id=run_id, progress=progress.progress())
+    value = found.as_json()
+    emit("profile", value, as_json, profile_text(value))
+    if found.failed:
+        raise typer.Exit(6)
+
+
+def analyse(run_id: str, lease: str | None, as_json: bool) -> None:
+    """The same on the leased machine, for a run that has come home: its text, or with --json its file."""
+    from orchestrator.api.profile_far import analyse as measure
+    from orchestrator.cli import progress
+    from orchestrator.report.profile import profile_text
+
+    tell = progress.progress()
+    found = measure(run_id, lease=lease, progress=tell)
+    if as_json:
+        tell.say(f"What its input costs: {found.folder}/profile.json")
+    else:
+        print(f"\n{profile_text(found.as_json())}")

@@ -1,0 +1,67 @@
+"""Opens and reads of each path, as the runtime's shim counted them in the processes of one run."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROW = struct.Struct("<256sQQQQ")
+"""A path (padded with zeros), opens, reads, bytes, nanoseconds in reads: one slot of a table."""
+
+
+_CODE = (".py", ".pyc", ".so", ".pth", ".pyi", ".dist-info")
+_ENVIRONMENT = (
+    "/site-packages/",
+    "/dist-packages/",
+    ".so.",
+    "/__pycache__/",
+    "/lib/python",
+    "/etc/",
+    "/locale/",
+)
+"""Programs, not data."""
+
+
+@dataclass(frozen=True)
+class FileReads:
+    """One path: how often it was opened, reads of it, bytes they gave and seconds they took."""
+
+    path: str
+    opens: int
+    reads: int
+    bytes: int
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "opens": self.opens,
+            "reads": self.reads,
+            "bytes": self.bytes,
+            "seconds": round(self.seconds, 6),
+        }
+
+
+def reads_of(folder: Path) -> Sequence[FileReads]:
+    """Of all processes, the most bytes first; () where there is no such folder."""
+    sums: dict[str, list[int]] = {}
+    for table in sorted(folder.glob("*.reads")):
+        for path, *counts in _rows(table.read_bytes()):
+            if path.endswith(_CODE) or any(part in path for part in _ENVIRONMENT):
+                continue
+            kept = sums.setdefault(path, [0, 0, 0, 0])
+            sums[path] = [one + other for one, other in zip(kept, counts, strict=True)]
+    found = [FileReads(path, c[0], c[1], c[2], c[3] / 1e9) for path, c in sums.items()]
+    return sorted(found, key=lambda each: (-each.bytes, -each.opens, each.path))
+
+
+def _rows(raw: bytes) -> list[tuple[str, int, int, int, int]]:
+    whole = len(raw) // ROW.size * ROW.size
+    return [
+        (name.rstrip(b"\0").decode(errors="replace"), opens, reads, count, nanoseconds)
+        for name, opens, reads, count, nanoseconds in ROW.iter_unpack(raw[:whole])
+        if name[:1] == b"/"
+    ]

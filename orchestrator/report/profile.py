@@ -1,0 +1,133 @@
+"""What a training's input costs, on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.report.units import plural, size, table
+from orchestrator.report.where import where_time_went
+
+MOST_FILES = 10
+
+
+def profile_text(profile: Mapping[str, Any]) -> str:
+    """The screen of `orch profile`, from its published object."""
+    parts = [f"profile {profile['run_id']}: {' '.join(profile['command'])}"]
+    found = profile["differential"]
+    if found:
+        parts.append(_stalls(found, profile["bottleneck"]))
+    else:
+        parts.append(f"  {profile['why']}")
+        if profile.get("system"):
+            parts.append(where_time_went(profile["system"]))
+    if profile["tried"]:
+        parts.append(_tried(profile))
+    if profile["files"]:
+        parts.append(_files(profile["files"]))
+    if profile.get("trace"):
+        parts.append(f"  tf.profiler: xprof --logdir {profile['trace']}    # pip install xprof")
+    notes = [f"  note: {note}" for note in profile["notes"]]
+    return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])])
+
+
+def _stalls(found: Mapping[str, Any], bottleneck: Mapping[str, Any]) -> str:
+    step = found["step"]
+    actual = step["cold" if found["files_cold"] else "warm"]
+    rows = [
+        ("held up by", f"{bottleneck['kind']}: {bottleneck['words']}"),
+        ("step", f"{_ms(actual)}; {_ms(found['ideal_step'])} if it never waited for its batch"),
+        (
+            "fetch stall",
+            _gap(found["fetch_stall"]) if found["fetch_stall"] else "none: no disk was read from",
+        ),
+        ("prep stall", _gap(found["prep_stall"])),
+        ("rates", _rates(found["rates"])),
+        ("first batch", f"{found['first_batch']:.2f} s after an epoch begins"),
+        ("read from", f"{plural(found['files'], 'file')}, {size(found['file_bytes'])}"),
+    ]
+    rows += [("also", finding["words"]) for finding in bottleneck["findings"]]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"  {name.ljust(width)}  {text}" for name, text in rows)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.3g} ms"
+
+
+def _gap(gap: Mapping[str, Any]) -> str:
+    if not gap["significant"]:
+        return f"not significant ({_ms(max(0.0, gap['seconds']))}, noise {_ms(gap['noise'])})"
+    return f"{gap['share']:.0%} of a step ({_ms(gap['seconds'])}, noise {_ms(gap['noise'])})"
+
+
+def _rates(rates: Mapping[str, Any]) -> str:
+    shown = [
+        f"{name} {rates[name]:,.0f}" for name in ("accelerator", "preparation", "storage") if rates[name]
+    ]
+    bytes_ = f" ({size(rates['storage_bytes'])}/s from the disk)" if rates["storage_bytes"] else ""
+    return f"{', '.join(shown)} {rates['unit']}{bytes_}"
+
+
+def _tried(profile: Mapping[str, Any]) -> str:
+    rows = [["tried", "predicted", "achieved", "batches"]]
+    rows += [
+        [each["name"], _times(each["predicted"]) or "no claim", _achieved(each), _parity(each["parity"])]
+        for each in profile["tried"]
+    ]
+    text = table(rows, indent="  ")
+    best = next((each for each in profile["tried"] if each["name"] == profile["best"]), None)
+    if best is None:
+        return f"{text}\n  None of them helped."
+    if profile["change"]:
+        shown = "\n".join(f"    {line}" for line in profile["change"].splitlines())
+        return f"{text}\n\n  {best['name']}, {_times(best['achieved'])} as fast, is this change:\n\n{shown}"
+    return f"{text}\n\n  {best['name']}, {_times(best['achieved'])} as fast: {_deed(best)}"
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}x"
+
+
+def _achieved(each: Mapping[str, Any]) -> str:
+    if each["achieved"] is None:
+        return "not measured"
+    return _times(each["achieved"]) + ("" if each["helped"] else ": did not help")
+
+
+def _parity(parity: Mapping[str, Any]) -> str:
+    said = {
+        "order": f"the same {parity['batches']}, in the same order",
+        "examples": "the same examples in another order",
+        "none": "OTHER batches",
+    }
+    return said.get(parity["same"]) or f"not compared: {parity['why']}"
+
+
+def _deed(best: Mapping[str, Any]) -> str:
+    if best["name"] == "staging":
+        data = plural(best["files"], "file")
+        return f"copy {data} from {best['folder']} to a local disk, and read them there."
+    if best["name"] == "more cores":
+        return f"let it have {best['cores']} cores."
+    edits = "; ".join(
+        f"{edit['file']}:{edit['line']}: {edit.get('keyword') or edit.get('after') or edit.get('before')}"
+        for edit in best["edits"]
+    )
+    return edits or "as above."
+
+
+def _files(files: Sequence[Mapping[str, Any]]) -> str:
+    rows = [["path", "opens", "reads", "bytes", "in reads"]]
+    rows += [
+        [
+            each["path"],
+            f"{each['opens']:,}",
+            f"{each['reads']:,}",
+            size(each["bytes"]),
+            f"{each['seconds']:.2f} s",
+        ]
+        for each in files[:MOST_FILES]
+    ]
+    more = len(files) - MOST_FILES
+    return table(rows, indent="  ") + (f"\n  and {more:,} more (--json tells all)" if more > 0 else "")
