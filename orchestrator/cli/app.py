@@ -82,7 +82,8 @@ def plan(
     learned, reasons = like_run(like) if like else ((), ())
     planned = api.plan(profile, overrides=(*learned, *(sets or ()))).as_json()
     said = {"like": {"run": like, "overrides": learned, "reasons": reasons}} if like else {}
-    emit("plan", {**planned, **said}, as_json, plan_text(planned) + like_text(profile, like, learned, reasons))
+    text = plan_text(planned) + like_text(profile, like, learned, reasons)
+    emit("plan", {**planned, **said}, as_json, text)
 
 
 @app.command()
