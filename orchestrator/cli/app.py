@@ -11,6 +11,7 @@ import typer
 from orchestrator.cli import catalog, doctor, gc
 from orchestrator.cli import compare as compare_
 from orchestrator.cli import lint as lint_
+from orchestrator.cli import profile as profile_
 from orchestrator.cli.output import emit, guarded
 
 app = typer.Typer(
@@ -97,6 +98,9 @@ def train(
         str | None, typer.Option("--run-id", help="Name the run; a second call re-attaches to it.")
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once the run is started.")] = False,
+    io_analyze: Annotated[
+        bool, typer.Option("--io-analyze", help="Then measure there what its input costs; see orch profile.")
+    ] = False,
     lease: Lease = None,
     sets: Sets = None,
     strict: Strict = False,
@@ -118,6 +122,8 @@ def train(
             progress=progress.progress(),
         )
     runs.show(record, as_json)
+    if io_analyze and not detach:
+        profile_.analyse(record.run_id, lease, as_json)
 
 
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
@@ -148,6 +154,9 @@ def record(
 
 app.command()(compare_.compare)
 app.command()(lint_.lint)
+app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})(
+    profile_.profile
+)
 
 
 @app.command()
