@@ -69,7 +69,7 @@ class Search:
         causes = self._causes(listed)
         apart = band_.drift(self._sides.a, self._sides.b)
         rounding = finding.kind == "value" and finding.stage in band_.STAGES
-        band = self._band() if rounding and (finding.rounding or causes) else None
+        band = self._band(causes) if rounding and (finding.rounding or causes) else None
         told = [self._told(each, causes) for each in self._opened(listed, causes)]
         diagnosis = Diagnosis(
             causes=causes,
@@ -161,8 +161,12 @@ class Search:
     def _explains(self, now: Place | None) -> bool:
         return now is None or (self._self_place is not None and now >= self._self_place)
 
-    def _band(self) -> band_.Band | None:
-        """Run the innocent flips that were not run as candidates, as far as the budget allows."""
+    def _band(self, causes: Sequence[Candidate]) -> band_.Band | None:
+        """Run the innocent flips that were not run as candidates, as far as the budget allows.
+
+        What a cause itself does measures nothing, for it is what is to be measured: it counts only where
+        there is nothing else.
+        """
         for flip in innocent_flips(self._sides.mine.environment):
             assert flip.imposed is not None
             if flip.topic in self._drifts or not self._clock.allows(self._runs.estimate(flip.imposed)):
@@ -170,7 +174,9 @@ class Search:
             trial = self._runs.run(flip.imposed, self._clock.until)
             if trial.recording.steps:
                 self._drifts[flip.topic] = flip.words, band_.drift(self._own.recording, trial.recording)
-        return band_.calibrated(self._drifts.values())
+        topics = {cause.topic for cause in causes}
+        others = [drift for topic, drift in self._drifts.items() if topic not in topics]
+        return band_.calibrated(others) or band_.calibrated(self._drifts.values())
 
     # ------------------------------------------------------------ telling
 

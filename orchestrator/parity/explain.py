@@ -81,7 +81,7 @@ def _grade(
         return first.verdict
     if finding.stage not in drift or finding.kind != "value":
         return first.verdict
-    if any(cause.topic in SAME_JOB for cause in causes):
+    if any(cause.topic in (*SAME_JOB, "data") for cause in causes):
         return DIVERGENT
     if causes and all(cause.topic in ARITHMETIC for cause in causes):
         return EQUIVALENT if finding.rounding or (band and band.holds(drift)) else DIVERGENT

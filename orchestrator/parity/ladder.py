@@ -142,6 +142,8 @@ def _difference(a: Step, b: Step, stage: str, names: Sequence[str]) -> Finding |
     left, right = a.stage(stage), b.stage(stage)
     missing = _missing(a, b, stage)
     differing = [name for name in names if not left[name].equals(right[name])]
+    if stage == "initial":
+        differing = [name for name in differing if _made(left[name]) and _made(right[name])]
     if differing:
         return _finding(a, b, stage, [(left[name], right[name]) for name in differing])
     if missing and left and right:
@@ -149,6 +151,11 @@ def _difference(a: Step, b: Step, stage: str, names: Sequence[str]) -> Finding |
         detail = f"{name} exists in {side} alone: the two programs do not compute the same things"
         return Finding(a.number, stage, name, "missing", "", None, 0, None, False, detail)
     return None
+
+
+def _made(tensor: Tensor) -> bool:
+    """Whether a variable held anything when it was read: an optimizer's may be made within the first step."""
+    return 0 not in tensor.shape
 
 
 def _missing(a: Step, b: Step, stage: str) -> tuple[str, str] | None:

@@ -84,7 +84,7 @@ def _part(name: str, texts: Sequence[str], width: int, paint: Paint) -> list[str
         wrapped = textwrap.wrap(
             text, width - _MARGIN, break_on_hyphens=False, break_long_words=False, subsequent_indent=""
         )
-        lines += [text[1:]] if text.startswith(" ") else wrapped
+        lines += [text.lstrip()] if text.startswith(" ") else wrapped
     return [(paint(name.ljust(_MARGIN), "1") if i == 0 else margin) + line for i, line in enumerate(lines)]
 
 
@@ -185,13 +185,14 @@ _NAMES = {"activation": "layer outputs", "loss": "loss", "gradient": "gradients"
 def _rows(parity: Parity, band: Mapping[str, Any]) -> Iterator[str]:
     """How far the runs are apart, and how far rounding alone goes."""
     shown = [stage for stage, steps in band["drift"].items() if steps and band["limit"].get(stage)]
+    shown = [stage for stage in shown if band["drift"][stage][-1] or band["limit"][stage][-1]]
     count = max((len(band["drift"][stage]) for stage in shown), default=0)
     after = f"after {plural(count, 'step')}"
-    yield f"  {after:16}{'apart':>10}{'rounding alone':>18}   (relative L2)"
+    yield f" {after:16}{'apart':>10}{'rounding alone':>18}   (relative L2)"
     for stage in shown:
         apart, limit = band["drift"][stage][-1], band["limit"][stage][-1]
         most, verb = f"up to {_number(limit)}", "within" if apart <= limit else "BEYOND"
-        yield f"  {_NAMES[stage]:16}{_number(apart):>10}{most:>18}   {verb}"
+        yield f" {_NAMES[stage]:16}{_number(apart):>10}{most:>18}   {verb}"
     flips = "; ".join(textwrap.shorten(each, 70, placeholder=" …") for each in band["flips"])
     yield f"Rounding alone was measured on this model here ({flips}), times {band['margin']:g}."
     if parity["verdict"] == "EQUIVALENT":
