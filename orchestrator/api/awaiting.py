@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.errors import HostError
+from orchestrator.errors import HostError, ProviderError
 from orchestrator.ledger import Lease
 from orchestrator.model import LABEL_LEASE, Endpoint, Machine, MachineState, Progress, Provider
 from orchestrator.providers import Ending, ending_of, require_reach
 
 _BOOT_SECONDS = 300.0
 _POLL_SECONDS = 0.1
+_TOLD_AFTER = (0.0, 0.5, 1.0, 2.0)
+"""Pauses, in seconds, before a provider is asked whether a machine that fell silent has ended."""
+
 _OVER = (MachineState.STOPPED, MachineState.STOPPING)
 
 
@@ -69,6 +72,24 @@ def require_seen(provider: Provider, lease: Lease) -> None:
 def what_ended(provider: Provider, lease: Lease) -> Ending | None:
     """What the provider says of the end of the lease's machine; None where it exists, or nobody knows."""
     return ending_of(provider, _remembered(lease.machine)) if lease.machine else None
+
+
+def explained(provider: Provider, lease: Lease, lost: HostError, answers: Callable[[], bool]) -> HostError:
+    """MachineGone, with its provider's words, where the machine has ended; else `lost` itself.
+
+    A machine falls silent before its provider tells of its end: one that does not answer is asked for again.
+    """
+    for pause in _TOLD_AFTER:
+        if answers():
+            return lost
+        time.sleep(pause)
+        try:
+            machine = _listed(provider, lease)
+        except ProviderError:
+            return lost
+        if machine is None or machine.state in _OVER:
+            return _gone(lease, what_ended(provider, lease))
+    return lost
 
 
 def _listed(provider: Provider, lease: Lease) -> Machine | None:

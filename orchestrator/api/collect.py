@@ -12,7 +12,7 @@ from typing import Any
 from orchestrator import jobs, sync
 from orchestrator.errors import HostError
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import Agent, Entry, Exit, Host, RunRecord
+from orchestrator.model import Agent, Entry, Exit, Host, RunRecord, RunState
 
 RECORD = "run.json"
 OUTPUTS = "outputs"
@@ -26,13 +26,19 @@ def fetch(host: Host, agent: Agent, run_id: str, folder: Path, progress: Any) ->
     folder.mkdir(parents=True, exist_ok=True)
     entries = jobs.outputs(host, agent, run_id)
     sync.pull(host, agent, f"{source}/work", entries, folder / OUTPUTS, progress=progress)
+    there = jobs.state(host, agent, run_id)
     for name in ("output.log", "trace.jsonl", "exit.json"):
         try:
             host.get(f"{source}/{name}", folder / name)
         except HostError:
-            if name != "trace.jsonl":  # a run that was killed early has no trace
+            if not _may_lack(name, there):
                 raise
     return entries
+
+
+def _may_lack(name: str, state: RunState) -> bool:
+    """A run that was killed early has no trace; one whose supervisor was killed was never told its end."""
+    return name == "trace.jsonl" or (name == "exit.json" and state.state == "lost")
 
 
 def artifacts(entries: Sequence[Entry]) -> list[dict[str, Any]]:

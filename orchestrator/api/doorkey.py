@@ -9,12 +9,13 @@ from dataclasses import replace
 
 from orchestrator import hosts
 from orchestrator.api.folder import Folder
-from orchestrator.errors import HostKeyError
+from orchestrator.errors import HostError, HostKeyError
 from orchestrator.ledger import Lease
 from orchestrator.model import LABEL_LEASE, Endpoint, Host, Machine, Provider
 from orchestrator.providers import Vouching, vouching
 
 _CONNECT_SECONDS = 60.0
+_ANSWER_SECONDS = 10.0
 
 
 def proven(place: Folder, lease: Lease, provider: Provider, machine: Machine, endpoint: Endpoint) -> Host:
@@ -83,3 +84,11 @@ def connect(
         error.exists = error.exists or f"{machine.id} runs on, at ${machine.price:.2f}/h; nothing was sent."
         error.next_command = error.next_command or "orch down --discard"
         raise
+
+
+def answers(host: Host) -> bool:
+    """Whether this connection serves still: it may be broken, or its machine stand still."""
+    try:
+        return host.run(("true",), timeout=_ANSWER_SECONDS).returncode == 0
+    except HostError:
+        return False

@@ -5,14 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from orchestrator import jobs
-from orchestrator.api.doorkey import connect
+from orchestrator.api.doorkey import answers, connect
 from orchestrator.api.session import Session
 from orchestrator.errors import HostError, HostKeyError
-from orchestrator.model import LABEL_LEASE, Exit, MachineState
+from orchestrator.model import LABEL_LEASE, Exit, MachineState, RunState
+
+T = TypeVar("T")
 
 _RECONNECT_SECONDS = 600.0
+_TRIES = 4
+"""Of what fails on a machine that answers. Successes in between start the count again, and so do minutes."""
+_LONG_AGO = 60.0
 _ANSWER_SECONDS = 10.0
 """For one try: a machine that is taken away stops answering, and then its provider is asked again."""
 
@@ -52,20 +58,41 @@ def to_the_end(session: Session, run_id: str, output: Callable[[bytes], None] | 
             output(data)
         mark.advance(len(data))
 
-    try:
+    def rest() -> RunState:
         while True:
-            try:
-                jobs.follow(session.host, session.agent, run_id, mark.offset, show)
-                state = jobs.state(session.host, session.agent, run_id)
-                if state.state != "running":
-                    return state.exit
-            except HostKeyError:
-                raise
-            except HostError as lost:
-                if not _reconnect(session, lost):
-                    return None
+            jobs.follow(session.host, session.agent, run_id, mark.offset, show)
+            state = jobs.state(session.host, session.agent, run_id)
+            if state.state != "running":
+                return state
+
+    try:
+        ended = over_breaks(session, rest, advanced=lambda: mark.offset)
+        return ended.exit if ended else None
     finally:
         mark.save()
+
+
+def over_breaks(session: Session, act: Callable[[], T], *, advanced: Callable[[], int] = int) -> T | None:
+    """What `act` gives, done again where its connection broke; None where the machine was lost.
+
+    `act` is to be one that may be repeated; `advanced` grows with what it got done. A machine that answers
+    and still fails at it, without any advance, is given up: then the last HostError is raised.
+    """
+    done, tries, failed_at = advanced(), 0, time.monotonic()
+    while True:
+        try:
+            return act()
+        except HostKeyError:
+            raise
+        except HostError as lost:
+            anew = advanced() != done or time.monotonic() - failed_at > _LONG_AGO
+            done, tries, failed_at = advanced(), 1 if anew else tries + 1, time.monotonic()
+            if tries > _TRIES:
+                raise
+            if answers(session.host):
+                time.sleep(_PAUSE_SECONDS[0])
+            elif not _reconnect(session, lost):
+                return None
 
 
 def _reconnect(session: Session, lost: HostError) -> bool:
@@ -77,14 +104,14 @@ def _reconnect(session: Session, lost: HostError) -> bool:
         machines = session.provider.list(labels)
         if not any(machine.state is MachineState.RUNNING for machine in machines):
             return False
-        session.progress.say("The connection broke; connecting again (the run goes on)")
+        session.progress.say("The connection broke; connecting again (what runs there goes on)")
         if _connected(session):
             return True
         if time.monotonic() > limit:
             break
     raise HostError(
         f"Contact with {session.machine.id} was lost: {lost.message}",
-        exists=f"The run goes on there, at ${session.machine.price:.2f}/h, until its deadline.",
+        exists=f"What runs there goes on, at ${session.machine.price:.2f}/h, until its deadline.",
         next_command="orch logs -f",
     ) from lost
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import stack
-from orchestrator.api.awaiting import Reached, answering
-from orchestrator.api.doorkey import proven
+from orchestrator.api.awaiting import MachineGone, Reached, answering, explained
+from orchestrator.api.doorkey import answers, proven
 from orchestrator.api.folder import Folder
-from orchestrator.errors import HostError, StackError
+from orchestrator.errors import HostError, HostKeyError, StackError
 from orchestrator.ledger import Ledger
 from orchestrator.model import (
     FAR_BASE,
@@ -126,22 +126,32 @@ def open_session(
 ) -> Iterator[Session]:
     """Wait until the machine answers, unless it was `reached` already; verify its key, put the runtime there.
 
-    Raises HostKeyError before anything is sent where the key is not the one its provider vouches for.
+    Raises HostKeyError before anything is sent where the key is not the one its provider vouches for. Where
+    contact is lost in the block, the provider is asked whether the machine is gone: MachineGone says why.
     """
     lease = ledger.lease()
     found = reached or answering(open_provider(profile.cloud), lease, progress)
     provider, machine = found.provider, found.machine
     interpreter = stack.interpreter(local_stack(profile, progress).python)
     host = proven(place, lease, provider, machine, found.endpoint)
+    session = None
     try:
+        if reached:
+            host.run(("true",), timeout=30)
+            ledger.append("machine.reached", machine=machine.id)
         base = str(machine.detail.get("base", FAR_BASE))
         agent = stack.bootstrap(host, base=base, interpreter=interpreter, progress=progress)
         host.run(("touch", f"{agent.base}/active"), timeout=30)  # whoever comes in keeps it from idling
         session = Session(place, ledger, profile, provider, machine, host, agent, progress)
         yield session
-        host = session.host  # a broken connection may have been replaced
+    except (HostKeyError, MachineGone):
+        raise
+    except HostError as lost:
+        door = session.host if session else host
+        raise explained(provider, ledger.lease(), lost, lambda: answers(door)) from lost
     finally:
-        host.close()
+        door = session.host if session else host  # a broken connection may have been replaced
+        door.close()
 
 
 def local_agent(place: Folder) -> Agent:

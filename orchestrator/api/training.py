@@ -17,12 +17,26 @@ from orchestrator.api.folder import Folder, check_run_id, new_run_id, one_at_a_t
 from orchestrator.api.lint import look, tell_once
 from orchestrator.api.session import Session, check_stack, local_agent, open_session, stack_facts
 from orchestrator.api.standing import machine_facts
-from orchestrator.errors import BeforeTheRun, HostError, ParityMismatch, RunFailed, StackMismatch, UsageError
+from orchestrator.api.verdict import judged
+from orchestrator.errors import BeforeTheRun, ParityMismatch, StackMismatch, UsageError
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import Difference, Entry, Exit, Job, Progress, RunRecord, Silent, TreeLink
 from orchestrator.profile import Profile, load
 
 Output = Callable[[bytes], None]
+
+
+class _Interrupts:
+    """An interrupt lets go of a run that `begun`; before, there is none to let go of: BeforeTheRun."""
+
+    begun = False
+
+    def __enter__(self) -> _Interrupts:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is KeyboardInterrupt and not self.begun:
+            raise BeforeTheRun from None
 
 
 def train(
@@ -46,25 +60,29 @@ def train(
     Raises LintRefused, StackMismatch, SyncError, ParityMismatch, RunFailed (the record is in `runs/<id>/`
     all the same), HostError (the run goes on without us).
     """
-    place = Folder.at(folder)
-    held = place.lease(lease)
-    profile = profile_of(held, overrides)
-    _refuse_another_machine(profile_of(held, ()), profile)
-    name = check_run_id(run_id) if run_id else new_run_id(profile.name)
-    done = collect.read(place.run(name))
-    if done and done.exit["reason"] != "not_started" and not _pending(held, name):
-        return _judged(done, held.profile["path"])
-    with one_at_a_time(place, profile.name, progress or Silent()):
-        pass  # an `orch up` that is still at work goes first
-    if name not in held.runs:
-        tell_once(look(profile, strict=strict), place.state, progress or Silent())
-    with open_session(place, place.ledger(held.id), profile, progress=progress or Silent()) as session:
-        if name not in held.runs:
-            _begin(session, name, local_parity)
-        _start(session, name)
-        if detach:
-            return _running(session, name)
-        return _judged(_finish(session, name, output), held.profile["path"])
+    with _Interrupts() as interrupts:
+        place = Folder.at(folder)
+        held = place.lease(lease)
+        profile = profile_of(held, overrides)
+        _refuse_another_machine(profile_of(held, ()), profile)
+        name = check_run_id(run_id) if run_id else new_run_id(profile.name)
+        interrupts.begun = name in held.runs
+        done = collect.read(place.run(name))
+        if done and done.exit["reason"] != "not_started" and not _pending(held, name):
+            return judged(done, held.profile["path"])
+        with one_at_a_time(place, profile.name, progress or Silent()):
+            pass  # an `orch up` that is still at work goes first
+        if not interrupts.begun:
+            tell_once(look(profile, strict=strict), place.state, progress or Silent())
+        with open_session(place, place.ledger(held.id), profile, progress=progress or Silent()) as session:
+            if not interrupts.begun:
+                _ready(session, name, local_parity)
+                interrupts.begun = True
+            if not _start(session, name):
+                return judged(_lost(session, name, _end_of_machine(session)), held.profile["path"])
+            if detach:
+                return _running(session, name)
+            return judged(_finish(session, name, output), held.profile["path"])
 
 
 def attach(
@@ -80,7 +98,7 @@ def attach(
     held, run = known_run(place, run_id, lease)
     profile = profile_of(held, ())
     with open_session(place, place.ledger(held.id), profile, progress=progress or Silent()) as session:
-        return _judged(_finish(session, run.run_id, output), held.profile["path"])
+        return judged(_finish(session, run.run_id, output), held.profile["path"])
 
 
 def pull(
@@ -154,13 +172,6 @@ def known_run(place: Folder, run_id: str | None, lease: str | None) -> tuple[Lea
 # ---------------------------------------------------------------- the steps of one run
 
 
-def _begin(session: Session, run_id: str, local_parity: bool) -> None:
-    try:
-        _ready(session, run_id, local_parity)
-    except KeyboardInterrupt:
-        raise BeforeTheRun from None
-
-
 def _ready(session: Session, run_id: str, local_parity: bool) -> None:
     """Everything up to the start: stack, bytes, parity; the ledger then knows the run."""
     timings: dict[str, float] = {}
@@ -183,14 +194,19 @@ def _ready(session: Session, run_id: str, local_parity: bool) -> None:
     session.ledger.append("run.started", run_id=run_id, draft={**draft, "job": job})
 
 
-def _start(session: Session, run_id: str) -> None:
-    """Start the run that the ledger announced. One that was started before is only found again."""
+def _start(session: Session, run_id: str) -> bool:
+    """Start the run that the ledger announced. One that was started before is only found again.
+
+    False where the machine went away."""
     fields = dict(session.ledger.lease().runs[run_id].draft["job"])
     trees = tuple(TreeLink(**link) for link in fields.pop("trees"))
     env = session.profile.train.environment()
     job = Job(**{**fields, "argv": tuple(fields["argv"]), "env": env}, trees=trees)
-    jobs.start(session.host, session.agent, job, outputs=session.profile.train.outputs)
-    session.progress.say(f"Training: {run_id}")
+    outputs = session.profile.train.outputs
+    begun = follow.over_breaks(session, lambda: jobs.start(session.host, session.agent, job, outputs=outputs))
+    if begun:
+        session.progress.say(f"Training: {run_id}")
+    return begun is not None
 
 
 def _pending(held: Lease, run_id: str) -> bool:
@@ -251,13 +267,10 @@ def _finish(session: Session, run_id: str, output: Output | None) -> RunRecord:
     exit_ = follow.to_the_end(session, run_id, output)
     if exit_ is None:
         return _lost(session, run_id, _end_of_machine(session))
-    try:
-        return _bring_home(session, run_id, exit_)
-    except HostError:
-        ended = _end_of_machine(session)
-        if ended is None:
-            raise
-        return _lost(session, run_id, exit_ if exit_.reason == "preempted" else ended)
+    home = follow.over_breaks(session, lambda: _bring_home(session, run_id, exit_))
+    if home is None:
+        return _lost(session, run_id, exit_ if exit_.reason == "preempted" else _end_of_machine(session))
+    return home
 
 
 def _end_of_machine(session: Session) -> Exit | None:
@@ -355,26 +368,6 @@ def _running(session: Session, run_id: str) -> RunRecord:
     draft = session.ledger.lease().runs[run_id].draft
     ended = {"code": None, "signal": None, "reason": "running", "detail": f"orch logs -f {run_id}"}
     return _record(session, run_id, draft, exit=ended)
-
-
-def _judged(record: RunRecord, profile: str) -> RunRecord:
-    """The record of a run that succeeded; any other is raised, with the record beside it."""
-    if record.succeeded:
-        return record
-    came_home = "pull_s" in record.timings
-    gone = record.exit["reason"] == "preempted" or not came_home
-    left = "Its record, log and files are" if came_home else "Its record alone is"
-    machine = "The machine is gone." if gone else "The machine runs on."
-    ended = "orch down" if came_home else "orch down --discard"
-    error = RunFailed(
-        f"{record.run_id} ended: {record.exit.get('detail') or record.exit['reason']}",
-        exists=f"{left} in {record.folder}. {machine}",
-        next_command=f"{ended} && orch up {profile} && orch train"
-        if gone
-        else f"orch logs {record.run_id}    # then orch down",
-    )
-    error.record = record
-    raise error
 
 
 @contextmanager

@@ -110,8 +110,9 @@ def train(
     from orchestrator import api
     from orchestrator.cli import progress, runs
 
+    begin = api.train  # loads much: an interrupt until here lets go of nothing
     with runs.detachable():
-        record = api.train(
+        record = begin(
             run_id=run_id,
             lease=lease,
             local_parity=local_parity,

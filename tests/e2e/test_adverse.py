@@ -324,7 +324,9 @@ def test_interrupted_before_the_run_says_so(project: Project, tmp_path: Path) ->
         profile.write(f"data: [{{source: '{big}'}}]\n")
     project.orch("up", "orch.yaml")
     train = project.start("train", "--run-id", "early")
-    time.sleep(2.5)
+    assert train.stderr
+    while b"code:" not in (line := train.stderr.readline()):  # sent; the big file comes next
+        assert line
     train.send_signal(signal.SIGINT)
     _, err = train.communicate(timeout=60)
     assert train.returncode == 130

@@ -1,0 +1,30 @@
+"""How a run that came to its end is told: as its record, or as RunFailed with what to do next."""
+
+from __future__ import annotations
+
+from orchestrator.errors import RunFailed
+from orchestrator.model import RunRecord
+
+
+def judged(record: RunRecord, profile: str) -> RunRecord:
+    """The record of a run that succeeded; any other is raised, with the record beside it."""
+    if record.succeeded:
+        return record
+    came_home = "pull_s" in record.timings
+    gone = record.exit["reason"] == "preempted" or not came_home
+    left = "Its record, log and files are" if came_home else "Its record alone is"
+    machine = "The machine is gone." if gone else "The machine runs on."
+    ended = "orch down" if came_home else "orch down --discard"
+    error = RunFailed(
+        f"{record.run_id} ended: {record.exit.get('detail') or record.exit['reason']}",
+        exists=f"{left} in {record.folder}. {machine}",
+        next_command=f"{ended} && orch up {profile} && orch train" if gone else _what_next(record),
+    )
+    error.record = record
+    raise error
+
+
+def _what_next(record: RunRecord) -> str:
+    if record.exit["reason"] == "lost":  # its supervisor is; the job itself may go on, unwatched
+        return f"orch cancel {record.run_id} && orch pull {record.run_id}    # then orch down"
+    return f"orch logs {record.run_id}    # then orch down"
