@@ -96,7 +96,7 @@ class Folders:
             seen = _seen(original, self.cwd, imposed.path) if imposed.path else copy
             copies.append(Seat(original, copy, seen, root / f"under-{number}"))
         seats = (*copies, *_outside(copies, imposed, root))
-        _fill(seats, imposed)
+        _fill(seats, seats, imposed)
         made = Copy(self.cwd, seats)
         return Copy(made.at(self.cwd), seats, _mounts(seats, base), _removable(seats))
 
@@ -128,8 +128,7 @@ class Staged:
         work = Path(run.work)
         own = Seat(work, work, work, root / "under-0")
         beside = _outside([own], imposed, root)
-        _fill(beside, imposed)
-        _put_all((own, *beside), imposed)
+        _fill(beside, (own, *beside), imposed)
         return Copy(work, beside, _mounts(beside, base), (work, *_removable(beside)))
 
 
@@ -187,9 +186,10 @@ def _reached(seats: Sequence[Seat], path: Path) -> Path:
     return path
 
 
-def _fill(seats: Sequence[Seat], imposed: Imposed) -> None:
+def _fill(empty: Sequence[Seat], seats: Sequence[Seat], imposed: Imposed) -> None:
+    """Copy what the `empty` ones of all `seats` stand for, then put in their places what is imposed."""
     copier = _Copier(lambda path: _reached(seats, path), _opened(seats, imposed))
-    for seat in seats:
+    for seat in empty:
         copier.folder(seat.original, seat.copy, deep=not seat.shallow)
     _put_all(seats, imposed)
 

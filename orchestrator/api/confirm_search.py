@@ -83,20 +83,23 @@ class Search:
     # ------------------------------------------------------------ searching
 
     def _causes(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
-        able = [each for each in listed if each.imposed and each.can_act and each.kind != "replay"]
+        """Differences one by one, then several at once, then what nobody recorded; last, replays locate."""
+        able = [each for each in listed if each.imposed and each.can_act]
         parts: list[Candidate] = []
-        for each in able:
-            outcome = self._try(each)
-            if outcome == "confirmed":
-                return self._narrowed((each,)) if each.parts else (each,)
-            if outcome == "part":
-                parts.append(each)
-        several = self._several(able, parts)
-        if not several:
-            for each in (each for each in listed if each.kind == "replay"):
-                if self._try(each) == "confirmed":
-                    break
-        return several
+        for kind in ("difference", "probe"):
+            for each in (each for each in able if each.kind == kind):
+                outcome = self._try(each)
+                if outcome == "confirmed":
+                    return self._narrowed((each,)) if each.parts else (each,)
+                if outcome == "part":
+                    parts.append(each)
+            several = self._several(able, parts)
+            if several:
+                return several
+        for each in (each for each in able if each.kind == "replay"):
+            if self._try(each) == "confirmed":
+                break
+        return ()
 
     def _several(self, able: Sequence[Candidate], parts: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """All differences at once, and if that is enough, the fewest of them that are."""

@@ -1,0 +1,183 @@
+"""The folder of a repeated run: the user's own stays as it is, and a path can be had with other content."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.api.confirm_copy import LARGE, Copy, Folders, Staged, Unplaceable
+from orchestrator.api.confirm_trees import unseen
+from orchestrator.model import TreeLink
+from orchestrator.parity.imposed import Imposed
+from orchestrator.runtime.mounting import Refused, mount_all
+from tests.conftest import ROOT
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with data in it, and data behind a link."""
+    project, far = tmp_path / "project", tmp_path / "far"
+    for folder in (project / "data", project / ".git", project / ".orch/here/runs/confirm", far / "deep"):
+        folder.mkdir(parents=True)
+    (project / "train.py").write_text("mine")
+    (project / "data/1.csv").write_text("mine")
+    with (project / "large").open("wb") as large:
+        large.truncate(LARGE + 1)
+    (far / "2.csv").write_text("mine")
+    (far / "deep/3.csv").write_text("mine")
+    (project / "linked").symlink_to(far)
+    (tmp_path / "theirs").write_text("theirs")
+    return project
+
+
+def laid_out(project: Path, imposed: Imposed | None = None) -> Copy:
+    base = project / ".orch/here"
+    return Folders(project).lay_out(base / "runs/confirm", imposed or Imposed(), base)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {p.name: p.read_text() for p in folder.rglob("*") if p.is_file() and p.stat().st_size < LARGE}
+
+
+def test_small_files_are_copied_and_large_ones_linked_to(project: Path) -> None:
+    copy = laid_out(project)
+    assert (copy.cwd / "train.py").read_text() == "mine" and not (copy.cwd / "train.py").is_symlink()
+    assert (copy.cwd / "large").readlink() == project / "large"
+    assert not (copy.cwd / ".git").exists() and not copy.mounts
+
+
+@pytest.mark.parametrize("name", ["data/1.csv", "linked/2.csv", "linked/deep/3.csv", "linked/new.csv", "new"])
+def test_another_file_in_its_place_changes_nothing_of_the_users(project: Path, name: str) -> None:
+    before = contents(project.parent)
+    copy = laid_out(project, Imposed(files={name: project.parent / "theirs"}, times={name: 1000.0}))
+    assert (copy.cwd / name).read_text() == "theirs"
+    assert (copy.cwd / name).stat().st_mtime == 1000.0
+    for folder in copy.removable:
+        shutil.rmtree(folder, ignore_errors=True)
+    assert contents(project.parent) == before
+
+
+def test_a_file_is_taken_away_from_the_copy_alone(project: Path) -> None:
+    copy = laid_out(project, Imposed(files={"linked/2.csv": None}))
+    assert not (copy.cwd / "linked/2.csv").exists() and (copy.cwd / "linked/deep/3.csv").exists()
+    assert (project / "linked/2.csv").exists()
+
+
+def test_a_synced_file_shares_no_time_with_its_copy(tmp_path: Path) -> None:
+    tree = tmp_path / "trees/code"
+    tree.mkdir(parents=True)
+    (tree / "train.py").write_text("mine")
+    base = str(tmp_path / "base")
+    root = tmp_path / "base/runs/confirm"
+    root.mkdir(parents=True)
+    copy = Staged([TreeLink(str(tree), ".", False)], base).lay_out(
+        root, Imposed(times={"train.py": 1000.0}), Path(base)
+    )
+    assert (copy.cwd / "train.py").stat().st_mtime == 1000.0
+    assert (tree / "train.py").stat().st_mtime > 1000.0
+
+
+def test_what_lies_nowhere_cannot_be_put_in_its_place(project: Path) -> None:
+    with pytest.raises(Unplaceable):
+        laid_out(project, Imposed(files={"/no-such-folder/1.csv": project / "train.py"}))
+
+
+# ---------------------------------------------------------------- as the run sees it
+
+_LOOK = """
+import json, os, sys
+from orchestrator.runtime.mounting import mount_all
+mount_all(json.loads(sys.argv[1]))
+os.chdir(sys.argv[2])
+print(json.dumps([os.getcwd(), *(open(name).read() for name in sys.argv[3:])]))
+open("written", "w").close()
+"""
+
+
+@pytest.fixture(scope="module")
+def mounts() -> None:
+    """Mounts of one's own are to be had here (a container may forbid them)."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            mount_all([])
+        except Refused:
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(pid, 0)[1] != 0:
+        pytest.skip("this system lets no program have mounts of its own")
+
+
+def seen(copy: Copy, *names: str) -> list[str]:
+    """The working folder and what files hold, in a process with the copy's mounts."""
+    pairs = json.dumps([[str(source), str(target)] for source, target in copy.mounts])
+    command = [sys.executable, "-c", _LOOK, pairs, str(copy.cwd), *names]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.usefixtures("mounts")
+def test_the_own_content_is_seen_at_the_other_sides_path(project: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "train.py").write_text("theirs")
+    copy = laid_out(project, Imposed(path=other))
+    assert seen(copy, "train.py", "data/1.csv") == [str(other), "mine", "mine"]
+    assert (other / "train.py").read_text() == "theirs" and not (other / "written").exists()
+
+
+@pytest.mark.usefixtures("mounts")
+def test_a_copy_is_seen_at_the_original_path_with_what_it_links_to(project: Path) -> None:
+    (project / "large").write_text("large" + " " * LARGE)
+    (project / "inside").symlink_to(project / "data")
+    keep = project / ".orch/here/runs/confirm/kept"
+    keep.write_text("ours")
+    copy = laid_out(project, Imposed(path=project, files={"data/1.csv": project.parent / "theirs"}))
+    found = seen(copy, "data/1.csv", "large", "linked/2.csv", str(keep))
+    assert [found[0], *(text.strip() for text in found[1:])] == [
+        str(project),
+        "theirs",
+        "large",
+        "mine",
+        "ours",
+    ]
+    assert (project / "data/1.csv").read_text() == "mine" and not (project / "written").exists()
+
+
+@pytest.mark.usefixtures("mounts")
+def test_a_file_beside_the_project_is_another_for_the_run_alone(project: Path, tmp_path: Path) -> None:
+    files = {
+        str(tmp_path / "far/2.csv"): tmp_path / "theirs",
+        str(tmp_path / "far/4.csv"): tmp_path / "theirs",
+    }
+    copy = laid_out(project, Imposed(files=files))
+    names = [str(tmp_path / f"far/{name}") for name in ("2.csv", "4.csv", "deep/3.csv")]
+    assert seen(copy, *names) == [str(copy.cwd), "theirs", "theirs", "mine"]
+    assert contents(tmp_path / "far") == {"2.csv": "mine", "3.csv": "mine"}
+
+
+# ---------------------------------------------------------------- files that nobody was seen to read
+
+
+def test_files_that_differ_are_found_without_having_been_seen(tmp_path: Path) -> None:
+    one, other = tmp_path / "a", tmp_path / "b"
+    for folder in (one, other):
+        (folder / "data").mkdir(parents=True)
+        for name in ("same", "data/seen", "data/unseen", "made", ".hidden"):
+            (folder / name).write_text("same" if name == "same" else str(folder))
+    (other / "more").write_text("more")
+    facts = {"files": {"list": [{"name": "made", "made": True}]}}
+    (found,) = unseen(one, other, {"data/seen"}, facts)
+    assert [each.imposed and dict(each.imposed.files) for each in found.parts] == [
+        {"data/unseen": other / "data/unseen"},
+        {"more": other / "more"},
+    ]
+    assert list(unseen(one, one, set(), facts)) == []

@@ -1,0 +1,243 @@
+"""What is imposed for each difference, and what is said where nothing can be."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.parity.changes import changes
+from orchestrator.parity.imposed import Candidate, Imposed, Other
+from orchestrator.parity.ladder import Finding
+from orchestrator.parity.plan import candidates
+from tests.unit.parity_runs import ENVIRONMENT
+
+FACTS: dict[str, Any] = {
+    **ENVIRONMENT,
+    "cpu": {"count": 2, "flags": ["sse4_1", "avx", "avx2", "avx512f"]},
+    "locale": {"decimal_point": ".", "categories": {}},
+    "timezone": {"utc_offsets": [0, 0]},
+    "cwd": "/a",
+}
+
+
+def facts(**changed: Any) -> dict[str, Any]:
+    """The usual facts with section__name=value put in."""
+    found = copy.deepcopy(FACTS)
+    for key, value in changed.items():
+        section, _, name = key.partition("__")
+        found.setdefault(section, {})
+        if name:
+            found[section][name] = value
+        else:
+            found[section] = value
+    return found
+
+
+def at(stage: str, kind: str = "value", *, rounding: bool = False) -> Finding:
+    return Finding(1, stage, "x", kind, "float32", None, 0, None, rounding, "")
+
+
+def planned(theirs: dict[str, Any], stage: str = "activation", **other: Any) -> tuple[Candidate, ...]:
+    """For side A with the usual facts, to resemble `theirs`."""
+    found = changes(FACTS, theirs)
+    return candidates(at(stage), found, "A", FACTS, Other(theirs, cores=4, **other))
+
+
+def only(listed: tuple[Candidate, ...]) -> Candidate:
+    differences = [each for each in listed if each.kind == "difference"]
+    assert len(differences) == 1, [each.words for each in differences]
+    return differences[0]
+
+
+IMPOSABLE = {
+    "a variable": ({"environment__TF_X": "1"}, Imposed(env={"TF_X": "1"})),
+    "a variable that B lacks": ({"environment": {}}, Imposed(env={"LANG": None})),
+    "oneDNN by its variable": (
+        {"environment__TF_ENABLE_ONEDNN_OPTS": "0", "tensorflow__onednn": False},
+        Imposed(env={"TF_ENABLE_ONEDNN_OPTS": "0"}),
+    ),
+    "oneDNN, wherever it comes from": (
+        {"tensorflow__onednn": False},
+        Imposed(env={"TF_ENABLE_ONEDNN_OPTS": "0"}),
+    ),
+    "threads": ({"tensorflow__intra_op_threads": 1}, Imposed(plan={"intra_op": 1})),
+    "a processor of less": (
+        {"cpu__flags": ["sse4_1", "avx", "avx2"]},
+        Imposed(env={"ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}),
+    ),
+    "a processor of much less": (
+        {"cpu__flags": ["sse4_1"]},
+        Imposed(env={"ONEDNN_MAX_CPU_ISA": "SSE41", "OPENBLAS_CORETYPE": "Nehalem"}),
+    ),
+    "determinism": ({"tensorflow__deterministic_ops": True}, Imposed(plan={"deterministic": True})),
+    "precision": ({"keras__policy": "mixed_bfloat16"}, Imposed(plan={"policy": "mixed_bfloat16"})),
+    "TF32": ({"tensorflow__tf32": True}, Imposed(plan={"tf32": True})),
+    "no graph": (
+        {"models": [{**ENVIRONMENT["models"][0], "run_eagerly": True}]},
+        Imposed(plan={"compile": {"run_eagerly": True}}),
+    ),
+    "a clock": ({"environment__TZ": "JST-9"}, Imposed(env={"TZ": "JST-9"})),
+    "a clock that no variable sets": (
+        {"timezone__utc_offsets": [32400, 32400]},
+        Imposed(env={"TZ": "ORCH-9:00"}),
+    ),
+    "hashes": ({"environment__PYTHONHASHSEED": "7"}, Imposed(env={"PYTHONHASHSEED": "7"})),
+    "arguments": ({"argv": ["--epochs", "3"]}, Imposed(arguments=("--epochs", "3"))),
+}
+
+
+@pytest.mark.parametrize("what", IMPOSABLE)
+def test_a_difference_is_imposed(what: str) -> None:
+    changed, wanted = IMPOSABLE[what]
+    assert only(planned(facts(**changed))).imposed == wanted
+
+
+def test_fewer_cores_are_imposed_with_the_threads_that_they_bring() -> None:
+    found = {each.topic: each.imposed for each in planned(facts(cpu__count=1), "batch")}
+    assert found["cores"] == Imposed(plan={"cpus": 1})
+
+
+def test_a_language_is_imposed_by_all_variables_that_make_it() -> None:
+    theirs = facts(locale__decimal_point=",", variables={"LC_ALL": "de_DE.UTF-8"})
+    imposed = [each.imposed for each in planned(theirs, "batch") if each.topic == "locale"]
+    assert imposed and all(each and each.env["LC_ALL"] == "de_DE.UTF-8" for each in imposed)
+
+
+IMPOSSIBLE = {
+    "more of a processor": ({"cpu__flags": [*FACTS["cpu"]["flags"], "avx512_vnni"]}, "only be taken away"),
+    "more cores": ({"cpu__count": 64}, "has 64 cores, and this computer has 4"),
+    "a GPU": ({"tensorflow__devices": ["CPU:0", "GPU:0"]}, "does not have the other side's devices"),
+    "code that is gone": ({"modules": {"train.py": "b" * 64}}, "code is not on this computer"),
+    "packages": ({"versions__keras": "3.0.0"}, "packages are not on this computer"),
+}
+
+
+@pytest.mark.parametrize("what", IMPOSSIBLE)
+def test_what_cannot_be_imposed_is_listed_with_the_reason(what: str) -> None:
+    changed, why = IMPOSSIBLE[what]
+    assert any(each.imposed is None and why in each.why for each in planned(facts(**changed), "batch"))
+
+
+def test_other_packages_are_those_of_the_other_interpreter() -> None:
+    found = only(planned(facts(versions__keras="3.0.0"), python="/b/bin/python"))
+    assert found.imposed == Imposed(python="/b/bin/python")
+    assert "keras 3.15.1 in A and 3.0.0 in B" in found.words
+
+
+def test_other_packages_come_last_for_they_cost_most() -> None:
+    theirs = facts(versions__keras="3.0.0", environment__TF_X="1", cwd="/b")
+    topics = [
+        each.topic for each in planned(theirs, "batch", python="/b/bin/python") if each.kind == "difference"
+    ]
+    assert topics == ["environment", "folder", "versions"]
+
+
+def test_code_is_taken_from_the_other_folder_where_it_is_still_the_same(tmp_path: Path) -> None:
+    module = tmp_path / "train.py"
+    module.write_text("x = 1\n")
+    digest = hashlib.sha256(module.read_bytes()).hexdigest()
+    found = only(planned(facts(modules={"train.py": digest}), folder=tmp_path))
+    assert found.imposed == Imposed(files={"train.py": module})
+    module.write_text("x = 2\n")
+    found = only(planned(facts(modules={"train.py": digest}), folder=tmp_path))
+    assert found.imposed is None and "not on this computer any more" in found.why
+
+
+def test_the_path_of_a_folder_is_imposed_without_what_is_in_it(tmp_path: Path) -> None:
+    assert only(planned(facts(cwd=str(tmp_path)), "batch", folder=tmp_path)).imposed == Imposed(path=tmp_path)
+
+
+def file(name: str, path: Path | str, content: bytes) -> dict[str, Any]:
+    digest = hashlib.sha256(content).hexdigest()
+    return {"name": name, "path": str(path), "bytes": len(content), "sha256": digest, "whole": True}
+
+
+def reading(*entries: dict[str, Any]) -> dict[str, Any]:
+    return facts(files={"list": list(entries)})
+
+
+def of_files(mine: dict[str, Any], theirs: dict[str, Any]) -> list[Candidate]:
+    found = candidates(at("files", "content"), changes(mine, theirs), "A", mine, Other(theirs))
+    return [each for each in found if each.kind == "difference"]
+
+
+def kept(folder: Path, name: str, content: bytes) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(content)
+    return folder / name
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("data/1.csv", "data/1.csv"), ("--data/1.csv", "/mine/1.csv"), ("/mine/1.csv", "/mine/1.csv")],
+)
+def test_a_file_goes_where_this_side_reads_it(tmp_path: Path, name: str, place: str) -> None:
+    theirs = kept(tmp_path, "1.csv", b"theirs")
+    found = of_files(reading(file(name, "/mine/1.csv", b"mine")), reading(file(name, theirs, b"theirs")))
+    assert [each.imposed for each in found] == [Imposed(files={place: theirs})]
+
+
+def test_a_file_of_the_other_side_alone_goes_beside_its_neighbours(tmp_path: Path) -> None:
+    both = file("--data/1.csv", "/mine/1.csv", b"same")
+    theirs = kept(tmp_path, "2.csv", b"more")
+    found = of_files(reading(both), reading(both, file("--data/2.csv", theirs, b"more")))
+    assert [each.imposed for each in found] == [Imposed(files={"/mine/2.csv": theirs})]
+    found = of_files(reading(both, file("--data/2.csv", theirs, b"more")), reading(both))
+    assert [each.imposed for each in found] == [Imposed(files={str(theirs): None})]
+
+
+def test_a_file_that_changed_since_is_not_imposed(tmp_path: Path) -> None:
+    theirs = kept(tmp_path, "1.csv", b"newer!")
+    found = of_files(
+        reading(file("1.csv", "/mine/1.csv", b"mine")), reading(file("1.csv", theirs, b"theirs"))
+    )
+    assert [each.why for each in found] == ["the other side's file is not on this computer"]
+
+
+def test_many_files_are_tried_as_one_and_told_apart_afterwards(tmp_path: Path) -> None:
+    mine = reading(*(file(f"{n}.csv", f"/mine/{n}.csv", b"mine") for n in range(9)))
+    theirs = reading(*(file(f"{n}.csv", kept(tmp_path, f"{n}.csv", b"theirs"), b"theirs") for n in range(9)))
+    (found,) = of_files(mine, theirs)
+    assert len(found.parts) == 9 and found.imposed is not None and len(found.imposed.files) == 9
+
+
+def test_an_order_is_imposed_by_listing_and_by_time(tmp_path: Path) -> None:
+    one, two = kept(tmp_path, "1.csv", b"1"), kept(tmp_path, "2.csv", b"2")
+    os.utime(one, (1000, 1000))
+    os.utime(two, (500, 500))
+    first, second = file("d/1.csv", one, b"1"), file("d/2.csv", two, b"2")
+    (found,) = of_files(reading(first, second), reading(second, first))
+    assert found.imposed == Imposed(
+        plan={"listing": ["2.csv", "1.csv"]}, times={"d/2.csv": 500.0, "d/1.csv": 1000.0}
+    )
+
+
+@pytest.mark.parametrize(
+    ("stage", "names"),
+    [
+        ("batch", [{"ORCH_IMPOSE_BATCH"}, {"ORCH_IMPOSE_BATCH", "ORCH_IMPOSE_WEIGHTS"}]),
+        ("initial", [{"ORCH_IMPOSE_WEIGHTS"}, {"ORCH_IMPOSE_BATCH", "ORCH_IMPOSE_WEIGHTS"}]),
+        ("gradient", []),
+    ],
+)
+def test_the_other_sides_tensors_are_replayed_where_they_come_in(
+    stage: str, names: list[set[str]], tmp_path: Path
+) -> None:
+    replays = [each for each in planned(facts(), stage, observe=tmp_path) if each.kind == "replay"]
+    assert [set(each.imposed.env) for each in replays if each.imposed] == names
+
+
+def test_a_rounding_difference_that_nothing_explains_is_probed() -> None:
+    found = candidates(at("gradient", rounding=True), (), "A", FACTS, Other(FACTS))
+    assert [each.kind for each in found] == ["probe"] * len(found)
+    assert {each.topic for each in found} >= {"threads", "isa"}
+
+
+def test_arithmetic_is_no_cause_of_other_records() -> None:
+    found = only(planned(facts(environment__TF_NUM_INTRAOP_THREADS="1"), "batch"))
+    assert not found.can_act
