@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator import stack
 from tests.parity.bed import Bed
-from tests.parity.judging import Row, judge, table
+from tests.parity.judging import Row, judge, line, sums
 from tests.parity.scenarios.model import Scenario
 
 PROPERTY = "scenario"
@@ -67,10 +67,30 @@ def judged(bed: Bed, request: pytest.FixtureRequest) -> Judge:
     return look
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    if not config.getoption("--parity-table", default=False):
-        return
-    kinds = ("passed", "failed", "xfailed", "xpassed")
-    reports = [r for kind in kinds for r in terminalreporter.stats.get(kind, [])]
-    found = [value for r in reports for name, value in getattr(r, "user_properties", []) if name == PROPERTY]
-    terminalreporter.write_line(table([Row(**json.loads(value)) for value in found]))
+def _row(report: pytest.TestReport) -> Row | None:
+    found = [value for name, value in report.user_properties if name == PROPERTY]
+    return Row(**json.loads(str(found[0]))) if found else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--parity-table", default=False):
+        config.pluginmanager.register(Telling(config))
+
+
+class Telling:
+    """Prints what was said of each scenario as soon as that is known, and the sums at the end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._rows: list[Row] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        row = _row(report) if report.when == "call" else None
+        if row:
+            self._rows.append(row)
+            terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
+            terminal.ensure_newline()
+            terminal.write_line(line(row))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        terminalreporter.write_line(sums(self._rows))

@@ -66,8 +66,8 @@ def _misses(scenario: Scenario, verdict: Verdict, confirming: bool) -> Iterable[
         yield f"accuses the innocent: {verdict.cause}"
 
 
-def table(rows: Sequence[Row]) -> str:
-    """One line a scenario, then precision and recall over all."""
+def sums(rows: Sequence[Row]) -> str:
+    """Precision and recall over all rows, and what was missed once more."""
     planted = [row for row in rows if row.planted]
     acting = [row for row in planted if row.acts]
     accused = [row for row in rows if row.accused]
@@ -79,7 +79,8 @@ def table(rows: Sequence[Row]) -> str:
         f"precision   {_share(accused)}   of what was accused was planted, and is named",
         f"confirmed   {_share(confirmed)}   of what was confirmed is true",
     ]
-    return "\n".join([*(_line(row) for row in rows), "", *lines])
+    missed = [line(row) for row in rows if not row.right]
+    return "\n".join(["", *missed, "", *lines])
 
 
 def _share(rows: Sequence[Row]) -> str:
@@ -87,7 +88,8 @@ def _share(rows: Sequence[Row]) -> str:
     return f"{right}/{len(rows)}" + (f" = {right / len(rows):.2f}" if rows else "")
 
 
-def _line(row: Row) -> str:
+def line(row: Row) -> str:
+    """A row of the table."""
     mark = "ok  " if row.right else "MISS"
     sure = "confirmed" if row.confirmed else ""
     return (
