@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import cgroups
-from .cadence import Cadence, Growth
+from .cadence import DOUBLING, Cadence
 from .gpu import GpuMeter
 from .processes import Stat, boot_id, descendants, read, stat
 from .sample_alarms import Alarms
@@ -144,8 +144,8 @@ class Sampler:
         self._throttled = self._cgroups.throttled()
         self._peak = 0
         self._gpu = GpuMeter()
-        self._cadence = Cadence()
-        self._growth = Growth()
+        self._cadence = Cadence(doubling=2 * DOUBLING)  # one sampler, of however many processes
+        self._size = 0
         self._due = self._began
         header = self._header()
         self._alarms = Alarms(header)
@@ -164,8 +164,8 @@ class Sampler:
         if time.monotonic() >= self._due:
             before = time.process_time()
             self.sample()
-            cost, written = time.process_time() - before, self._growth.since()
-            self._due = time.monotonic() + self._cadence.next(cost, written)
+            cost = time.process_time() - before
+            self._due = time.monotonic() + self._cadence.next(cost, self._size)
 
     def sample(self) -> None:
         """Append one sample now. Call it once more while the ended job has not been waited for."""
@@ -240,7 +240,7 @@ class Sampler:
         text = json.dumps({"t": round(time.time(), 3), **line}, separators=(",", ":")) + "\n"
         try:
             os.write(self._file, text.encode())
-            self._growth.size = os.fstat(self._file).st_size
+            self._size = os.fstat(self._file).st_size
         except OSError:  # the disk is full: the job's trouble to tell, not ours
             pass
 

@@ -8,7 +8,7 @@ import time
 from time import perf_counter
 from typing import Any, Dict, List, Optional, Tuple
 
-from .cadence import Cadence, Growth
+from .cadence import Cadence
 
 _KEPT = 4096
 """Single times kept between two lines, for medians."""
@@ -63,7 +63,7 @@ class StepLog:
         self._trace = trace
         self._pid = os.getpid()
         self._cadence = Cadence()
-        self._growth = Growth()
+        self._size = 0
         self._due = perf_counter() + self._cadence.next()
         self._windows: Dict[str, Window] = {}
         self._totals: Dict[str, int] = {}
@@ -127,18 +127,16 @@ class StepLog:
         self._windows = {}
         if self._pulls and self._pulled_since is not None:
             span = round(self._last_pull - self._pulled_since, 6)
-            self._write(
-                {"event": "pulls", "n": self._pulls, "wait": round(self._pull_wait, 6), "span": span}
-            )
+            self._write({"event": "pulls", "n": self._pulls, "wait": round(self._pull_wait, 6), "span": span})
             self._pulls, self._pull_wait = 0, 0.0
             self._pulled_since = self._last_pull
-        self._due = perf_counter() + self._cadence.next(written=self._growth.since())
+        self._due = perf_counter() + self._cadence.next(size=self._size)
 
     def note(self, line: Dict[str, Any]) -> int:
         """Write a line of another kind, unless this is a forked child; how long the trace is then, bytes."""
         if os.getpid() == self._pid:
             self._write(line)
-        return self._growth.size
+        return self._size
 
     def _write(self, line: Dict[str, Any]) -> None:
         line = {"t": round(time.time(), 3), "pid": self._pid, **line}
@@ -147,7 +145,7 @@ class StepLog:
             file = os.open(self._trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             try:
                 os.write(file, text.encode())
-                self._growth.size = os.fstat(file).st_size
+                self._size = os.fstat(file).st_size
             finally:
                 os.close(file)
         except OSError:  # the disk is full: the job's trouble to tell, not ours

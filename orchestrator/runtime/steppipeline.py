@@ -13,7 +13,7 @@ import weakref
 from time import perf_counter, process_time
 from typing import Any, Dict, List, Optional, Tuple
 
-from .cadence import Cadence, Growth
+from .cadence import Cadence
 from .steplog import StepLog
 from .stepprobe import is_plain
 
@@ -36,7 +36,7 @@ class Pipelines:
     def __init__(self, log: StepLog) -> None:
         self._log = log
         self._cadence = Cadence(_BASE)
-        self._growth = Growth()
+        self._size = 0
         self._due = perf_counter() + self._cadence.next()
         self._works = True
         self._iterator: Any = None
@@ -73,11 +73,11 @@ class Pipelines:
             if model is not None and not self._told:
                 self._told = True
                 self._log.note({"event": "model", **describe(model, iterator)})
-            self._growth.size = self._log.note(self._line(iterator))
+            self._size = self._log.note(self._line(iterator))
         except Exception as error:  # no model is kept, or it is another one: a fact less, never a failed job
             self._works = False
             self._log.note({"event": "pipeline", "unknown": type(error).__name__})
-        self._due = perf_counter() + self._cadence.next(process_time() - began, self._growth.since())
+        self._due = perf_counter() + self._cadence.next(process_time() - began, self._size)
 
     def _line(self, iterator: Any) -> Dict[str, Any]:
         tf = sys.modules["tensorflow"]
