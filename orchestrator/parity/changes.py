@@ -114,8 +114,8 @@ def _files(a: Facts, b: Facts) -> Iterator[Change]:
     for name in both:
         one, other = left[name], right[name]
         if (one.get("sha256"), one.get("bytes")) != (other.get("sha256"), other.get("bytes")):
-            words = f"the file {name} is not the same: {_file(one)} in A, {_file(other)} in B"
-            fix = f"Decide which {name} is right, and copy it to the other side."
+            words = f"the file {name} is not the same"
+            fix = _copied(name, one, other)
             yield Change("data", words, fix, name, one, other)
     for name in [*left, *right]:
         if (name in left) != (name in right):
@@ -130,14 +130,17 @@ def _files(a: Facts, b: Facts) -> Iterator[Change]:
         yield Change("order", words, fix, "files", both, order)
 
 
+def _copied(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    left, right = a.get("path"), b.get("path")
+    if left and right and left != right:
+        return f"Decide which is right, {left} of A or {right} of B, and copy it over the other."
+    return f"Decide which {name} is right, and copy it to the other side."
+
+
 def _read_files(facts: Facts) -> dict[str, Mapping[str, Any]]:
     """The files that the program read and did not make, by name, in the order of first opening."""
     listed = (facts.get("files") or {}).get("list") or []
     return {entry["name"]: entry for entry in listed if not entry.get("made")}
-
-
-def _file(entry: Mapping[str, Any]) -> str:
-    return f"{entry.get('bytes')} bytes, sha256 {str(entry.get('sha256'))[:8]}"
 
 
 def _some(names: Sequence[str]) -> str:

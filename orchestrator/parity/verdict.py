@@ -78,7 +78,8 @@ def judge(a: Recording, b: Recording) -> Verdict:
     """The verdict on two recordings."""
     for name, side in (("A", a), ("B", b)):
         if not side.steps:
-            return Verdict(NOT_COMPARED, detail=f"Nothing was observed of {name}: {side.why}.")
+            detail = f"Nothing was observed of {name}: {side.why}."
+            return Verdict(NOT_COMPARED, detail=detail, fix=_OBSERVED)
     outcome = climb(a, b)
     if outcome.finding:
         return _differing(a, b, outcome, outcome.finding)
@@ -96,6 +97,12 @@ def judge(a: Recording, b: Recording) -> Verdict:
     if outcome.light:
         detail += f" So are the fingerprints of the {_steps(outcome.light)} after them."
     return Verdict(IDENTICAL, compared=outcome.compared, steps=outcome.steps, detail=detail + _unseen(a, b))
+
+
+_OBSERVED = (
+    "Record it so that it gets through its first training steps: orch record -- python train.py …; "
+    "what it printed is in output.log of its run."
+)
 
 
 def _differing(a: Recording, b: Recording, outcome: Climb, finding: Finding) -> Verdict:

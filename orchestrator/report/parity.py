@@ -63,7 +63,12 @@ def letter(parity: Parity, *, width: int = WIDTH, colour: bool = False) -> str:
 
 def _parts(parity: Parity) -> tuple[tuple[str, Iterable[str]], ...]:
     if not parity.get("stage"):
-        return (("Finding", _sentences(parity.get("detail") or "no detail was recorded")),)
+        detail, _, unseen = (parity.get("detail") or "no detail was recorded").partition(" Not compared: ")
+        return (
+            ("Finding", (detail,)),
+            ("Not seen", (unseen,) if unseen else ()),
+            ("Treatment", filter(None, [parity.get("fix")])),
+        )
     return (
         ("Finding", _finding(parity)),
         ("Evidence", _evidence(parity)),
@@ -96,10 +101,6 @@ def _painted(text: str, code: str) -> str:
     return f"\x1b[1;{code}m{text}\x1b[0m" if code != "1" else f"\x1b[1m{text}\x1b[0m"
 
 
-def _sentences(text: str) -> Iterator[str]:
-    yield text
-
-
 # ---------------------------------------------------------------- what was seen
 
 
@@ -130,7 +131,7 @@ def _evidence(parity: Parity) -> Iterator[str]:
 
 
 def _measured(words: str, relative: float | None, *, begins: bool = True) -> str:
-    size = f"; together {relative:.2g} apart (relative L2)" if relative is not None else ""
+    size = f"; {relative:.2g} apart (relative L2)" if relative is not None else ""
     text = f"{words}{size}."
     begins = begins and not re.match(r"\S*[/.]\S", text)  # a file's name keeps its letters
     return text[:1].upper() + text[1:] if begins else text
