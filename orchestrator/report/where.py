@@ -24,9 +24,7 @@ def where_time_went(profile: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def like_text(
-    profile: object, run_id: str | None, overrides: Sequence[str], reasons: Sequence[str]
-) -> str:
+def like_text(profile: object, run_id: str | None, overrides: Sequence[str], reasons: Sequence[str]) -> str:
     """What a plan for a machine like a run's adds: what the run needed, and how to have it."""
     if run_id is None:
         return ""
@@ -122,7 +120,7 @@ def _machine(profile: Mapping[str, Any]) -> Iterator[Row]:
     yield "", f"A run like this needs {_and(found['reasons'])}."
     yield (
         "",
-        "Cores count as equally fast, GPUs are compared by data sheets. See: orch plan PROFILE --like RUN",
+        "Cores count as equally fast, GPUs as in their data sheets. See: orch plan PROFILE --like RUN",
     )
 
 
