@@ -27,7 +27,8 @@ def sample(up: float, **more: Any) -> dict[str, Any]:
         "t": up, "event": "sample", "up": up, "cpu_user": 1.1 * up, "cpu_system": 0.1 * up,
         "waited": 0.01 * up, "asked_read": 5e6 * up, "read": 5e5 * up, "asked_written": 0, "written": 0,
         "read_calls": 10 * up, "major_faults": 0, "received": 0, "sent": 0, "throttled": 0, "steal": 0,
-        "swapped_in": 0, "swapped_out": 0, "peak": 3 * GIB, "swap": 0, "available": 20 * GIB, "busy": [7.5] * 16, "disks": {}, "gpus": None,
+        "swapped_in": 0, "swapped_out": 0, "peak": 3 * GIB, "swap": 0, "available": 20 * GIB,
+        "busy": [7.5] * 16, "disks": {}, "gpus": None,
         "own_cpu": 0.001 * up,
     }  # fmt: skip
     return {**line, **more}
