@@ -66,6 +66,13 @@ def test_the_profile_tells_where_the_time_went(run: dict) -> None:
     assert 0 <= profile["input_wait"] <= 1
     assert profile["peak_memory"] > 100 << 20
     assert profile["limited_by"]
+    assert profile["pipeline"][0]["name"] == "Root" and profile["epoch_steps"] == 45
+    assert profile["right_size"] or profile["unknown"]
+
+
+def test_the_screen_shows_where_the_time_went(digits: Project, run: dict) -> None:
+    screen = digits.orch("train", "--run-id", "main").out
+    assert "waiting for input" in screen and run["profile"]["because"].split(":")[0] in screen
 
 
 def test_the_same_run_id_gives_the_same_run(digits: Project, run: dict) -> None:
