@@ -102,12 +102,24 @@ class Search:
         return ()
 
     def _several(self, able: Sequence[Candidate], parts: Sequence[Candidate]) -> tuple[Candidate, ...]:
-        """All differences at once, and if that is enough, the fewest of them that are."""
+        """Several differences at once, and if they are enough, the fewest of them that are.
+
+        First those that alone changed the run, for they act; the folder's path last, for it seldom does.
+        """
         pool = [each for each in able if each.kind == "difference" or each in parts]
         pool.sort(key=lambda each: each not in parts)
-        if len(pool) < 2 or not self._enough(pool):
-            return ()
-        return self._narrowed(smallest(pool, self._enough))
+        acting = [each for each in pool if self._acts(each)]
+        inside = [each for each in pool if each.topic != "folder"]
+        asked: list[list[Candidate]] = []
+        for some in (acting, inside, pool):
+            if len(some) > 1 and some not in asked and self._enough(some):
+                return self._narrowed(smallest(some, self._enough))
+            asked.append(some)
+        return ()
+
+    def _acts(self, each: Candidate) -> bool:
+        known = self._tried.get(id(each))
+        return known is not None and known.why != _NOTHING and known.outcome != "not tried"
 
     def _narrowed(self, causes: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """The same, with the fewest of what was tried as one."""
@@ -154,7 +166,7 @@ class Search:
         if now > self._first:
             return "part", "with it the runs differ later: it explains the first difference, not all"
         if place(trial.recording, self._own.recording) is None:
-            return "cleared", "tried: it changes nothing"
+            return "cleared", _NOTHING
         return "cleared", "tried: it changes the run, but not into the other one"
 
     def _equal(self, how: str) -> str:
@@ -225,5 +237,6 @@ class Search:
         return ""
 
 
+_NOTHING = "tried: it changes nothing"
 _SAME_ELSEWHERE = "repeated in another folder, the run is the same"
 _STILL = "left as it was, and the runs are equal without it"

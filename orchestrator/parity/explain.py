@@ -52,18 +52,36 @@ def concluded(
     causes = diagnosis.causes
     verdict = replace(first, tried=diagnosis.tried, untried=diagnosis.untried, band=measured)
     if causes:
-        words = " together with ".join(cause.words for cause in causes)
+        told = _told(causes)
         verdict = replace(
             verdict,
-            cause=f"Confirmed: {words}.",
+            cause=f"Confirmed: {'; together with: '.join(words for words, _ in told)}.",
             confirmed=True,
-            fix=" ".join(dict.fromkeys(cause.fix for cause in causes)),
+            fix=" ".join(dict.fromkeys(fix for _, fix in told)),
         )
     elif diagnosis.located and first.cause:
         verdict = replace(verdict, cause=f"{first.cause} {diagnosis.located}")
     return replace(
         verdict, verdict=_grade(first, finding, causes, band, drift), detail=_detail(first, verdict)
     )
+
+
+MOST_TOLD = 2
+"""Files that are told one by one, with what to do about each."""
+
+
+def _told(causes: Sequence[Candidate]) -> list[tuple[str, str]]:
+    """(words, fix) of each cause; of many files their names."""
+    data = [cause for cause in causes if cause.topic == "data"]
+    if len(data) <= MOST_TOLD:
+        return [(cause.words, cause.fix) for cause in causes]
+    rest = [(cause.words, cause.fix) for cause in causes if cause.topic != "data"]
+    some = "; ".join(cause.words for cause in data[:3]) + ("; …" if len(data) > 3 else "")
+    fix = (
+        f"Decide which side has the right files, and sync all {len(data)}; let the script fail where one is "
+        "missing."
+    )
+    return [(f"{len(data)} files that only together explain it: {some}", fix), *rest]
 
 
 def _detail(first: Verdict, verdict: Verdict) -> str:

@@ -74,7 +74,7 @@ _BROUGHT_ABOUT = frozenset(("intra_op", "onednn", "deterministic_ops", "utc_offs
 # ---------------------------------------------------------------- differences
 
 
-MOST_FILES = 4
+MOST_FILES = 2
 """Files that are tried one by one; more are tried as one."""
 
 

@@ -105,8 +105,10 @@ def test_one_byte_of_data_is_named(digits: Project, tf_python: Path, tmp_path: P
     finally:
         shard.write_bytes(original)
     verdict = digits.json("compare", "before", "after", code=7)
-    assert verdict["verdict"] == "DIVERGENT"
-    assert verdict["stage"] == "batch"
+    assert (verdict["verdict"], verdict["stage"]) == ("DIVERGENT", "files")
+    assert verdict["tensor"].endswith(shard.name)
+    assert verdict["shows"]["stage"] == "batch", "and what it did to the batch"
+    assert "records" in verdict["shows"]["detail"]
 
 
 def _with_another_pixel(shard: bytes) -> bytes:

@@ -78,7 +78,7 @@ FILE = Verdict(
 TWO = Verdict(
     "DIVERGENT",
     Divergence(1, "batch", "data/0", 0.98, "none of the 32 records is the same"),
-    cause="Confirmed: the code differs: prepare.py together with SEED is 1 in A and 2 in B.",
+    cause="Confirmed: the code differs: prepare.py; together with: SEED is 1 in A and 2 in B.",
     confirmed=True,
     fix="Run the same code on both sides: decide on one prepare.py, and sync. "
     "Export SEED=1 on both sides (or 2 on both).",

@@ -1,0 +1,166 @@
+"""The search for causes, on runs that are computed: which of many differences act is known beforehand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from orchestrator.api.confirm_runs import Runs, Trial
+from orchestrator.api.confirm_search import Clock, Search, Sides
+from orchestrator.model import Silent, Verdict
+from orchestrator.parity import judge
+from orchestrator.parity.imposed import Candidate, Imposed, Other
+from orchestrator.parity.ladder import climb
+from orchestrator.parity.recording import Recording, read
+from tests.unit.parity_runs import ENVIRONMENT, Run, step
+
+Script = Callable[[Mapping[str, str | None]], dict[str, list[float]]]
+"""A training: from its variables to the values that differ from the usual (see parity_runs.step)."""
+
+
+class Computed:
+    """Runs of a script, written as recordings; what a run with something imposed takes is counted."""
+
+    def __init__(self, script: Script, folder: Path) -> None:
+        self._script = script
+        self._folder = folder
+        self._known: dict[str, Recording] = {}
+        self.always = Imposed()
+        self.asked: list[Imposed] = []
+
+    def recorded(self, env: Mapping[str, str | None], facts: Mapping[str, Any] = ENVIRONMENT) -> Recording:
+        name = repr(sorted(env.items()))
+        if name not in self._known:
+            run = Run([step(), step(**self._script(env))], environment=facts)
+            self._known[name] = read(run.write(self._folder / str(len(self._known))))
+        return self._known[name]
+
+    def run(self, imposed: Imposed, until: float, *, again: int = 0) -> Trial:
+        del until, again
+        self.asked.append(imposed)
+        return Trial(self.recorded(imposed.env), 1.0)
+
+    def estimate(self, imposed: Imposed) -> float:
+        del imposed
+        return 1.0
+
+
+def differing(name: str, topic: str = "environment", **more: Any) -> Candidate:
+    imposed = Imposed(env={name: "1"})
+    return Candidate(topic, f"{name} differs", f"Mend {name}.", imposed, **more)
+
+
+def searched(
+    tmp_path: Path, script: Script, listed: list[Candidate], budget: float = 600.0
+) -> tuple[Verdict, Computed]:
+    """A is the script without variables, B with those of every difference."""
+    runs = Computed(script, tmp_path)
+    singles = [one for each in listed for one in each.parts or (each,) if each.kind == "difference"]
+    everything = {name: value for one in singles if one.imposed for name, value in one.imposed.env.items()}
+    a, b = runs.recorded({}), runs.recorded(everything)
+    finding = climb(a, b).finding
+    assert finding is not None
+    sides = Sides(a, b, "A", Other(ENVIRONMENT))
+    search = Search(sides, cast(Runs, runs), Clock(budget), Trial(a, 1.0), None, Silent())
+    return search.verdict(judge(a, b), finding, listed), runs
+
+
+def outcomes(verdict: Verdict) -> dict[str, str]:
+    return {each.words.split()[0]: each.outcome for each in verdict.tried}
+
+
+def test_one_guilty_variable_is_named_and_the_others_are_cleared(tmp_path: Path) -> None:
+    listed = [differing(name) for name in ("ONE", "TWO", "THREE")]
+    found, _ = searched(tmp_path, lambda env: {"activation_b": [3.0, 9.0]} if "TWO" in env else {}, listed)
+    assert (found.confirmed, found.cause, found.fix) == (True, "Confirmed: TWO differs.", "Mend TWO.")
+    assert outcomes(found) == {"ONE": "cleared", "TWO": "confirmed", "THREE": "cleared"}
+
+
+@pytest.mark.parametrize("guilty", [{"A1", "A4"}, {"A0", "A2", "A5"}, {"A0", "A1", "A2", "A3", "A4", "A5"}])
+def test_several_that_act_only_together_are_the_smallest_set(tmp_path: Path, guilty: set[str]) -> None:
+    listed = [differing(f"A{n}") for n in range(6)]
+    found, _ = searched(tmp_path, lambda env: {"loss_loss": [9.0]} if guilty <= set(env) else {}, listed)
+    assert {name for name, outcome in outcomes(found).items() if outcome == "confirmed"} == guilty
+    assert found.confirmed and "; together with: " in str(found.cause)
+
+
+def test_two_that_act_each_at_its_own_stage(tmp_path: Path) -> None:
+    def script(env: Mapping[str, str | None]) -> dict[str, list[float]]:
+        early = {"batch_data_0": [9.0, 2.0, 3.0, 4.0]} if "DATA" in env else {}
+        return early | ({"update_a_kernel": [9.0, 0.3, -1.1]} if "RATE" in env else {})
+
+    listed = [differing(name) for name in ("NOTHING", "DATA", "RATE")]
+    found, _ = searched(tmp_path, script, listed)
+    assert outcomes(found) == {"NOTHING": "cleared", "DATA": "confirmed", "RATE": "confirmed"}
+
+
+def test_of_a_hundred_files_the_one_that_acts_is_found_in_few_runs(tmp_path: Path) -> None:
+    parts = tuple(differing(f"F{n}", "data") for n in range(100))
+    whole = Imposed(env={f"F{n}": "1" for n in range(100)})
+    listed = [Candidate("data", "100 files differ", "Sync.", whole, parts=parts), differing("PATH", "folder")]
+    found, runs = searched(tmp_path, lambda env: {"loss_loss": [9.0]} if "F42" in env else {}, listed)
+    assert found.cause == "Confirmed: F42 differs."
+    assert len(runs.asked) < 4 * math.log2(100)
+
+
+def test_the_path_is_not_accused_beside_files_that_are_enough(tmp_path: Path) -> None:
+    listed = [differing("F1", "data"), differing("F2", "data"), differing("PATH", "folder")]
+
+    def script(env: Mapping[str, str | None]) -> dict[str, list[float]]:
+        return {"batch_data_0": [float("F1" in env), 2.0, float("F2" in env), 4.0]}
+
+    found, _ = searched(tmp_path, script, listed)
+    assert outcomes(found) == {"F1": "confirmed", "F2": "confirmed", "PATH": "cleared"}
+
+
+def test_what_cannot_be_tried_is_said_and_stays_a_suspicion(tmp_path: Path) -> None:
+    gone = Candidate("data", "GONE differs", "Sync.", None, why="it is not on this computer")
+    runs = Computed(lambda env: {"loss_loss": [9.0]} if "GONE" in env else {}, tmp_path)
+    a, b = runs.recorded({}), runs.recorded({"GONE": "1"})
+    finding = climb(a, b).finding
+    assert finding is not None
+    sides = Sides(a, b, "A", Other(ENVIRONMENT))
+    search = Search(sides, cast(Runs, runs), Clock(600), Trial(a, 1.0), None, Silent())
+    found = search.verdict(judge(a, b), finding, [gone, differing("OTHER")])
+    assert not found.confirmed and str(found.cause).startswith("Suspected")
+    assert outcomes(found) == {"GONE": "not tried", "OTHER": "cleared"}
+    assert found.untried == "Not tried: GONE differs."
+
+
+def test_a_spent_budget_is_said(tmp_path: Path) -> None:
+    listed = [differing("ONE"), differing("TWO")]
+    found, runs = searched(tmp_path, lambda env: {"loss_loss": [9.0]} if env else {}, listed, budget=0.0)
+    assert not found.confirmed and runs.asked == []
+    assert found.untried == "Not tried: ONE differs; TWO differs."
+    assert {each.why for each in found.tried} == {"the budget of 0 s was used up"}
+
+
+def test_where_nothing_explains_it_a_replay_locates_it(tmp_path: Path) -> None:
+    a = Computed(lambda _env: {}, tmp_path / "a")
+    b = Computed(lambda _env: {"batch_data_0": [9.0, 2.0, 3.0, 4.0]}, tmp_path / "b")
+    left, right = a.recorded({}), b.recorded({})
+    replay = Candidate("replay", "what enters the model", "", Imposed(env={"REPLAY": "1"}), "replay")
+    a._known[repr([("REPLAY", "1")])] = right
+    finding = climb(left, right).finding
+    assert finding is not None
+    sides = Sides(left, right, "A", Other(ENVIRONMENT))
+    search = Search(sides, cast(Runs, a), Clock(600), Trial(left, 1.0), None, Silent())
+    found = search.verdict(judge(left, right), finding, [replay])
+    assert not found.confirmed
+    assert "Confirmed: the difference lies in what enters the model" in str(found.cause)
+
+
+def test_the_band_comes_from_flips_that_are_not_the_cause(tmp_path: Path) -> None:
+    """The cause moves an activation by one unit in the last place; one thread moves it as far."""
+
+    def script(env: Mapping[str, str | None]) -> dict[str, list[float]]:
+        return {"activation_b": [3.0, 5.0 * (1 + 2.0**-22)]} if "ISA" in env else {}
+
+    found, runs = searched(tmp_path, script, [differing("ISA", "isa")])
+    assert (found.verdict, found.confirmed) == ("EQUIVALENT", True)
+    assert found.band is not None and found.band.flips == ("ISA differs",), "nothing else moved anything"
+    assert any(imposed.plan == {"intra_op": 1} for imposed in runs.asked)
