@@ -8,6 +8,7 @@ gets a verdict only where no chance could have made it.
 
 from __future__ import annotations
 
+from orchestrator.profiling.devices import Disk
 from orchestrator.profiling.evidence import CPU_WAITING, FEW_STEPS, SHORT_SECONDS, Evidence
 
 MEMORY_FULL = 0.95
@@ -106,7 +107,7 @@ def _input(evidence: Evidence) -> Verdict:
             f"{said}, and no core was idle: fewer or cheaper transformations, or more cores, would help.",
         )
     if usage.disk and usage.disk.cap is not None and usage.disk.cap >= AT_ITS_CAP:
-        return "input", f"{said}, while the disk gave {usage.disk.cap:.0%} of what it can."
+        return "input", f"{said}, while {_full(usage.disk)}."
     if (usage.reading or 0) >= DISK_RATE:
         return "input", f"{said}, while {_rate(usage.reading)} came from the disk and cores were idle."
     if usage.cpu is None:
@@ -148,12 +149,16 @@ def _transfer(evidence: Evidence) -> Verdict:
     if usage.cpu is None or usage.cpu >= IDLE_CPU:
         return None
     if usage.disk and usage.disk.cap is not None and usage.disk.cap >= AT_ITS_CAP:
-        return "disk", f"Cores were idle while the disk gave {usage.disk.cap:.0%} of what it can."
+        return "disk", f"Cores were idle while {_full(usage.disk)}."
     if (usage.reading or 0) >= DISK_RATE:
         return "disk", f"Cores were idle while {_rate(usage.reading)} came from the disk."
     if (usage.network or 0) >= NETWORK_RATE:
         return "network", f"Cores were idle while {_rate(usage.network)} went over the network."
     return None
+
+
+def _full(disk: Disk) -> str:
+    return f"the disk {disk.name} gave {disk.cap:.0%} of what it can ({disk.basis})"
 
 
 def _rate(bytes_a_second: float | None) -> str:

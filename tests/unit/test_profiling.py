@@ -144,7 +144,7 @@ DISK = Disk("sda", rate=1e8, ops=100, busy=0.9, cap=0.95, basis="gp3 at its base
         ({"input_wait": 0.5}, {"cpu": 0.95}, "input", "no core was idle"),
         ({"input_wait": 0.5}, {"waiting": 3.0}, "input", "no core was idle"),
         ({"input_wait": 0.5}, {"reading": 2e8}, "input", "191 MiB/s came from the disk"),
-        ({"input_wait": 0.5}, {"disk": DISK}, "input", "the disk gave 95% of what it can"),
+        ({"input_wait": 0.5}, {"disk": DISK}, "input", "the disk sda gave 95% of what it can (gp3 at its baseline)"),
         ({"input_wait": 0.5}, {"cpu": None}, "input", "of their time."),
         ({"input_wait": 0.14}, {}, "nothing", ""),
         ({}, {"gpu": 0.9}, "gpu", "90%"),
