@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from orchestrator import sync
 from orchestrator.api.session import Session
 from orchestrator.errors import SyncError, UsageError
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import Agent, Manifest, TreeLink
+from orchestrator.model import Agent, Manifest, Progress, TreeLink
 from orchestrator.profile import DataTree, Profile
 
 CODE_TREE = "code"
@@ -112,6 +112,11 @@ def _facts(manifests: list[Manifest]) -> dict[str, Any]:
 
 def prepare(session: Session, tree: DataTree) -> None:
     """Make absent data by the profile's own command, here, in the local stack."""
+    make(tree, session.profile, lambda: session.local().python, session.progress)
+
+
+def make(tree: DataTree, profile: Profile, python_of: Callable[[], Path], progress: Progress) -> None:
+    """As `prepare`; `python_of` finds the local stack's interpreter, where there is something to make."""
     if tree.source.exists():
         return
     if not tree.prepare:
@@ -119,14 +124,14 @@ def prepare(session: Session, tree: DataTree) -> None:
             f"The data {tree.source} does not exist.",
             next_command="put the data there, or give data[].prepare, the command that makes them",
         )
-    session.progress.say(f"Preparing {tree.source.name}: {shlex.join(tree.prepare)}")
-    python = session.local().python
+    progress.say(f"Preparing {tree.source.name}: {shlex.join(tree.prepare)}")
+    python = python_of()
     argv = [str(python), *tree.prepare[1:]] if tree.prepare[0] in ("python", "python3") else tree.prepare
-    done = subprocess.run(argv, cwd=session.profile.code.path, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, cwd=profile.code.path, capture_output=True, text=True, check=False)
     if done.returncode != 0 or not tree.source.exists():
         tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
         made = "" if tree.source.exists() else f", and {tree.source} is still absent"
         raise SyncError(
             f"{shlex.join(tree.prepare)} ended with exit code {done.returncode}{made}:\n{tail}",
-            next_command=f"cd {shlex.quote(str(session.profile.code.path))} && {shlex.join(map(str, argv))}",
+            next_command=f"cd {shlex.quote(str(profile.code.path))} && {shlex.join(map(str, argv))}",
         )

@@ -11,6 +11,7 @@ import typer
 from orchestrator.cli import catalog, doctor, gc
 from orchestrator.cli import compare as compare_
 from orchestrator.cli import lint as lint_
+from orchestrator.cli import size as size_
 from orchestrator.cli import profile as profile_
 from orchestrator.cli.output import emit, guarded
 
@@ -155,6 +156,7 @@ def record(
 
 app.command()(compare_.compare)
 app.command()(lint_.lint)
+app.command()(size_.size)
 app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})(
     profile_.profile
 )

@@ -82,11 +82,10 @@ def read(result: Mapping[str, Any]) -> Measured:
 
 def _size(each: Mapping[str, Any]) -> Size:
     steps: Sequence[Mapping[str, Any]] = each["steps"]
-    counted = (each["first"], *steps) if each["first"]["peak"] is not None else steps
     return Size(
         batch=each["batch"],
         peaks=tuple(int(step["peak"]) for step in steps if step["peak"] is not None),
-        held=tuple(int(step["rss"]) for step in counted),
+        held=tuple(int(step["rss"]) for step in steps),
         seconds=tuple(float(step["seconds"]) for step in steps),
         cpu=tuple(float(step["cpu"]) for step in steps),
     )

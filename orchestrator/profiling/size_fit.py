@@ -46,22 +46,27 @@ class Piece:
 
 @dataclass(frozen=True)
 class Line:
-    """Peaks by batch size. `spread`: the deviation of one step, relative; `sizes` those measured, ascending;
-    `bend`: the piece to follow beyond them, where they bend upwards."""
+    """Steps by batch size: `piece` through their middle, `bend` the piece to follow beyond the largest size
+    where they bend upwards. `top`: how far the highest step lies above it, and `spread`: the deviation of one
+    step, both relative; `sizes` those measured, ascending; `samples` how many steps."""
 
     piece: Piece
     spread: float
+    top: float
     sizes: tuple[int, ...]
     samples: int
     bend: Piece | None = None
 
     def at(self, batch: int) -> Estimate:
-        """The peak to expect of many steps with `batch` examples."""
-        value = self.piece.at(batch)
-        if self.bend is not None:
-            value = max(value, self.bend.at(batch))
+        """The highest of many steps with `batch` examples."""
+        value = self.middle(batch) * (1 + self.top)
         half = self._factor * self.spread * math.sqrt(1 + self._leverage(batch))
         return Estimate(value, value * max(0.0, 1 - half), value * (1 + half))
+
+    def middle(self, batch: int) -> float:
+        """What one step with `batch` examples takes on average."""
+        value = self.piece.at(batch)
+        return max(value, self.bend.at(batch)) if self.bend else value
 
     @property
     def slope(self) -> Estimate:
@@ -96,7 +101,7 @@ class Line:
 
 
 def fit(samples: Mapping[int, Sequence[float]]) -> Line:
-    """The line through the highest step of each batch size. All values ≥ 0. Raises ValueError without any.
+    """The line through the steps of each batch size. All values ≥ 0. Raises ValueError without any.
 
     Neither part is negative. With one size, all of it is taken to grow with the batch: the most that a
     larger one can need.
@@ -104,10 +109,12 @@ def fit(samples: Mapping[int, Sequence[float]]) -> Line:
     sizes = tuple(sorted(size for size, values in samples.items() if values))
     if not sizes:
         raise ValueError("nothing was measured")
-    tops = {size: max(samples[size]) for size in sizes}
-    piece = _piece(tops)
-    spread = _spread(samples, sizes)
-    return Line(piece, spread, sizes, sum(len(samples[size]) for size in sizes), _bend(tops, spread))
+    means = {size: sum(samples[size]) / len(samples[size]) for size in sizes}
+    piece = _piece(means)
+    off = [(value - means[size]) / max(means[size], 1.0) for size in sizes for value in samples[size]]
+    spread = _spread(piece, samples, sizes)
+    bend = _bend(means, spread)
+    return Line(piece, spread, max(0.0, *off), sizes, len(off), bend)
 
 
 def _piece(values: Mapping[int, float]) -> Piece:
@@ -129,22 +136,20 @@ def _piece(values: Mapping[int, float]) -> Piece:
     return Piece(0.0, through / sum(weights[size] * size * size for size in values))
 
 
-def _spread(samples: Mapping[int, Sequence[float]], sizes: Sequence[int]) -> float:
-    """How much one step deviates from the line through all of them, relative to it."""
-    means = {size: sum(samples[size]) / len(samples[size]) for size in sizes}
-    line = _piece(means)
-    off = [(value - line.at(size)) / max(line.at(size), 1.0) for size in sizes for value in samples[size]]
+def _spread(piece: Piece, samples: Mapping[int, Sequence[float]], sizes: Sequence[int]) -> float:
+    """How much one step deviates from the line, relative to it."""
+    off = [(value - piece.at(size)) / max(piece.at(size), 1.0) for size in sizes for value in samples[size]]
     freedom = max(1, len(off) - min(2, len(sizes)))
     return max(_ALIKE, math.sqrt(sum(each * each for each in off) / freedom))
 
 
-def _bend(tops: Mapping[int, float], spread: float) -> Piece | None:
+def _bend(means: Mapping[int, float], spread: float) -> Piece | None:
     """The last piece, where the peaks clearly bend upwards."""
-    if len(tops) < 3:
+    if len(means) < 3:
         return None
-    first, *_, before, last = sorted(tops)
-    chord = tops[first] + (tops[last] - tops[first]) * (before - first) / (last - first)
-    if (chord - tops[before]) / max(chord, 1.0) <= _BEND * spread:
+    first, *_, before, last = sorted(means)
+    chord = means[first] + (means[last] - means[first]) * (before - first) / (last - first)
+    if (chord - means[before]) / max(chord, 1.0) <= _BEND * spread:
         return None
-    slope = (tops[last] - tops[before]) / (last - before)
-    return Piece(tops[last] - slope * last, slope)
+    slope = (means[last] - means[before]) / (last - before)
+    return Piece(means[last] - slope * last, slope)

@@ -22,7 +22,8 @@ FRAGMENTS = 1.1
 """The allocator cannot use every gap: what it needs of a GPU, of what it holds."""
 
 SYSTEM_DISK = 10 * GIB
-"""An image's own files, with CUDA's where there is a GPU. Estimated."""
+GPU_SYSTEM_DISK = 75 * GIB
+"""An image's own files; those with drivers and CUDA bring many. Estimated."""
 
 CHECKPOINTS = 3
 """Copies of weights and slots that a run is taken to leave."""
@@ -72,7 +73,7 @@ def minimums(model: Model, batch: int, files: Files, *, gpu: bool) -> tuple[Mini
     found.append(_memory_beside_gpu(model, batch) if gpu else _memory(model, batch))
     if device:
         found.append(device)
-    found.append(_disk(model, files))
+    found.append(_disk(model, files, GPU_SYSTEM_DISK if gpu else SYSTEM_DISK))
     return tuple(found)
 
 
@@ -114,27 +115,27 @@ def _cpus(model: Model, batch: int, *, gpu: bool) -> Minimum:
         return Minimum("cpus", _FEWEST_CPUS, "how long the input takes could not be measured", estimated=True)
     made = f"making a batch of {batch} takes {spent:.2g} s of a core"
     if model.measured.gpu is not None or not gpu:
-        step = model.seconds.at(batch).value
+        step = model.seconds.middle(batch)
         cores = math.ceil(spent / step) if step else 1
         where = "of the GPU" if model.measured.gpu else "here"
         said = f"{made}, a step {where} {step:.2g} s"
         return Minimum("cpus", max(_FEWEST_CPUS, cores + (1 if gpu else 0)), said)
-    step = model.cpu.at(batch).value / FASTER
+    step = model.cpu.middle(batch) / FASTER
     cores = math.ceil(spent / step) if step else 1
     reason = f"{made}, a step on a small GPU about {step:.2g} s; one core more for the step itself"
     return Minimum("cpus", max(_FEWEST_CPUS, min(cores + 1, 96)), reason, estimated=True)
 
 
-def _disk(model: Model, files: Files) -> Minimum:
+def _disk(model: Model, files: Files, system: int) -> Minimum:
     stack = (files.stack or 0) * STACK_COPIES
     outputs = model.kept() * CHECKPOINTS
     parts = [
-        f"system {_gib(SYSTEM_DISK)}",
+        f"system {_gib(system)}",
         f"stack {_gib(stack)}" if files.stack else "stack not known",
         f"code and data {_gib(files.code + files.data)}",
         f"outputs {_gib(outputs)} ({CHECKPOINTS} checkpoints)",
     ]
-    need = SYSTEM_DISK + stack + files.code + files.data + outputs
+    need = system + stack + files.code + files.data + outputs
     amount = math.ceil(need / _ROUND_DISK) * _ROUND_DISK
     return Minimum("disk", amount, ", ".join(parts), estimated=True)
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any, Callable, Dict, Generator, List, NamedTuple, Optional, Tuple
 
-STEPS = 8
+STEPS = 24
 """Measured steps of each size: what runs side by side differs from step to step, and so does the peak."""
 
+ENOUGH = 8
+"""Of them, where steps are slow."""
+
 FEWEST = 2
+"""Where the budget is spent."""
+
+_SLOW = 2.0
+"""Seconds for all steps of a size."""
+
 _SAFETY = 1.3
 """Of what a larger batch is expected to need; it is not tried where that is not free."""
 
@@ -65,14 +73,20 @@ class Course:
         self._save()
         first = yield rows
         steps: List[Dict[str, Any]] = []
-        while len(steps) < self._wish.steps:
+        began = perf_counter()
+        while not self._enough(steps, began):
             steps.append((yield rows))
-            if len(steps) >= FEWEST and perf_counter() + steps[-1]["seconds"] > self._until:
-                break
         self.notes.pop()
         self.sizes.append({"batch": rows, "first": first, "steps": steps})
         self.sizes.sort(key=lambda size: int(size["batch"]))
         self._save()
+
+    def _enough(self, steps: List[Dict[str, Any]], began: float) -> bool:
+        if len(steps) < FEWEST:
+            return False
+        now = perf_counter()
+        slow = len(steps) >= ENOUGH and now - began > _SLOW
+        return slow or len(steps) >= self._wish.steps or now + steps[-1]["seconds"] > self._until
 
     def _may(self, rows: int) -> bool:
         """Whether such a batch can be afforded, going by the largest so far; the first one always can."""

@@ -1,0 +1,285 @@
+"""size: what a training needs, measured on this computer: the least of each resource, and what is sold."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.api import sizing_run
+from orchestrator.api.catalog import offers_for, warnings_for
+from orchestrator.api.folder import Folder
+from orchestrator.api.recording import command_python
+from orchestrator.api.session import local_stack
+from orchestrator.api.sizing_run import Program
+from orchestrator.api.trees import make
+from orchestrator.errors import ProfileError, UsageError
+from orchestrator.hosts.whole import whole
+from orchestrator.model import AcceleratorNeed, Bound, Need, Offer, Progress, Silent
+from orchestrator.plan import rank
+from orchestrator.profile import Profile, load
+from orchestrator.profile.edit import NotEditable, edited
+from orchestrator.profiling import size as sizes_
+from orchestrator.profiling.size import Model
+from orchestrator.profiling.size_fit import Estimate
+from orchestrator.profiling.size_minimums import Files, Minimum, minimums
+
+SHOWN = 5
+"""Offers that are handed over."""
+
+BUDGET = 120.0
+LIMIT = 900.0
+"""Seconds: for the trials, and in all."""
+
+_CLOUDS = ("aws", "gcp")
+_NOT_SIZED = frozenset((".git", ".hg", ".orch", "runs", "__pycache__", "node_modules"))
+
+
+@dataclass(frozen=True)
+class Sized:
+    """The outcome. `batch`: examples in the step of which all is said; `gpu`: is the machine to have one?"""
+
+    model: Model
+    batch: int
+    gpu: bool
+    minimums: tuple[Minimum, ...]
+    files: Files
+    offers: tuple[Offer, ...]
+    warnings: tuple[str, ...]
+    profile: Path | None
+
+    @property
+    def estimated(self) -> bool:
+        """Whether something is said of a GPU that was measured without one."""
+        return self.gpu and self.model.measured.gpu is None
+
+    @property
+    def snippet(self) -> str:
+        """The minimums as a profile writes them."""
+        lines = ["resources:"]
+        for each in self.minimums:
+            key, _, inner = each.key.partition(".")
+            lines.append(f"  {key}: {{{inner}: {each.text}}}" if inner else f"  {key}: {each.text}")
+        return "\n".join(lines) + "\n"
+
+    def as_json(self) -> dict[str, Any]:
+        """The outcome as plain data: bytes, seconds, US dollars an hour."""
+        measured, batch = self.model.measured, self.batch
+        state = asdict(measured.state)
+        return {
+            "batch": batch,
+            "own_batch": measured.batch,
+            "tried": [each.batch for each in measured.sizes],
+            "training": measured.kind,
+            "device": measured.gpu or "CPU",
+            "gpu": self.gpu,
+            "estimated": self.estimated,
+            "optimizer": measured.optimizer,
+            "policy": measured.policy,
+            "xla": measured.xla,
+            "memory": {
+                "formula": {
+                    **state,
+                    "batch": self.model.batch_bytes(batch),
+                    "total": self.model.formula(batch),
+                },
+                "fit": _fit_json(self.model, batch),
+                "process": _estimate(self.model.held.at(batch)),
+            },
+            "step": {"seconds": self.model.seconds.middle(batch), "cpu": self.model.cpu.middle(batch)},
+            "input": {
+                "cpu": self.model.pipeline_cpu(batch),
+                "bytes_read": measured.pipeline.bytes_read if measured.pipeline else None,
+                "bytes": self.model.batch_bytes(batch),
+            },
+            "files": asdict(self.files),
+            "minimums": [{**asdict(each), "text": each.text} for each in self.minimums],
+            "snippet": self.snippet,
+            "offers": [asdict(offer) for offer in self.offers],
+            "notes": [dict(note) for note in measured.notes],
+            "warnings": list(self.warnings),
+        }
+
+
+def _fit_json(model: Model, batch: int) -> dict[str, Any] | None:
+    total = model.device(batch)
+    if model.step is None or total is None:
+        return None
+    return {
+        "kept": model.kept(),
+        "intercept": _estimate(model.step.intercept),
+        "slope": _estimate(model.step.slope),
+        "total": _estimate(total),
+    }
+
+
+def _estimate(found: Estimate) -> dict[str, float | None]:
+    return {name: value if value != float("inf") else None for name, value in asdict(found).items()}
+
+
+def size(
+    profile: Path | str | None = None,
+    command: Sequence[str] = (),
+    *,
+    batch: int | None = None,
+    sizes: Sequence[int] = (),
+    gpu: bool | None = None,
+    budget: float = BUDGET,
+    limit: float = LIMIT,
+    overrides: Sequence[str] = (),
+    folder: Path | str | None = None,
+    progress: Progress | None = None,
+) -> Sized:
+    """Run the unmodified training here up to its first step, repeat that step with other batch sizes, and say
+    what it needs. Everything that it writes is thrown away.
+
+    `command` runs in the current folder, without it `profile`'s own; `batch` is the size that matters
+    (default: the program's own), `sizes` those to try, `budget` and `limit` seconds. `gpu`: size for a
+    machine with one (default: where the profile asks for one, or this computer has one).
+    Raises UsageError where there is nothing to measure, RunFailed where the program fails before its first
+    step, LocalError where memory here is too small for that step.
+    """
+    tell = progress or Silent()
+    if profile is None and not command:
+        raise UsageError(
+            "Size what?", next_command="orch size orch.yaml    # or: orch size -- python train.py"
+        )
+    wanted = load(Path(profile), overrides=tuple(overrides)) if profile is not None else None
+    place = Folder.at(folder)
+    place.ignore_state()
+    program = _program(wanted, command, tell)
+    result = sizing_run.measure(
+        program, place, batch=batch, sizes=sizes, budget=budget, limit=limit, progress=tell
+    )
+    return _sized(result, program, wanted, batch, gpu)
+
+
+def _program(profile: Profile | None, command: Sequence[str], tell: Progress) -> Program:
+    if profile is None:
+        return Program(tuple(command), Path.cwd(), command_python(command))
+    python = local_stack(profile, tell).python
+    for each in profile.data:
+        make(each, profile, lambda: python, tell)
+    links = {each.target: each.source for each in profile.data}
+    return Program(
+        tuple(command) or profile.train.command,
+        profile.code.path,
+        str(python),
+        env=profile.train.environment(),
+        links=links,
+    )
+
+
+def _sized(
+    result: dict[str, Any], program: Program, profile: Profile | None, batch: int | None, gpu: bool | None
+) -> Sized:
+    measured = sizes_.read(result)
+    model = sizes_.model(measured)
+    wanted = batch or measured.batch
+    has = measured.gpu is not None or bool(profile and profile.resources.accelerator)
+    with_gpu = has if gpu is None else gpu
+    files = _files(program, profile)
+    least = minimums(model, wanted, files, gpu=with_gpu)
+    need = _need(least, profile)
+    offers = rank(need, offers_for(need, None))
+    return Sized(
+        model,
+        wanted,
+        with_gpu,
+        least,
+        files,
+        tuple(offers[:SHOWN]),
+        warnings_for(need),
+        profile.path if profile else None,
+    )
+
+
+def _need(least: Sequence[Minimum], profile: Profile | None) -> Need:
+    """What the minimums ask of the clouds; place, price and the GPU's name as the profile says."""
+    amounts = {each.key: Bound(each.amount, at_least=True) for each in least}
+    base = profile.need() if profile else Need(cloud="any", arch="x86_64")
+    own = base.accelerator if base.accelerator else AcceleratorNeed()
+    gpu = replace(own, memory=amounts["accelerator.memory"]) if "accelerator.memory" in amounts else None
+    rented = base.cloud in _CLOUDS
+    return replace(
+        base,
+        cloud=base.cloud if rented else "any",
+        region=base.region if rented else None,
+        zone=base.zone if rented else None,
+        cpus=amounts["cpus"],
+        memory=amounts["memory"],
+        disk=int(amounts["disk"].value),
+        accelerator=gpu,
+    )
+
+
+def _files(program: Program, profile: Profile | None) -> Files:
+    data = sum(_bytes_below(each.source) for each in profile.data) if profile else 0
+    return Files(stack=_stack_bytes(Path(program.python)), code=_bytes_below(program.cwd), data=data)
+
+
+def _stack_bytes(python: Path) -> int | None:
+    """Of the environment's packages; None where they are not in an environment of their own."""
+    root = python.parent.parent
+    return _bytes_below(root / "lib") if (root / "pyvenv.cfg").exists() else None
+
+
+def _bytes_below(path: Path) -> int:
+    """Of all files in a folder, but for what is never sent."""
+    if path.is_file():
+        return path.stat().st_size
+    total = 0
+    for folder, names, files in os.walk(path):
+        names[:] = [name for name in names if name not in _NOT_SIZED and not _is_environment(folder, name)]
+        for name in files:
+            total += (Path(folder) / name).lstat().st_size
+    return total
+
+
+def _is_environment(folder: str, name: str) -> bool:
+    return (Path(folder) / name / "pyvenv.cfg").exists()
+
+
+# ---------------------------------------------------------------- the profile's text
+
+
+def change(profile: Path | str, sized: Sized) -> tuple[str, str]:
+    """The profile's text with the minimums in it, comments and all else as they are, and the difference as a
+    unified diff, empty where there is none. Nothing is written. Raises UsageError where that is not safe."""
+    path = Path(profile)
+    try:
+        before = path.read_bytes().decode("utf-8")
+        after = edited(before, {tuple(each.key.split(".")): each.text for each in _written(path, sized)})
+    except (NotEditable, UnicodeDecodeError, ProfileError) as error:
+        raise UsageError(
+            f"{path} was left as it is: {error}. Put these lines into it yourself:\n{sized.snippet.rstrip()}"
+        ) from None
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), str(path), f"{path} (sized)"
+    )
+    return after, "".join(lines)
+
+
+def _written(path: Path, sized: Sized) -> list[Minimum]:
+    """All of them; but a GPU that the profile names stays the one that it is."""
+    gpu = load(path).resources.accelerator
+    named = gpu is not None and gpu.name is not None
+    return [each for each in sized.minimums if not (named and each.key.startswith("accelerator."))]
+
+
+def write(profile: Path | str, before: str, after: str) -> None:
+    """Put `after` in the place of the profile, whole, if it is still what it was `before` and loads."""
+    path = Path(profile)
+    trial = path.with_name(f".{path.name}.sized")
+    try:
+        trial.write_bytes(after.encode())
+        load(trial)
+    finally:
+        trial.unlink(missing_ok=True)
+    if path.read_bytes().decode("utf-8") != before:
+        raise UsageError(f"{path} was changed meanwhile, and was left as it is.")
+    with whole(path, path.stat().st_mode & 0o777) as part:
+        part.write(after.encode())

@@ -1,0 +1,233 @@
+"""The scratch run of `size`: the program in a copy of its folder, with the hook that repeats its step."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator import jobs
+from orchestrator.api.confirm_copy import Copy, Folders
+from orchestrator.api.confirm_program import program_of
+from orchestrator.api.folder import Folder
+from orchestrator.api.session import local_agent
+from orchestrator.errors import LocalError, RunFailed, UsageError
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Agent, Exit, Job, Progress
+from orchestrator.parity.imposed import Imposed
+from orchestrator.runtime.rundir import RunDir, open_run
+from orchestrator.runtime.sizing_meter import ALLOCATOR
+
+_CACHES = ("~/.cache", "~/.config", "~/.keras", "~/tensorflow_datasets")
+"""Where libraries keep what they download; a scratch run may, too."""
+
+_POLL = 0.2
+_TAIL = 12
+
+
+@dataclass(frozen=True)
+class Program:
+    """What to run: in `cwd`, by `python` where it begins with that word. `links`: what is to be found below
+    the working folder (or at an absolute path) → where it lies."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    python: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What a scratch run left: its result, None where it never imported TensorFlow; how it ended, None where
+    it was ended from here; the end of what it printed, and the first path that it was refused."""
+
+    result: dict[str, Any] | None
+    exit: Exit | None
+    tail: str
+    refused: str
+
+
+def measure(
+    program: Program,
+    place: Folder,
+    *,
+    batch: int | None,
+    sizes: Sequence[int],
+    budget: float,
+    limit: float,
+    progress: Progress,
+) -> dict[str, Any]:
+    """The result of a scratch run (see runtime.sizing), one with a size at least. Raises as `size` does."""
+    agent = local_agent(place)
+    with _folders(agent) as (run, scratch):
+        copy = _laid_out(program, Path(scratch.root), Path(agent.base))
+        wish = {"out": run.path("size.json"), "batch": batch, "sizes": list(sizes), "budget": budget}
+        progress.say("Running up to the first training step, in a copy of the folder; nothing is kept of it.")
+        ended = _run(agent, run, _job(program, copy, run, wish), limit, progress)
+        outcome = _Outcome(_read(run), ended, _tail(run), _first_line(run.path("refused")))
+    return _judged(outcome, limit)
+
+
+@contextmanager
+def _folders(agent: Agent) -> Iterator[tuple[RunDir, RunDir]]:
+    """A run's folder and one for the copy, both gone afterwards."""
+    name = f"size-{secrets.token_hex(4)}"
+    run, scratch = open_run(agent.base, name), open_run(agent.base, f"{name}-copy")
+    try:
+        for folder in (run, scratch):
+            Path(folder.root).mkdir(parents=True)
+        yield run, scratch
+    finally:
+        for folder in (run, scratch):
+            shutil.rmtree(folder.root, ignore_errors=True)
+
+
+def _laid_out(program: Program, root: Path, base: Path) -> Copy:
+    known = program_of(program.argv)
+    beside = (program.cwd / known.name).resolve().parent if known and not known.module else None
+    copy = Folders(program.cwd.resolve(), beside).lay_out(root, Imposed(), base)
+    for target, source in program.links.items():
+        there = copy.cwd / target
+        if not os.path.lexists(there):
+            there.parent.mkdir(parents=True, exist_ok=True)
+            there.symlink_to(source.resolve())
+    return copy
+
+
+def _job(program: Program, copy: Copy, run: RunDir, wish: Mapping[str, Any]) -> Job:
+    originals = [str(original) for original, _ in copy.moved]
+    sources = [str(source) for source in program.links.values()]
+    free = [run.root, *(str(there) for _, there in copy.moved), *map(os.path.expanduser, _CACHES)]
+    guard = {"kept": [*originals, *sources], "free": free, "refusals": run.path("refused")}
+    own = {"ORCH_SIZE": json.dumps(wish), "ORCH_IMPOSE": json.dumps({"guard": guard}), ALLOCATOR: "1"}
+    argv = tuple(str(copy.at(Path(word))) if word.startswith("/") else word for word in program.argv)
+    if Path(argv[0]).name.startswith("python"):
+        argv = ("python", *argv[1:])
+    return Job(
+        run_id=run.run_id, argv=argv, python=program.python, cwd=str(copy.cwd), env={**program.env, **own}
+    )
+
+
+def _run(agent: Agent, run: RunDir, job: Job, limit: float, progress: Progress) -> Exit | None:
+    """Until it ends, or the limit; Ctrl-C ends it, too."""
+    host = HereHost()
+    until = time.monotonic() + limit
+    jobs.start(host, agent, job)
+    told = ""
+    try:
+        while (state := jobs.state(host, agent, run.run_id)).state == "running":
+            if time.monotonic() > until:
+                jobs.cancel(host, agent, run.run_id, grace=0.5)
+                return None
+            told = _tell(run, told, progress)
+            time.sleep(_POLL)
+    except BaseException:
+        jobs.cancel(host, agent, run.run_id, grace=0.5)
+        raise
+    return state.exit or Exit(None, None, "lost", "how it ended is not known")
+
+
+def _tell(run: RunDir, told: str, progress: Progress) -> str:
+    """Say which batch size is being tried, once."""
+    trying = [note["batch"] for note in (_read(run) or {}).get("notes", ()) if note["why"] == "began"]
+    words = f"  a batch of {trying[-1]} …" if trying else ""
+    if words and words != told:
+        progress.say(words)
+    return words or told
+
+
+# ---------------------------------------------------------------- what became of it
+
+
+def _judged(outcome: _Outcome, limit: float) -> dict[str, Any]:
+    result = outcome.result
+    if result is not None and result.get("sizes") and "state" in result:
+        return result
+    if outcome.refused:
+        raise UsageError(
+            f"The program writes to {outcome.refused}, which a scratch run may not change, and so it came to "
+            "no training step.",
+            next_command="let it write below its working folder, and size it again",
+        )
+    if outcome.exit is None:
+        raise UsageError(
+            f"No training step was complete after {limit:.0f} s.{_said(outcome)}",
+            next_command="orch size --limit SECONDS …    # or a smaller --batch",
+        )
+    if outcome.exit.reason == "out_of_memory" or outcome.exit.signal == 9 or _exhausted(result):
+        raise _too_small(result)
+    if outcome.exit.code != 0 or (result or {}).get("end") == "failed" or _failed(result):
+        raise RunFailed(f"The program failed before a step could be measured.{_why(result, outcome)}")
+    if result is None:
+        raise UsageError(
+            "The program ended and never imported TensorFlow: there is no training step to measure."
+            f"{_said(outcome)}",
+            next_command="orch record -- COMMAND    # says what any command takes",
+        )
+    if result["end"] == "no batch":
+        raise UsageError(f"Its batch size cannot be changed from outside: {result['detail']}.")
+    raise UsageError(
+        "The program imported TensorFlow and ended without a training step: no fit, no gradient taken."
+        f"{_said(outcome)}"
+    )
+
+
+def _too_small(result: Mapping[str, Any] | None) -> LocalError:
+    own = (result or {}).get("own_batch")
+    said = f" with a batch of {own}" if own else ""
+    return LocalError(
+        f"This computer's memory is too small to try it: one training step{said} did not fit.",
+        next_command="orch size --try 1,2,4 …    # smaller batches are enough to fit a line",
+    )
+
+
+def _failed(result: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    notes = (result or {}).get("notes", ())
+    return next((note for note in notes if note["why"] == "failed"), None)
+
+
+def _exhausted(result: Mapping[str, Any] | None) -> bool:
+    return (_failed(result) or {}).get("error") in ("ResourceExhaustedError", "MemoryError")
+
+
+def _why(result: Mapping[str, Any] | None, outcome: _Outcome) -> str:
+    note = _failed(result)
+    if note:
+        return f" With a batch of {note['batch']}: {note['error']}: {note['detail']}"
+    detail = (result or {}).get("detail")
+    return f" {detail}" if detail else _said(outcome)
+
+
+def _said(outcome: _Outcome) -> str:
+    return f" Its last lines:\n{outcome.tail}" if outcome.tail else ""
+
+
+def _read(run: RunDir) -> dict[str, Any] | None:
+    try:
+        result: dict[str, Any] = json.loads(Path(run.path("size.json")).read_text("utf-8"))
+        return result
+    except (OSError, ValueError):
+        return None
+
+
+def _tail(run: RunDir) -> str:
+    return "\n".join(_text(run.log).strip().splitlines()[-_TAIL:])
+
+
+def _first_line(path: str) -> str:
+    return _text(path).split("\n")[0]
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8", errors="replace")
+    except OSError:
+        return ""

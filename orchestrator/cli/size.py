@@ -1,0 +1,108 @@
+"""orch size: what a training needs, measured here before anything is rented."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.output import emit, guarded
+
+
+@guarded
+def size(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[PROFILE] [-- CMD...]", help="What to run, here.")
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option("--batch", min=1, help="The batch size that matters; default: the program's."),
+    ] = None,
+    tried: Annotated[str, typer.Option("--try", metavar="B,B,...", help="Batch sizes to measure.")] = "",
+    gpu: Annotated[
+        bool | None, typer.Option("--gpu/--no-gpu", help="For a machine with a GPU; default: as the profile.")
+    ] = None,
+    write: Annotated[bool, typer.Option("--write", help="Put the minimums into PROFILE.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before PROFILE is written.")] = False,
+    budget: Annotated[float, typer.Option("--budget", min=1, help="Seconds for the trials.")] = 120.0,
+    limit: Annotated[float, typer.Option("--limit", min=1, help="Seconds in all.")] = 900.0,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the profile; repeatable."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
+) -> None:
+    """Measure what training needs: memory, cores and disk, as the least that a machine must have.
+
+    Exit codes: 0 ok, 1 memory here is too small to try, 2 there is nothing to measure or the profile cannot
+    be written, 6 the program failed before its first step, 130 interrupted.
+    """
+    from orchestrator.api import sizing
+    from orchestrator.cli import progress
+    from orchestrator.errors import UsageError
+    from orchestrator.report.size import size_text
+
+    profile, command = _parted(words or [])
+    if write and profile is None:
+        raise UsageError("--write needs a profile.", next_command="orch size orch.yaml --write")
+    sized = sizing.size(
+        profile,
+        command,
+        batch=batch,
+        sizes=_numbers(tried),
+        gpu=gpu,
+        budget=budget,
+        limit=limit,
+        overrides=sets or (),
+        progress=progress.progress(),
+    )
+    value = sized.as_json()
+    if profile is not None and write:
+        value["written"] = _write(profile, sized, yes)
+    emit("size", value, as_json, size_text(value))
+
+
+def _parted(words: list[str]) -> tuple[Path | None, list[str]]:
+    """A profile's path, where the first word is one, and the command after it."""
+    if words and words[0].endswith((".yaml", ".yml")):
+        return Path(words[0]), words[1:]
+    return None, words
+
+
+def _numbers(text: str) -> list[int]:
+    from orchestrator.errors import UsageError
+
+    try:
+        found = [int(word) for word in text.split(",") if word.strip()]
+    except ValueError:
+        found = [0]
+    if any(number < 1 for number in found):
+        raise UsageError(f"--try takes batch sizes such as 16,32,64, not {text!r}.")
+    return found
+
+
+def _write(profile: Path, sized: object, yes: bool) -> bool:
+    """Show the difference on stderr, ask where somebody can answer, and write. Whether it was written."""
+    from orchestrator.api import sizing
+    from orchestrator.errors import UsageError
+
+    assert isinstance(sized, sizing.Sized)
+    before = profile.read_text("utf-8")
+    after, difference = sizing.change(profile, sized)
+    if not difference:
+        print(f"{profile} says so already.", file=sys.stderr)
+        return False
+    print(difference, file=sys.stderr, end="")
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError(
+                f"{profile} was not written: nobody can be asked here.",
+                next_command=f"orch size {profile} --write --yes",
+            )
+        if not typer.confirm(f"Write {profile}?", err=True):
+            return False
+    sizing.write(profile, before, after)
+    print(f"Wrote {profile}", file=sys.stderr)
+    return True
