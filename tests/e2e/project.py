@@ -30,7 +30,8 @@ class Project:
     environ: dict[str, str] = field(default_factory=dict)
 
     def env(self) -> dict[str, str]:
-        return {**os.environ, "ORCH_STATE_HOME": str(self.state), "NO_COLOR": "1", **self.environ}
+        theirs = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        return {**theirs, "ORCH_STATE_HOME": str(self.state), "NO_COLOR": "1", **self.environ}
 
     def start(self, *argv: str, **environ: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
