@@ -11,8 +11,8 @@ import typer
 from orchestrator.cli import catalog, doctor, gc
 from orchestrator.cli import compare as compare_
 from orchestrator.cli import lint as lint_
-from orchestrator.cli import size as size_
 from orchestrator.cli import profile as profile_
+from orchestrator.cli import size as size_
 from orchestrator.cli.output import emit, guarded
 
 app = typer.Typer(

@@ -6,7 +6,7 @@ import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, Callable, Iterable, Optional, Sequence
+from typing import Any, Callable, Iterable, List, Optional, Sequence
 
 FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
 """Modules whose import is announced."""
@@ -46,14 +46,19 @@ class Announcer(MetaPathFinder):
         """The spec that the other finders give, its loader wrapped; None for all other modules."""
         if fullname not in self._names or fullname in self._told:
             return None
-        for finder in sys.meta_path:
-            if finder is not self and hasattr(finder, "find_spec"):
+        for finder in self._after():
+            if hasattr(finder, "find_spec"):
                 spec = finder.find_spec(fullname, path, target)
                 if spec is not None:
                     if spec.loader is not None and hasattr(spec.loader, "exec_module"):
                         spec.loader = _Announcing(spec.loader, self)
                     return spec
         return None
+
+    def _after(self) -> List[Any]:
+        """The finders that come after this one: one announcer before it asks it, and it never asks back."""
+        finders = list(sys.meta_path)
+        return finders[finders.index(self) + 1 :] if self in finders else finders
 
     def imported(self, module: ModuleType) -> None:
         """Tell, once for each name."""
