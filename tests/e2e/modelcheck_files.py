@@ -6,7 +6,9 @@ import contextlib
 import io
 import json
 import os
+import pickle
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,25 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROOT, FOLDER = Path(sys.argv[1]), Path(sys.argv[2])
 sys.path.insert(0, str(ROOT))
 
+import joblib  # noqa: E402
 import keras  # noqa: E402
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
 from orch_runtime import modelcheck  # noqa: E402
+from sklearn.feature_extraction.text import CountVectorizer  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import FunctionTransformer, LabelEncoder, OneHotEncoder, StandardScaler  # noqa: E402
 
 L = keras.layers
+OWN = """
+import keras
+
+@keras.saving.register_keras_serializable(package="own")
+class Doubled(keras.layers.Layer):
+    def call(self, inputs):
+        return inputs * 2
+"""
+ROWS = (np.arange(60.0).reshape(10, 6) * 7) % 11
 
 
 class Mine(L.Layer):
@@ -25,18 +42,24 @@ class Mine(L.Layer):
         return inputs + 1
 
 
-def save() -> None:
+class Evil:
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(FOLDER / "was run"),)
+
+
+def save_models() -> None:
     keras.utils.set_random_seed(1)
     layers = [keras.Input((8, 8, 1)), L.Conv2D(4, 3), L.Flatten(), L.Dense(3, activation="softmax")]
     model = keras.Sequential(layers)
     model.save(FOLDER / "good.keras")
     model.save(FOLDER / "good.h5")
-    model.save_weights(FOLDER / "good.weights.h5")
+    save_weights(model)
     with contextlib.redirect_stdout(sys.stderr):
         model.export(FOLDER / "exported")
     kernel, *rest = model.get_weights()
     model.set_weights([kernel + 0.01, *rest])
     model.save(FOLDER / "changed.keras")
+    model.save_weights(FOLDER / "beside" / "changed.weights.h5")
     numbers = keras.Input((4,))
     keras.Model(numbers, L.Lambda(lambda x: x * 2)(numbers)).save(FOLDER / "lambda.keras")
     keras.Model(numbers, Mine()(numbers)).save(FOLDER / "custom.keras")
@@ -47,20 +70,114 @@ def save() -> None:
     (FOLDER / "cut.h5").write_bytes((FOLDER / "good.h5").read_bytes()[:3000])
 
 
-def check(name: str, *options: str) -> Any:
+def save_weights(model: Any) -> None:
+    """Weights alone, weights beside their configuration, and checkpoints whole and cut."""
+    for name in ("alone", "beside", "points"):
+        (FOLDER / name).mkdir()
+    model.save_weights(FOLDER / "alone" / "good.weights.h5")
+    model.save_weights(FOLDER / "beside" / "good.weights.h5")
+    (FOLDER / "beside" / "network.json").write_text(model.to_json())
+    for name in ("good", "cut", "damaged"):
+        tf.train.Checkpoint(model=model).write(str(FOLDER / "points" / name))
+    (FOLDER / "points" / "cut.data-00000-of-00001").unlink()
+    damaged = FOLDER / "points" / "damaged.data-00000-of-00001"
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    (FOLDER / "points" / "good.json").write_text(model.to_json())
+    other = keras.Sequential([keras.Input((3,)), L.Dense(2)])
+    other.save(FOLDER / "alone" / "other.keras")
+
+
+def save_own() -> None:
+    """A model with a class of a module of its own, which this process does not import."""
+    (FOLDER / "code").mkdir()
+    (FOLDER / "code" / "own_layers.py").write_text(OWN)
+    child = os.fork()
+    if child == 0:
+        sys.path.insert(0, str(FOLDER / "code"))
+        import own_layers  # type: ignore[import-not-found]
+
+        numbers = keras.Input((4,))
+        keras.Model(numbers, own_layers.Doubled()(numbers)).save(FOLDER / "own.keras")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def save_scalers() -> None:
+    scaler = StandardScaler().fit(ROWS)
+    put = {
+        "scaler.pkl": scaler,
+        "pipeline.pkl": make_pipeline(FunctionTransformer(np.log1p), StandardScaler()).fit(ROWS),
+        "labels.pkl": LabelEncoder().fit(["cat", "dog", "eel"]),
+        "colours.pkl": OneHotEncoder().fit([["red"], ["blue"]]),
+        "words.pkl": CountVectorizer().fit(["one two", "two three"]),
+        "statistics.pkl": {"mean": ROWS.mean(0), "names": ["a", "b"], "width": 6},
+        "evil.pkl": Evil(),
+    }
+    for name, value in put.items():
+        with (FOLDER / name).open("wb") as file:
+            pickle.dump(value, file)
+    with (FOLDER / "script.pkl").open("wb") as file:
+        file.write(pickle.dumps(Mine)[:0] + b"c__main__\nScaler\n.")
+    joblib.dump(scaler, FOLDER / "scaler.joblib", compress=3)
+    joblib.dump({"table": np.arange(50_000.0)}, FOLDER / "table.joblib")
+    joblib.dump(Evil(), FOLDER / "evil.joblib")
+    np.savez(FOLDER / "means.npz", mean=ROWS.mean(0), std=ROWS.std(0))
+    np.save(FOLDER / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    (FOLDER / "vocab.txt").write_bytes(b"one\r\ntwo\r\n")
+    (FOLDER / "classes.json").write_text('{"cat": 0, "dog": 1}')
+    (FOLDER / "cut.pkl").write_bytes((FOLDER / "scaler.pkl").read_bytes()[:200])
+
+
+def save_others() -> None:
+    """What another fit, and another hand, would have left: compared with the above."""
+    other = FOLDER / "other"
+    other.mkdir()
+    with (other / "scaler.pkl").open("wb") as file:
+        pickle.dump(StandardScaler().fit(ROWS + np.eye(6)[2]), file)
+    np.savez(other / "means.npz", mean=ROWS.mean(0), std=ROWS.std(0) + 1e-3)
+    (other / "vocab.txt").write_bytes(b"one\ntwo\n")
+    (other / "classes.json").write_text('{ "dog": 0, "cat": 1 }')
+
+
+def check(names: list[str], *options: str) -> dict[str, Any]:
+    """The result of each file, by its name."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        assert modelcheck.main([str(FOLDER / name), *options]) == 0
-    return json.loads(out.getvalue())
+        assert modelcheck.main([*(str(FOLDER / name) for name in names), *options]) == 0
+    value = json.loads(out.getvalue())
+    results = value["results"] if len(names) > 1 else [value]
+    return dict(zip(names, results, strict=True))
+
+
+def expect(names: list[str], found: dict[str, Any], of: Callable[[str], str]) -> dict[str, Any]:
+    """Each file compared with the earlier result of the file that `of` names."""
+    earlier = FOLDER / "expected.json"
+    earlier.write_text(json.dumps({"results": [found[of(name)] for name in names]}))
+    return check(names, "--expect", str(earlier))
 
 
 if __name__ == "__main__":
-    save()
-    names = ["good.keras", "lambda.keras", "custom.keras", "several.keras", "cut.h5", "good.weights.h5"]
-    found = {name: check(name) for name in names}
-    expected = FOLDER / "expected.json"
-    expected.write_text(json.dumps(found["good.keras"]))
-    for name in ("good.keras", "good.h5", "exported", "changed.keras"):
-        found[f"{name} again"] = check(name, "--expect", str(expected))
-    found["lambda.keras unsafe"] = check("lambda.keras", "--unsafe")
-    print(json.dumps(found))
+    for save in (save_models, save_own, save_scalers, save_others):
+        save()
+    files = [
+        *("good.keras", "lambda.keras", "custom.keras", "own.keras", "several.keras", "cut.h5"),
+        *("alone/good.weights.h5", "beside/good.weights.h5", "beside/changed.weights.h5"),
+        *("points/good", "points/cut", "points/damaged.index"),
+        *sorted(
+            p.name
+            for p in FOLDER.iterdir()
+            if p.suffix in (".pkl", ".joblib", ".npz", ".npy", ".txt", ".json")
+        ),
+    ]
+    found = check(files)
+    same = ["good.keras", "good.h5", "exported", "changed.keras"]
+    again = expect(same, found, lambda _: "good.keras")
+    again.update(expect(["beside/changed.weights.h5"] * 2, found, lambda _: "beside/good.weights.h5"))
+    kept = [name for name in files if found[name]["loaded"]]
+    again.update({f"{name} itself": value for name, value in expect(kept, found, str).items()})
+    others = [f"other/{name}" for name in ("scaler.pkl", "means.npz", "vocab.txt", "classes.json")]
+    again.update(expect(others, found, lambda name: name.partition("/")[2]))
+    unsafe = check(["lambda.keras"], "--unsafe")
+    own = check(["own.keras"], "--folder", str(FOLDER / "code"))
+    (FOLDER / "expected.json").write_text(json.dumps(found["good.keras"]))
+    print(json.dumps({"found": found, "again": again, "unsafe": unsafe, "own": own}))

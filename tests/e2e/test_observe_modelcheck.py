@@ -1,4 +1,4 @@
-"""check-model on real models: loads, predicts, compares, and names why not."""
+"""check-model on real files: loads, predicts, compares, and names why not."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 RUNTIME = Path(__file__).resolve().parents[2] / "orchestrator" / "runtime"
 PROGRAM = Path(__file__).with_name("modelcheck_files.py")
+KERAS_2 = Path(__file__).resolve().parents[1] / "golden" / "keras2"
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -28,31 +29,57 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def checked(tf_python: Path, root: Path, models: Path) -> dict[str, Any]:
+def everything(tf_python: Path, root: Path, models: Path) -> dict[str, Any]:
     command = [str(tf_python), "-W", "ignore", str(PROGRAM), str(root), str(models)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(done.stdout))
 
 
-def test_a_good_model_loads_and_predicts(checked: dict[str, Any]) -> None:
-    good = checked["good.keras"]
+@pytest.fixture(scope="module")
+def found(everything: dict[str, Any]) -> dict[str, Any]:
+    return dict(everything["found"])
+
+
+@pytest.fixture(scope="module")
+def again(everything: dict[str, Any]) -> dict[str, Any]:
+    return dict(everything["again"])
+
+
+def run(python: Path, root: Path, *words: str, cwd: Path | None = None) -> Any:
+    """check-model in a process of its own, as a machine runs it."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(root)!r})\n"
+        f"from orch_runtime.__main__ import main\nsys.exit(main(['check-model', *{words!r}]))"
+    )
+    done = subprocess.run(
+        [str(python), "-I", "-c", code], capture_output=True, timeout=250, check=False, cwd=cwd
+    )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    return json.loads(done.stdout)
+
+
+# ---------------------------------------------------------------- whole models
+
+
+def test_a_good_model_loads_and_predicts(found: dict[str, Any]) -> None:
+    good = found["good.keras"]
     assert good["loaded"] and good["reason"] is None
     assert good["inputs"][0]["shape"] == [4, 8, 8, 1] and good["outputs"][0]["shape"] == [4, 3]
     assert good["keras_version"] == good["saved_with"]
 
 
 @pytest.mark.parametrize("name", ["good.keras", "good.h5", "exported"])
-def test_every_way_of_saving_predicts_the_same(checked: dict[str, Any], name: str) -> None:
-    assert checked[f"{name} again"]["equal"] is True, checked[f"{name} again"]
+def test_every_way_of_saving_predicts_the_same(again: dict[str, Any], name: str) -> None:
+    assert again[name]["equal"] is True, again[name]
 
 
-def test_a_saved_model_is_said_to_need_another_door(checked: dict[str, Any]) -> None:
-    assert "TFSMLayer" in checked["exported again"]["note"]
+def test_a_saved_model_is_said_to_need_another_door(again: dict[str, Any]) -> None:
+    assert "TFSMLayer" in again["exported"]["note"]
 
 
-def test_other_weights_load_and_predict_differently(checked: dict[str, Any]) -> None:
-    changed = checked["changed.keras again"]
+def test_other_weights_load_and_predict_differently(again: dict[str, Any]) -> None:
+    changed = again["changed.keras"]
     assert changed["loaded"] and changed["equal"] is False and changed["relative"] > 1e-4
     assert "predicts differently" in changed["reason"]
 
@@ -62,34 +89,140 @@ def test_other_weights_load_and_predict_differently(checked: dict[str, Any]) -> 
     [
         ("lambda.keras", "Lambda layer"),
         ("custom.keras", "Mine, which is defined in your code"),
+        ("own.keras", "Doubled, which is defined in your code"),
         ("cut.h5", "damaged or cut off"),
-        ("good.weights.h5", "weights only"),
+        ("points/cut", "0 of its 1 data files"),
+        ("points/damaged.index", "damaged or cut off"),
+        ("evil.pkl", "which is not run unasked"),
+        ("evil.joblib", "which is not run unasked"),
+        ("script.pkl", "Scaler, which is defined in the script that made it"),
+        ("cut.pkl", "damaged or cut off"),
+        ("objects.npy", "Python objects"),
     ],
 )
-def test_what_does_not_load_says_why(checked: dict[str, Any], name: str, said: str) -> None:
-    assert not checked[name]["loaded"] and said in checked[name]["reason"]
-    assert checked[name]["way_out"]
+def test_what_does_not_load_says_why(found: dict[str, Any], name: str, said: str) -> None:
+    assert not found[name]["loaded"] and said in found[name]["reason"], found[name]
+    assert found[name]["way_out"]
 
 
-def test_several_inputs_and_outputs(checked: dict[str, Any]) -> None:
-    several = checked["several.keras"]
+def test_a_pickle_that_acts_was_not_run(found: dict[str, Any], models: Path) -> None:
+    assert found["evil.pkl"]["loaded"] is False and not (models / "was run").exists()
+
+
+def test_several_inputs_and_outputs(found: dict[str, Any]) -> None:
+    several = found["several.keras"]
     assert several["loaded"], several["reason"]
     assert {tuple(item["shape"]) for item in several["inputs"]} == {(4, 8), (4, 5)}
     assert [item["name"] for item in several["outputs"]] == ["one", "two"]
 
 
-def test_a_trusted_lambda_loads(checked: dict[str, Any]) -> None:
-    assert checked["lambda.keras unsafe"]["loaded"]
+def test_a_trusted_lambda_loads(everything: dict[str, Any]) -> None:
+    assert everything["unsafe"]["lambda.keras"]["loaded"]
+
+
+def test_classes_of_the_project_are_imported_from_its_folder(everything: dict[str, Any]) -> None:
+    own = everything["own"]["own.keras"]
+    assert own["loaded"], own["reason"]
 
 
 def test_another_process_predicts_the_same(
-    tf_python: Path, root: Path, models: Path, checked: dict[str, Any]
+    tf_python: Path, root: Path, models: Path, found: dict[str, Any]
 ) -> None:
-    code = (
-        f"import sys; sys.path.insert(0, {str(root)!r})\n"
-        f"from orch_runtime.__main__ import main\nsys.exit(main("
-        f"['check-model', {str(models / 'good.keras')!r}, '--expect', {str(models / 'expected.json')!r}]))"
-    )
-    done = subprocess.run([str(tf_python), "-I", "-c", code], capture_output=True, timeout=200, check=True)
-    assert json.loads(done.stdout)["equal"] is True
-    assert checked["good.keras"]["outputs"] == json.loads(done.stdout)["outputs"]
+    result = run(tf_python, root, str(models / "good.keras"), "--expect", str(models / "expected.json"))
+    assert result["equal"] is True
+    assert found["good.keras"]["outputs"] == result["outputs"]
+
+
+# ---------------------------------------------------------------- weights alone
+
+
+def test_weights_alone_are_read_and_compared(found: dict[str, Any]) -> None:
+    alone = found["alone/good.weights.h5"]
+    assert alone["loaded"] and "outputs" not in alone
+    shapes = sorted(tuple(each["shape"]) for each in alone["tensors"])
+    assert shapes == [(3,), (3, 3, 1, 4), (4,), (144, 3)]
+    assert "other.keras beside it does not take these weights" in alone["note"]
+
+
+@pytest.mark.parametrize("name", ["beside/good.weights.h5", "points/good"])
+def test_weights_beside_their_model_predict(found: dict[str, Any], name: str) -> None:
+    assert found[name]["outputs"] == found["good.keras"]["outputs"], found[name]["note"]
+
+
+def test_changed_weights_name_the_first_tensor(again: dict[str, Any]) -> None:
+    changed = again["beside/changed.weights.h5"]
+    assert changed["equal"] is False
+    assert "1 of 4 tensors differ" in changed["reason"] and "by at most 0.01" in changed["reason"]
+
+
+# ---------------------------------------------------------------- what prepares the input
+
+
+def test_everything_equals_itself(again: dict[str, Any]) -> None:
+    itself = {name: value for name, value in again.items() if name.endswith(" itself")}
+    assert len(itself) > 15
+    assert {name for name, value in itself.items() if value["equal"] is not True} == set()
+
+
+@pytest.mark.parametrize("name", ["scaler.pkl", "scaler.joblib", "pipeline.pkl"])
+def test_a_scaler_shows_what_it_learned_and_does(found: dict[str, Any], name: str) -> None:
+    scaler = found[name]
+    assert scaler["loaded"], scaler["reason"]
+    assert any(each["name"].endswith("mean_") and each["shape"] == [6] for each in scaler["tensors"])
+    assert scaler["outputs"][0]["shape"] == [4, 6] and scaler["outputs"][0]["name"] == "transform"
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("labels.pkl", [3]), ("colours.pkl", [4, 2]), ("words.pkl", [3, 3])]
+)
+def test_encoders_are_asked_for_what_they_know(found: dict[str, Any], name: str, shape: list[int]) -> None:
+    assert found[name]["loaded"] and found[name]["outputs"][0]["shape"] == shape
+
+
+def test_plain_numbers_in_a_pickle(found: dict[str, Any]) -> None:
+    assert {each["name"] for each in found["statistics.pkl"]["tensors"]} == {"mean", "names", "width"}
+    assert found["table.joblib"]["tensors"][0]["shape"] == [50_000]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("scaler.pkl", "mean_"), ("means.npz", "std (by at most 0.001"), ("classes.json", "its content")],
+)
+def test_another_fit_is_told_from_the_first(again: dict[str, Any], name: str, said: str) -> None:
+    other = again[f"other/{name}"]
+    assert other["loaded"] and other["equal"] is False and said in other["reason"]
+
+
+def test_line_ends_are_no_difference_of_a_vocabulary(again: dict[str, Any]) -> None:
+    assert again["other/vocab.txt"]["equal"] is True
+
+
+# ---------------------------------------------------------------- saved by Keras 2
+
+
+@pytest.fixture(scope="module")
+def of_keras_2(tf_python: Path, root: Path) -> dict[str, Any]:
+    """What Keras 2.15 and scikit-learn 1.3 wrote and predicted, checked here."""
+    expected = json.loads((KERAS_2 / "expected.json").read_text())["results"]
+    names = [each["path"] for each in expected]
+    result = run(tf_python, root, *names, "--expect", "expected.json", cwd=KERAS_2)
+    return {each["path"]: each for each in result["results"]}
+
+
+@pytest.mark.parametrize(
+    "name", ["model.keras", "model.h5", "saved", "model.weights.h5", "ckpt/weights", "scaler.pkl"]
+)
+def test_what_keras_2_saved_predicts_the_same(of_keras_2: dict[str, Any], name: str) -> None:
+    result = of_keras_2[name]
+    assert result["loaded"] and result["equivalent"], result["reason"]
+    assert result["outputs"], result["note"]
+
+
+def test_a_layer_that_keras_3_dropped_is_named(of_keras_2: dict[str, Any]) -> None:
+    gone = of_keras_2["gone.h5"]
+    assert not gone["loaded"] and "ThresholdedReLU, which Keras 3" in gone["reason"]
+    assert "saved by Keras 2.15.0" in gone["reason"] and "keras==2.15.0" in gone["way_out"]
+
+
+def test_a_scaler_of_another_version_says_so(of_keras_2: dict[str, Any]) -> None:
+    assert of_keras_2["scaler.pkl"]["saved_with"] == "scikit-learn 1.3.2"

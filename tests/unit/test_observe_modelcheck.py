@@ -15,7 +15,8 @@ import pytest
 from orchestrator.runtime import modelcheck
 from orchestrator.runtime.modelcheck.compare import against
 from orchestrator.runtime.modelcheck.explain import explain
-from orchestrator.runtime.modelcheck.files import ModelFile, identify
+from orchestrator.runtime.modelcheck.files import ModelFile, identify, own_modules
+from orchestrator.runtime.modelcheck.select import checkable
 
 
 def archive(path: Path, version: str = "3.15.1") -> Path:
@@ -47,11 +48,13 @@ def test_files_that_are_no_models_say_why(tmp_path: Path, capsys: pytest.Capture
         "flipped.keras": (whole.replace(bytes(900), b"\1" + bytes(899), 1), "wrong checksum"),
         "empty.keras": (b"", "empty"),
         "text.keras": (b"hello", "neither"),
-        "m.weights.h5": (b"\x89HDF\r\n\x1a\n", "weights only"),
+        "half.data-00000-of-00002": (b"0", "no file of a known kind"),
     }
     for name, (content, said) in contents.items():
         (tmp_path / name).write_bytes(content)
         assert said in reason(tmp_path / name, capsys)
+    (tmp_path / "half.index").write_bytes(b"0")
+    assert "1 of its 2 data files" in reason(tmp_path / "half", capsys)
     assert "cannot be read" in reason(tmp_path / "absent.keras", capsys)
     assert "without a saved_model.pb" in reason(tmp_path, capsys)
 
@@ -75,7 +78,7 @@ def test_files_that_are_no_models_say_why(tmp_path: Path, capsys: pytest.Capture
             "safe_mode",
         ),
         (ModuleNotFoundError("No module named 'x'", name="x"), "package x is not installed", "lock"),
-        (ValueError("Unrecognized keyword 'foo'"), "saved by Keras 9.9", "keras==9.9"),
+        (ValueError("Unrecognized keyword 'foo'"), "saved by Keras 3.9", "keras==3.9"),
         (MemoryError(), "memory", "more memory"),
     ],
 )
@@ -85,8 +88,70 @@ def test_exceptions_become_reasons(
     monkeypatch.setattr(
         "orchestrator.runtime.modelcheck.predict.versions", lambda: {"keras_version": "3.15.1"}
     )
-    found = explain(error, ModelFile(Path("m.keras"), "", "keras", "9.9"))
+    found = explain(error, ModelFile(Path("m.keras"), "", "keras", "3.9"))
     assert said in found.reason and way in found.way_out
+
+
+def test_files_are_told_by_what_they_hold(tmp_path: Path) -> None:
+    contents = {
+        "scaler.pkl": (b"\x80\x04N.", "pickle"),
+        "means.npz": (b"PK\x03\x04", "table"),
+        "vocab.txt": (b"one\n", "text"),
+        "w.weights.h5": (b"\x89HDF\r\n\x1a\n", "weights"),
+        "w.index": (b"0", "checkpoint"),
+        "w.data-00000-of-00001": (b"0", "unknown"),
+    }
+    for name, (content, _) in contents.items():
+        (tmp_path / name).write_bytes(content)
+    assert {name: identify(tmp_path / name).kind for name in contents} == {
+        name: kind for name, (_, kind) in contents.items()
+    }
+    assert identify(tmp_path / "w").sha256 == identify(tmp_path / "w.index").sha256
+
+
+def test_a_configuration_names_the_modules_of_its_own_classes() -> None:
+    own = {"module": "net.layers", "class_name": "Mine", "registered_name": "net>Mine"}
+    keras = {"module": "keras.layers", "class_name": "Dense", "registered_name": None}
+    script = {"module": "__main__", "class_name": "Other", "registered_name": "Other"}
+    assert own_modules({"config": {"layers": [own, keras, {"config": script}]}}) == ("net.layers",)
+
+
+def test_what_is_checked_of_a_run() -> None:
+    paths = [
+        *("out/model.keras", "out/m.weights.h5", "out/sm/saved_model.pb", "out/sm/variables/variables.index"),
+        *("out/ckpt-3.index", "out/ckpt-3.data-00000-of-00001", "out/scaler.joblib", "out/label_encoder.pkl"),
+        *(
+            "out/vocab.txt",
+            "out/class_names.json",
+            "out/metrics.json",
+            "out/log.txt",
+            "out/sm/assets/vocab.txt",
+        ),
+    ]
+    assert checkable(paths) == [
+        *("out/model.keras", "out/sm", "out/m.weights.h5", "out/ckpt-3"),
+        *("out/class_names.json", "out/label_encoder.pkl", "out/scaler.joblib", "out/vocab.txt"),
+    ]
+
+
+def tensor(name: str, numbers: list[float]) -> dict[str, Any]:
+    return {**result(numbers)["outputs"][0], "name": name}
+
+
+def weights(*tensors: dict[str, Any]) -> dict[str, Any]:
+    return {"loaded": True, "sha256": "1", "tensors": list(tensors)}
+
+
+def test_weights_are_compared_by_name() -> None:
+    there = weights(tensor("a", [1.0]), tensor("b", [2.0, 3.0]))
+    assert against(there, there)["equal"] is True
+    changed = against(there, weights(tensor("a", [1.0]), tensor("b", [2.0, 3.5])))
+    assert changed["equal"] is False and "1 of 2 tensors differ" in changed["reason"]
+    assert "b (by at most 0.5" in changed["reason"]
+    lacking = against(there, weights(tensor("a", [1.0])))
+    assert lacking["equal"] is False and "b is only there" in lacking["reason"]
+    reshaped = against(there, weights(tensor("a", [1.0, 1.0]), tensor("b", [2.0, 3.0])))
+    assert "float32 [1] there, float32 [2] here" in reshaped["reason"]
 
 
 def result(numbers: list[float], **facts: Any) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 ROUNDING = 1e-5
 """Relative L2 difference of predictions up to which they are called equivalent."""
 
+_SAME = {"equal": True, "equivalent": True, "max_abs": 0.0, "relative": 0.0}
+
 _FORMATS = {
     "float64": "d",
     "float32": "f",
@@ -29,15 +31,51 @@ def against(earlier: Dict[str, Any], here: Dict[str, Any]) -> Dict[str, Any]:
         why = earlier.get("reason") or "it says nothing"
         reason = f"it loads here, but not where it came from: {why}"
         return {"equal": None, "equivalent": None, "reason": reason}
+    if "tensors" in earlier or "tensors" in here:
+        differ = _tensors(earlier.get("tensors") or [], here.get("tensors") or [])
+        if differ or "outputs" not in here or "outputs" not in earlier:
+            return differ or dict(_SAME)
     if _digests(earlier["inputs"]) != _digests(here["inputs"]):
         return _unequal(
             "it loads, but its inputs are not the same as where it came from (name, shape or dtype)"
         )
     if _digests(earlier["outputs"]) == _digests(here["outputs"]):
-        return {"equal": True, "equivalent": True, "max_abs": 0.0, "relative": 0.0}
+        return dict(_SAME)
     if [o["shape"] for o in earlier["outputs"]] != [o["shape"] for o in here["outputs"]]:
         return _unequal("it loads, but its outputs have other shapes than where it came from")
     return _measured(earlier, here)
+
+
+def _tensors(there: Sequence[Dict[str, Any]], here: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
+    """The first tensor that is not the same on both sides, and how many there are; {} where all are."""
+    mine, theirs = {t["name"]: t for t in there}, {t["name"]: t for t in here}
+    alone = sorted(set(mine) ^ set(theirs))
+    if alone:
+        side = "there" if alone[0] in mine else "here"
+        return _unequal(f"it loads, but {_called(alone[0])} is only {side} (of {len(alone)} such)")
+    changed = [name for name in mine if _digests([mine[name]]) != _digests([theirs[name]])]
+    if not changed:
+        return {}
+    first, other = mine[changed[0]], theirs[changed[0]]
+    size = _size(first, other)
+    reason = (
+        f"it loads, but {len(changed)} of {len(mine)} tensors differ from where it came from, the first is "
+        f"{_called(changed[0])} ({size})"
+    )
+    return _unequal(reason)
+
+
+def _called(name: str) -> str:
+    return name or "its content"
+
+
+def _size(one: Dict[str, Any], two: Dict[str, Any]) -> str:
+    if (one["dtype"], one["shape"]) != (two["dtype"], two["shape"]):
+        return f"{one['dtype']} {one['shape']} there, {two['dtype']} {two['shape']} here"
+    distance = _distance([one], [two])
+    if distance is None:
+        return f"{one['dtype']} {one['shape']}"
+    return f"by at most {distance[0]:.3g}, {distance[1]:.2g} relative"
 
 
 def _measured(earlier: Dict[str, Any], here: Dict[str, Any]) -> Dict[str, Any]:
@@ -59,7 +97,7 @@ def _measured(earlier: Dict[str, Any], here: Dict[str, Any]) -> Dict[str, Any]:
 def _suspicion(earlier: Dict[str, Any], here: Dict[str, Any]) -> str:
     if earlier.get("sha256") != here.get("sha256"):
         return "; the two files are not the same bytes"
-    names = ("keras_version", "tensorflow_version", "numpy_version")
+    names = ("keras_version", "tensorflow_version", "numpy_version", "sklearn_version")
     other = [
         f"{n[:-8]} {earlier.get(n)} there and {here.get(n)} here"
         for n in names

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from .files import ModelFile
 
 
+_DAMAGE = ("UnpicklingError", "EOFError", "DataLossError", "BadZipFile", "BadGzipFile")
+_CUT = ("Read less bytes than requested", "data was truncated", "Error -5 while decompressing")
+
+
 class Refusal(Exception):
     """`reason` is a clause that completes "the model does not load: …"; `way_out` is a sentence."""
 
@@ -30,12 +34,23 @@ def explain(error: BaseException, file: ModelFile) -> Refusal:
         )
     if isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
         return Refusal("there is not enough memory to load it", "Load it on a machine with more memory.")
+    if type(error).__name__ in _DAMAGE or any(words in text for words in _CUT):
+        return Refusal(
+            f"{file.path.name} is damaged or cut off ({text[:200]})", "Copy it again and compare its sha256."
+        )
     if "safe_mode" in text or "unsafe deserialization" in text:
         return Refusal(
             "it holds a Lambda layer, that is Python code in the file, which is not run unasked",
             "If you trust the file, load it with safe_mode=False; better, use a layer class instead.",
         )
     custom = _custom_object(text)
+    if custom and _another_major(file):
+        return Refusal(
+            f"it uses {custom}, which Keras {_here()} does not have: it was saved by Keras "
+            f"{file.saved_with}, and the class was dropped since, or is defined in your code",
+            f"Load it with keras=={file.saved_with} (tf_keras beside Keras 3), and replace the layer; or "
+            "register your class with @keras.saving.register_keras_serializable().",
+        )
     if custom:
         return Refusal(
             f"it uses {custom}, which is defined in your code and not in the file",
@@ -60,9 +75,7 @@ def _custom_object(text: str) -> str:
 
 
 def _by_version(error: BaseException, text: str, file: ModelFile) -> Refusal:
-    from .predict import versions
-
-    here = str(versions().get("keras_version") or "")
+    here = _here()
     short = text[:300] + ("…" if len(text) > 300 else "")
     if file.saved_with and here and _release(file.saved_with) != _release(here):
         return Refusal(
@@ -75,6 +88,17 @@ def _by_version(error: BaseException, text: str, file: ModelFile) -> Refusal:
             f"{file.path.name} is damaged or cut off ({short})", "Copy it again and compare its sha256."
         )
     return Refusal(f"{type(error).__name__}: {short}", "Load it in the environment in which it was saved.")
+
+
+def _here() -> str:
+    from .predict import versions
+
+    return str(versions().get("keras_version") or "")
+
+
+def _another_major(file: ModelFile) -> bool:
+    here = _here()
+    return bool(file.saved_with and here) and file.saved_with.split(".")[0] != here.split(".")[0]
 
 
 def _release(version: str) -> str:

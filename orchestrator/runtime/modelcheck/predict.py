@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import json
 import sys
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from .explain import Refusal
+from . import weights
+from .arrays import facts
+from .explain import Refusal, explain
 from .files import ModelFile
+
+_KERAS_2 = "keras_metadata.pb"
+"""Without it a SavedModel is functions alone, for Keras 2 as well."""
+_TOLD = ("keras", "tf_keras", "tensorflow", "numpy", "sklearn")
+Call = Callable[[List[Any]], List[Tuple[str, Any]]]
+Spec = Tuple[Sequence[Optional[int]], str]
 
 ROWS = 4
 """Records in the batch, where the model leaves the number open."""
@@ -16,34 +24,54 @@ ROWS = 4
 OPEN = 8
 """Size of every other dimension that the model leaves open."""
 
-MAX_VALUES = 4 << 20
-"""Bytes of one output that are given as values; of larger ones the digest alone."""
-
 
 def load_and_predict(file: ModelFile, *, safe: bool) -> Dict[str, Any]:
     """inputs, outputs, note and versions. Raises what the framework raises, or Refusal."""
     keras = _keras()
-    if file.kind == "saved_model" and _major(keras) >= 3:
+    note = None
+    if file.kind == "saved_model" and (_major(keras) >= 3 or not (file.path / _KERAS_2).exists()):
         names, specs, call = _signature(file)
         note = (
             "Keras 3 loads a SavedModel only as keras.layers.TFSMLayer(path); its signature was called here."
         )
     else:
-        names, specs, call = _model(keras, file, safe)
-        note = None
+        keras, model, note = _by_either(keras, file, safe)
+        names, specs, call = _callable(keras, model)
+    return {**_predicted(names, specs, call), "note": note, **versions()}
+
+
+def weights_in_their_model(file: ModelFile, *, safe: bool) -> Dict[str, Any]:
+    """`tensors` of weights alone; and predictions, where the model that they belong to lies beside them."""
+    result = {
+        **weights.read(file),
+        "note": "Weights only: no model lies beside them, so nothing was predicted.",
+    }
+    beside = weights.architecture(file)
+    if beside is None or file.kind == "table":
+        return result
+    try:
+        keras = _keras()
+        model = _built(keras, beside, safe)
+        weights.put_into(model, file, keras_3=_major(keras) >= 3)
+        predicted = _predicted(*_callable(keras, model))
+    except Exception as error:  # the tensors are whole and compared all the same
+        why = explain(error, file).reason
+        return {**result, "note": f"{beside.name} beside it does not take these weights: {why}", **versions()}
+    return {**result, **predicted, "note": f"Predicted by {beside.name} with these weights.", **versions()}
+
+
+def _predicted(names: List[str], specs: List[Spec], call: Call) -> Dict[str, Any]:
     batch = [fixed(shape, dtype, index) for index, (shape, dtype) in enumerate(specs)]
     outputs = call(batch)
     return {
-        "inputs": [{"name": n, **_facts(a)} for n, a in zip(names, batch)],  # noqa: B905
-        "outputs": [{"name": name, **_facts(array, values=True)} for name, array in outputs],
-        "note": note,
-        **versions(),
+        "inputs": [{"name": n, **facts(a)} for n, a in zip(names, batch)],  # noqa: B905
+        "outputs": [{"name": name, **facts(array, values=True)} for name, array in outputs],
     }
 
 
 def versions() -> Dict[str, Any]:
     """Versions of what was imported so far."""
-    modules = {name: sys.modules.get(name) for name in ("keras", "tf_keras", "tensorflow", "numpy")}
+    modules = {name: sys.modules.get(name) for name in _TOLD}
     found = {f"{name}_version": getattr(m, "__version__", None) for name, m in modules.items() if m}
     if "keras_version" not in found and "tf_keras_version" in found:
         found["keras_version"] = found["tf_keras_version"]
@@ -71,10 +99,12 @@ def fixed(shape: Sequence[Optional[int]], dtype: str, index: int) -> Any:
 
 
 def _keras() -> Any:
-    """The Keras of this environment."""
+    """The Keras of this environment: tf_keras where it is asked for as TensorFlow asks for it."""
     import importlib
+    import os
 
-    for name in ("keras", "tf_keras"):
+    legacy = os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true")
+    for name in ("tf_keras", "keras") if legacy else ("keras", "tf_keras"):
         if _has(name):
             return importlib.import_module(name)
     raise Refusal(
@@ -92,14 +122,45 @@ def _major(keras: Any) -> int:
     return int(str(keras.__version__).split(".")[0])
 
 
-Call = Callable[[List[Any]], List[Tuple[str, Any]]]
-Spec = Tuple[Sequence[Optional[int]], str]
+def _by_either(keras: Any, file: ModelFile, safe: bool) -> Tuple[Any, Any, Optional[str]]:
+    """(the Keras that loads it, the model, a note): Keras 2 takes what Keras 3 refuses, if it is there."""
+    import importlib
+
+    try:
+        return keras, _loaded(keras, file.path, safe), None
+    except Exception as error:
+        if _major(keras) < 3 or not file.saved_with.startswith("2.") or not _has("tf_keras"):
+            raise
+        older = importlib.import_module("tf_keras")
+        model = _loaded(older, file.path, safe)
+        note = (
+            f"Keras {keras.__version__} does not load it ({explain(error, file).reason}); tf_keras "
+            f"{older.__version__} does: set TF_USE_LEGACY_KERAS=1, or save it again with Keras 3."
+        )
+        return older, model, note
 
 
-def _model(keras: Any, file: ModelFile, safe: bool) -> Tuple[List[str], List[Spec], Call]:
-    load = keras.models.load_model
-    keep = {"safe_mode": safe} if file.kind == "keras" or _major(keras) >= 3 else {}
-    model = load(str(file.path), compile=False, **keep)
+def _loaded(keras: Any, path: Path, safe: bool) -> Any:
+    keep = {"safe_mode": safe} if path.suffix == ".keras" or _major(keras) >= 3 else {}
+    return keras.models.load_model(str(path), compile=False, **keep)
+
+
+def _built(keras: Any, path: Path, safe: bool) -> Any:
+    """A model from its file, or from the configuration that model.to_json() wrote."""
+    if path.suffix != ".json":
+        return _loaded(keras, path, safe)
+    text = path.read_text(encoding="utf-8")
+    config = json.loads(text)
+    if _major(keras) >= 3 and str(config.get("keras_version", "")).startswith("2."):
+        import importlib
+
+        older: Any = importlib.import_module("keras.src.legacy.saving.saving_utils")  # as for its .h5
+        return older.model_from_config(config)
+    return keras.models.model_from_json(text)
+
+
+def _callable(keras: Any, model: Any) -> Tuple[List[str], List[Spec], Call]:
+    """Names and shapes of a model's inputs, and the model as a function of arrays."""
     inputs = getattr(model, "inputs", None)
     if not inputs:
         raise Refusal(
@@ -155,25 +216,6 @@ def _named(outputs: Any) -> List[Tuple[str, Any]]:
 
 def _prefixed(name: str, outputs: Any) -> List[Tuple[str, Any]]:
     return [(f"{name}/{rest}" if rest else name, array) for rest, array in _named(outputs)]
-
-
-def _facts(array: Any, *, values: bool = False) -> Dict[str, Any]:
-    import numpy as np
-
-    if array.dtype.hasobject:
-        raw = "\0".join(str(item) for item in array.reshape(-1)).encode()
-        name = "string"
-    else:
-        little = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
-        raw, name = np.ascontiguousarray(little).tobytes(), str(array.dtype.name)
-    facts: Dict[str, Any] = {
-        "dtype": name,
-        "shape": list(array.shape),
-        "sha256": hashlib.sha256(raw).hexdigest(),
-    }
-    if values:
-        facts["values"] = base64.b64encode(raw).decode() if len(raw) <= MAX_VALUES else None
-    return facts
 
 
 def _shape(shape: Any) -> Sequence[Optional[int]]:

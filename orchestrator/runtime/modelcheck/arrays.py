@@ -1,0 +1,42 @@
+"""Facts of an array: dtype, shape, digest, and its values where it is small."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Any, Dict, List, Tuple
+
+MAX_VALUES = 4 << 20
+"""Bytes of one array, and of all arrays of one file, that are given as values; of more the digest alone."""
+
+
+def facts(array: Any, *, values: bool = False) -> Dict[str, Any]:
+    """dtype, shape and sha256 of the little-endian bits; with `values` also those, in base64."""
+    import numpy as np
+
+    if array.dtype.hasobject:
+        raw = "\0".join(str(item) for item in array.reshape(-1)).encode()
+        name = "string"
+    else:
+        little = array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array
+        raw, name = np.ascontiguousarray(little).tobytes(), str(array.dtype.name)
+    found: Dict[str, Any] = {
+        "dtype": name,
+        "shape": list(array.shape),
+        "sha256": hashlib.sha256(raw).hexdigest(),
+    }
+    if values:
+        found["values"] = base64.b64encode(raw).decode() if len(raw) <= MAX_VALUES else None
+    return found
+
+
+def listed(named: List[Tuple[str, Any]]) -> List[Dict[str, Any]]:
+    """Facts of named arrays, by name; values as long as all of them together stay small."""
+    import numpy as np
+
+    spent, result = 0, []
+    for name, value in sorted(named, key=lambda pair: pair[0]):
+        array = np.asarray(value)
+        spent += array.nbytes
+        result.append({"name": name, **facts(array, values=spent <= MAX_VALUES)})
+    return result

@@ -1,0 +1,240 @@
+"""What prepares a model's input: pickled scalers and encoders, vocabularies, statistics as JSON.
+
+A pickle is a program. Only classes of the libraries below are made by it, and no function is called
+except those with which these libraries rebuild their own arrays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+
+from .arrays import facts, listed
+from .explain import Refusal
+from .files import ModelFile
+
+_LIBRARIES = ("sklearn", "scipy", "pandas", "numpy", "joblib", "category_encoders", "imblearn")
+_PLAIN = {
+    "builtins": {"dict", "list", "tuple", "set", "frozenset", "bytearray", "complex", "object", "slice",
+                 "range", "int", "float", "str", "bytes", "bool"},
+    "collections": {"OrderedDict", "defaultdict", "Counter", "deque"},
+    "copyreg": {"_reconstructor"},
+    "_codecs": {"encode"},
+    "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
+    "functools": {"partial"},
+}  # fmt: skip
+_REBUILDING = {
+    "_reconstruct", "scalar", "_frombuffer", "__bit_generator_ctor", "__randomstate_ctor", "__generator_ctor",
+    "_unpickle_block", "_new_Index", "new_block", "__newobj__", "_unpickle_array",
+}  # fmt: skip
+_UFUNCS = "numpy"
+_DEPTH = 8
+
+
+def read(file: ModelFile, trusted: Tuple[str, ...] = (), *, safe: bool = True) -> Dict[str, Any]:
+    """`tensors` of what the file holds, `inputs` and `outputs` of a fixed batch where it transforms one.
+
+    `trusted` are modules of one's own whose classes may be made. Raises Refusal, or what unpickling raises.
+    """
+    if file.kind == "text":
+        return {"tensors": _text(file.path)}
+    found, notes = _unpickled(file.path, trusted, safe)
+    result: Dict[str, Any] = {"tensors": listed(list(_parts(found, "", _DEPTH)))}
+    batch = _transformed(found)
+    if batch:
+        result.update(batch)
+    return {**result, **_saved_with(notes), "note": None}
+
+
+# ---------------------------------------------------------------- texts
+
+
+def _text(path: Path) -> List[Dict[str, Any]]:
+    """JSON by what it says, not by its spaces; a vocabulary by its lines, whatever ends them."""
+    raw = path.read_bytes()
+    if path.suffix.lower() == ".json":
+        try:
+            value = json.loads(raw)
+        except ValueError as error:
+            raise Refusal(f"{path.name} is no JSON: {error}", "Copy it again, or write it again.") from None
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+        return [
+            {"name": "", "dtype": "json", "shape": [], "sha256": hashlib.sha256(text.encode()).hexdigest()}
+        ]
+    lines = raw.replace(b"\r\n", b"\n").split(b"\n")
+    digest = hashlib.sha256(b"\n".join(lines)).hexdigest()
+    return [{"name": "", "dtype": "lines", "shape": [len(lines) - (lines[-1] == b"")], "sha256": digest}]
+
+
+# ---------------------------------------------------------------- pickles
+
+
+def _allowed(module: str, name: str, trusted: Tuple[str, ...]) -> Any:
+    """The class or function that a pickle asks for. Raises Refusal for one that it must not have."""
+    if module == "__main__":
+        raise Refusal(
+            f"it holds {name}, which is defined in the script that made it",
+            "Define the class in a module of its own, and import that on both sides.",
+        )
+    plain = "builtins" if module == "__builtin__" else module  # as protocol 2 spells it
+    if name in _PLAIN.get(plain, ()):
+        return getattr(importlib.import_module(plain), name)
+    root = module.split(".")[0]
+    if root in _LIBRARIES or module in trusted:
+        value: Any = importlib.import_module(module)
+        for part in name.split("."):
+            value = getattr(value, part)
+        if isinstance(value, type) or name in _REBUILDING or _is_ufunc(value) or module in trusted:
+            return value
+    raise Refusal(
+        f"it calls {module}.{name}, which is not run unasked",
+        "If you trust the file, check it with --unsafe; better, keep the fitted numbers in a plain form.",
+    )
+
+
+def _is_ufunc(value: Any) -> bool:
+    """`numpy.log1p` of a FunctionTransformer: it computes, and does nothing else."""
+    return type(value).__module__ == _UFUNCS and type(value).__name__ == "ufunc"
+
+
+def _unpickled(path: Path, trusted: Tuple[str, ...], safe: bool) -> Tuple[Any, List[Any]]:
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        loaded = _joblib(path, trusted, safe) if _by_joblib(path) else _pickle(path, trusted, safe)
+    return loaded, [note.message for note in notes]
+
+
+def _by_joblib(path: Path) -> bool:
+    """Whether joblib wrote it: compressed, or with arrays of its own between the pickle's parts."""
+    with path.open("rb") as file:
+        head = file.read(2)
+        file.seek(0)
+        compressed = head[:1] != b"\x80"
+        return compressed or path.suffix == ".joblib" or b"joblib.numpy_pickle" in file.read(1 << 20)
+
+
+def _pickle(path: Path, trusted: Tuple[str, ...], safe: bool) -> Any:
+    class Careful(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            return _allowed(module, name, trusted) if safe else super().find_class(module, name)
+
+    with path.open("rb") as file:
+        return Careful(file).load()
+
+
+def _joblib(path: Path, trusted: Tuple[str, ...], safe: bool) -> Any:
+    try:
+        joblib = importlib.import_module("joblib")
+        inner: Any = importlib.import_module("joblib.numpy_pickle")
+    except ImportError:
+        raise Refusal("the package joblib is not installed here", "Use the stack of the lock.") from None
+    own = inner.NumpyUnpickler
+
+    class Careful(own):  # type: ignore[misc, valid-type]
+        def find_class(self, module: str, name: str) -> Any:
+            return _allowed(module, name, trusted) if safe else super().find_class(module, name)
+
+    inner.NumpyUnpickler = Careful  # joblib.load takes the class from there
+    try:
+        return joblib.load(path)
+    finally:
+        inner.NumpyUnpickler = own
+
+
+def _saved_with(notes: List[Any]) -> Dict[str, Any]:
+    """Another version of scikit-learn that made it, as scikit-learn warns."""
+    for note in notes:
+        version = getattr(note, "original_sklearn_version", None)
+        if version:
+            return {"saved_with": f"scikit-learn {version}"}
+    return {}
+
+
+# ---------------------------------------------------------------- what was learned
+
+
+def _parts(value: Any, name: str, depth: int) -> Iterator[Tuple[str, Any]]:
+    """(name, array) of every number, text and array below an object, by attribute and place."""
+    import numpy as np
+
+    if depth <= 0 or value is None or callable(value):
+        return
+    if isinstance(value, (np.ndarray, np.generic, bool, int, float, complex, str, bytes)):
+        yield name, np.asarray(value)
+    elif isinstance(value, dict):
+        for key in sorted(value, key=str):
+            yield from _parts(value[key], f"{name}.{key}".lstrip("."), depth - 1)
+    elif isinstance(value, (list, tuple)):
+        yield from _sequence(value, name, depth)
+    elif isinstance(value, (set, frozenset)):
+        yield from _sequence(sorted(value, key=str), name, depth)
+    elif hasattr(value, "tocoo"):
+        dense = value.tocoo()
+        for part in ("row", "col", "data"):
+            yield f"{name}.{part}".lstrip("."), getattr(dense, part)
+    elif hasattr(value, "to_numpy"):
+        yield name, value.to_numpy()
+    else:
+        state = vars(value) if hasattr(value, "__dict__") else {}
+        yield f"{name}.class".lstrip("."), np.asarray(type(value).__name__)
+        yield from _parts(state, name, depth - 1)
+
+
+def _sequence(value: Any, name: str, depth: int) -> Iterator[Tuple[str, Any]]:
+    import numpy as np
+
+    if all(isinstance(each, (bool, int, float, str)) for each in value) and value:
+        yield name, np.asarray(list(value), dtype=object if len({type(e) for e in value}) > 1 else None)
+        return
+    for index, each in enumerate(value):
+        yield from _parts(each, f"{name}.{index}".lstrip("."), depth - 1)
+
+
+# ---------------------------------------------------------------- a fixed batch through it
+
+
+def _transformed(found: Any) -> Dict[str, Any]:
+    """Inputs and outputs of a fixed batch, {} where the object transforms none."""
+    import numpy as np
+
+    batch = _batch(found)
+    method = next((m for m in ("transform", "predict") if hasattr(found, m)), None)
+    if batch is None or method is None:
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # names of columns that the batch has not
+        try:
+            made = getattr(found, method)(batch)
+        except Exception:  # whatever a class asks of its input: what it learned is compared all the same
+            return {}
+    dense = made.toarray() if hasattr(made, "toarray") else made
+    given, output = np.asarray(batch), np.asarray(dense)
+    return {
+        "inputs": [{"name": "", **facts(given)}],
+        "outputs": [{"name": method, **facts(output, values=True)}],
+    }
+
+
+def _batch(found: Any) -> Any:
+    """Rows that the fitted object knows: numbers by its width, its own classes, words or categories."""
+    import numpy as np
+
+    from .predict import ROWS, fixed
+
+    words = getattr(found, "vocabulary_", None)
+    if isinstance(words, dict):
+        return [str(word) for word in sorted(words)][:ROWS]
+    classes = getattr(found, "classes_", None)
+    if classes is not None and not hasattr(found, "n_features_in_"):
+        return np.asarray(classes)[:ROWS]
+    categories = getattr(found, "categories_", None)
+    if categories is not None:
+        rows = [[column[row % len(column)] for column in categories] for row in range(ROWS)]
+        return np.asarray(rows, dtype=object)
+    width = getattr(found, "n_features_in_", None)
+    return fixed((None, int(width)), "float64", 0) if width else None
