@@ -65,7 +65,7 @@ def confirmed(
     assert known
     where = theirs.cwd if theirs and not theirs.obstacle else None
     to_imitate = imitated(other, recordings[1 - index], theirs.python if theirs else None, where)
-    sides = Sides(recordings[0], recordings[1], base, to_imitate)
+    sides = Sides(recordings[0], recordings[1], base, to_imitate, mine / "observe")
     recorded = recordings[index]
     steps, light = max(len(recorded.steps), recorded.requested), light_steps(verdict, recorded)
 

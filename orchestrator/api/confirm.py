@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator.api.confirm_baseline import baseline
 from orchestrator.api.confirm_runs import Runs, cores
 from orchestrator.api.confirm_search import Clock, Search, Sides
-from orchestrator.api.confirm_trees import unseen
+from orchestrator.api.confirm_trees import Tree, unseen
 from orchestrator.model import Progress, Verdict
 from orchestrator.parity.changes import changes
 from orchestrator.parity.explain import place
@@ -54,7 +54,8 @@ def _candidates(sides: Sides, finding: Finding, runs: Runs) -> list[Candidate]:
     known = candidates(finding, found, sides.base, sides.mine.environment, sides.other)
     seen = {change.name for change in found if change.topic == "data"}
     seen |= set(next((change.a for change in found if change.topic == "source"), ()))
-    more = unseen(runs.original, sides.other.folder, seen, sides.mine.environment)
+    trees = Tree(runs.original, sides.observe), Tree(sides.other.folder, sides.other.observe)
+    more = unseen(*trees, seen, sides.mine.environment)
     differences = [each for each in known if each.kind == "difference"]
     return [*differences, *more, *(each for each in known if each.kind != "difference")]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from orchestrator.api.confirm_runs import Runs, Trial
 from orchestrator.model import Progress, Tried, Verdict
@@ -31,12 +32,14 @@ class Clock:
 
 @dataclass(frozen=True)
 class Sides:
-    """Two recordings, of which `base` ("A" or "B") is run again here and the other imitated."""
+    """Two recordings, of which `base` ("A" or "B") is run again here and the other imitated. `observe` is
+    where the recording of the base lies."""
 
     a: Recording
     b: Recording
     base: str
     other: Other
+    observe: Path | None = None
 
     @property
     def mine(self) -> Recording:

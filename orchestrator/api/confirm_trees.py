@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +14,41 @@ from orchestrator.parity.plan import together
 MOST = 2000
 """Files looked at in each folder."""
 
+WHOLE = 32 << 20
+"""Bytes: of two larger files of one size, only the times are compared."""
+
 _LEFT_OUT = frozenset(("runs", "node_modules", "site-packages", "__pycache__"))
 
 _FIX = "Sync the project's folder: both sides must have the same files."
 
 
-def unseen(
-    mine: Path | None, theirs: Path | None, seen: Set[str], facts: Mapping[str, Any]
-) -> Iterator[Candidate]:
-    """One candidate for all files that differ, those in `seen` left out, and those that the run made itself
-    (by its `facts`). None where both sides ran in one folder, or one of the folders is not here."""
-    if mine is None or theirs is None or mine.resolve() == theirs.resolve():
+@dataclass(frozen=True)
+class Tree:
+    """The working folder of one side, and where its recording lies."""
+
+    folder: Path | None
+    observe: Path | None = None
+
+    def wrote(self, name: str) -> bool:
+        """Whether a file was last changed after the steps that were observed, or is not there."""
+        assert self.folder
+        try:
+            observed = (self.observe or self.folder).joinpath("environment.json").stat().st_mtime
+            return (self.folder / name).stat().st_mtime > observed
+        except OSError:
+            return not (self.folder / name).exists()
+
+
+def unseen(mine: Tree, theirs: Tree, seen: Set[str], facts: Mapping[str, Any]) -> Iterator[Candidate]:
+    """One candidate for all files that differ, those in `seen` left out, and those that the runs made
+    themselves: by their `facts`, or because they are newer than what was observed. None where both sides ran
+    in one folder, or one of the folders is not here."""
+    if mine.folder is None or theirs.folder is None or mine.folder.resolve() == theirs.folder.resolve():
         return
     made = {str(e["name"]) for e in (facts.get("files") or {}).get("list") or [] if e.get("made")}
-    names = sorted(_differing(mine, theirs) - seen - made)
-    parts = [_candidate(name, theirs / name) for name in names]
+    differing = _differing(mine.folder, theirs.folder) - seen - made
+    names = sorted(name for name in differing if not (mine.wrote(name) and theirs.wrote(name)))
+    parts = [_candidate(name, theirs.folder / name) for name in names]
     if len(parts) == 1:
         yield parts[0]
     elif parts:
@@ -49,7 +70,9 @@ def _differing(mine: Path, theirs: Path) -> set[str]:
 
 def _same(one: Path, other: Path) -> bool:
     try:
-        return filecmp.cmp(one, other, shallow=True) or filecmp.cmp(one, other, shallow=False)
+        if one.stat().st_size != other.stat().st_size:
+            return False
+        return filecmp.cmp(one, other, shallow=one.stat().st_size > WHOLE)
     except OSError:
         return True
 

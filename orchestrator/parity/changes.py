@@ -116,18 +116,23 @@ def _files(a: Facts, b: Facts) -> Iterator[Change]:
         if (one.get("sha256"), one.get("bytes")) != (other.get("sha256"), other.get("bytes")):
             words = f"the file {name} is not the same"
             fix = _copied(name, one, other)
-            yield Change("data", words, fix, name, one, other)
+            yield Change(_file_topic(name), words, fix, name, one, other)
     for name in [*left, *right]:
         if (name in left) != (name in right):
             side = "A" if name in left else "B"
             words = f"the file {name} is read in {side} alone"
             fix = f"Put {name} on both sides or on neither, and let the script fail where a file is missing."
-            yield Change("data", words, fix, name, left.get(name), right.get(name))
+            yield Change(_file_topic(name), words, fix, name, left.get(name), right.get(name))
     order = [name for name in right if name in left]
     if both != order:
         words = f"files are opened in another order: {_some(both)} in A, {_some(order)} in B"
         fix = "Wrap glob, listdir and iterdir in sorted()."
         yield Change("order", words, fix, "files", both, order)
+
+
+def _file_topic(name: str) -> str:
+    """Hidden files of the home folder are settings, such as Keras'."""
+    return "settings" if name.startswith("~/.") else "data"
 
 
 def _copied(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> str:

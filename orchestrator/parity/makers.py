@@ -211,6 +211,7 @@ _MAKERS: Mapping[str, Maker] = {
     "arguments": _arguments,
     "paths": _arguments,
     "data": _data,
+    "settings": _data,
     "order": _order,
     "threads": _threads,
     "cores": _cores,

@@ -18,7 +18,7 @@ from orchestrator.parity.probes import probes, replays
 
 _INPUT = (
     "source", "arguments", "environment", "data", "paths", "order", "cores", "hashing", "timezone", "locale",
-    "policy", "determinism", "threads", "isa", "onednn", "folder", "versions",
+    "policy", "settings", "determinism", "threads", "isa", "onednn", "folder", "versions",
 )  # fmt: skip
 _ORDER = {
     "files": _INPUT,
@@ -26,16 +26,16 @@ _ORDER = {
     "steps": _INPUT,
     "initial": (
         "source", "arguments", "environment", "data", "hashing", "paths", "policy", "determinism", "locale",
-        "timezone", "order", "cores", "threads", "isa", "onednn", "folder", "versions",
+        "timezone", "order", "cores", "settings", "threads", "isa", "onednn", "folder", "versions",
     ),
     "gradient": (
         "source", "arguments", "data", "threads", "determinism", "cores", "compile", "isa", "onednn",
-        "policy", "environment", "paths", "folder", "versions",
+        "policy", "environment", "settings", "paths", "folder", "versions",
     ),
 }  # fmt: skip
 _ORDER_OF_THE_REST = (
     "source", "arguments", "data", "isa", "onednn", "compile", "threads", "determinism", "cores", "policy",
-    "environment", "devices", "paths", "folder", "versions",
+    "environment", "devices", "settings", "paths", "folder", "versions",
 )  # fmt: skip
 
 _ARITHMETIC = frozenset(("threads", "isa", "onednn"))
@@ -61,6 +61,8 @@ def candidates(
     order = _ORDER.get(finding.stage, _ORDER_OF_THE_REST)
     if finding.kind in ("dtype", "missing", "shape"):
         order = ("source", "arguments", "policy", "compile", *order)
+    if finding.rounding:
+        order = (*(topic for topic in order if topic != "data"), "data")  # other data seldom do so little
     ranked = sorted(differences, key=lambda each: order.index(each.topic) if each.topic in order else 99)
     early = finding.stage in ("batch", "initial", "files")
     marked = [replace(each, can_act=not (early and each.topic in _ARITHMETIC)) for each in ranked]

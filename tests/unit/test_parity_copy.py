@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.api.confirm_copy import LARGE, Copy, Folders, Staged, Unplaceable
-from orchestrator.api.confirm_trees import unseen
+from orchestrator.api.confirm_trees import Tree, unseen
 from orchestrator.model import TreeLink
 from orchestrator.parity.imposed import Imposed
 from orchestrator.runtime.mounting import Refused, mount_all
@@ -175,9 +175,23 @@ def test_files_that_differ_are_found_without_having_been_seen(tmp_path: Path) ->
             (folder / name).write_text("same" if name == "same" else str(folder))
     (other / "more").write_text("more")
     facts = {"files": {"list": [{"name": "made", "made": True}]}}
-    (found,) = unseen(one, other, {"data/seen"}, facts)
+    (found,) = unseen(Tree(one), Tree(other), {"data/seen"}, facts)
     assert [each.imposed and dict(each.imposed.files) for each in found.parts] == [
         {"data/unseen": other / "data/unseen"},
         {"more": other / "more"},
     ]
-    assert list(unseen(one, one, set(), facts)) == []
+    assert list(unseen(Tree(one), Tree(one), set(), facts)) == []
+
+
+def test_what_was_written_after_the_observed_steps_is_no_cause_of_them(tmp_path: Path) -> None:
+    trees = []
+    for side in ("a", "b"):
+        folder, observe = tmp_path / side, tmp_path / f"{side}-observe"
+        for place, moment in ((folder / "read", 1000), (observe / "environment.json", 2000)):
+            place.parent.mkdir(exist_ok=True)
+            place.write_text(side)
+            os.utime(place, (moment, moment))
+        (folder / "model").write_text(side)
+        trees.append(Tree(folder, observe))
+    (found,) = unseen(*trees, set(), {})
+    assert found.imposed and list(found.imposed.files) == ["read"]
