@@ -13,6 +13,9 @@ from tests.parity.forking import kind
 
 _HERE = Path(__file__).parent / "forking"
 
+MOST = 2
+"""Processes that wait at once: each holds TensorFlow in memory."""
+
 
 class Forks:
     """`shim` is that `python`. It lies in `folder`; `python` is the interpreter whose place it takes, and
@@ -30,14 +33,17 @@ class Forks:
         self._lay_out()
 
     def close(self) -> None:
-        for process in self._waiting.values():
-            process.communicate()
+        while self._waiting:
+            self._end(next(iter(self._waiting)))
 
     def wait_for(self, environ: Mapping[str, str]) -> None:
         """See that a process waits for scripts that start with these variables."""
         name = kind.socket_name(environ)
         if name in self._waiting:
+            self._waiting[name] = self._waiting.pop(name)  # the last that was used
             return
+        if len(self._waiting) == MOST:
+            self._end(next(iter(self._waiting)))
         waiting = [str(self.python), "-W", "ignore", str(_HERE / "waiting.py"), str(self._sockets / name)]
         process = subprocess.Popen(
             waiting,
@@ -49,6 +55,10 @@ class Forks:
         self._waiting[name] = process
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n", "TensorFlow could not be imported"
+
+    def _end(self, name: str) -> None:
+        self._waiting.pop(name).communicate()
+        (self._sockets / name).unlink(missing_ok=True)
 
     def _lay_out(self) -> None:
         self.shim.parent.mkdir(parents=True)
