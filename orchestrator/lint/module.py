@@ -101,7 +101,7 @@ class Module:
         names |= {node.arg for node in self.nodes if isinstance(node, ast.arg)}
         return names | {node.id for node in self.nodes if _stored(node)}  # type: ignore[attr-defined]
 
-    @property
+    @cached_property
     def binds(self) -> set[str]:
         """Every name that something here gives a value, in whatever scope."""
         handlers = {node.name for node in self.nodes if isinstance(node, ast.ExceptHandler) and node.name}

@@ -104,7 +104,7 @@ def _texts_alone(module: Module, node: ast.AST) -> bool:
 def _replaces(module: Module, node: ast.Try, handler: ast.ExceptHandler) -> bool:
     """Whether a handler, or what follows one that does nothing, makes up what the try was to read."""
     if _makes_random(module, handler.body):
-        return True
+        return not _makes_random(module, node.body)  # another draw takes the place of a draw
     if all(isinstance(each, ast.Pass) for each in handler.body):
         return isinstance(node.body[-1], ast.Return) and _makes_random(module, _rest(module, node))
     wanted = {name for statement in node.body for name in _given(statement)}

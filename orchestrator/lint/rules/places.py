@@ -62,7 +62,7 @@ _RESOURCES = re.compile(
     r"|^[\w-]+-cloud/[\w-]+$)"
 )
 _TOKENS = re.compile(
-    r"\b(AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{36,}|hf_[A-Za-z0-9]{30,}|sk-[A-Za-z0-9_-]{20,}|AIza[\w-]{35}"
+    r"\b(AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{36,}|hf_[A-Za-z0-9]{30,}|sk-(?=\S*\d)[A-Za-z0-9_-]{20,}|AIza[\w-]{35}"
     r"|xox[bap]-[\w-]{10,})|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
 _SECRET_NAME = re.compile(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from orchestrator.lint.module import Module
 from orchestrator.lint.registry import module_check
 from orchestrator.lint.rule import Hit, Rule, Severity, hit
-from orchestrator.lint.values import argument, calls_in, is_none, unclear
+from orchestrator.lint.values import argument, calls_in, is_none, source, unclear
 
 GENERATOR = Rule(
     "ORC311",
@@ -116,9 +116,9 @@ def check_generators(module: Module) -> Iterator[Hit]:
         ):
             yield hit(CHANGING_SEED, module.snippet, call, f"{name}() takes the system's entropy")
     for place, given in _seed_arguments(module):
-        source = _changing(module, given)
-        if source:
-            yield hit(CHANGING_SEED, module.snippet, place, f"the seed comes from {source}()")
+        entropy = _changing(module, given)
+        if entropy:
+            yield hit(CHANGING_SEED, module.snippet, place, f"the seed comes from {entropy}()")
 
 
 def _none(call: ast.Call) -> bool:
@@ -196,13 +196,21 @@ def _is_set(module: Module, node: ast.AST, depth: int = 6) -> bool:
 
 
 def _unordered_use(module: Module, node: ast.AST) -> bool:
-    """Whether what is made is sorted at once, or only counted."""
+    """Whether what is made is sorted at once, or only counted, or the one thing that there is."""
     parent = module.parent(node)
+    if isinstance(parent, ast.Subscript) and _only_one(module, node):
+        return True
     if isinstance(parent, ast.Call):
         return module.called(parent) in _UNORDERED_USE
     if isinstance(parent, ast.Compare):
         return True
     return isinstance(parent, ast.Assign) and _sorted_later(module, parent)
+
+
+def _only_one(module: Module, node: ast.AST) -> bool:
+    """Whether this stands where a length is known to be 1."""
+    tests = [each.test for each in module.above(node) if isinstance(each, ast.If | ast.IfExp)]
+    return any(" == 1" in source(test) and "len(" in source(test) for test in tests)
 
 
 def _sorted_later(module: Module, statement: ast.Assign) -> bool:
