@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ from orchestrator.model import LABEL_LEASE, Endpoint, Machine, MachineState, Pro
 from orchestrator.providers import Ending, ending_of, require_reach
 
 _BOOT_SECONDS = 300.0
+_LIST_SECONDS = 1.0
 _POLL_SECONDS = 0.1
+_SOON_SECONDS = 10.0
 _TOLD_AFTER = (0.0, 0.5, 1.0, 2.0)
 """Pauses, in seconds, before a provider is asked whether a machine that fell silent has ended."""
 
@@ -43,24 +46,31 @@ class MachineGone(HostError):
 def answering(provider: Provider, lease: Lease, progress: Progress) -> Reached:
     """The lease's machine once it answers. Raises MachineGone, or HostError where it stays silent."""
     require_seen(provider, lease)
+    threading.Thread(target=_load_ssh, daemon=True).start()
     begun = time.monotonic()
-    told = False
-    while time.monotonic() - begun < _BOOT_SECONDS:
-        machine = _listed(provider, lease)
-        if machine is None or machine.state in _OVER:
-            _require_hope(provider, lease, machine, time.monotonic() - begun)
-        endpoint = provider.endpoint(machine) if machine and machine.state is MachineState.RUNNING else None
+    told, listed, machine = False, -_LIST_SECONDS, None
+    while (waited := time.monotonic() - begun) < _BOOT_SECONDS:
+        if waited - listed >= _LIST_SECONDS:  # which asks every region; the machine alone is asked oftener
+            machine, listed = _listed(provider, lease), waited
+            if machine is None or machine.state in _OVER:
+                _require_hope(provider, lease, machine, waited)
+        endpoint = provider.endpoint(machine) if machine and machine.state not in _OVER else None
         if machine and endpoint:
             return Reached(provider, machine, endpoint)
-        if not told and time.monotonic() - begun > 2:
+        if not told and waited > 2:
             progress.say("Waiting for the machine to answer")
             told = True
-        time.sleep(_POLL_SECONDS)
+        time.sleep(_POLL_SECONDS if waited < _SOON_SECONDS else _POLL_SECONDS * 5)
     raise HostError(
         f"The machine of {lease.id} did not answer within {_BOOT_SECONDS:.0f} s.",
         exists=f"It may be running, at ${lease.price:.2f}/h, until its deadline.",
         next_command="orch down    # or orch up again, to wait on",
     )
+
+
+def _load_ssh() -> None:
+    """While the machine boots: what is needed as soon as it answers takes a while to load."""
+    import orchestrator.hosts.ssh  # noqa: F401
 
 
 def require_seen(provider: Provider, lease: Lease) -> None:

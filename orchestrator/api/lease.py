@@ -13,7 +13,7 @@ from orchestrator.api.awaiting import MachineGone, Reached, answering, require_s
 from orchestrator.api.catalog import RECORDED, offers_for, warnings_for
 from orchestrator.api.folder import Folder, new_lease_id, one_at_a_time, owner
 from orchestrator.api.lint import look, tell_once
-from orchestrator.api.session import Session, open_session, read_lock, stack_facts
+from orchestrator.api.session import Session, local_stack, open_session, read_lock, stack_facts
 from orchestrator.api.spec import profile_facts, spec_labels, user_data
 from orchestrator.api.standing import lease_status, machine_facts
 from orchestrator.errors import Fault, ProviderError, UsageError
@@ -85,6 +85,7 @@ def up(
         planned = _plan(wanted, provider, machines)
         if approve and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
+        local_stack(wanted, tell)  # may take minutes, and fail: nothing costs meanwhile
         ledger = _ledger_for(place, lease, wanted, overrides)
         tell_once(hazards, place.state, tell)
         reached = _machine(ledger, provider, planned, wanted, place, tell)
