@@ -28,7 +28,7 @@ from orchestrator.profiling.size_fit import Estimate
 from orchestrator.profiling.size_minimums import Files, Minimum, minimums
 
 SHOWN = 5
-"""Offers that are handed over."""
+"""Offers that are handed over, the best of each type."""
 
 BUDGET = 120.0
 LIMIT = 900.0
@@ -184,7 +184,9 @@ def _sized(
     files = _files(program, profile)
     least = minimums(model, wanted, files, gpu=with_gpu)
     need = _need(least, profile)
-    offers = rank(need, offers_for(need, None))
+    ranked = rank(need, offers_for(need, None))
+    types = {(offer.cloud, offer.instance_type): offer for offer in reversed(ranked)}
+    offers = [offer for offer in ranked if types[offer.cloud, offer.instance_type] is offer]
     return Sized(
         model,
         wanted,
@@ -252,7 +254,8 @@ def change(profile: Path | str, sized: Sized) -> tuple[str, str]:
     path = Path(profile)
     try:
         before = path.read_bytes().decode("utf-8")
-        after = edited(before, {tuple(each.key.split(".")): each.text for each in _written(path, sized)})
+        changes = {("resources", *each.key.split(".")): each.text for each in _written(path, sized)}
+        after = edited(before, changes)
     except (NotEditable, UnicodeDecodeError, ProfileError) as error:
         raise UsageError(
             f"{path} was left as it is: {error}. Put these lines into it yourself:\n{sized.snippet.rstrip()}"

@@ -18,7 +18,7 @@ _STUDENT = (
 """How many deviations hold 95 % of what is expected, by degrees of freedom from 1."""
 
 _BEND = 2.0
-"""A bend counts where the middle lies so many deviations below the line from the first size to the last."""
+"""A bend counts where the middle lies so many deviations of steps alike below the line across it."""
 
 _ALIKE = 1e-4
 """Steps are never taken to be more alike than this."""
@@ -113,7 +113,8 @@ def fit(samples: Mapping[int, Sequence[float]]) -> Line:
     piece = _piece(means)
     off = [(value - means[size]) / max(means[size], 1.0) for size in sizes for value in samples[size]]
     spread = _spread(piece, samples, sizes)
-    bend = _bend(means, spread)
+    noise = math.sqrt(sum(each * each for each in off) / len(off))
+    bend = _bend(means, max(_ALIKE, noise))
     return Line(piece, spread, max(0.0, *off), sizes, len(off), bend)
 
 
@@ -143,13 +144,13 @@ def _spread(piece: Piece, samples: Mapping[int, Sequence[float]], sizes: Sequenc
     return max(_ALIKE, math.sqrt(sum(each * each for each in off) / freedom))
 
 
-def _bend(means: Mapping[int, float], spread: float) -> Piece | None:
+def _bend(means: Mapping[int, float], noise: float) -> Piece | None:
     """The last piece, where the peaks clearly bend upwards."""
     if len(means) < 3:
         return None
     first, *_, before, last = sorted(means)
     chord = means[first] + (means[last] - means[first]) * (before - first) / (last - first)
-    if (chord - means[before]) / max(chord, 1.0) <= _BEND * spread:
+    if (chord - means[before]) / max(chord, 1.0) <= _BEND * noise:
         return None
     slope = (means[last] - means[before]) / (last - before)
     return Piece(means[last] - slope * last, slope)

@@ -12,6 +12,9 @@ GIB = 1 << 30
 SYSTEM = GIB // 2
 """Main memory that the system of a machine takes itself."""
 
+HEADROOM = 1.1
+"""Of the main memory that steps were seen to hold: validation, checkpoints and gaps come to it. Estimated."""
+
 CUDA_HOST = 5 * GIB // 2
 """Main memory that a process with CUDA's libraries and a context takes beyond one without. Estimated."""
 
@@ -80,21 +83,26 @@ def minimums(model: Model, batch: int, files: Files, *, gpu: bool) -> tuple[Mini
 def _memory(model: Model, batch: int) -> Minimum:
     held = model.held.at(batch)
     reason = (
-        f"the process holds {_gib(held.value)} at batch {batch} (up to {_gib(held.high)}), the system 0.5 GiB"
+        f"the process holds {_gib(held.value)} at batch {batch} (up to {_gib(held.high)}), "
+        "10 % more to spare, the system 0.5 GiB"
     )
-    return Minimum("memory", _whole(held.high + SYSTEM), reason, estimated=model.measured.gpu is not None)
+    need = held.high * HEADROOM + SYSTEM
+    return Minimum("memory", _whole(need), reason, estimated=model.measured.gpu is not None)
 
 
 def _memory_beside_gpu(model: Model, batch: int) -> Minimum:
     held = model.held.at(batch)
     device = model.device(batch)
     if model.measured.gpu is not None or device is None:
-        need = held.high + SYSTEM
-        reason = f"the process holds {_gib(held.value)} beside the GPU, the system 0.5 GiB"
+        need = held.high * HEADROOM + SYSTEM
+        reason = (
+            f"the process holds {_gib(held.value)} beside the GPU, 10 % more to spare, the system 0.5 GiB"
+        )
         return Minimum("memory", _whole(need), reason)
     beside = max(float(model.measured.base), held.high - device.value)
     reason = f"{_gib(beside)} that stay in main memory, 2.5 GiB of CUDA's libraries, 0.5 GiB of the system"
-    return Minimum("memory", _whole(beside + CUDA_HOST + SYSTEM), reason, estimated=True)
+    need = beside * HEADROOM + CUDA_HOST + SYSTEM
+    return Minimum("memory", _whole(need), reason, estimated=True)
 
 
 def _device_memory(model: Model, batch: int) -> Minimum | None:
