@@ -38,6 +38,9 @@ def compare(
         raise UsageError(f"--budget: {error}") from error
     found = api.compare(run_a, run_b, confirm=confirm, budget=seconds, progress=progress.progress())
     columns, colour = screen()
-    emit("compare", found.as_json(), as_json, letter(found.as_json(), width=columns, colour=colour))
+    text = letter(found.as_json(), width=columns, colour=colour)
+    if not confirm and found.verdict in ("EQUIVALENT", "DIVERGENT"):
+        text += f"\nNext: orch compare {run_a} {run_b} --confirm    # finds the cause, by running again"
+    emit("compare", found.as_json(), as_json, text)
     if found.verdict != "IDENTICAL":
         raise typer.Exit(7)

@@ -1,0 +1,75 @@
+"""orch compare, seen from outside: verdict, exit code, text and JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator.api.schemas import schema
+from orchestrator.cli.app import app
+from tests.unit.parity_runs import ENVIRONMENT, Run, step
+
+RUNS = {
+    "IDENTICAL": Run([step(), step()]),
+    "EQUIVALENT": Run([step(), step(activation_b=[3.0, 5.0 * (1 + 2.0**-23)])]),
+    "DIVERGENT": Run([step(), step(batch_data_0=[1.0, 2.0, 3.0, 9.0])]),
+    "NOT COMPARED": Run([]),
+}
+
+
+def compared(folder: Path, run: Run, *words: str) -> tuple[int, str]:
+    """The exit code and standard output of comparing the usual run with `run`."""
+    a = Run([step(), step()]).write(folder / "a")
+    b = run.write(folder / "b")
+    done = CliRunner().invoke(app, ["compare", str(a), str(b), *words])
+    return done.exit_code, done.stdout
+
+
+@pytest.mark.parametrize("verdict", RUNS)
+def test_the_verdict_is_the_first_word_and_the_exit_code(tmp_path: Path, verdict: str) -> None:
+    code, said = compared(tmp_path, RUNS[verdict])
+    assert said.startswith(f"{verdict}: ")
+    assert code == (0 if verdict == "IDENTICAL" else 7)
+    assert ("--confirm" in said) == (verdict in ("EQUIVALENT", "DIVERGENT"))
+    assert "\x1b" not in said, "no colours where there is no terminal"
+
+
+@pytest.mark.parametrize("verdict", RUNS)
+def test_the_object_is_the_published_one(tmp_path: Path, verdict: str) -> None:
+    _, said = compared(tmp_path, RUNS[verdict], "--json")
+    value: dict[str, Any] = json.loads(said)
+    assert (value.pop("schema"), value["verdict"]) == ("orch.compare/1", verdict)
+    jsonschema.Draft202012Validator(schema("run")["properties"]["parity"]).validate(value)
+
+
+def test_a_file_is_named_with_what_it_did(tmp_path: Path) -> None:
+    def reading(digest: str) -> dict[str, Any]:
+        entry = {"name": "data.csv", "path": f"/{digest}/data.csv", "bytes": 9, "sha256": digest}
+        return {**ENVIRONMENT, "files": {"list": [entry]}}
+
+    a = Run([step()], environment=reading("aa")).write(tmp_path / "a")
+    b = Run([step(batch_data_0=[1.0, 2.0, 3.0, 9.0])], environment=reading("bb")).write(tmp_path / "b")
+    done = CliRunner().invoke(app, ["compare", str(a), str(b), "--json"])
+    found = json.loads(done.stdout)
+    assert (found["stage"], found["tensor"]) == ("files", "data.csv")
+    assert (found["shows"]["stage"], found["shows"]["tensor"]) == ("batch", "data/0")
+    text = re.sub(r"\s+", " ", CliRunner().invoke(app, ["compare", str(a), str(b)]).stdout)
+    assert "first differ in step 1, in the files that are read: data.csv." in text
+    assert "Batch: 1 of 4 records differ, the others are equal and in place" in text
+
+
+def test_where_neither_run_can_be_repeated_that_is_said(tmp_path: Path) -> None:
+    code, said = compared(tmp_path, RUNS["DIVERGENT"], "--confirm")
+    assert code == 7
+    assert "Nothing could be confirmed: A cannot be run again here" in re.sub(r"\s+", " ", said)
+
+
+def test_a_budget_has_a_unit(tmp_path: Path) -> None:
+    code, _ = compared(tmp_path, RUNS["DIVERGENT"], "--confirm", "--budget", "soon")
+    assert code == 2
