@@ -139,6 +139,18 @@ SCENARIOS = (
         "the same noise in two models", "styles.py", innocent("IDENTICAL"), both=Side(arguments=("pair",))
     ),
     Scenario(
+        "labels in 32 bits",
+        "images.py",
+        innocent(),
+        b=Side(edits=edit("images.py", ('.astype("int64")', '.astype("int32")'))),
+    ),
+    Scenario(
+        "batches made by two threads, in order",
+        "workers.py",
+        innocent("IDENTICAL"),
+        b=Side(edits=edit("workers.py", ("workers=1", "workers=2"))),
+    ),
+    Scenario(
         "the same program started by another",
         "styles.py",
         innocent("IDENTICAL"),

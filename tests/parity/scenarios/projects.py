@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -64,6 +65,29 @@ def values(seed: int = 5, changed: int | None = None) -> bytes:
     return file[:place] + struct.pack("<f", 0.5) + file[place + 4 :]
 
 
+VOCABULARY = ["ash", "birch", "elm", "fir", "hazel", "larch", "lime", "maple", "oak", "pine", "rowan", "yew"]
+
+
+def texts(seed: int = 6) -> dict[str, Content]:
+    """texts/0.txt, …: lines of four words."""
+    source = random.Random(seed)
+    return {
+        f"texts/{index}.txt": "".join(" ".join(source.choices(VOCABULARY, k=4)) + "\n" for _ in range(32))
+        for index in range(3)
+    }
+
+
+def database(seed: int = 5) -> bytes:
+    """A file of SQLite: a table `numbers` of 96 rows of 16."""
+    source = random.Random(seed)
+    with sqlite3.connect(":memory:") as connection:
+        connection.execute(f"create table numbers ({', '.join(f'c{k} real' for k in range(16))})")
+        rows = [[source.uniform(-0.4, 0.4) for _ in range(16)] for _ in range(96)]
+        connection.executemany(f"insert into numbers values ({', '.join('?' * 16)})", rows)
+        connection.commit()
+        return connection.serialize()
+
+
 def _scripts(*names: str) -> dict[str, Content]:
     return {name: (SCRIPTS / name).read_text(encoding="utf-8") for name in names}
 
@@ -81,6 +105,14 @@ PROJECTS: Mapping[str, Callable[[], dict[str, Content]]] = {
     "legacy.py": lambda: {**_scripts("legacy.py"), "values.npy": values()},
     "sessions.py": lambda: {**_scripts("sessions.py"), "values.npy": values()},
     "scaled.py": lambda: {**_scripts("scaled.py"), "values.npy": values()},
+    "words.py": lambda: {
+        **_scripts("words.py"),
+        **texts(),
+        "vocabulary.txt": "\n".join(VOCABULARY) + "\n",
+        "config.json": config(batch=16),
+    },
+    "workers.py": lambda: {**_scripts("workers.py"), "values.npy": values()},
+    "case.py": dict,
     "photos.py": lambda: _scripts("photos.py"),
 }
 """The files of each project, by the name of its script."""
