@@ -48,9 +48,23 @@ class Timing:
     others: float = 0.0
     threads: int = 0
 
+    busy: bool = False
+
     @property
     def seconds(self) -> float:
-        return statistics.median(self.rounds)
+        """The median; where strangers wanted the cores, that of the quicker half: they only make it
+        longer."""
+        return statistics.median(self.undisturbed if self.busy else self.rounds)
+
+    @property
+    def undisturbed(self) -> Sequence[float]:
+        """The quicker half of the rounds."""
+        return sorted(self.rounds)[: (len(self.rounds) + 1) // 2]
+
+    @property
+    def spread(self) -> float:
+        """Half of what the quicker half of the rounds differ by."""
+        return (self.undisturbed[-1] - self.undisturbed[0]) / 2
 
 
 @dataclass(frozen=True)
@@ -171,8 +185,8 @@ def differential(result: Mapping[str, Any]) -> Differential | None:
     return Differential(
         timings=timings,
         fetch=fetch,
-        prep=gap(warm.rounds, synthetic.rounds),
-        stall=gap(timings["cold" if cold else "warm"].rounds, synthetic.rounds),
+        prep=gap(warm, synthetic),
+        stall=gap(timings["cold" if cold else "warm"], synthetic),
         cold=cold,
         cores=int(result.get("cores") or 1),
         batch=result.get("batch"),
@@ -201,7 +215,7 @@ def _fetch(timings: Mapping[str, Timing]) -> Gap | None:
     cold = timings.get("cold")
     if cold is None or cold.device <= 0:
         return None
-    return gap(cold.rounds, timings["warm"].rounds)
+    return gap(cold, timings["warm"])
 
 
 def timings_of(result: Mapping[str, Any]) -> dict[str, Timing]:
@@ -211,10 +225,12 @@ def timings_of(result: Mapping[str, Any]) -> dict[str, Timing]:
         if line.get("steps") and line.get("wall"):
             found.setdefault(str(line["mode"]), []).append(line)
     per_call = int(result.get("steps_per_call") or 1)
-    return {mode: _timing(mode, lines, per_call) for mode, lines in found.items()}
+    return {mode: _timing(mode, lines, per_call, result) for mode, lines in found.items()}
 
 
-def _timing(mode: str, lines: Sequence[Mapping[str, Any]], per_call: int) -> Timing:
+def _timing(
+    mode: str, lines: Sequence[Mapping[str, Any]], per_call: int, result: Mapping[str, Any]
+) -> Timing:
     each = 1 if mode.startswith("pull") else per_call
     ordered = sorted(lines, key=lambda line: line.get("round", 0))
 
@@ -235,31 +251,43 @@ def _timing(mode: str, lines: Sequence[Mapping[str, Any]], per_call: int) -> Tim
         first=statistics.median(float(line.get("first", 0.0)) for line in ordered),
         others=statistics.median(others),
         threads=max(int(line.get("threads", 0)) for line in ordered),
+        busy=statistics.median(others) >= BUSY * int(result.get("cores") or 1),
     )
 
 
-def gap(slower: Sequence[float], faster: Sequence[float]) -> Gap:
+def gap(slower: Timing, faster: Timing) -> Gap:
     """How much longer a step takes, round by round; `noise`: what the rounds themselves leave uncertain.
 
     The noise is twice the standard error of the median difference, by the median deviation from it, so that
-    one
-    round in which the computer was busy elsewhere counts little; and never below LEAST_SHARE of a step.
+    one round in which the computer was busy elsewhere counts little. Where it was busy all the time, quicker
+    halves are compared, and the noise is what these differ by. It is never below LEAST_SHARE of a step.
     """
-    differences = [one - other for one, other in zip(slower, faster, strict=False)]
-    middle = statistics.median(differences)
-    whole = statistics.median(slower)
-    deviation = (
-        statistics.median(abs(each - middle) for each in differences) if len(differences) > 1 else whole
-    )
-    noise = max(2 * 1.4826 * 1.2533 * deviation / math.sqrt(len(differences)), LEAST_SHARE * whole)
-    return Gap(middle, noise, middle / whole if whole > 0 else 0.0)
+    if slower.busy or faster.busy:
+        middle = slower.seconds - faster.seconds
+        noise = math.hypot(slower.spread, faster.spread)
+    else:
+        differences = [one - other for one, other in zip(slower.rounds, faster.rounds, strict=False)]
+        middle = statistics.median(differences)
+        noise = _error(differences, slower.seconds)
+    whole = slower.seconds
+    return Gap(middle, max(noise, LEAST_SHARE * whole), middle / whole if whole > 0 else 0.0)
 
 
-def ratio(slower: Sequence[float], faster: Sequence[float]) -> tuple[float, float]:
-    """(median of the ratios round by round, its noise)."""
-    ratios = [one / other for one, other in zip(slower, faster, strict=False) if other > 0]
-    if not ratios:
-        return 1.0, math.inf
+def _error(values: Sequence[float], unknown: float) -> float:
+    """Twice the standard error of the median of these; `unknown` where there is but one."""
+    if len(values) < 2:
+        return unknown
+    middle = statistics.median(values)
+    deviation = statistics.median(abs(each - middle) for each in values)
+    return 2 * 1.4826 * 1.2533 * deviation / math.sqrt(len(values))
+
+
+def ratio(slower: Timing, faster: Timing) -> tuple[float, float]:
+    """(how many times as fast, its noise): the median of the rounds, or by their quicker halves."""
+    if slower.busy or faster.busy:
+        middle = slower.seconds / faster.seconds
+        noise = middle * math.hypot(slower.spread / slower.seconds, faster.spread / faster.seconds)
+        return middle, max(noise, LEAST_SHARE)
+    ratios = [one / other for one, other in zip(slower.rounds, faster.rounds, strict=False)]
     middle = statistics.median(ratios)
-    deviation = statistics.median(abs(each - middle) for each in ratios) if len(ratios) > 1 else middle
-    return middle, max(2 * 1.4826 * 1.2533 * deviation / math.sqrt(len(ratios)), LEAST_SHARE)
+    return middle, max(_error(ratios, middle), LEAST_SHARE)

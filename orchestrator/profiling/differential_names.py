@@ -16,7 +16,7 @@ CROWD = 4
 """Threads for each core that one stage of a pipeline may ask for."""
 
 WAITING = 0.5
-"""CPU seconds a second below which a pipeline waits for something rather than computes."""
+"""Seconds a second with or in want of a core, below which a pipeline waits for something else."""
 
 FULL = 0.8
 """Of the cores that are to be had."""
@@ -105,9 +105,10 @@ def _preparation(found: Differential) -> tuple[str, str]:
     works = busiest["words"] if busiest else "the pipeline"
     if pull.seconds <= found.ideal and not ahead(found):
         return "no prefetch", f"{said}, although it takes less than a step: nothing is prepared ahead."
-    if pull.cpu < WAITING * pull.seconds:
-        if pull.network >= REMOTE_SHARE * max(1, found.batch_bytes):
-            rate = pull.network / pull.seconds / 1e6
+    if pull.cpu + pull.waited < WAITING * pull.seconds:
+        network = _network(found)
+        if network >= REMOTE_SHARE * max(1, found.batch_bytes):
+            rate = network / pull.seconds / 1e6
             return "remote", f"{said}: it waits for the network ({rate:.1f} MB/s), one request after another."
         if busiest and busiest["call"] == "from_generator":
             return "generator", f"{said}: a Python generator gives one example after another."
@@ -116,13 +117,19 @@ def _preparation(found: Differential) -> tuple[str, str]:
         ), f"{said}: {works} waits, and cores are idle."
     if busiest and busiest["call"] == "from_generator":
         return "generator", f"{said}: a Python generator makes one example after another."
-    if serial(busiest) and not full(found):
+    if serial(busiest) and found.actual.cpu < FULL * found.cores * found.actual.seconds:
         return "serial map", f"{said}: {works} makes one element after another."
     if busiest and any("Decode" in name for name in busiest["operations"]):
         return "decode", f"{said}: {works} takes all cores that are free."
     if full(found):
         return "cores", f"{said}: {found.cores} cores are not enough for {works} and the step together."
     return ("serial map" if serial(busiest) else "preparation"), f"{said}: {works} takes longest."
+
+
+def _network(found: Differential) -> float:
+    """Bytes that came over the network for one batch: what comes anyway, without input, is taken off."""
+    pull, idle = found.timings.get("pull") or found.timings["warm"], found.timings["synthetic"]
+    return max(0.0, pull.network - 1.5 * idle.network * pull.seconds / idle.seconds)
 
 
 def crowded(found: Differential) -> int | None:

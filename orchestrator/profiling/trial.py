@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.profiling.differential import Differential, Timing, ratio, timings_of
-from orchestrator.profiling.differential_names import node_seconds
+from orchestrator.profiling.differential_names import ahead, node_seconds
 
 HELPS = 1.05
 """A fix that gives less is said not to help."""
@@ -84,10 +84,12 @@ def _judged(
     result: Mapping[str, Any],
 ) -> Tried:
     parity = fix.get("parity") or {}
-    achieved, noise = ratio(base.rounds, timing.rounds) if timing else (None, 0.0)
+    achieved, noise = ratio(base, timing) if timing else (None, 0.0)
     seconds = predicted_seconds(found, base, fix, cold=result.get("base") == "cold")
     facts = {
-        key: fix[key] for key in ("elements", "bytes", "files", "folder", "cores", "parallel") if key in fix
+        key: fix[key]
+        for key in ("elements", "bytes", "files", "folder", "cores", "parallel", "rate")
+        if key in fix
     }
     return Tried(
         name=str(fix["name"]),
@@ -133,13 +135,18 @@ def _prefetch(found: Differential, base: Timing, pull: Timing, fix: Mapping[str,
 
 
 def _parallel_map(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float | None:
-    parts = _split(found, pull, fix)
+    parts = None if _reading(pull) else _split(found, pull, fix)
     return parts and max(found.ideal + parts[1], parts[0], _crowded(found, base))
 
 
 def _both(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float | None:
-    parts = _split(found, pull, fix)
+    parts = None if _reading(pull) else _split(found, pull, fix)
     return parts and max(found.ideal, parts[1], parts[0], _crowded(found, base))
+
+
+def _reading(pull: Timing) -> bool:
+    """What a disk gives to several readers at once is not known from one."""
+    return pull.device > 0
 
 
 def _split(found: Differential, pull: Timing, fix: Mapping[str, Any]) -> tuple[float, float] | None:
@@ -156,6 +163,7 @@ def _split(found: Differential, pull: Timing, fix: Mapping[str, Any]) -> tuple[f
 
 
 def _cache(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float | None:
+    """As fast as batches held in memory, which none is that is prepared in another place than cached."""
     del base, pull
     above = list(fix.get("above") or ())
     cached = found.timings.get("cached")
@@ -166,8 +174,10 @@ def _cache(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, An
 
 
 def _staging(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float:
-    del base, pull, fix
-    return found.timings["warm"].seconds
+    del base
+    reading = pull.device / float(fix["rate"]) if fix.get("rate") else 0.0
+    warm = found.timings["warm"].seconds
+    return max(warm, reading) if ahead(found) else warm + reading
 
 
 _RULES = {

@@ -45,8 +45,8 @@ class Wishes(NamedTuple):
     room: int
 
 
-def fixes(dataset: Any, wishes: Wishes, staged: Optional[Dict[str, str]]) -> List[Fix]:
-    """Those that apply to this pipeline."""
+def fixes(dataset: Any, wishes: Wishes, staged: Dict[str, str], rate: float) -> List[Fix]:
+    """Those that apply to this pipeline. `rate`: bytes a second of the disk with the `staged` copies."""
     found = [
         _calls("parallel map", dataset, ("map",), wishes),
         _calls("parallel interleave", dataset, ("interleave",), wishes),
@@ -59,7 +59,7 @@ def fixes(dataset: Any, wishes: Wishes, staged: Optional[Dict[str, str]]) -> Lis
     if len(together) > 1:
         kept.append(_together(together))
     if staged:
-        kept.append(staging(staged))
+        kept.append(staging(staged, rate))
     if _more_cores() > wishes.cores:
         kept.append(Fix("more cores", [], _same, _fresh, cores=True, facts={"cores": _more_cores()}))
     return kept
@@ -340,7 +340,7 @@ def _above(dataset: Any, place: Any) -> List[str]:
 # ---------------------------------------------------------------- staging
 
 
-def staging(there: Dict[str, str]) -> Fix:
+def staging(there: Dict[str, str], rate: float) -> Fix:
     """Sources that read the copies instead."""
     names = {os.fsencode(path): os.fsencode(copy) for path, copy in there.items()}
 
@@ -360,7 +360,7 @@ def staging(there: Dict[str, str]) -> Fix:
         [],
         lambda whole: rebuilt(whole, change, after),
         lambda whole: rebuilt(whole, change, after, fresh=True),
-        facts={"files": len(there), "folder": folder},
+        facts={"files": len(there), "folder": folder, "rate": round(rate)},
     )
 
 

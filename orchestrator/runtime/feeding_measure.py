@@ -7,9 +7,9 @@ import sys
 from time import perf_counter
 from typing import Any, Callable, Dict, Generator, List, Mapping, Optional, Tuple
 
-from . import feeding_fixes
+from . import cgroups, feeding_fixes
 from .feeding_calls import chain, operations
-from .feeding_files import Known, chill, copied, warm
+from .feeding_files import Known, chill, copied, read_rate, warm
 from .feeding_fixes import Fix, Wishes
 from .feeding_windows import Feed, Mode, window
 from .observe.digest import records
@@ -122,7 +122,8 @@ class Measurement:
 
     def _cached(self) -> Mode:
         """As many batches as a window takes, in memory: no file is read and nothing is prepared."""
-        most = max(2, CACHED_BYTES // max(1, _bytes(self._batch)))
+        room = min(CACHED_BYTES, _available() // 4)
+        most = max(2, room // max(1, _bytes(self._batch)))
         dataset = _lean(self._dataset.take(min(self._steps + 4, most))).cache()
         for _ in dataset:
             pass
@@ -150,7 +151,7 @@ class Measurement:
 
     def _trials(self) -> Feed:
         """Each fix in turn beside the pipeline as it is, so many rounds; then what it does to the batches."""
-        cold = self._median("cold") > SIGNIFICANT * self._median("warm")
+        cold = self._device("cold") and self._median("cold") > SIGNIFICANT * self._median("warm")
         before = self._chill if cold else self._heat
         fixes = self._fixes(cold)
         base = Mode("base", lambda: iter(self._dataset), before)
@@ -165,9 +166,12 @@ class Measurement:
             modes = [base, *(mode for _, mode in tried)]
             for mode in modes if number % 2 == 0 else modes[::-1]:
                 if perf_counter() > self._until and number:
-                    self.result["notes"].append(f"The budget was used up after {number} rounds of trying.")
+                    rounds = number
                     break
                 yield from self._time(mode, number)
+            if rounds == number:
+                self.result["notes"].append(f"The budget was used up after {number} rounds of trying.")
+                break
         self._say("comparing batches")
         parity = _Parity(self._dataset)
         self.result["base"] = "cold" if cold else "warm"
@@ -177,7 +181,9 @@ class Measurement:
 
     def _fixes(self, cold: bool) -> List[Fix]:
         pulled = [line for line in self._windows if line["mode"] == "pull" and line.get("wall")]
-        busy = sum(line["cpu"] for line in pulled) / max(1e-9, sum(line["wall"] for line in pulled))
+        busy = sum(line["cpu"] + line["waited"] for line in pulled) / max(
+            1e-9, sum(line["wall"] for line in pulled)
+        )
         step, input_ = self._median("synthetic"), self._median("pull cold" if cold else "pull")
         wishes = Wishes(
             cores=_cores(),
@@ -188,7 +194,7 @@ class Measurement:
             room=int(0.7 * _available()),
         )
         staged = self._stage() if cold and self._plan.get("staging") else {}
-        return feeding_fixes.fixes(self._dataset, wishes, staged)
+        return feeding_fixes.fixes(self._dataset, wishes, staged, read_rate(staged.values()))
 
     def _stage(self) -> Dict[str, str]:
         try:
@@ -250,6 +256,11 @@ class Measurement:
             line["wall"] / line["steps"] for line in self._windows if line["mode"] == mode and line["steps"]
         )
         return times[len(times) // 2] if times else 0.0
+
+    def _device(self, mode: str) -> bool:
+        """Whether a disk had to give anything in most windows of a kind."""
+        reads = sorted(line["device"] for line in self._windows if line["mode"] == mode and line["steps"])
+        return bool(reads and reads[len(reads) // 2])
 
     def _look(self, iterator: Any, given: int) -> None:
         """What tf.data's own model knows after a window."""
@@ -354,12 +365,15 @@ def _cores() -> int:
 
 
 def _available() -> int:
-    """Bytes of memory that could be had."""
+    """Bytes of memory that could be had, the control group's limit heeded."""
+    own = cgroups.own()
+    limit, held = own.memory_limit(), own.memory_held()
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
-            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+            free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration, ValueError):
         return 0
+    return free if limit is None or held is None else max(0, min(free, limit - held))
 
 
 def _primed(dataset: Any, batches: int) -> None:
