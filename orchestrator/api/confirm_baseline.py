@@ -71,7 +71,8 @@ def baseline(mine: Recording, runs: Runs, until: float) -> Baseline:
         return Baseline(obstacle=f"the run could not be repeated twice: {second.why}")
     if place(own.recording, second.recording) is None:
         return _same_but_other(mine, own, runs, until)
-    verdict = _verdict(own.recording, second.recording, _remedies(runs, until))
+    ordered = likely(own.recording, second.recording)
+    verdict = _verdict(own.recording, second.recording, _remedies(ordered, runs, until), ordered[0][1])
     return Baseline(own, differs=place(own.recording, second.recording), verdict=verdict)
 
 
@@ -92,15 +93,41 @@ def _same_but_other(mine: Recording, own: Trial, runs: Runs, until: float) -> Ba
     return _hashes(mine, runs, until) or Baseline(obstacle=_since(mine, own))
 
 
-def _verdict(a: Recording, b: Recording, remedies: tuple[Remedy, ...]) -> Verdict | None:
+Remedies = tuple[tuple[Imposed, tuple[Remedy, ...]], ...]
+
+
+def likely(a: Recording, b: Recording) -> Remedies:
+    """REMEDIES for a script of which `a` and `b` are two runs, the most probable first.
+
+    Where its generators stood before the first step tells whether it seeds them, and with what.
+    """
+    left, right = (side.environment.get("rng") or {} for side in (a, b))
+    seeds = [(left.get(name), right.get(name)) for name in ("tensorflow_seed", "keras_seed")]
+    states = [(left.get(name), right.get(name)) for name in ("python", "numpy")]
+    if any(one is not None and one != other for one, other in seeds):
+        first = [OWN_SEEDS]
+    elif all(one is not None for one, _ in seeds) and all(one == other for one, other in states):
+        finding = climb(a, b).finding
+        files = finding is not None and finding.stage == "files"
+        rounds = finding is not None and finding.rounding
+        first = [OPERATIONS] if rounds else [GENERATORS, LISTINGS] if files else [GENERATORS, OPERATIONS]
+    else:
+        first = [SEEDS]
+    ranks = {remedy.words: rank for rank, remedy in enumerate(first)}
+    return tuple(sorted(REMEDIES, key=lambda each: max(ranks.get(one.words, len(ranks)) for one in each[1])))
+
+
+def _verdict(
+    a: Recording, b: Recording, remedies: tuple[Remedy, ...], suspected: tuple[Remedy, ...]
+) -> Verdict | None:
     outcome = climb(a, b)
     if outcome.finding is None:
         return None
-    return unstable(outcome.finding, remedies, outcome.finding.step, outcome.compared)
+    return unstable(outcome.finding, remedies, outcome.finding.step, outcome.compared, suspected=suspected)
 
 
-def _remedies(runs: Runs, until: float) -> tuple[Remedy, ...]:
-    for imposed, remedies in REMEDIES:
+def _remedies(ordered: Remedies, runs: Runs, until: float) -> tuple[Remedy, ...]:
+    for imposed, remedies in ordered:
         if until - time.monotonic() < 2 * runs.estimate(imposed):
             return ()
         if _stable(runs, imposed, until):
@@ -126,7 +153,7 @@ def _hashes(mine: Recording, runs: Runs, until: float) -> Baseline | None:
     if not one.recording.steps or not other.recording.steps:
         return None
     differs = place(one.recording, other.recording)
-    verdict = _verdict(one.recording, other.recording, (HASHES,))
+    verdict = _verdict(one.recording, other.recording, (HASHES,), ())
     return Baseline(one, differs=differs, verdict=verdict) if differs else None
 
 

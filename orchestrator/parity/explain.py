@@ -174,15 +174,23 @@ _RANDOM = {
 
 
 def unstable(
-    finding: Finding, remedies: Sequence[Remedy], steps: int, compared: int, *, tried: Sequence[Tried] = ()
+    finding: Finding,
+    remedies: Sequence[Remedy],
+    steps: int,
+    compared: int,
+    *,
+    suspected: Sequence[Remedy] = (),
+    tried: Sequence[Tried] = (),
 ) -> Verdict:
-    """The verdict on a script that differs from itself; `remedies` together were seen to make it stable."""
+    """The verdict on a script that differs from itself; `remedies` together were seen to make it stable.
+
+    Where none were, `suspected` are what its generators make probable.
+    """
     what = _RANDOM.get(finding.stage, "its random numbers")
-    words = " and ".join(remedy.words.format(what=what) for remedy in remedies)
-    fix = " ".join(remedy.fix for remedy in remedies)
-    cause = (
-        f"Confirmed: {words}." if remedies else "Suspected: randomness that none of the usual seeds fixes."
-    )
+    words = " and ".join(remedy.words.format(what=what) for remedy in remedies or suspected)
+    fix = " ".join(remedy.fix for remedy in remedies or suspected)
+    sure = "Confirmed" if remedies else "Suspected"
+    cause = f"{sure}: {words or 'randomness that none of the usual seeds fixes'}."
     detail = (
         "The script differs from itself on this computer: two runs of it first differ in step "
         f"{finding.step}, in {located(finding)}. Comparing machines says "
