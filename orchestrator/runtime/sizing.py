@@ -319,7 +319,7 @@ class Sizing:
         """The program ended by itself: one step may have been all that it makes."""
         if self._functions and not self._measuring and self._ours():
             self._all_functions()
-        if self._ours():
+        if self._result["modules"] and self._ours():
             self._save()
 
     def _claim(self) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator.api import sizing
 from orchestrator.errors import UsageError
-from orchestrator.profile.edit import NotEditable, edited
+from orchestrator.profile.edit import Keys, NotEditable, edited
 from orchestrator.profile.tree import Refused
 from orchestrator.profiling.size import model, read
 from orchestrator.profiling.size_minimums import GIB, Files, Minimum, minimums
@@ -178,7 +178,7 @@ train: {command: python train.py}
 
 
 def test_values_are_put_and_comments_stay() -> None:
-    changes = {
+    changes: dict[Keys, str] = {
         ("resources", "memory"): "7 GiB+",
         ("resources", "disk"): "15 GiB",
         ("resources", "cpus"): "2+",
