@@ -69,10 +69,14 @@ def records(options: argparse.Namespace) -> tuple[Any, Any]:
 
 def train(options: argparse.Namespace) -> None:
     keras.utils.set_random_seed(options.seed)
+    if options.style == "idle":
+        return
     features, labels = records(options)
     layers = [keras.Input((features.shape[1],)), L.Dense(40, "relu"), L.Dropout(0.25), L.Dense(2, "softmax")]
     model = keras.Sequential(layers)
     data = tf.data.Dataset.from_tensor_slices((features, labels)).batch(BATCH)
+    if options.reverse:
+        data = data.map(lambda given, truth: (tf.reverse(given, [0]), tf.reverse(truth, [0])))
     if options.style in ("fit", "train_step"):
         model = Custom(model.inputs, model.outputs) if options.style == "train_step" else model
         metrics = None if options.style == "train_step" else ["accuracy"]
@@ -109,7 +113,7 @@ def child(run: dict[str, Any], project: Path) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data")
     parser.add_argument("--style", default="fit")
-    for name in ("seed", "noise", "damage", "nudge"):
+    for name in ("seed", "noise", "damage", "nudge", "reverse"):
         parser.add_argument(f"--{name}", type=int, default=0)
     train(parser.parse_args())
     atexit._run_exitfuncs()

@@ -1,9 +1,9 @@
 """Runs under a Python with TensorFlow: trains small models in many styles, each with and without hooks.
 
-`observe_variants.py ROOT OUT VARIANT…`: ROOT holds orch_runtime, recordings go to OUT/<variant>/observe and
-OUT/<variant>-light/observe. Prints one JSON line for each variant: sha256 of the final weights without
-hooks, with them, and with light steps after the first, or what went wrong. TensorFlow is imported once;
-every training is a fork of that. The name of the Keras to be used may be in KERAS.
+`observe_variants.py ROOT OUT VARIANT…`: ROOT holds orch_runtime, recordings go to OUT/<variant>/observe.
+Prints one JSON line for each variant: sha256 of the final weights without hooks, and with steps recorded in
+full, then lightly, then no longer; or what went wrong. TensorFlow is imported once; every training is a
+fork of that. The name of the Keras to be used may be in KERAS.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import tensorflow as tf  # noqa: E402
 keras = importlib.import_module(os.environ.get("KERAS", "keras"))
 
 L = keras.layers
-STEPS, LIGHT = 3, 2
+STEPS, LIGHT = 3, 1
 
 
 def arrays() -> tuple[Any, Any]:
@@ -82,10 +82,9 @@ class Custom(keras.Model):
         return {"loss": loss}
 
 
-def fit(model: Any, optimizer: str = "adam", **options: Any) -> Any:
-    images, labels = arrays()
+def fit(model: Any, optimizer: str = "adam", *, validate: bool = False, **options: Any) -> Any:
     model.compile(optimizer, "sparse_categorical_crossentropy", **options)
-    model.fit(batches(), epochs=2, verbose=0, validation_data=(images[:40], labels[:40]))
+    model.fit(batches(), epochs=2, verbose=0, validation_data=batches() if validate else None)
     return model
 
 
@@ -157,6 +156,49 @@ def several(style: str) -> Any:
     return keras.Sequential([noise, real])
 
 
+def two_tapes() -> Any:
+    """As DCGAN's tutorial: both losses from one forward pass, both models updated at its end."""
+    noise = keras.Sequential([keras.Input((8,)), L.Dense(32, "relu"), L.Dense(32, "tanh"), L.Dense(16)])
+    real = keras.Sequential([keras.Input((16,)), L.Dense(32, "relu"), L.Dense(32, "relu"), L.Dense(1)])
+    optimizers = keras.optimizers.Adam(1e-3), keras.optimizers.Adam(1e-3)
+    loss_of = keras.losses.BinaryCrossentropy(from_logits=True)
+
+    @tf.function
+    def step(given: Any, truth: Any) -> None:
+        with tf.GradientTape() as making, tf.GradientTape() as judging:
+            made = real(noise(given, training=True), training=True)
+            taken = real(truth, training=True)
+            losses = loss_of(tf.ones_like(made), made), loss_of(tf.ones_like(taken), taken)
+            loss = losses[1] + loss_of(tf.zeros_like(made), made)
+        upper = making.gradient(losses[0], noise.trainable_variables)
+        lower = judging.gradient(loss, real.trainable_variables)
+        optimizers[0].apply_gradients(zip(upper, noise.trainable_variables))  # noqa: B905
+        optimizers[1].apply_gradients(zip(lower, real.trainable_variables))  # noqa: B905
+
+    for number in range(6):
+        step(tf.random.normal((16, 8), seed=number), tf.random.normal((16, 16), seed=number))
+    return keras.Sequential([noise, real])
+
+
+def unrolled(model: Any) -> Any:
+    """Several steps written out in one graph, random numbers in each."""
+    optimizer, loss_of = keras.optimizers.Adam(), keras.losses.SparseCategoricalCrossentropy()
+
+    @tf.function
+    def steps(images: Any, labels: Any) -> None:
+        for part in range(4):
+            given = images[8 * part : 8 * part + 8]
+            given = given + tf.random.uniform(tf.shape(given)) * 0.01
+            with tf.GradientTape() as tape:
+                loss = loss_of(labels[8 * part : 8 * part + 8], model(given, training=True))
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables))  # noqa: B905
+
+    for images, labels in batches().take(2):
+        steps(images, labels)
+    return model
+
+
 def small_dense() -> Any:
     return keras.Sequential([keras.Input((8,)), L.Dense(16, "relu"), L.Dense(1)])
 
@@ -180,7 +222,7 @@ def under(policy: str, train: Callable[[], Any]) -> Any:
 
 
 VARIANTS: dict[str, Callable[[], Any]] = {
-    "fit": lambda: fit(small()),
+    "fit": lambda: fit(small(), validate=True),
     "steps_per_execution": lambda: fit(small(), steps_per_execution=3),
     "train_step": custom,
     "train_step_per_execution": lambda: custom(steps_per_execution=2),
@@ -196,20 +238,21 @@ VARIANTS: dict[str, Callable[[], Any]] = {
     "float16": lambda: under("mixed_float16", lambda: fit(small())),
     "several_eager": lambda: several("eager"),
     "several_function": lambda: several("function"),
+    "two_tapes": two_tapes,
+    "unrolled": lambda: unrolled(small()),
     "weighted": weighted,
     "run_eagerly": lambda: fit(small(), run_eagerly=True),
     "compiled": lambda: fit(Late(), jit_compile=True),
 }
 
 
-def train(variant: str, light: int | None) -> dict[str, Any]:
-    """Train in a fork, observed with so many light steps, or not at all; sha256 of the final weights, or the
-    error."""
+def train(variant: str, *, observed: bool) -> dict[str, Any]:
+    """Train in a fork; sha256 of the final weights, or the error."""
     reading, writing = os.pipe()
     if os.fork() == 0:
         try:
-            if light is not None:
-                observe(OUT / (f"{variant}-light" if light else variant), light)
+            if observed:
+                observe(OUT / variant)
             keras.utils.set_random_seed(3)
             weights = b"".join(weight.numpy().tobytes() for weight in VARIANTS[variant]().weights)
             answer = {"sha256": hashlib.sha256(weights).hexdigest()}
@@ -224,14 +267,14 @@ def train(variant: str, light: int | None) -> dict[str, Any]:
     return dict(json.loads(text)) if text else {"error": "it died"}
 
 
-def observe(run: Path, light: int) -> None:
+def observe(run: Path) -> None:
     """What a counterfactual's process does after the fork."""
     from orch_runtime.observe import Settings, install_now
 
-    install_now(Settings(run / "observe", STEPS, light=light))
+    install_now(Settings(run / "observe", STEPS, light=LIGHT))
 
 
 if __name__ == "__main__":
     for name in sys.argv[3:]:
-        ways = {"without": None, "with": 0, "light": LIGHT}
-        print(json.dumps({"variant": name, **{way: train(name, n) for way, n in ways.items()}}), flush=True)
+        ways = {"without": train(name, observed=False), "with": train(name, observed=True)}
+        print(json.dumps({"variant": name, **ways}), flush=True)

@@ -23,13 +23,10 @@ import keras, numpy as np, tensorflow as tf
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--seed", type=int, default=1)
-parser.add_argument("--reverse", action="store_true")
 options = parser.parse_args()
 keras.utils.set_random_seed(options.seed)
 random = np.random.RandomState(0)
 images, labels = random.rand(96, 8, 8, 1).astype("float32"), random.randint(0, 10, 96)
-if options.reverse:
-    images, labels = images[::-1], labels[::-1]
 model = keras.Sequential(
     [keras.Input((8, 8, 1)), keras.layers.Conv2D(8, 3, activation="relu"), keras.layers.Flatten(),
      keras.layers.Dropout(0.2), keras.layers.Dense(10, activation="softmax")])
@@ -82,8 +79,9 @@ def record(tf_python: Path, project: Path, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="module")
-def reference(record: Record) -> Path:
-    return record("$PY train.py")
+def reference(record: Record, project: Path) -> Path:
+    """Two trainings one after the other in one recorded run, of which the first is stopped."""
+    return record("$PY train.py; test ! -e finished; $PY train.py --seed 2")
 
 
 def found(verdict: Verdict) -> tuple[str, str | None]:
@@ -94,7 +92,11 @@ def test_it_stops_after_the_steps_that_were_asked_for(reference: Path) -> None:
     assert (reference / "observe" / "stopped").read_text() == "2\n"
     status = json.loads((reference / "observe" / "status.json").read_text())
     assert (status["state"], status["steps"], status["not_compared"]) == ("complete", 2, [])
-    assert (reference / "output").read_text() == ""
+
+
+def test_the_second_of_two_trainings_is_left_alone(reference: Path) -> None:
+    assert (reference / "output").read_text() == "the end\n", "only the recorded one is stopped"
+    assert list((reference / "observe").glob("status-*.json"))
 
 
 def test_what_acts_is_recorded(reference: Path) -> None:
@@ -112,26 +114,11 @@ def test_started_otherwise_and_run_to_its_end_it_is_the_same(record: Record, ref
     line = (
         "exec $PY -c \"import subprocess, sys; subprocess.run([sys.executable, '-m', 'train'], check=True)\""
     )
-    other = record(line, stop=False)
+    other = record(line, stop=False, PYTHONHASHSEED="1")  # on which nothing here depends: not accused
     assert (other / "output").read_text() == "the end\n"
     verdict = parity.compare(reference, other)
     assert found(verdict) == ("IDENTICAL", None), verdict.detail
     assert verdict.steps == 2 and verdict.compared > 40
-
-
-def test_another_seed(record: Record, reference: Path) -> None:
-    verdict = parity.compare(reference, record("$PY train.py", PYTHONHASHSEED="1"))
-    assert found(verdict) == ("IDENTICAL", None), "nothing here depends on it, so it is not accused"
-    verdict = parity.compare(reference, record("$PY train.py --seed 2"))
-    assert found(verdict) == ("DIVERGENT", "initial"), verdict.detail
-    assert verdict.cause is not None and "--seed 2" in verdict.cause
-
-
-def test_another_order(record: Record, reference: Path) -> None:
-    verdict = parity.compare(reference, record("$PY train.py --reverse"))
-    assert found(verdict) == ("DIVERGENT", "batch")
-    assert verdict.divergence is not None
-    assert "the same 96 records in another order" in verdict.divergence.detail
 
 
 def test_a_variable_that_changes_the_arithmetic_is_named(record: Record, reference: Path) -> None:
@@ -141,17 +128,3 @@ def test_a_variable_that_changes_the_arithmetic_is_named(record: Record, referen
     assert verdict.verdict == "EQUIVALENT", verdict.detail
     assert verdict.cause is not None and "TF_ENABLE_ONEDNN_OPTS is not set in A and 0 in B" in verdict.cause
     assert verdict.divergence is not None and verdict.divergence.stage in ("activation", "gradient")
-
-
-def test_the_second_of_two_trainings_is_left_alone(record: Record, reference: Path, project: Path) -> None:
-    (project / "finished").unlink(missing_ok=True)
-    both = record("$PY train.py; $PY train.py --seed 2")
-    assert (project / "finished").exists(), "only the recorded one is stopped"
-    assert found(parity.compare(reference, both)) == ("IDENTICAL", None)
-    assert list((both / "observe").glob("status-*.json"))
-
-
-def test_a_program_that_trains_nothing_is_not_compared(record: Record, reference: Path) -> None:
-    idle = record('$PY -c "import tensorflow as tf; tf.constant(1)"')
-    verdict = parity.compare(reference, idle)
-    assert verdict.verdict == "NOT COMPARED" and "no optimizer updated any weight" in verdict.detail

@@ -29,16 +29,23 @@ STYLES = [
     "late_function",
     "bfloat16",
     "float16",
+    "two_tapes",
+    "several_function",
+    "unrolled",
     "compiled",
 ]
-GRAPH_STYLES = [style for style in STYLES if style not in ("compiled", "outer_tape")]
+GRAPH_STYLES = [
+    style
+    for style in STYLES
+    if style not in ("compiled", "outer_tape", "two_tapes", "several_function", "unrolled")
+]
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
 def trained(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """Every style trained twice; where the recordings are, and the outcomes by style."""
+    """Every style trained without and with hooks; where the recordings are, and the outcomes by style."""
     root = tmp_path_factory.mktemp("root")
     (root / "orch_runtime").symlink_to(RUNTIME)
     out = tmp_path_factory.mktemp("runs")

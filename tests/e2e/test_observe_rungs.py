@@ -58,6 +58,8 @@ def wishes(root: Path, project: Path) -> list[dict[str, Any]]:
         run("nudged", "--nudge", "3", light=3),
         run("other_file", data="other"),
         run("other_seed", "--seed", "7"),
+        run("reversed", "--reverse", "1"),
+        run("idle", "--style", "idle"),
     ]
     for style in STYLES:
         mine, theirs = f"{style}_a", f"{style}_b"
@@ -121,6 +123,25 @@ def test_another_file_is_the_first_rung(runs: Runs) -> None:
     assert (finding.stage, finding.tensor, finding.kind) == ("files", "--data/scale.npy", "content")
     assert finding.shows.stage == "batch" and not finding.rounding
     assert parity.compare(runs.root / "plain", runs.root / "other_file").verdict == "DIVERGENT"
+
+
+def test_another_seed_is_named(runs: Runs) -> None:
+    verdict = parity.compare(runs.root / "plain", runs.root / "other_seed")
+    assert verdict.divergence is not None
+    assert (verdict.verdict, verdict.divergence.stage) == ("DIVERGENT", "initial"), verdict.detail
+    assert verdict.cause is not None and "--seed 7" in verdict.cause
+
+
+def test_another_order_of_the_same_records_is_told_from_other_records(runs: Runs) -> None:
+    verdict = parity.compare(runs.root / "plain", runs.root / "reversed")
+    assert verdict.divergence is not None
+    assert (verdict.verdict, verdict.divergence.stage) == ("DIVERGENT", "batch"), verdict.detail
+    assert "the same 16 records in another order" in verdict.divergence.detail
+
+
+def test_a_program_that_trains_nothing_is_not_compared(runs: Runs) -> None:
+    verdict = parity.compare(runs.root / "plain", runs.root / "idle")
+    assert verdict.verdict == "NOT COMPARED" and "no optimizer updated any weight" in verdict.detail
 
 
 # ---------------------------------------------------------------- facts

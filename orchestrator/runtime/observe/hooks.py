@@ -309,6 +309,7 @@ class Hooks:
         pairs = list(args[0]) if args else None  # may be a zip, which can be read once only
         args = (pairs, *args[1:]) if pairs is not None else args
         self._try("reading the optimizer", self._before_apply, optimizer)
+        self._try("reading the step before", self._before_overwriting, optimizer, args, kwargs)
         self.local.in_apply = True
         try:
             result = original(*args, **kwargs)
@@ -322,13 +323,15 @@ class Hooks:
         if getattr(optimizer, "built", False):
             self.channel.initial(named(_variables(optimizer)), weights=False)
 
+    def _before_overwriting(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self.channel.about_to_update(_trained(optimizer, args, kwargs))
+
     def _before_update(self, original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """An optimizer that its first call has built has slots now."""
         self._try("reading the optimizer", self._before_apply, optimizer)
         return original(*args, **kwargs)
 
     def _after_apply(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self.channel.flush()
         trained = _trained(optimizer, args, kwargs)
         state = _state(self._latest_model) if self._latest_model is not None else []
         rest = [variable for variable in state if not getattr(variable, "trainable", False)]

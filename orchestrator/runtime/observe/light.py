@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 import zlib
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from .digest import raw_bytes
 
@@ -21,6 +21,9 @@ STAGES = ("batch", "loss", "gradient", "update")
 
 BLOCK = 4096
 """8-byte words that are summed up at once; each block's sum counts by its place."""
+
+SPARSE = 8
+"""Of so many blocks of a gradient, one is looked at. No difference is lost: weights are looked at whole."""
 
 SMALL = 4096
 """Bytes up to which a checksum of the content is cheaper than sums."""
@@ -35,12 +38,12 @@ _MASK = (1 << 64) - 1
 _odd: Any = None
 
 
-def fingerprint(array: Any, *, ordered: bool = False) -> str:
+def fingerprint(array: Any, *, ordered: bool = False, every: int = 1) -> str:
     """16 hex digits: the sum modulo 2**64 of the array's 8-byte words, each block weighted by its place.
 
     One changed bit always changes it. Blind to an exchange of words within a block of 32 KiB; where
-    `ordered`, rows (the first dimension) are the blocks, and short ones count word by word. Strings and
-    small arrays: their CRC-32, 8 hex digits.
+    `ordered`, rows (the first dimension) are the blocks, and short ones count word by word. `every`: of
+    that many blocks, one is looked at, and the end. Strings and small arrays: their CRC-32, 8 hex digits.
     """
     import numpy as np
 
@@ -50,10 +53,10 @@ def fingerprint(array: Any, *, ordered: bool = False) -> str:
     words = flat[: flat.size // 8 * 8].view(np.uint64)
     block = _row(array) if ordered else BLOCK
     blocks = words.size // block
-    sums = words[: blocks * block].reshape(blocks, block)
+    sums = words[: blocks * block].reshape(blocks, block)[::every]
     if block > 1:
         sums = np.add.reduce(sums, axis=1)
-    total = int(np.dot(sums.reshape(-1), _odds(blocks)))
+    total = int(np.dot(sums.reshape(-1), _odds(sums.size)))
     rest = int(np.add.reduce(words[blocks * block :])) * (2 * blocks + 1)
     tail = int.from_bytes(flat[words.size * 8 :].tobytes(), "little")
     return f"{(total + rest + tail) & _MASK:016x}"
@@ -75,16 +78,44 @@ def _odds(count: int) -> Any:
     return _odd[:count]
 
 
-def sampled_norm(array: Any) -> Any:
-    """The L2 norm of at most SAMPLE elements, evenly spaced; None for strings and beyond numbers."""
-    import numpy as np
+class Norms:
+    """L2 norms of at most SAMPLE elements of each array, evenly spaced, worked out all at once."""
 
-    if array.dtype.hasobject or array.dtype.kind in "SUc" or not array.size:
-        return None
-    stride = max(1, -(-int(array.size) // SAMPLE))
-    wide = array.reshape(-1)[::stride].astype(np.float64)
-    value = math.sqrt(float(np.dot(wide, wide)))
-    return value if math.isfinite(value) else None
+    def __init__(self) -> None:
+        self._samples: Any = None
+        self._count = 0
+        self._none: set[int] = set()
+
+    def take(self, array: Any) -> None:
+        """Read what is needed of an array."""
+        import numpy as np
+
+        if self._samples is None:
+            self._samples = np.zeros((64, SAMPLE))
+        elif self._count == len(self._samples):
+            self._samples = np.concatenate([self._samples, np.zeros_like(self._samples)])
+        row = self._samples[self._count]
+        if array.dtype.hasobject or array.dtype.kind in "SUc" or not array.size:
+            self._none.add(self._count)
+            row[:] = 0.0
+        else:
+            elements = array.reshape(-1)[:: -(-array.size // SAMPLE)]
+            row[: elements.size] = elements
+            row[elements.size :] = 0.0
+        self._count += 1
+
+    def values(self) -> List[Optional[float]]:
+        """The norm of each array taken since the last call; None for strings and beyond numbers."""
+        import numpy as np
+
+        count, none = self._count, self._none
+        self._count, self._none = 0, set()
+        if not count:
+            return []
+        with np.errstate(all="ignore"):
+            squares = np.einsum("ij,ij->i", self._samples[:count], self._samples[:count])
+            norms = np.sqrt(squares).tolist()
+        return [norm if i not in none and math.isfinite(norm) else None for i, norm in enumerate(norms)]
 
 
 class LightSteps:
@@ -92,38 +123,52 @@ class LightSteps:
 
     def __init__(self) -> None:
         self.done = 0
-        self._taken: List[Tuple["Label", str, Any]] = []
+        self._labels: List["Label"] = []
+        self._sums: List[str] = []
+        self._norms = Norms()
+        self._known: List["Label"] = []
+        self._places: List[int] = []
         self._names: List[List[str]] = []
         self._lines: List[Dict[str, Any]] = []
         self._written = time.monotonic()
 
     def takes(self, label: "Label") -> bool:
         """Whether a tensor is looked at."""
-        return label.stage in STAGES and label.light
+        return label.light and label.stage in STAGES
 
     def take(self, labels: Sequence["Label"], arrays: Sequence[Any]) -> None:
         """Take arrays of the step in progress; they are read before this returns."""
         for label, array in zip(labels, arrays):  # noqa: B905
             if self.takes(label):
-                digest = fingerprint(array, ordered=label.stage == "batch")
-                self._taken.append((label, digest, sampled_norm(array)))
+                every = SPARSE if label.stage == "gradient" else 1
+                self._labels.append(label)
+                self._sums.append(fingerprint(array, ordered=label.stage == "batch", every=every))
+                self._norms.take(array)
 
     def labels(self) -> List["Label"]:
         """What was taken of the step in progress."""
-        return [label for label, _, _ in self._taken]
+        return self._labels
 
     def commit(self, step: int) -> None:
         """The step in progress is complete: its line, after one that names its tensors where they are not
         those of the last step."""
-        ordered = sorted(self._taken, key=lambda item: (STAGES.index(item[0].stage), item[0].order))
-        self._taken = []
+        labels, sums, norms = self._labels, self._sums, self._norms.values()
+        self._labels, self._sums = [], []
         self.done += 1
-        names = _names(label for label, _, _ in ordered)
+        if labels != self._known:
+            self._sort(labels)
+        line = {"sums": [sums[i] for i in self._places], "norms": [norms[i] for i in self._places]}
+        self._lines.append({"event": "light", "step": step, **line})
+
+    def _sort(self, labels: List["Label"]) -> None:
+        """Work out the places of the ladder for steps of these labels."""
+        self._known = labels
+        order = [(STAGES.index(label.stage), label.order) for label in labels]
+        self._places = sorted(range(len(labels)), key=order.__getitem__)
+        names = _names(labels[i] for i in self._places)
         if names != self._names:
             self._names = names
             self._lines.append({"event": "light-names", "names": names})
-        sums, norms = [item[1] for item in ordered], [item[2] for item in ordered]
-        self._lines.append({"event": "light", "step": step, "sums": sums, "norms": norms})
 
     def due(self, *, now: bool = False) -> List[Dict[str, Any]]:
         """The lines to be written: all that wait, once in EVERY seconds, or `now`."""

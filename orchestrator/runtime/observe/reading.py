@@ -7,8 +7,8 @@ possible is added: calls into Python, no conditions, no constants; and what read
 something that must run, but hangs at the end of a chain of identities, longer than any other way to the
 tensor, which the optimiser then removes.
 
-What is left of that: where one function updates two models by losses that share computations, reading the
-first one's new weights moved the last bit of some weights (1e-8). It does so on every machine alike.
+Where one function updates two models by losses that share computations, a second operation that must run
+was enough to move the last bit of some weights. So a graph gets a single one.
 
 A call takes its tensors to Python in each step of the run, which costs a fraction of a millisecond where
 they already are in the host's memory. On other devices, empty slices take their place after the last
@@ -18,7 +18,7 @@ observed step.
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Sequence
 
 from .fusion import OURS
 
@@ -41,22 +41,26 @@ class Readings:
         self._beside_host: Optional[bool] = None
         self._rows: Any = weakref.WeakKeyDictionary()
 
-    def read(self, tensors: List[Any], sink: Sink) -> Any:
-        """Hand `tensors` to `sink` each time the graph runs. To be passed to `must_run`."""
+    def read(self, tensors: List[Any], sink: Sink, *, after: Sequence[Any] = ()) -> Any:
+        """Hand `tensors` to `sink` each time the graph runs, once `after` ran. To be passed to `must_run`."""
+        count = len(after)
+
+        def act(*arrays: Any) -> int:
+            if self._wants():
+                sink(*arrays[count:])
+            return 0
+
         with self._tf.name_scope(OURS):
-            done = self._call(sink, self._wanted_part(tensors), stateful=False)
+            done = self._python(act, [*after, *self._wanted_part(tensors)], stateful=False)
             with self._tf.device("/CPU:0"):
                 for _ in range(DISTANCE):
                     done = self._tf.identity(done)
         return done
 
-    def must_run(self, before: List[Any], act: Sink, tensors: List[Any]) -> None:
-        """After the readings `before`, hand `tensors` to `act`."""
-        count = len(before)
+    def must_run(self, readings: List[Any]) -> None:
+        """Have `readings` run whenever the graph does."""
         with self._tf.name_scope(OURS):
-            arguments = before + self._wanted_part(tensors)
-            self._call(lambda *arrays: act(*arrays[count:]), arguments, stateful=True)
-        self.forget()
+            self._python(lambda *_: 0, readings, stateful=True)
 
     def forget(self) -> None:
         """What follows in this graph is another step: ask anew whether it is wanted."""
@@ -84,19 +88,11 @@ class Readings:
         return self._beside_host
 
     def _asked(self) -> Any:
-        """How many rows are wanted, asked once for each step of a graph: it crosses into Python."""
+        """How many rows are wanted, asked once for each graph: it crosses into Python."""
         graph = self._graph()
         if graph not in self._rows:
             self._rows[graph] = self._python(lambda: ALL if self._wants() else 0, [], stateful=True)
         return self._rows[graph]
-
-    def _call(self, sink: Sink, tensors: List[Any], *, stateful: bool) -> Any:
-        def act(*arrays: Any) -> int:
-            if self._wants():
-                sink(*arrays)
-            return 0
-
-        return self._python(act, tensors, stateful=stateful)
 
     def _python(self, act: Callable[..., int], tensors: List[Any], *, stateful: bool) -> Any:
         import numpy as np
