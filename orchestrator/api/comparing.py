@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 from orchestrator import parity
+from orchestrator.api import collect, rerun
 from orchestrator.api import confirm as confirming
-from orchestrator.api import rerun
 from orchestrator.api.confirm import BUDGET, Sides, confirmable, imitated, light_steps
 from orchestrator.api.confirm_copy import Folders
 from orchestrator.api.confirm_program import program_of
@@ -69,9 +70,11 @@ def confirmed(
     recorded = recordings[index]
     steps, light = max(len(recorded.steps), recorded.requested), light_steps(verdict, recorded)
 
+    made = _made(known, mine, recorded)
+
     def make(zygotes: Zygotes) -> Runs:
         facts, agent = recorded.environment, local_agent(place)
-        return Runs(known, _folders(known), agent, facts, steps, light, zygotes=zygotes)
+        return Runs(known, _folders(known, made), agent, facts, steps, light, zygotes=zygotes)
 
     runs = workshop.runs(f"{mine.resolve()} {light}", make)
     return confirming.confirm(sides, verdict, runs, budget, tell)
@@ -97,10 +100,21 @@ def _base(folders: tuple[Path, Path]) -> tuple[str | None, str]:
     return None, "; ".join(obstacles)
 
 
-def _folders(known: Rerun) -> Folders:
+def _made(known: Rerun, run: Path, recorded: Recording) -> frozenset[Path]:
+    """Files in its working folder that the recorded run made: written before they were read, if ever read."""
+    entries = (recorded.environment.get("files") or {}).get("list") or []
+    read_ = {Path(entry["path"]) for entry in entries if not entry.get("made")}
+    wrote = {Path(entry["path"]) for entry in entries if entry.get("made")}
+    record = collect.read(run)
+    left = {Path(os.path.normpath(run / each["path"])) for each in record.artifacts} if record else set()
+    found = (wrote | left) - read_
+    return frozenset(path for path in found if path.is_relative_to(known.cwd))
+
+
+def _folders(known: Rerun, made: frozenset[Path]) -> Folders:
     program = program_of(known.argv)
     beside = (known.cwd / program.name).resolve().parent if program and not program.module else None
-    return Folders(known.cwd, beside)
+    return Folders(known.cwd, beside, made)
 
 
 def observed(place: Folder, run: Path | str) -> Path:

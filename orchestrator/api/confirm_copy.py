@@ -78,10 +78,12 @@ class Copy:
 
 @dataclass(frozen=True)
 class Folders:
-    """Originals to copy: the working folder, and the program's own where it lies elsewhere."""
+    """Originals to copy: the working folder, and the program's own where it lies elsewhere. `made` files are
+    left out: the recorded run made them itself, and a repeated one must begin where that began."""
 
     cwd: Path
     program: Path | None = None
+    made: frozenset[Path] = frozenset()
 
     @property
     def original(self) -> Path | None:
@@ -96,7 +98,7 @@ class Folders:
             seen = _seen(original, self.cwd, imposed.path) if imposed.path else copy
             copies.append(Seat(original, copy, seen, root / f"under-{number}"))
         seats = (*copies, *_outside(copies, imposed, root))
-        _fill(seats, seats, imposed)
+        _fill(seats, seats, imposed, self.made)
         made = Copy(self.cwd, seats)
         return Copy(made.at(self.cwd), seats, _mounts(seats, base), _removable(seats))
 
@@ -186,9 +188,12 @@ def _reached(seats: Sequence[Seat], path: Path) -> Path:
     return path
 
 
-def _fill(empty: Sequence[Seat], seats: Sequence[Seat], imposed: Imposed) -> None:
-    """Copy what the `empty` ones of all `seats` stand for, then put in their places what is imposed."""
-    copier = _Copier(lambda path: _reached(seats, path), _opened(seats, imposed))
+def _fill(
+    empty: Sequence[Seat], seats: Sequence[Seat], imposed: Imposed, made: frozenset[Path] = frozenset()
+) -> None:
+    """Copy what the `empty` ones of all `seats` stand for, less what is `made`; then put in their places what
+    is imposed."""
+    copier = _Copier(lambda path: _reached(seats, path), _opened(seats, imposed), made)
     for seat in empty:
         copier.folder(seat.original, seat.copy, deep=not seat.shallow)
     _put_all(seats, imposed)
@@ -198,12 +203,13 @@ def _fill(empty: Sequence[Seat], seats: Sequence[Seat], imposed: Imposed) -> Non
 
 
 class _Copier:
-    """Copies folders. `reach`: by which path the run reaches an original; `opened`: folders that must not be
-    linked to, for something in them is to be another."""
+    """Copies folders, less what is `made`. `reach`: by which path the run reaches an original; `opened`:
+    folders that must not be linked to, for something in them is to be another."""
 
-    def __init__(self, reach: Callable[[Path], Path], opened: frozenset[Path]) -> None:
+    def __init__(self, reach: Callable[[Path], Path], opened: frozenset[Path], made: frozenset[Path]) -> None:
         self._reach = reach
         self._opened = opened
+        self._made = made
         self._bytes, self._files = MOST, MOST_FILES
 
     def folder(self, source: Path, target: Path, *, deep: bool = True) -> None:
@@ -211,6 +217,8 @@ class _Copier:
         target.mkdir(parents=True, exist_ok=True)
         for entry in _entries(source):
             path, place = Path(entry.path), target / entry.name
+            if path in self._made:
+                continue
             if path in self._opened and path.is_dir():
                 self.folder(path, place, deep=deep and not entry.is_symlink() and not _linked(path))
             elif entry.is_symlink():

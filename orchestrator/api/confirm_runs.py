@@ -277,9 +277,8 @@ class Runs:
 
     def _at_import(self, environment: Mapping[str, str]) -> dict[str, str]:
         """What imports see: the run's environment, less our wishes, and what the program sets before them."""
-        hook = environment["PYTHONPATH"].split(os.pathsep)
         kept = {name: value for name, value in environment.items() if not name.startswith("ORCH_")}
-        kept["PYTHONPATH"] = os.pathsep.join(hook[1:])
+        kept["PYTHONPATH"] = _without_hook(environment["PYTHONPATH"])
         if not kept["PYTHONPATH"]:
             del kept["PYTHONPATH"]
         late = set(self._facts.get("set_late") or ())
@@ -305,7 +304,8 @@ class Runs:
             for n, v in environment.items()
             if not n.startswith(("ORCH_OBSERVE_D", "ORCH_OBSERVE_S", "ORCH_TRACE"))
         }
-        own = {n: v for n, v in own.items() if n not in ("PATH", "PYTHONPATH", "PWD", "VIRTUAL_ENV")}
+        own = {n: v for n, v in own.items() if n not in ("PATH", "PWD", "VIRTUAL_ENV")}
+        own["PYTHONPATH"] = _without_hook(environment["PYTHONPATH"])
         job = Job(
             run_id=run.run_id,
             argv=("env", *dropped, *missing, *argv),
@@ -344,6 +344,11 @@ class Runs:
             return f"it writes to {refused}, which a repeated run may not change"
         lines = [line for line in _text(run.log).strip().splitlines() if line.strip()]
         return f"{ending}; {lines[-1].strip()[:200]}" if lines else f"{ending}; {recording.why}"
+
+
+def _without_hook(path: str) -> str:
+    """What is left of a run's PYTHONPATH, in which our hook comes first."""
+    return path.partition(os.pathsep)[2]
 
 
 def _text(path: str) -> str:

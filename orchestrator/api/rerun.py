@@ -17,6 +17,7 @@ from orchestrator.runtime.acting import acts
 
 NAME = "rerun.json"
 _FORMAT = 1
+_MODULES = "PYTHONPATH"
 _READ = re.compile(
     r"""(?:environ(?:\.(?:get|pop|setdefault))?\s*[\[(]|getenv\s*\()\s*["']([A-Za-z_][A-Za-z0-9_]*)["']"""
 )
@@ -28,8 +29,9 @@ _CREDENTIALS = re.compile(r"://[^/\s]*@")
 class Rerun:
     """A command as it was recorded. `cwd` and `python` are absolute.
 
-    `variables`: those of its environment that can act, or that the project's code reads by name; never one
-    that looks like a secret. `unset`: variables that the code reads and that were not set.
+    `variables`: those of its environment that can act, or that the project's code reads by name, and where
+    Python looks for modules; never one that looks like a secret. `unset`: variables that the code reads and
+    that were not set.
     """
 
     argv: tuple[str, ...]
@@ -52,7 +54,7 @@ class Rerun:
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The environment of this process, with what acted then instead of what would act now."""
-        kept = {name: value for name, value in inherited.items() if not acts(name)}
+        kept = {name: value for name, value in inherited.items() if not acts(name) and name != _MODULES}
         return {**{name: kept[name] for name in kept if name not in self.unset}, **self.variables}
 
 
@@ -72,6 +74,7 @@ def note(
     """Write `folder`/rerun.json for a run that was recorded into `folder`."""
     names = set(_read_by(folder, argv, cwd))
     shown = {name for name in names if not _SECRET.search(name)}
+    shown.add(_MODULES)
     chosen = {n: v for n, v in environ.items() if (acts(n) or n in shown) and not _secret(n, v)}
     value = {
         "v": _FORMAT,
@@ -79,7 +82,7 @@ def note(
         "cwd": str(cwd),
         "python": str(python),
         "variables": dict(sorted(chosen.items())),
-        "unset": sorted(name for name in shown if name not in environ),
+        "unset": sorted(name for name in shown - {_MODULES} if name not in environ),
         "host": this_host(),
     }
     with whole(folder / NAME) as file:

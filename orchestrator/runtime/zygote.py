@@ -12,7 +12,7 @@ The fork sets its environment after the imports: a variable that acts at import 
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
-# ruff: noqa: PTH100, PTH109, PTH110, PTH120
+# ruff: noqa: PTH100, PTH109, PTH110, PTH118, PTH120
 
 from __future__ import annotations
 
@@ -169,9 +169,15 @@ def _search_path(request: Request) -> None:
     """sys.path as a fresh Python would have it there: the program's folder first, moved folders as moved."""
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     first = os.getcwd() if request.get("module") else os.path.dirname(os.path.abspath(request["program"]))
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    own = [os.path.abspath(entry) for entry in named if entry and not _is_hook(entry)]
     rest = [entry for entry in sys.path if entry and os.path.realpath(entry) != os.path.realpath(ours)]
-    sys.path[:] = [first, *(_moved(entry, request["moved"]) for entry in rest)]
+    sys.path[:] = [first, *dict.fromkeys(_moved(entry, request["moved"]) for entry in [*own, *rest])]
     importlib.invalidate_caches()
+
+
+def _is_hook(folder: str) -> bool:
+    return os.path.realpath(folder) == os.path.realpath(os.path.join(os.path.dirname(__file__), "hook"))
 
 
 def _moved(path: str, moved: Sequence[Sequence[str]]) -> str:

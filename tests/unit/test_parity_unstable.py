@@ -50,7 +50,7 @@ def two(
     ],
 )
 def test_what_is_tried_first(
-    tmp_path: Path, one: dict[str, Any], other: dict[str, Any], change: Change, first: Remedy
+    tmp_path: Path, one: dict[str, Any], other: dict[str, Any], change: Any, first: Remedy
 ) -> None:
     ordered = likely(*two(tmp_path, one, other, change))
     assert ordered[0][1] == (first,)
