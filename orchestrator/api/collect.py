@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from orchestrator import jobs, sync
 from orchestrator.errors import HostError
-from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Entry, Exit, Host, RunRecord, RunState
 
 RECORD = "run.json"
 OUTPUTS = "outputs"
-_MODELS = (".keras", ".h5")
 _METRICS_BYTES = 1 << 20
 
 
@@ -65,60 +63,6 @@ def _numbers(path: Path) -> dict[str, Any]:
     except (ValueError, OSError):
         return {}
     return {k: v for k, v in value.items() if isinstance(v, int | float)} if isinstance(value, dict) else {}
-
-
-def check_model(
-    host: Host,
-    agent: Agent,
-    local: Agent,
-    pythons: tuple[str, str],
-    run_id: str,
-    entries: Sequence[Entry],
-    folder: Path,
-) -> dict[str, Any] | None:
-    """Does the pulled model load here, and predict what it predicted there? None where there is no model.
-
-    `pythons` are the stack's interpreters there and here. Every model is checked; the first that fails
-    is the answer.
-    """
-    answer: dict[str, Any] | None = None
-    for path in _model_paths(entries):
-        there = _checked(host, agent, pythons[0], f"{jobs.run_dir(agent, run_id)}/work/{path}", None)
-        expected = folder / f"model-check-{path.replace('/', '-')}.json"
-        expected.write_text(json.dumps(there))
-        here = _checked(HereHost(), local, pythons[1], str(folder / OUTPUTS / path), expected)
-        answer = _answer(path, there, here)
-        if not (answer["loaded"] and answer["equal"]):
-            return answer
-    return answer
-
-
-def _model_paths(entries: Sequence[Entry]) -> list[str]:
-    files = [e.path for e in entries if e.kind == "file"]
-    saved = [path.removesuffix("/saved_model.pb") for path in files if path.endswith("/saved_model.pb")]
-    return sorted([path for path in files if path.endswith(_MODELS)] + saved)
-
-
-def _checked(host: Host, agent: Agent, python: str, path: str, expected: Path | None) -> dict[str, Any]:
-    argv = Agent(python, agent.root, agent.base).argv("check-model", path)
-    done = host.run([*argv, "--expect", str(expected)] if expected else argv, timeout=600)
-    try:
-        value = json.loads(done.stdout)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        tail = done.stderr.decode(errors="replace").strip().splitlines()[-3:]
-        return {"loaded": False, "reason": f"the check itself ended with {done.returncode}: {' '.join(tail)}"}
-    return value
-
-
-def _answer(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, Any]:
-    loaded = bool(here.get("loaded"))
-    equal = bool(here.get("equal")) if loaded and there.get("loaded") else None
-    reason = here.get("reason")
-    if not there.get("loaded"):
-        reason = f"it did not load on the machine either: {there.get('reason')}"
-    return {"path": path, "loaded": loaded, "equal": equal, "reason": reason}
 
 
 def exit_json(exit_: Exit | None) -> dict[str, Any]:

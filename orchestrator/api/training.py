@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import jobs
-from orchestrator.api import collect, follow, proof, rightsize
+from orchestrator.api import collect, follow, modelchecks, proof, rightsize
 from orchestrator.api import trees as trees_
 from orchestrator.api.awaiting import what_ended
 from orchestrator.api.folder import Folder, check_run_id, new_run_id, one_at_a_time
@@ -19,6 +19,7 @@ from orchestrator.api.session import Session, check_stack, local_agent, open_ses
 from orchestrator.api.standing import machine_facts
 from orchestrator.api.verdict import judged
 from orchestrator.errors import BeforeTheRun, ParityMismatch, StackMismatch, UsageError
+from orchestrator.hosts.here import HereHost
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import Difference, Entry, Exit, Job, Progress, RunRecord, Silent, TreeLink
 from orchestrator.profile import Profile, load
@@ -333,9 +334,12 @@ def _model_check(
     session: Session, run_id: str, entries: Sequence[Entry], folder: Path
 ) -> dict[str, Any] | None:
     stack = session.ledger.lease().runs[run_id].draft["stack"]
-    local = local_agent(session.place)
-    pythons = (stack["interpreter"], str(session.local().python))
-    return collect.check_model(session.host, session.agent, local, pythons, run_id, entries, folder)
+    work, local = f"{jobs.run_dir(session.agent, run_id)}/work", local_agent(session.place)
+    there = modelchecks.Side(session.host, replace(session.agent, python=stack["interpreter"]), work, work)
+    ours = replace(local, python=str(session.local().python))
+    code, outputs = str(session.profile.code.path), str(folder / collect.OUTPUTS)
+    here = modelchecks.Side(HereHost(), ours, outputs, code)
+    return modelchecks.check(there, here, entries, folder)
 
 
 def _note_end(session: Session, run_id: str, exit_: Exit | None) -> None:

@@ -81,9 +81,12 @@ def _metrics(metrics: Mapping[str, Any]) -> str:
 def _model(check: Mapping[str, Any] | None) -> str:
     if not check:
         return ""
+    others = len(check.get("files", ())) - 1
     if check.get("loaded") and check.get("equal"):
-        return f"{check.get('path', 'the model')} loads here and predicts the same"
-    return f"{check.get('path', 'the model')}: {check.get('reason') or 'could not be checked'}"
+        more = f", and {plural(others, 'file')} beside it" if others > 0 else ""
+        return f"{check.get('path', 'the model')} loads here and predicts the same{more}"
+    way_out = f". {check['way_out']}" if check.get("way_out") else ""
+    return f"{check.get('path', 'the model')}: {check.get('reason') or 'could not be checked'}{way_out}"
 
 
 def _files(record: RunRecord) -> str:
