@@ -7,7 +7,7 @@ import random
 from time import perf_counter
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
-_SHARE = 0.005
+_SHARE = 0.003
 """Of the time of all steps, what probing may cost."""
 
 _CREDIT = 0.025

@@ -131,10 +131,11 @@ def test_names_that_are_not_names(agent: Agent, run_id: str) -> None:
 
 
 def test_a_second_start_finds_the_first(agent: Agent, tmp_path: Path) -> None:
-    job = shell(f"echo once >> {tmp_path}/ran; sleep 0.3")
+    job = shell(f"echo once >> {tmp_path}/ran; until [ -e {tmp_path}/go ]; do sleep 0.05; done")
     first = jobs.start(HOST, agent, job)
     again = jobs.start(HOST, agent, job)
     assert first.state == again.state == "running"
+    (tmp_path / "go").touch()
     to_the_end(agent, job)
     assert jobs.start(HOST, agent, job).state == "ended"
     assert (tmp_path / "ran").read_text() == "once\n"

@@ -9,11 +9,14 @@ from typing import Any
 
 import jsonschema
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from orchestrator.api.rightsize import profile_of_run
 from orchestrator.api.schemas import schema
 from orchestrator.report.where import like_text, where_time_went
 from tests.conftest import ROOT
+from tests.unit.test_profiling import LINES
 
 GOLDEN = ROOT / "tests/golden/report"
 GIB = 1 << 30
@@ -188,3 +191,13 @@ def test_a_plan_like_a_run_tells_how_to_have_it() -> None:
         "\nr1 needed 2 cores and 1.5 GiB.\n"
         "Next: orch up p.yaml --set resources.cpus=2+ --set 'resources.memory=1536 MiB+'"
     )
+
+
+@settings(max_examples=25)
+@given(lines=st.lists(LINES, max_size=14))
+def test_whatever_a_trace_holds_there_is_a_screen(lines: list[Any], tmp_path_factory: Any) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    told = [sample(0), *lines, sample(30), steps(1), steps(20, total=900), {**pipeline(9, 300), "pid": 7}]
+    found = profile(folder, told)
+    json.dumps(found, allow_nan=False)
+    assert "limited by" in where_time_went(found)
