@@ -20,6 +20,9 @@ from tests.parity.forks import Forks
 from tests.parity.scenarios.model import Scenario, Side
 from tests.parity.scenarios.projects import PROJECTS
 
+BUDGET = 400.0
+"""Seconds for confirming one cause: the table tells what orch can find, not how quick this computer is."""
+
 _MEMORY = Path("/dev/shm")
 
 
@@ -47,7 +50,9 @@ class Bed:
         a, b = (self.recorded(scenario, side) for side in scenario.sides)
         with standing({}, self.root, 2):
             wished = confirm and scenario.confirm
-            return orch.compare(a, b, folder=self.root, confirm=wished, workshop=self._workshop)
+            return orch.compare(
+                a, b, folder=self.root, confirm=wished, budget=BUDGET, workshop=self._workshop
+            )
 
     def recorded(self, scenario: Scenario, side: Side) -> Path:
         """The run's folder."""

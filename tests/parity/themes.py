@@ -9,7 +9,7 @@ import pytest
 from tests.parity.conftest import Judge
 from tests.parity.scenarios.model import Scenario
 
-MARKS = (pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(600))
+MARKS = (pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(900))
 
 
 def called_what_it_is(scenarios: Sequence[Scenario]) -> Callable[[Judge, Scenario], None]:

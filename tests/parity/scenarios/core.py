@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.parity.scenarios import batches, controls, refused, several, steps, styles
+from tests.parity.scenarios import batches, causes, controls, refused, several, steps, styles
 from tests.parity.scenarios.model import Scenario
 
 _PLANTED = {
     scenario.name: scenario
-    for part in (batches, steps, several, styles, refused)
+    for part in (batches, steps, several, styles, causes, refused)
     for scenario in part.SCENARIOS
 }
 _INNOCENT = {scenario.name: scenario for scenario in controls.SCENARIOS}
@@ -22,7 +22,7 @@ _RECORDED = (
     "another batch size",
     "another initializer",
     "another epsilon of normalisation",
-    "half precision of the brain",
+    "double precision throughout",
     "a sum for a mean",
     "eager: gradients that are stopped",
     "another schedule",

@@ -134,7 +134,7 @@ SCENARIOS = (
         "settings of Keras in the home folder",
         "loop.py",
         diverges("batch initial activation", r"keras\.json|floatx", confirmed=True),
-        both=Side(environ={"HOME": "{folder}/home"}),
+        both=Side(environ={"HOME": "{folder}/home"}, command=("{interpreter}", "{script}")),
         a=Side(files={"home/.keras/keras.json": _HOME.format("float32")}),
         b=Side(files={"home/.keras/keras.json": _HOME.format("float64")}),
     ),
