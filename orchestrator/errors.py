@@ -20,6 +20,7 @@ OrchError
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 EXIT_OK = 0
@@ -88,7 +89,9 @@ class ProfileError(UsageError):
 
 
 class ProviderError(OrchError):
-    """The only error that a provider raises."""
+    """The only error that a provider raises. `attempts`: all that were made to have a machine."""
+
+    attempts: Sequence[Mapping[str, object]] = ()
 
     def __init__(
         self,

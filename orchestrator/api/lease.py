@@ -11,6 +11,7 @@ from typing import Any
 
 from orchestrator.api.awaiting import MachineGone, Reached, answering, require_seen
 from orchestrator.api.catalog import RECORDED, offers_for, warnings_for
+from orchestrator.api.driver import require_gpus
 from orchestrator.api.folder import Folder, new_lease_id, one_at_a_time, owner
 from orchestrator.api.lint import look, tell_once
 from orchestrator.api.session import Session, local_stack, open_session, read_lock, stack_facts
@@ -88,8 +89,13 @@ def up(
         local_stack(wanted, tell)  # may take minutes, and fail: nothing costs meanwhile
         ledger = _ledger_for(place, lease, wanted, overrides)
         tell_once(hazards, place.state, tell)
-        reached = _machine(ledger, provider, planned, wanted, place, tell)
+        try:
+            reached = _machine(ledger, provider, planned, wanted, place, tell)
+        except ProviderError as error:
+            error.attempts = [asdict(attempt) for attempt in ledger.lease().attempts]
+            raise
         with open_session(place, ledger, wanted, progress=tell, reached=reached) as session:
+            require_gpus(session)
             _installed(session, tell)
             session.watch_idleness()
     return lease_status(ledger.lease(), session.machine)

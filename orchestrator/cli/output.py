@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from orchestrator.errors import EXIT_INTERRUPTED, LocalError, OrchError
+from orchestrator.errors import EXIT_INTERRUPTED, LocalError, OrchError, ProviderError
 
 
 def emit(verb: str, value: Mapping[str, Any], as_json: bool, text: str) -> None:
@@ -76,7 +76,8 @@ def tell(error: OrchError, as_json: bool) -> int:
         }
         record = getattr(error, "record", None)
         run = record.as_json() if record is not None else None
-        print(json.dumps({"schema": "orch.error/1", "error": value, "run": run}, indent=1))
+        tried = {"attempts": list(error.attempts)} if isinstance(error, ProviderError) else {}
+        print(json.dumps({"schema": "orch.error/1", "error": value, **tried, "run": run}, indent=1))
     else:
         print(f"orch: {error.message}", file=sys.stderr)
         for text in (error.exists, f"Next: {error.next_command}" if error.next_command else None):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -105,14 +106,49 @@ def test_what_no_other_zone_would_mend_stops(
     project: Project, cloud: Cloud, reason: str, code: int, words: tuple[str, ...]
 ) -> None:
     cloud.faults({"action": "Boot", "code": reason, "times": -1})
-    error = up(project, code=code)["error"]
+    answer = up(project, code=code)
+    error = answer["error"]
     for word in (reason, *words):
         assert word in error["message"]
     assert "nothing costs" in error["exists"]
     assert len(cloud.requests("RunInstances")) == 1
     (attempt,) = project.json("status")["leases"][0]["attempts"]
+    assert answer["attempts"] == [attempt]
     assert attempt["outcome"] == {4: "quota", 5: "invalid"}[code]
     assert project.json("status")["leases"][0]["cost"] == 0
+
+
+# ---------------------------------------------------------------- what is rented is there
+
+
+def test_a_gpu_without_driver_is_noticed_before_anything_is_installed(project: Project, cloud: Cloud) -> None:
+    """The newest image with drivers passes; a plain one does not, whatever the machine costs."""
+    text = PROFILE.format(spot="false").replace(
+        "memory: 1 GiB, disk: 10 GiB", "accelerator: T4, disk: 70 GiB"
+    )
+    (project.folder / "orch.yaml").write_text(text.replace("cpus: 2, ", ""))
+    held = up(project)
+    assert held["instance_type"].startswith("g4dn.")
+    (image,) = cloud.client("ec2").describe_images(ImageIds=[held["detail"]["image"]])["Images"]
+    assert "Nvidia Driver" in image["Name"]
+    project.json("down")
+    project.environ["ORCH_AWS_IMAGE"] = "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-*"
+    error = up(project, code=5)["error"]
+    assert "there is no nvidia-smi" in error["message"]
+    assert re.search(r"ami-[0-9a-f]{17} has no driver", error["message"])
+    assert "runs on, at $" in error["exists"]
+    assert error["next_command"].startswith("unset ORCH_AWS_IMAGE")
+
+
+def test_any_cloud_is_the_one_with_the_best_offer(project: Project) -> None:
+    """Chosen by the catalog: Google sells no A10G."""
+    text = PROFILE.format(spot="false").replace("cloud: aws\nregion: us-east-1", "cloud: any")
+    text = text.replace("cpus: 2, memory: 1 GiB, disk: 10 GiB", "accelerator: A10G, disk: 70 GiB")
+    (project.folder / "orch.yaml").write_text(text)
+    project.environ["ORCH_AWS_REGIONS"] = "us-east-1"
+    held = up(project)
+    assert (held["cloud"], held["instance_type"]) == ("aws", "g5.xlarge")
+    assert up(project)["machine"] == held["machine"]
 
 
 # ---------------------------------------------------------------- spot

@@ -126,11 +126,12 @@ def _probes(caller: Caller, situation: Situation, target: str) -> dict[str, Call
 def _own_instance(caller: Caller) -> str:
     """An instance with orch's tag, "" where there is none: what policies say of such, it tells."""
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
 
     ours = [{"Name": "tag-key", "Values": [permissions.OUR_TAG]}]
     try:
         answer = caller.clients.ec2(caller.region).describe_instances(Filters=ours)
-    except (BotoCoreError, ClientError):
+    except (BotoCoreError, ClientError, ResponseParserError):
         return ""
     return next((str(one["InstanceId"]) for each in answer["Reservations"] for one in each["Instances"]), "")
 

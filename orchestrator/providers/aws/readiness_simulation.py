@@ -46,6 +46,7 @@ class Simulation:
 
     def _decisions(self, action: str, wanted: Grant) -> set[str]:
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.parsers import ResponseParserError
 
         kind, name = principal(self._caller.arn)
         source = f"{_arn_start(self._caller.arn)}:iam::{self._caller.account}:{kind}/{name}"
@@ -56,7 +57,7 @@ class Simulation:
             answer = iam.simulate_principal_policy(
                 PolicySourceArn=source, ActionNames=[action], ContextEntries=self._context(wanted), **more
             )
-        except (BotoCoreError, ClientError) as error:
+        except (BotoCoreError, ClientError, ResponseParserError) as error:
             self.refusal = f"{code_of(error)}: {text_of(error)}"
             return set()
         return set(_told(answer))

@@ -20,6 +20,8 @@ from typing import Any
 
 import yaml
 
+from tests.clouds import driver
+
 GUEST = Path(__file__).parent / "guest"
 CONSOLE = "/var/lib/orch-cloud/console"
 READY = "/run/orch-cloud-ready"
@@ -47,12 +49,13 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Host:
-    """Whom the script is for. `key` is the key pair's OpenSSH line, "" without one."""
+    """Whom it is for. `key` is the key pair's OpenSSH line, `nvidia_smi` a program; "" without one."""
 
     instance: str
     hostname: str
     user: str
     key: str
+    nvidia_smi: str = ""
 
 
 def parse(data: bytes) -> Wishes:
@@ -195,6 +198,7 @@ def script(wishes: Wishes, host: Host) -> str:
         "READY": READY,
         "CONSOLE": CONSOLE,
         "WARNINGS": _said(wishes.warnings),
+        "DRIVER": _written(driver.PATH, host.nvidia_smi.encode(), "0755") if host.nvidia_smi else ":",
         "SUDO": _executable_from("sudo.sh", "/usr/libexec/orch-cloud/sudo.sh"),
         "HOOKS": _lines([*wishes.hooks, *(f"{shlex.quote(path)} init" for path in hooks)]),
         "BOOT": _lines(f"(\n{command}\n)" for command in wishes.boot),

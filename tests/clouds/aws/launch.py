@@ -21,6 +21,7 @@ from moto.ec2.models.spot_requests import SpotInstanceRequest
 from moto.ec2.responses.instances import InstanceResponse
 from moto.ec2.utils import random_spot_request_id
 
+from tests.clouds import driver
 from tests.clouds.aws import checks, images, market
 from tests.clouds.aws.guests import Size
 from tests.clouds.aws.imds import Metadata
@@ -280,7 +281,16 @@ def _life(
         metadata=metadata,
         spot=request,
         public=instance.nics[0].public_ip is not None,
+        nvidia_smi=_nvidia_smi(info, chosen),
     )
+
+
+def _nvidia_smi(info: Mapping[str, Any], chosen: images.Image) -> str:
+    """The driver's program, where there are GPUs and the image brings it."""
+    gpus = info.get("GpuInfo", {}).get("Gpus", ())
+    if not gpus or "Nvidia Driver" not in chosen.name:
+        return ""
+    return driver.program(f"NVIDIA {gpus[0]['Name']}", sum(gpu["Count"] for gpu in gpus))
 
 
 def _digest(form: Mapping[str, Sequence[str]]) -> str:

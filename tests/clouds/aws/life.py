@@ -47,6 +47,7 @@ class Life:
     metadata: Metadata
     spot: Any = None
     public: bool = True
+    nvidia_smi: str = ""
     made_at: float = field(default_factory=time.time)
     running_at: float | None = None
     ended_at: float | None = None
@@ -181,7 +182,7 @@ class Lives:
 
     def _start(self, life: Life, guests: Guests) -> None:
         name = f"ip-{life.instance.id}"
-        host = cloudinit.Host(life.instance.id, name, life.user, life.key)
+        host = cloudinit.Host(life.instance.id, name, life.user, life.key, life.nvidia_smi)
         script = cloudinit.script(cloudinit.parse(life.user_data), host)
         running = life.guest = guests.start(life.instance.id, life.size, script, life.metadata)
         with self.lock:

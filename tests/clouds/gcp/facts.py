@@ -66,6 +66,11 @@ class Image:
     def path(self) -> str:
         return f"projects/{self.project}/global/images/{self.name}"
 
+    @property
+    def driver(self) -> bool:
+        """Whether NVIDIA's driver comes with it."""
+        return "nvidia" in self.name
+
 
 @dataclass(frozen=True)
 class Facts:

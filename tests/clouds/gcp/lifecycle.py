@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from orchestrator.errors import ProviderError
+from tests.clouds import driver
 from tests.clouds.gcp import operations, shapes
 from tests.clouds.gcp.checks import Order
 from tests.clouds.gcp.errors import ApiError, Json, OperationError, exists
@@ -102,6 +103,7 @@ class Lifecycle:
             "root_login": order.image.root_login,
             "hostkey_s": self._world.settings.hostkey_s,
             "cloud_config": _cloud_config(instance.metadata.get("user-data", "")),
+            "nvidia_smi": driver.program(order.gpu, order.gpus) if order.gpus and order.image.driver else "",
         }
         identity = f"{instance.name}-{instance.zone}-{secrets.token_hex(2)}"
         try:

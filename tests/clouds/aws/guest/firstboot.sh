@@ -29,6 +29,7 @@ fi
 mkdir -p "$home/.ssh"
 for file in .bashrc .profile; do [ ! -f /etc/skel/$file ] || cp /etc/skel/$file "$home/$file"; done
 @SUDO@
+@DRIVER@
 if [ -x /usr/bin/sudo ]; then
     mkdir -p /etc/sudoers.d
     echo "$user ALL=(ALL) NOPASSWD:ALL" >/etc/sudoers.d/90-cloud-init-users

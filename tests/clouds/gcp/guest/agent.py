@@ -98,6 +98,8 @@ def prepare_image() -> None:
         write("/usr/bin/sudo", _SUDO, 0o755)
         write("/etc/pam.d/su", _SU)
     write("/usr/local/bin/systemctl", _SYSTEMCTL, 0o755)
+    if GUEST["nvidia_smi"]:
+        write("/usr/bin/nvidia-smi", GUEST["nvidia_smi"], 0o755)
 
 
 def publish_host_keys() -> None:
