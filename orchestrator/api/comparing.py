@@ -20,6 +20,7 @@ from orchestrator.api.rerun import Rerun
 from orchestrator.api.session import local_agent
 from orchestrator.errors import UsageError
 from orchestrator.model import Progress, Silent, Verdict
+from orchestrator.parity.changes import named_by_variables
 from orchestrator.parity.recording import Recording, read
 
 
@@ -42,7 +43,7 @@ def compare(
     place = Folder.at(folder)
     first, second = observed(place, a), observed(place, b)
     if not confirm:
-        return parity.compare(first, second)
+        return parity.judge(*(_with_variables(read(run), rerun.read(run)) for run in (first, second)))
     if workshop:
         return confirmed(place, (first, second), budget, progress or Silent(), workshop)
     with Workshop() as own:
@@ -85,7 +86,7 @@ def _with_variables(recording: Recording, known: Rerun | None) -> Recording:
     if known is None or not recording.environment:
         return recording
     facts = {**recording.environment, "variables": dict(known.variables), "cwd": str(known.cwd)}
-    return replace(recording, environment=facts)
+    return replace(recording, environment=named_by_variables(facts))
 
 
 def _base(folders: tuple[Path, Path]) -> tuple[str | None, str]:

@@ -18,7 +18,8 @@ SAME_JOB = ("source", "arguments", "optimizer", "loss")
 
 @dataclass(frozen=True)
 class Change:
-    """One fact that differs. `topic` is what it bears on; `name` which fact, `a` and `b` its values."""
+    """One fact that differs. `topic` is what it bears on; `name` which fact, `a` and `b` its values.
+    `variable`: it is one of the environment, of that name."""
 
     topic: str
     words: str
@@ -26,6 +27,7 @@ class Change:
     name: str = ""
     a: Any = None
     b: Any = None
+    variable: bool = False
 
 
 _VARIABLE_TOPICS = (
@@ -161,9 +163,36 @@ def _variables(a: Facts, b: Facts) -> Iterator[Change]:
     for name in sorted(n for n in {*left, *right} if left.get(n) != right.get(n)):
         topic = next((topic for part, topic in _VARIABLE_TOPICS if part in name), "environment")
         topic = "timezone" if name == "TZ" else topic
+        if topic == "environment" and all(_leads(side.get(name)) for side in (left, right)):
+            topic = "paths"
         words = f"{name} is {_shown(left.get(name))} in A and {_shown(right.get(name))} in B"
         fix = _alike(name, left.get(name), right.get(name))
-        yield Change(topic, words, fix, name, left.get(name), right.get(name))
+        yield Change(topic, words, fix, name, left.get(name), right.get(name), variable=True)
+
+
+def _leads(value: Any) -> bool:
+    """Whether a variable's value is a place: what lies there is looked at before the variable is accused."""
+    return isinstance(value, str) and value.startswith(("/", "./", "../", "~"))
+
+
+def named_by_variables(facts: Facts) -> Facts:
+    """The facts, with files below a folder that a variable names called by that: $DATA/1.csv, on every
+    machine alike. As with folders that arguments name."""
+    variables = {**facts.get("environment", {}), **facts.get("variables", {})}
+    places = sorted(
+        ((value.rstrip("/"), name) for name, value in variables.items() if _leads(value) and value[0] == "/"),
+        key=lambda place: -len(place[0]),
+    )
+    files = facts.get("files") or {}
+    listed = [{**entry, "name": _called(str(entry["name"]), places)} for entry in files.get("list") or []]
+    return {**facts, "files": {**files, "list": listed}} if listed else facts
+
+
+def _called(name: str, places: Sequence[tuple[str, str]]) -> str:
+    for folder, variable in places:
+        if folder and (name == folder or name.startswith(f"{folder}/")):
+            return f"${variable}{name[len(folder) :]}"
+    return name
 
 
 def _alike(name: str, a: Any, b: Any) -> str:

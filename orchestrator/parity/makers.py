@@ -25,7 +25,7 @@ Maker = Callable[..., Made]
 
 def _variable(change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
     """A variable of that name; other facts of these topics cannot be imposed by themselves."""
-    if change.name.isupper():
+    if change.variable:
         return Imposed(env={change.name: None if there is None else str(there)}), ""
     return None, "it cannot be imposed by itself"
 
@@ -70,8 +70,14 @@ def _data(change: Change, here: Any, there: Any, other: Other, mine: Facts) -> M
     return Imposed(files={place: source}), ""
 
 
-_ELSEWHERE = ("/", "~", "-", "@")
-"""How names of files begin that lie in no folder of the project, see runtime.observe.project.roots."""
+def _paths(change: Change, here: Any, there: Any, *rest: Any) -> Made:
+    """Arguments or a variable that lead elsewhere."""
+    return (_variable if change.variable else _arguments)(change, here, there, *rest)
+
+
+_ELSEWHERE = ("/", "~", "-", "@", "$")
+"""How names of files begin that lie in no folder of the project, see runtime.observe.project.roots, and
+changes.named_by_variables."""
 
 
 def _place(name: str, here: Any, mine: Facts) -> str | None:
@@ -190,7 +196,7 @@ def _devices(change: Change, here: Any, there: Any, *rest: Any) -> Made:
 
 
 def _locale(change: Change, here: Any, there: Any, other: Other, *rest: Any) -> Made:
-    if change.name.isupper():
+    if change.variable:
         return _variable(change, here, there, other, *rest)
     theirs = {**other.facts.get("variables", {}), **other.facts.get("environment", {})}
     names = ("LC_ALL", "LC_CTYPE", "LC_NUMERIC", "LC_TIME", "LC_COLLATE", "LANG", "PYTHONUTF8")
@@ -209,7 +215,7 @@ def _timezone(change: Change, here: Any, there: Any, *rest: Any) -> Made:
 _MAKERS: Mapping[str, Maker] = {
     "source": _source,
     "arguments": _arguments,
-    "paths": _arguments,
+    "paths": _paths,
     "data": _data,
     "settings": _data,
     "order": _order,

@@ -49,7 +49,7 @@ def candidates(
 
     `mine` are that side's facts, `found` the differences between A and B.
     """
-    explained = {change.topic for change in found if change.name.isupper()}
+    explained = {change.topic for change in found if change.variable}
     differences = [
         made(change, base, mine, other)
         for change in found

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.parity.changes import changes
+from orchestrator.parity.changes import changes, named_by_variables
 from orchestrator.parity.imposed import Candidate, Imposed, Other
 from orchestrator.parity.ladder import Finding
 from orchestrator.parity.plan import candidates
@@ -189,6 +189,21 @@ def test_a_file_of_the_other_side_alone_goes_beside_its_neighbours(tmp_path: Pat
     assert [each.imposed for each in found] == [Imposed(files={"/mine/2.csv": theirs})]
     found = of_files(reading(both, file("--data/2.csv", theirs, b"more")), reading(both))
     assert [each.imposed for each in found] == [Imposed(files={str(theirs): None})]
+
+
+def test_what_lies_where_variables_lead_comes_before_them(tmp_path: Path) -> None:
+    def side(folder: Path, *names: str) -> dict[str, Any]:
+        entries = [file(str(kept(folder, name, b"x")), folder / name, folder.name.encode()) for name in names]
+        for entry in entries:
+            kept(folder, Path(entry["name"]).name, folder.name.encode())
+        return named_by_variables({**reading(*entries), "variables": {"DATA": str(folder)}})
+
+    mine, theirs = side(tmp_path / "one", "1.csv", "2.csv"), side(tmp_path / "two", "1.csv", "2.csv")
+    assert [entry["name"] for entry in mine["files"]["list"]] == ["$DATA/1.csv", "$DATA/2.csv"]
+    found = of_files(mine, theirs)
+    assert [each.topic for each in found] == ["data", "data", "paths"]
+    assert found[0].imposed == Imposed(files={str(tmp_path / "one/1.csv"): tmp_path / "two/1.csv"})
+    assert found[2].imposed == Imposed(env={"DATA": str(tmp_path / "two")})
 
 
 def test_a_file_that_changed_since_is_not_imposed(tmp_path: Path) -> None:
