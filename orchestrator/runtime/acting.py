@@ -7,7 +7,8 @@ from typing import Dict, Mapping
 
 PREFIXES = (
     "TF_", "TFDS_", "XLA_", "OMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "BLIS_", "CUDA_",
-    "CUBLAS_", "CUDNN_", "NCCL_", "NVIDIA_", "KERAS_", "JAX_", "NUMEXPR_", "NPY_", "LC_",
+    "CUBLAS_", "CUDNN_", "NCCL_", "NVIDIA_", "HIP_", "ROCM_", "MIOPEN_", "TPU_", "LIBTPU_", "PJRT_", "KERAS_",
+    "JAX_", "TORCH_", "PYTORCH_", "NUMEXPR_", "VECLIB_", "GOMP_", "NPY_", "LC_",
 )  # fmt: skip
 NAMES = frozenset(
     {"PYTHONHASHSEED", "PYTHONOPTIMIZE", "PYTHONUTF8", "TZ", "LANG", "LANGUAGE", "GLIBC_TUNABLES"}

@@ -79,7 +79,7 @@ def record(tf_python: Path, project: Path, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="module")
-def reference(record: Record, project: Path) -> Path:
+def reference(record: Record) -> Path:
     """Two trainings one after the other in one recorded run, of which the first is stopped."""
     return record("$PY train.py; test ! -e finished; $PY train.py --seed 2")
 

@@ -13,6 +13,7 @@ from typing import Dict, List, Optional, Tuple
 _SYSTEM = (
     "/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib/", "/lib32/", "/lib64/", "/bin/", "/sbin/", "/run/",
 )  # fmt: skip
+_GENERATED = "__autograph_generated_file"
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")
 
 Root = Tuple[str, str]
@@ -32,23 +33,32 @@ def script_facts() -> Dict[str, str]:
 
 
 def project_modules() -> Dict[str, str]:
-    """path → sha256 of every imported module that lies in the script's folder or the working folder.
+    """path → sha256 of every imported module that belongs neither to Python nor to its packages nor to us.
 
-    Paths are relative to that folder, so that two machines name them alike; packages of the environment
-    are left out (the lock vouches for them).
+    In the script's folder or the working folder, paths are relative to that; elsewhere (PYTHONPATH, editable
+    installs) they are made of the module's dotted name: so two machines name them alike. Packages of the
+    environment are left out (the lock vouches for them).
     """
     main = script()
-    folders = [main.parent] if main else []
-    folders.append(Path.cwd())
+    folders = [folder for folder in (main and main.parent, Path.cwd()) if folder and folder != Path("/")]
     found: Dict[str, str] = {}
-    for module in list(sys.modules.values()):
+    for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if file and str(file).endswith(".py"):
+        if file and str(file).endswith((".py", ".so")) and not name.startswith(_GENERATED):
             path = Path(file).resolve()
             relative = next((path.relative_to(root) for root in folders if root in path.parents), None)
-            if relative and not _foreign(path, relative):
+            if of_environment(str(path)) or (relative is None and of_the_system(str(path))):
+                continue
+            relative = relative or _dotted(name, path)
+            if relative.parts[0] != ".venv":
                 found[relative.as_posix()] = sha256(path)
     return dict(sorted(found.items()))
+
+
+def _dotted(name: str, path: Path) -> Path:
+    """Where a module would lie in a folder of its own."""
+    place = Path(*name.split("."))
+    return place / path.name if path.name == "__init__.py" else place.with_name(path.name)
 
 
 def roots() -> List[Root]:
@@ -112,14 +122,6 @@ def sha256(path: Path) -> str:
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:
         return ""
-
-
-def _foreign(path: Path, relative: Path) -> bool:
-    """Whether a module belongs to the environment or to us rather than to the project."""
-    inside_environment = Path(sys.prefix).resolve() in path.parents and sys.prefix != sys.base_prefix
-    ours = Path(__file__).resolve().parent.parent in path.parents
-    installed = {"site-packages", "dist-packages"} & set(path.parts)
-    return bool(installed) or inside_environment or ours or relative.parts[0] == ".venv"
 
 
 def _of_arguments(arguments: List[str]) -> List[Root]:

@@ -1,0 +1,78 @@
+"""Which files and modules a recording lists, and what they are called."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.runtime.observe.files import Files
+from orchestrator.runtime.observe.project import outside, project_modules, roots
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A folder in memory, where this computer has such."""
+    if not os.access("/dev/shm", os.W_OK):
+        pytest.skip("no /dev/shm here")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
+def listed(files: Files) -> list[str]:
+    return [entry["path"] for entry in files.gather()["list"]]
+
+
+def test_data_in_memory_is_listed_and_devices_are_not(memory: Path, tmp_path: Path) -> None:
+    files = Files(str(tmp_path / "observe"))
+    (memory / "data.bin").write_bytes(b"data")
+    files.named([memory / "data.bin", "/dev/null", "/proc/self/status"])
+    assert listed(files) == [str(memory / "data.bin")]
+
+
+def test_a_temporary_file_is_data_unless_the_program_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    files = Files(str(tmp_path / "observe"))
+    for name in ("given", "made"):
+        (tmp_path / name).write_text(name)
+    files.made([tmp_path / "made"])
+    files.named([tmp_path / "given", tmp_path / "made"])
+    assert listed(files) == [str(tmp_path / "given")]
+
+
+@pytest.mark.parametrize(
+    ("path", "left_out"),
+    [("/lib/x", True), ("/usr/share/zoneinfo/UTC", True), ("/library/x", False), ("/mnt/data/x", False)],
+)
+def test_the_systems_own_files_are_left_out(path: str, left_out: bool) -> None:
+    assert outside(path, roots(), made=False) is left_out
+
+
+def test_modules_of_another_folder_are_named_by_their_dotted_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, here = tmp_path / "lib" / "orch_shared_code", tmp_path / "app"
+    package.mkdir(parents=True)
+    here.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "scaling.py").write_text("FACTOR = 2\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "lib"))
+    monkeypatch.chdir(here)
+    importlib.import_module("orch_shared_code.scaling")
+    try:
+        first = project_modules()
+        (package / "scaling.py").write_text("FACTOR = 3\n")
+        second = project_modules()
+    finally:
+        for name in ("orch_shared_code.scaling", "orch_shared_code"):
+            del sys.modules[name]
+    changed = [name for name in second if first.get(name) != second[name]]
+    assert changed == ["orch_shared_code/scaling.py"]
+    assert not [name for name in first if name.startswith(("json/", "pytest", "_pytest"))]
