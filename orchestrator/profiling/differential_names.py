@@ -185,19 +185,31 @@ def _plain(name: str) -> str:
 
 
 def busiest_call(found: Differential) -> dict[str, Any] | None:
-    """The call that took most of tf.data's own account; {call, operations, num_parallel_calls, words,
-    site}."""
+    """The call that took most of tf.data's own account; {call, operations, num_parallel_calls, words, site}.
+
+    Where there is no account, the likeliest: a generator, then a map that does one thing at a time.
+    """
     kinds = {kind: seconds for kind in _NODES if (seconds := node_seconds(found, (kind,)))}
-    if not kinds:
-        return None
-    kind = max(kinds, key=lambda each: kinds[each])
-    for call in found.calls:
-        if call["call"] == kind:
-            operations = list(call.get("operations") or ())
-            telling = [name for name in operations if name not in _DULL][:3]
-            words = f"{kind}({', '.join(telling)})" if telling else kind
-            return {**call, "operations": operations, "words": words}
-    return None
+    if kinds:
+        kind = max(kinds, key=lambda each: kinds[each])
+        call = next((call for call in found.calls if call["call"] == kind), None)
+    else:
+        call = max(found.calls, key=_likely, default=None)
+    return None if call is None or (not kinds and not _likely(call)) else _worded(call)
+
+
+def _likely(call: Mapping[str, Any]) -> int:
+    python = any("PyFunc" in name for name in call.get("operations") or ())
+    works = call["call"] in ("map", "flat_map", "interleave")
+    generator = call["call"] == "from_generator"
+    return 4 * int(generator) + 2 * int(serial(call)) + int(works) + int(works and python)
+
+
+def _worded(call: Mapping[str, Any]) -> dict[str, Any]:
+    operations = list(call.get("operations") or ())
+    telling = [name for name in operations if name not in _DULL][:3]
+    words = f"{call['call']}({', '.join(telling)})" if telling else call["call"]
+    return {**call, "operations": operations, "words": words}
 
 
 _DULL = (

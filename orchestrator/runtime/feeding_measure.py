@@ -58,6 +58,7 @@ class Measurement:
         yield from self._pilot()
         self.result["calls"] = [_told(one, call) for one, call in chain(self._dataset)]
         yield from self._differential()
+        self.result["pipeline"] = self._nodes
         if self._plan.get("trace"):
             yield from self._trace()
         if self._plan.get("try"):
@@ -105,7 +106,6 @@ class Measurement:
                     self.result["notes"].append(f"The budget was used up after {number} rounds.")
                     return
                 yield from self._time(mode, number)
-        self.result["pipeline"] = self._nodes
 
     def _time(self, mode: Mode, number: int) -> Feed:
         look = self._look if mode.name == "warm" else None

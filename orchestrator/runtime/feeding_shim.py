@@ -85,8 +85,8 @@ static int opened(int fd, int flags) {
         ssize_t n = readlink(link, path, sizeof path - 1);
         if (n > 0) {
             path[n] = 0;
-            if (path[0] == '/' && strncmp(path, "/proc/", 6) && strncmp(path, "/sys/", 5) && strncmp(path,
-            "/dev/", 5)) {
+            if (path[0] == '/' && strncmp(path, "/proc/", 6) && strncmp(path, "/sys/", 5)
+                && strncmp(path, "/dev/", 5)) {
                 owner[fd] = slot(path);
                 if (owner[fd]) table[owner[fd] - 1].opens++;
             }
@@ -114,12 +114,14 @@ static ssize_t counted(int fd, ssize_t got, uint64_t since) {
     return got;
 }
 
-static int mode_of(int flags, va_list more) { return (flags & (O_CREAT | O_TMPFILE)) ? va_arg(more, int) : 0;
+static int mode_of(int flags, va_list more) {
+    int made = (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE;
+    return made ? va_arg(more, int) : 0;
 }
 #define OPEN(name) int name(const char *path, int flags, ...) { va_list more; va_start(more, flags); \
     int mode = mode_of(flags, more); va_end(more); return opened(REAL(name)(path, flags, mode), flags); }
-#define OPENAT(name) int name(int at, const char *path, int flags, ...) { va_list more; va_start(more,
-flags); \
+#define OPENAT(name) int name(int at, const char *path, int flags, ...) { \
+    va_list more; va_start(more, flags); \
     int mode = mode_of(flags, more); va_end(more); return opened(REAL(name)(at, path, flags, mode), flags); }
 OPEN(open) OPEN(open64) OPENAT(openat) OPENAT(openat64)
 
