@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from orchestrator.profiling.devices import Gpu
 from orchestrator.profiling.evidence import Training
 from orchestrator.profiling.steps import Steps
 from orchestrator.profiling.usage import Usage
+from tests.conftest import ROOT
 
 GIB = 1 << 30
 RUN = Evidence(
@@ -171,20 +174,36 @@ def test_it_asks_where_the_run_was(cloud: str, zone: str, region: str | None) ->
     assert (need.cloud, need.region) == (cloud if region else "any", region)
 
 
-def test_like_a_run(tmp_path: Path) -> None:
+@pytest.fixture
+def pulled(tmp_path: Path) -> Path:
+    """A folder with one run that kept one and a half of eight cores busy for a minute."""
     folder = tmp_path / "runs" / "r"
     folder.mkdir(parents=True)
-    with pytest.raises(UsageError, match="no trace of a run r"):
-        rightsize.like("r", tmp_path)
     lines: list[dict[str, Any]] = [
         {"event": "header", "version": 1, "cores": 8.0, "memory": 8 * GIB, "machine": "x86_64"},
         {"event": "sample", "up": 0, "t": 0, "cpu_user": 0, "cpu_system": 0, "peak": 0},
         {"event": "sample", "up": 60, "t": 60, "cpu_user": 90, "cpu_system": 0, "peak": 3 * GIB},
     ]
     (folder / "trace.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    overrides, reasons = rightsize.like("r", tmp_path)
+    return tmp_path
+
+
+def test_like_a_run(pulled: Path) -> None:
+    overrides, reasons = rightsize.like("r", pulled)
     assert overrides == ("resources.cpus=6+", "resources.memory=4096 MiB+")
     assert reasons[0] == "6 cores (it kept 1.5 of 8 busy)"
-    (folder / "trace.jsonl").write_text(json.dumps(lines[0]))
+    (pulled / "runs/r/trace.jsonl").write_text('{"event": "header", "cores": 8.0}')
     with pytest.raises(UsageError, match="cannot be told"):
-        rightsize.like("r", tmp_path)
+        rightsize.like("r", pulled)
+    with pytest.raises(UsageError, match="no trace of a run other"):
+        rightsize.like("other", pulled)
+
+
+def test_a_plan_for_what_a_run_needed(pulled: Path) -> None:
+    profile = str(ROOT / "profiles/aws-t4.yaml")
+    command = [sys.executable, "-m", "orchestrator", "plan", profile, "--like", "r", "--json"]
+    done = subprocess.run(command, cwd=pulled, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    planned = json.loads(done.stdout)
+    assert planned["like"]["run"] == "r" and "resources.cpus=6+" in planned["like"]["overrides"]
+    assert planned["offers"] and all(offer["cpus"] >= 6 for offer in planned["offers"])
