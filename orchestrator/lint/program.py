@@ -103,6 +103,8 @@ def _set_variables(module: Module) -> Iterator[tuple[ast.AST, str, str]]:
                 ):
                     for name in texts(module, target.slice):
                         yield node, name, _text(module, node.value)
+        elif isinstance(node, ast.AugAssign) and module.dotted(node.target) == "os.environ":
+            yield from _from_dict(module, node, node.value)
         elif isinstance(node, ast.Call) and module.called(node) in ("os.environ.setdefault", "os.putenv"):
             for name in texts(module, argument(node, 0)):
                 yield node, name, _text(module, argument(node, 1))
@@ -114,11 +116,15 @@ def _updated(module: Module, call: ast.Call) -> Iterator[tuple[ast.AST, str, str
     for keyword in call.keywords:
         if keyword.arg:
             yield call, keyword.arg, _text(module, keyword.value)
-    given = module.value(argument(call, 0))
+    yield from _from_dict(module, call, argument(call, 0))
+
+
+def _from_dict(module: Module, place: ast.AST, node: ast.AST | None) -> Iterator[tuple[ast.AST, str, str]]:
+    given = module.value(node)
     if isinstance(given, ast.Dict):
         for key, value in zip(given.keys, given.values, strict=True):
             for name in texts(module, key):
-                yield call, name, _text(module, value)
+                yield place, name, _text(module, value)
 
 
 def _text(module: Module, node: ast.AST | None) -> str:

@@ -104,7 +104,7 @@ def _shell_lines(path: str, found: Sequence[tuple[int, str]]) -> list[Snippet]:
             text = line.lstrip()
             if whole and n > 1:
                 shell.append((number, n, line))
-            elif text.startswith("!") or re.match(r"%(pip|conda|sh)\b", text):
+            elif text.startswith("!") or re.match(r"%(pip|conda|sh|cd)\b", text):
                 shell.append((number, n, text[1:]))
     if not shell:
         return []

@@ -30,16 +30,18 @@ EXPORTED = Rule(
     "ORC813",
     "machine-path-in-command",
     Severity.WARNING,
-    "a script called with a path of one computer, or CUDA_VISIBLE_DEVICES fixed in a command",
-    "The path or the GPU is not there on the other machine.",
-    "Use relative paths, and train.env of the profile for variables.",
+    "a command with a path of one computer: python train.py --data /home/ann, cp /mnt/x, %cd /content",
+    "The path is not there on the other machine.",
+    "Use relative paths, or an argument that each side gives.",
 )
 
 _BY_EYE = re.compile(r"(?:^|[\s;&|])(nvcc\s+(?:--version|-V)|nvidia-smi\b|pip\d*\s+(?:show|list)\b"
                      r"|conda\s+list\b|python\d*\s+(?:--version|-V)\b)")  # fmt: skip
 _FETCH = re.compile(r"(?:^|[\s;&|])(?:wget|curl)\s+[^;&|]*?((?:https?|ftp)://\S+)")
 _CHECKED = re.compile(r"sha(1|256|512)sum|md5sum|--checksum|openssl\s+dgst|gpg\s+--verify")
-_CALL = re.compile(r"(?:^|[\s;&|])(?:python[\d.]*|CUDA_VISIBLE_DEVICES=\S*)\s+[^;&|]*")
+_CALL = re.compile(
+    r"(?:^|[\s;&|])(?:python[\d.]*|CUDA_VISIBLE_DEVICES=\S*|cp|mv|cd|unzip|tar|rsync|ln|cat|ls)\s+[^;&|]*"
+)
 _PATH = re.compile(
     r"(?<![\w:/.])((?:/(?:home|Users|mnt|media|data|root|scratch|workspace|content|Volumes)/|[A-Za-z]:\\)[^\s'\"]*)"
 )
@@ -61,7 +63,7 @@ def check_commands(snippet: Snippet, _: Project) -> Iterator[Hit]:
                 yield text_hit(
                     FETCHED, snippet, number, found.start(1), f"{found[1][:60]} is taken as it comes"
                 )
-        for call in _CALL.finditer(line):
+        for call in _CALL.finditer(line) if snippet.language == "shell" else ():
             for path in _PATH.finditer(call[0]):
                 at = call.start() + path.start()
                 yield text_hit(EXPORTED, snippet, number, at, f"{path[1][:60]} is a path of one computer")

@@ -55,6 +55,10 @@ _EXISTS = {
 _EXISTS_METHODS = {"exists", "is_file", "is_dir"}
 _RANDOM = re.compile(r"(numpy\.random\.\w+|tensorflow\.random\.(normal|uniform|truncated_normal)"
                      r"|keras\.random\.\w+|sklearn\.datasets\.make_\w+)$")  # fmt: skip
+_OF_FILES = re.compile(
+    r"tensorflow\.data\.(TFRecord|TextLine|FixedLengthRecord)Dataset$|tensorflow\.data\.experimental\.CsvDataset$"
+    r"|tensorflow\.data\.Dataset\.from_generator$"
+)
 _BLANK = re.compile(r"(numpy|tensorflow|keras\.ops)\.(zeros|ones|empty|full|arange|linspace|eye)$")
 _LISTINGS = re.compile(r"(glob\.i?glob|os\.listdir|tensorflow\.io\.gfile\.(glob|listdir))$")
 _DRAWS = {"random", "normal", "standard_normal", "integers", "uniform", "choice", "rand", "randn"}
@@ -115,6 +119,16 @@ def _replaces(module: Module, node: ast.Try, handler: ast.ExceptHandler) -> bool
     )  # fmt: skip
 
 
+def _blanks(module: Module, body: Sequence[ast.stmt], other: Sequence[ast.stmt]) -> bool:
+    """Whether `body` fills with zeros or the like what `other` takes from elsewhere."""
+    wanted = {name for statement in other for name in _given(statement)}
+    for statement in body:
+        made = [c for c in calls_in(statement) if _BLANK.match(module.called(c))]
+        if made and set(_given(statement)) & wanted:
+            return not any(_BLANK.match(module.called(c)) for s in other for c in calls_in(s))
+    return False
+
+
 def _given(statement: ast.stmt) -> list[str]:
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     return [node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
@@ -124,6 +138,8 @@ def _branch(module: Module, node: ast.If, asked: str) -> Iterator[Hit]:
     other = node.orelse or (_rest(module, node) if _leaves(node.body) else [])
     if _makes_random(module, other) or _makes_random(module, node.body):
         yield hit(MOCK, module.snippet, node, f"where {asked} is missing, random data are used")
+    elif node.orelse and (_blanks(module, node.body, node.orelse) or _blanks(module, node.orelse, node.body)):
+        yield hit(MOCK, module.snippet, node, f"where {asked} is missing, made-up data are used")
     elif node.orelse and _works(module, node.body) and _works(module, node.orelse):
         yield hit(PRESENCE, module.snippet, node, f"what is used hangs on whether {asked} exists")
     if _trains(node.body) and _trains(node.orelse):
@@ -250,8 +266,11 @@ def check_try(module: Module) -> Iterator[Hit]:
 
 
 def _lazy(module: Module, call: ast.Call) -> bool:
-    name = module.called(call)
-    return name.startswith("tensorflow.data.") and is_dataset(module, call)
+    """Whether this will read files, later: a dataset of files, or a function mapped over one."""
+    if _OF_FILES.match(module.called(call)):
+        return True
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    return method in ("map", "flat_map", "interleave") and is_dataset(module, call)
 
 
 def _iterates(body: Sequence[ast.stmt]) -> bool:

@@ -36,6 +36,11 @@ _HOST = frozenset(
         "os.process_cpu_count",
         "os.sched_getaffinity",
         "psutil.cpu_count",
+        "joblib.cpu_count",
+        "os.getloadavg",
+        "shutil.disk_usage",
+        "tensorflow.config.get_memory_info",
+        "tensorflow.config.get_device_details",
         "psutil.virtual_memory",
         "tensorflow.config.list_physical_devices",
         "tensorflow.config.list_logical_devices",
@@ -74,6 +79,11 @@ def check_host(module: Module) -> Iterator[Hit]:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
                 yield from _judged(module, node.value, _named(target), node)
+        elif isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                yield from _judged(module, value, str(getattr(key, "value", "")), value)
+        elif isinstance(node, ast.keyword) and node.arg == "default":
+            yield from _judged(module, node.value, _option(module, node), node.value)
         elif isinstance(node, ast.keyword) and node.arg:
             yield from _judged(module, node.value, node.arg, node.value)
         elif isinstance(node, ast.Call) and node.args:
@@ -88,6 +98,13 @@ def _branched(module: Module, node: ast.If) -> Iterator[Hit]:
         named = next((name for target in targets if _SIZES.search(name := _named(target))), "")
         if named:
             yield hit(SIZE, module.snippet, statement, f"{named} depends on {found}")
+
+
+def _option(module: Module, keyword: ast.keyword) -> str:
+    """The name of the command's option whose default this is."""
+    call = module.parent(keyword)
+    first = call.args[0] if isinstance(call, ast.Call) and call.args else None
+    return str(getattr(first, "value", "")).lstrip("-").replace("-", "_")
 
 
 def _named(target: ast.expr) -> str:

@@ -57,8 +57,13 @@ def _taken(module: Module, call: ast.Call) -> tuple[ast.AST, ast.expr, int] | No
         return parent, target, len(target.elts)
     if not isinstance(target, ast.Name):
         return None
-    uses = (module.parent(load) for load in module.loads(target.id) if module.value(load) is call)
+    uses = [module.parent(load) for load in module.loads(target.id) if module.value(load) is call]
     found = [_indexed(use) for use in uses if isinstance(use, ast.Subscript)]
+    found += [
+        (use, use.targets[0], len(use.targets[0].elts))
+        for use in uses
+        if isinstance(use, ast.Assign) and isinstance(use.targets[0], ast.Tuple | ast.List)
+    ]
     return next((each for each in found if each is not None), None)
 
 

@@ -54,6 +54,8 @@ _DEFAULT_64 = re.compile(
 )
 _POLICY = ("keras.mixed_precision.set_global_policy", "keras.mixed_precision.experimental.set_policy",
            "keras.config.set_dtype_policy", "keras.mixed_precision.set_dtype_policy")  # fmt: skip
+_TENSORS = ("tensorflow.constant", "tensorflow.convert_to_tensor", "tensorflow.Variable")
+_WIDE = {"numpy.float64", "numpy.double", "float"}
 _FLOATX = ("keras.backend.set_floatx", "keras.config.set_floatx")
 _REWRITE = "tensorflow.train.experimental.enable_mixed_precision_graph_rewrite"
 _BUILDS = re.compile(r"keras\.(Sequential|Model)$")
@@ -76,7 +78,9 @@ def check_float64(program: Program, _: Project) -> Iterator[Hit]:
 
 def _fed(module: Module, call: ast.Call) -> Iterator[ast.AST]:
     """The arrays that a call gives to a model or makes a dataset of."""
-    if module.called(call) == "tensorflow.data.Dataset.from_tensor_slices" and call.args:
+    if module.called(call) in _TENSORS and call.args and argument(call, 1, "dtype") is None:
+        yield call.args[0]
+    elif module.called(call) == "tensorflow.data.Dataset.from_tensor_slices" and call.args:
         first = call.args[0]
         yield from first.elts if isinstance(first, ast.Tuple) else [first]
     elif (
@@ -113,7 +117,7 @@ def _says_64(module: Module, call: ast.Call) -> bool:
     given = argument(call, 0 if casts else -1, "dtype")
     if not (casts or module.called(call).startswith("numpy.")):
         return False
-    return module.dotted(given) == "numpy.float64" or "float64" in texts(module, given)
+    return module.dotted(given) in _WIDE or bool({"float64", "double"} & set(texts(module, given)))
 
 
 @program_check(MIXED)

@@ -227,7 +227,9 @@ def _call_use(module: Module, call: ast.Call, child: ast.AST) -> str | None:
         return "path"
     if method == "add_argument":
         return "default" if isinstance(child, ast.keyword) and child.arg == "default" else ""
-    if name in ("os.environ.get", "os.getenv") or method in _ROUTES:
+    if name in ("os.environ.get", "os.getenv"):
+        return "default" if child in call.args[1:] or isinstance(child, ast.keyword) else ""
+    if method in _ROUTES:
         return ""
     if name in ("str", "sorted", "list", "os.fspath"):
         return None

@@ -18,7 +18,7 @@ INTERLEAVE = Rule(
     "ORC403",
     "interleave-cycle",
     Severity.WARNING,
-    "interleave without a fixed cycle_length, or with AUTOTUNE",
+    "interleave without a fixed cycle_length, or with AUTOTUNE; num_parallel_reads=AUTOTUNE",
     "The default follows the number of cores: records come in another order on another machine, "
     "deterministic or not.",
     "Write cycle_length=4 (any constant), and num_parallel_calls beside it.",
@@ -84,6 +84,12 @@ def check_interleave(program: Program, _: Project) -> Iterator[Hit]:
             yield hit(INTERLEAVE, module.snippet, call, "cycle_length is left to the number of cores")
         elif _autotune(module, given):
             yield hit(INTERLEAVE, module.snippet, given, "cycle_length is left to AUTOTUNE")
+    for name in ("TFRecordDataset", "FixedLengthRecordDataset"):
+        for module, call in program.calls(f"tensorflow.data.{name}"):
+            reads = argument(call, -1, "num_parallel_reads")
+            if reads is not None and _autotune(module, reads):
+                message = "num_parallel_reads is left to AUTOTUNE: files are mixed by the number of cores"
+                yield hit(INTERLEAVE, module.snippet, reads, message)
 
 
 def _autotune(module: Module, node: ast.AST) -> bool:

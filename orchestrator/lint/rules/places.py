@@ -1,4 +1,4 @@
-"""ORC104-108: addresses, buckets, cloud resources and secrets in the code; code that asks where it runs."""
+"""ORC104-109: addresses, buckets, cloud resources and secrets in the code; code that asks where it runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from orchestrator.lint.module import Module
+from orchestrator.lint.names import modules_of
 from orchestrator.lint.registry import module_check
 from orchestrator.lint.rule import Hit, Rule, Severity, hit
 from orchestrator.lint.values import names_in, shown
@@ -90,7 +91,28 @@ _HOST_CALLS = frozenset(
 _HOST_VALUES = {"sys.platform", "os.name"}
 _SYSTEM = {*_HOST_VALUES, "platform.system()", "platform.machine()"}
 """What a program asks to be portable, as often as to differ."""
+_SERVICES = ("google.colab", "kaggle_secrets", "kaggle_datasets")
 _ELSEWHERE = re.compile(r"^(google\.colab|COLAB_\w+|KAGGLE_\w+|SM_\w+)$")
+
+
+COLAB = Rule(
+    "ORC109",
+    "notebook-service-only",
+    Severity.WARNING,
+    "an import that exists in Colab or on Kaggle alone, unguarded",
+    "ImportError on every other machine.",
+    "Keep it out of the training: give data and secrets by arguments and the environment.",
+)
+
+
+@module_check(COLAB)
+def check_services(module: Module) -> Iterator[Hit]:
+    for statement in module.imports:
+        names = modules_of(statement)
+        found = next((name for name in names if name.startswith(_SERVICES)), None)
+        guards = (each for each in module.above(statement) if isinstance(each, ast.Try | ast.If))
+        if found and next(guards, None) is None:
+            yield hit(COLAB, module.snippet, statement, f"{found} is not there on another machine")
 
 
 @module_check(ADDRESS, BUCKET, CLOUD, SECRET)

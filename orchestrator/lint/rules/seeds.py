@@ -141,7 +141,9 @@ def _draws(program: Program) -> Iterator[tuple[str, Module, ast.Call]]:
         if name in _PYTHON_DRAWS:
             yield PYTHON, module, call
         elif (name.startswith("numpy.random.") and tail not in _NOT_DRAWS) or (
-            _SPLITS.match(name) and not _settled(call, "random_state") and not _unshuffled(call)
+            (_SPLITS.match(name) or _shuffled_folds(name, call))
+            and not _settled(call, "random_state")
+            and not _unshuffled(call)
         ):
             yield NUMPY, module, call
         elif _TF_DRAW.match(name) and not _settled(call, "seed"):
@@ -149,6 +151,7 @@ def _draws(program: Program) -> Iterator[tuple[str, Module, ast.Call]]:
         elif _MODEL.match(name):
             yield PYTHON, module, call
             yield TENSORFLOW, module, call
+    yield from _drawn_by_pandas(program)
     for module, call in program.training:
         yield PYTHON, module, call
         yield TENSORFLOW, module, call
@@ -158,9 +161,23 @@ def _draws(program: Program) -> Iterator[tuple[str, Module, ast.Call]]:
                 yield TENSORFLOW, module, call
 
 
+def _drawn_by_pandas(program: Program) -> Iterator[tuple[str, Module, ast.Call]]:
+    """`frame.sample(frac=1)` draws from NumPy's global generator."""
+    for module, call in program.methods("sample"):
+        told = any(keyword.arg in ("frac", "n") for keyword in call.keywords)
+        if told and module.imports_any("pandas") and not _settled(call, "random_state"):
+            yield NUMPY, module, call
+
+
 def _settled(call: ast.Call, name: str, position: int = -1) -> bool:
     given = argument(call, position, name)
     return unclear(call) or (given is not None and not is_none(given))
+
+
+def _shuffled_folds(name: str, call: ast.Call) -> bool:
+    given = argument(call, 1, "shuffle")
+    shuffles = isinstance(given, ast.Constant) and given.value is True
+    return shuffles and re.match(r"sklearn\.model_selection\.\w*KFold$", name) is not None
 
 
 def _unshuffled(call: ast.Call) -> bool:
