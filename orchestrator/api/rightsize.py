@@ -82,7 +82,8 @@ def like(run_id: str, folder: Path | str | None = None) -> tuple[tuple[str, ...]
             f"What {run_id} needs cannot be told: {machines.untold(evidence) or 'no size would be enough'}.",
             next_command="orch train    # 200 steps or 10 s of training are enough",
         )
-    return tuple(_overrides(needs)), needs.reasons
+    spare = bool(evidence.usage.gpus) and not needs.gpus
+    return (*_overrides(needs), *(("resources.accelerator=null",) if spare else ())), needs.reasons
 
 
 def _overrides(needs: Wanted) -> list[str]:

@@ -24,6 +24,7 @@ WITHIN = 0.1
 
 SPARE_MEMORY = 1.15
 SYSTEM_MEMORY = 512 << 20
+AS_SOLD = 0.97
 GPU_USED = 0.05
 """Mean utilisation from which on a GPU counts as used."""
 
@@ -153,10 +154,13 @@ def _memory(evidence: Evidence) -> tuple[int, str]:
 
 
 def _gpu_memory(evidence: Evidence, gpus: tuple[Gpu, ...]) -> int | None:
-    """Where TensorFlow takes all memory at once, what it needs is not known: as much as there was."""
+    """Where TensorFlow takes all memory at once, what it needs is not known: as much as there was.
+
+    Drivers and clouds count what the hardware keeps for itself differently, by some percents.
+    """
     if evidence.training.growth:
         return max((int((gpu.memory or 0) * 1.1) for gpu in gpus), default=0) or None
-    return max((gpu.memory_total or 0 for gpu in gpus), default=0) or None
+    return max((int((gpu.memory_total or 0) * AS_SOLD) for gpu in gpus), default=0) or None
 
 
 def _gpu_reasons(evidence: Evidence, gpus: tuple[Gpu, ...]) -> Iterator[str]:

@@ -92,7 +92,8 @@ def test_times_on_other_gpus_by_their_data_sheets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("growth", "memory"), [(True, int(20 * GIB * 1.1)), (False, 24 * GIB), (None, 24 * GIB)]
+    ("growth", "memory"),
+    [(True, int(20 * GIB * 1.1)), (False, int(24 * GIB * 0.97)), (None, int(24 * GIB * 0.97))],
 )
 def test_gpu_memory_is_known_only_where_it_was_taken_as_needed(growth: bool | None, memory: int) -> None:
     run = replace(using(gpus=(A10G,)), training=Training(gpus=1, growth=growth))
@@ -197,6 +198,15 @@ def test_like_a_run(pulled: Path) -> None:
         rightsize.like("r", pulled)
     with pytest.raises(UsageError, match="no trace of a run other"):
         rightsize.like("other", pulled)
+
+
+def test_like_a_run_whose_gpu_did_nothing(pulled: Path) -> None:
+    trace = pulled / "runs/r/trace.jsonl"
+    lines = [json.loads(line) for line in trace.read_text().splitlines()]
+    gpu = {"utilisation": 0.0, "memory": 0, "memory_total": 15 * GIB}
+    trace.write_text("\n".join(json.dumps({**line, "gpus": [gpu]}) for line in lines))
+    overrides, reasons = rightsize.like("r", pulled)
+    assert overrides[-1] == "resources.accelerator=null" and reasons[-1].startswith("no GPU")
 
 
 def test_a_plan_for_what_a_run_needed(pulled: Path) -> None:
