@@ -1,8 +1,8 @@
 """Which machine would have been right for a run: what it needs, and how long it would take on an offer. Pure.
 
-A run that kept b of c cores busy on average may have used b of them always, or all c for some of the time and
-none for the rest. Which, the samples cannot tell: the first is the best case, the second the worst, in which it
-takes 1 − b/c + b/d times as long on d cores. Cores count as equally fast.
+A run that kept b of c cores busy on average may have used b of them always, or all c for some of the time
+and none for the rest. Which, the samples cannot tell: the first is the best case, the second the worst, in
+which it takes 1 − b/c + b/d times as long on d cores. Cores count as equally fast.
 """
 
 from __future__ import annotations
