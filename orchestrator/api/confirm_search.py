@@ -80,6 +80,7 @@ class Search:
             untried=self._untried(listed, causes),
             until=self._self_place,
             located=self._located(listed, causes),
+            suspects=self._suspects(listed, causes),
         )
         return concluded(first, finding, diagnosis, band, apart)
 
@@ -229,6 +230,17 @@ class Search:
         told = [self._told(each, causes) for each in listed]
         left = [each.words for each in told if each and each.outcome == "not tried"]
         return f"Not tried: {'; '.join(left)}." if left else None
+
+    def _suspects(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """What was not cleared: first what explains a part, then what could not be tried."""
+        differences = [each for each in listed if each.kind == "difference"]
+        told = [(each, self._told(each, causes)) for each in differences]
+        return tuple(
+            each
+            for outcome in ("part", "not tried")
+            for each, known in told
+            if known and known.outcome == outcome
+        )
 
     def _located(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> str:
         if causes:

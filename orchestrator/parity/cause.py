@@ -52,14 +52,14 @@ def suspect(finding: Finding, found: tuple[Change, ...], *, initial_differs: boo
         return _files(finding, found)
     if finding.stage == "batch":
         return _batch(finding, found, initial_differs, overall)
-    if finding.stage == "initial":
-        return _pick(found, (*_CIRCUMSTANCES[:2], "data", "folder")) or Cause(
-            "the random seed differs or is not set", _SEED
-        )
     if finding.kind == "dtype":
         return _pick(found, ("policy", "environment")) or Cause(
             "the two runs compute in different precision",
             "Set the same dtype policy and floatx on both sides.",
+        )
+    if finding.stage == "initial":
+        return _pick(found, (*_CIRCUMSTANCES[:2], "data", "folder")) or Cause(
+            "the random seed differs or is not set", _SEED
         )
     if finding.rounding:
         return _pick(found, _BY_STAGE.get(finding.stage, _ARITHMETIC)) or Cause(

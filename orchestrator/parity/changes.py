@@ -76,9 +76,9 @@ def _source(a: Facts, b: Facts) -> Iterator[Change]:
     differing = sorted(name for name in {*left, *right} if left.get(name) != right.get(name))
     if differing:
         words = f"the code differs: {', '.join(differing[:3])}" + (" and more" if len(differing) > 3 else "")
-        values = ({name: side.get(name) for name in differing} for side in (left, right))
+        one, other = ({name: side.get(name) for name in differing} for side in (left, right))
         fix = f"Run the same code on both sides: decide on one {_some(differing)}, and sync."
-        yield Change("source", words, fix, "modules", *values)
+        yield Change("source", words, fix, "modules", one, other)
 
 
 def _arguments(a: Facts, b: Facts) -> Iterator[Change]:

@@ -34,7 +34,7 @@ class Diagnosis:
 
     `causes` together, and no fewer, make the runs equal (empty: nothing does). `until` is where the script
     differs from itself, None where it does not: nothing can be compared from there on. `tried` holds all that
-    was looked into.
+    was looked into, and `suspects` what was not cleared, the most probable first.
     """
 
     causes: tuple[Candidate, ...] = ()
@@ -42,6 +42,7 @@ class Diagnosis:
     untried: str | None = None
     until: Place | None = None
     located: str = ""
+    suspects: tuple[Candidate, ...] = ()
 
 
 def concluded(
@@ -59,12 +60,24 @@ def concluded(
             confirmed=True,
             fix=" ".join(dict.fromkeys(fix for _, fix in told)),
         )
-    elif diagnosis.located and first.cause:
-        verdict = replace(verdict, cause=f"{first.cause} {diagnosis.located}")
+    else:
+        verdict = _suspected(verdict, diagnosis)
     return replace(
         verdict, verdict=_grade(first, finding, causes, band, drift), detail=_detail(first, verdict)
     )
 
+
+def _suspected(verdict: Verdict, diagnosis: Diagnosis) -> Verdict:
+    """The suspicion, unless it was cleared: then the next; and where the difference lies, if known."""
+    cause, fix = verdict.cause or "", verdict.fix
+    if any(each.outcome == "cleared" and each.words in cause for each in diagnosis.tried):
+        next_ = next(iter(diagnosis.suspects), None)
+        cause = f"Suspected: {next_.words}." if next_ else _NOBODY
+        fix = next_.fix if next_ else None
+    return replace(verdict, cause=f"{cause} {diagnosis.located}".strip() or None, fix=fix)
+
+
+_NOBODY = "Not known: nothing that was recorded of the two sides and tried explains it."
 
 MOST_TOLD = 2
 """Files that are told one by one, with what to do about each."""

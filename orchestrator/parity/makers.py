@@ -75,6 +75,12 @@ def _paths(change: Change, here: Any, there: Any, *rest: Any) -> Made:
     return (_variable if change.variable else _arguments)(change, here, there, *rest)
 
 
+def _settings_file(change: Change, *rest: Any) -> Made:
+    if change.name.startswith("~/.keras/keras.json"):
+        return None, "it is read while Keras is imported; what it sets is tried instead"
+    return _data(change, *rest)
+
+
 _ELSEWHERE = ("/", "~", "-", "@", "$")
 """How names of files begin that lie in no folder of the project, see runtime.observe.project.roots, and
 changes.named_by_variables."""
@@ -182,8 +188,8 @@ def _compile(change: Change, here: Any, there: Any, *rest: Any) -> Made:
 
 
 def _policy(change: Change, here: Any, there: Any, *rest: Any) -> Made:
-    if change.name == "policy":
-        return Imposed(plan={"policy": str(there)}), ""
+    if change.name in ("policy", "floatx", "image_data_format"):
+        return Imposed(plan={change.name: str(there)}), ""
     return _variable(change, here, there, *rest)
 
 
@@ -217,7 +223,7 @@ _MAKERS: Mapping[str, Maker] = {
     "arguments": _arguments,
     "paths": _paths,
     "data": _data,
-    "settings": _data,
+    "settings": _settings_file,
     "order": _order,
     "threads": _threads,
     "cores": _cores,

@@ -8,7 +8,7 @@ A plan is a JSON object with any of
     cpus             how many of the usable cores
     intra_op         threads within one operation, whatever the program says
     deterministic    true or false: deterministic operations, whatever the program says
-    policy           Keras' dtype policy, whatever the program says
+    policy           Keras' dtype policy, whatever the program says; floatx, image_data_format likewise
     tf32             true or false
     compile          {jit_compile, run_eagerly, steps_per_execution}: for every Model.compile()
     listing          "sorted", or names in the order in which folders list them (others follow, sorted)
@@ -132,6 +132,10 @@ class Imposition:
             keras.mixed_precision.set_global_policy(plan["policy"])
             for owner, name in _policy_setters(keras):
                 silence(owner, name)
+        for name in ("floatx", "image_data_format"):
+            if plan.get(name):
+                getattr(keras.backend, f"set_{name}")(plan[name])
+                silence(keras.backend, f"set_{name}")
         if plan.get("compile"):
             _compile_with(keras, plan["compile"])
 

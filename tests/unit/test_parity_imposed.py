@@ -24,8 +24,8 @@ from tensorflow.python.framework import config
 
 tf.config.threading.set_intra_op_parallelism_threads(2)
 tf.config.experimental.enable_tensor_float_32_execution(True)
-if os.environ.get("PLAIN") != "1":
-    keras.mixed_precision.set_global_policy("float32")
+keras.mixed_precision.set_global_policy("float32")
+keras.backend.set_floatx("float32")
 if "SEED" in os.environ:
     keras.utils.set_random_seed(int(os.environ["SEED"]))
 model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
@@ -36,6 +36,7 @@ print("FACTS", json.dumps({
     "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
     "policy": keras.config.dtype_policy().name,
     "eager": model.run_eagerly,
+    "floatx": keras.config.floatx(),
     "cpus": len(os.sched_getaffinity(0)),
     "weights": np.asarray(model.weights[0], "float64").tolist(),
     "random": [random.random(), float(np.random.rand())],
@@ -106,6 +107,7 @@ def usual(bench: Bench) -> dict[str, Any]:
         ({"deterministic": True}, "deterministic", True),
         ({"tf32": False}, "tf32", False),
         ({"policy": "mixed_bfloat16"}, "policy", "mixed_bfloat16"),
+        ({"floatx": "float64"}, "floatx", "float64"),
         ({"compile": {"run_eagerly": True}}, "eager", True),
         ({"cpus": 1}, "cpus", 1),
         ({"listing": "sorted"}, "listed", ["a", "b", "c"]),

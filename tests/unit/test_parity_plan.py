@@ -76,6 +76,7 @@ IMPOSABLE = {
     ),
     "determinism": ({"tensorflow__deterministic_ops": True}, Imposed(plan={"deterministic": True})),
     "precision": ({"keras__policy": "mixed_bfloat16"}, Imposed(plan={"policy": "mixed_bfloat16"})),
+    "numbers of another width": ({"keras__floatx": "float64"}, Imposed(plan={"floatx": "float64"})),
     "TF32": ({"tensorflow__tf32": True}, Imposed(plan={"tf32": True})),
     "no graph": (
         {"models": [{**ENVIRONMENT["models"][0], "run_eagerly": True}]},

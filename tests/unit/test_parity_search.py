@@ -131,6 +131,25 @@ def test_what_cannot_be_tried_is_said_and_stays_a_suspicion(tmp_path: Path) -> N
     assert found.untried == "Not tried: GONE differs."
 
 
+def test_what_was_cleared_is_no_suspect_any_more(tmp_path: Path) -> None:
+    """The environment differs in a variable that is tried and changes nothing, and in a file that is gone."""
+    runs = Computed(lambda env: {"batch_data_0": [9.0, 2.0, 3.0, 4.0]} if "GONE" in env else {}, tmp_path)
+    there = {**ENVIRONMENT, "environment": {"LANG": "C.UTF-8", "TF_X": "1"}}
+    a, b = runs.recorded({}), runs.recorded({"GONE": "1"}, there)
+    finding, first = climb(a, b).finding, judge(a, b)
+    assert finding is not None and "TF_X" in str(first.cause)
+    words = str(first.cause).removeprefix("Suspected: ").removesuffix(".")
+    variable = Candidate("environment", words, "Unset it.", Imposed(env={"TF_X": "1"}))
+    gone = Candidate("data", "GONE differs", "Sync it.", None, why="it is not on this computer")
+    for listed, said in (([variable, gone], "Suspected: GONE differs."), ([variable], "Not known: nothing")):
+        search = Search(
+            Sides(a, b, "A", Other(there)), cast(Runs, runs), Clock(600), Trial(a, 1.0), None, Silent()
+        )
+        found = search.verdict(first, finding, listed)
+        assert str(found.cause).startswith(said) and not found.confirmed
+        assert "TF_X" not in str(found.cause) and "Suspected: TF_X" not in found.detail
+
+
 def test_a_spent_budget_is_said(tmp_path: Path) -> None:
     listed = [differing("ONE"), differing("TWO")]
     found, runs = searched(tmp_path, lambda env: {"loss_loss": [9.0]} if env else {}, listed, budget=0.0)
