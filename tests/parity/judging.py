@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -78,9 +79,17 @@ def sums(rows: Sequence[Row]) -> str:
         f"recall      {_share(acting)}   of what was planted is named: verdict, stage, cause",
         f"precision   {_share(accused)}   of what was accused was planted, and is named",
         f"confirmed   {_share(confirmed)}   of what was confirmed is true",
+        f"by stage    {_by_stage(acting)}",
     ]
     missed = [line(row) for row in rows if not row.right]
     return "\n".join(["", *missed, "", *lines])
+
+
+def _by_stage(rows: Sequence[Row]) -> str:
+    """Of each stage in which something was found: how many are right, and how many there are."""
+    places = Counter(row.stage or row.verdict for row in rows)
+    right = Counter(row.stage or row.verdict for row in rows if row.right)
+    return ", ".join(f"{place} {right[place]}/{count}" for place, count in places.items())
 
 
 def _share(rows: Sequence[Row]) -> str:
