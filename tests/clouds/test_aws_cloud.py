@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,11 +12,10 @@ import pytest
 pytest.importorskip("boto3")
 pytest.importorskip("moto")
 
-from tests.clouds.aws import Cloud, running
+from tests.clouds.aws import Cloud
 from tests.clouds.aws_asking import (
     DLAMI,
     ami,
-    as_new,
     await_state,
     described,
     launch,
@@ -25,18 +23,6 @@ from tests.clouds.aws_asking import (
     state,
     token,
 )
-
-
-@pytest.fixture(scope="module")
-def shared_cloud() -> Iterator[Cloud]:
-    with running(machines=False) as made:
-        yield made
-
-
-@pytest.fixture
-def cloud(shared_cloud: Cloud) -> Cloud:
-    return as_new(shared_cloud)
-
 
 # ---------------------------------------------------------------- idempotency
 

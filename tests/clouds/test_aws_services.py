@@ -6,7 +6,6 @@ import base64
 import itertools
 import json
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,11 +13,10 @@ import pytest
 pytest.importorskip("boto3")
 pytest.importorskip("moto")
 
-from tests.clouds.aws import Cloud, running
+from tests.clouds.aws import Cloud
 from tests.clouds.aws_asking import (
     DLAMI,
     ami,
-    as_new,
     launch,
     refused,
     token,
@@ -27,17 +25,6 @@ from tests.clouds.aws_asking import (
 botocore_exceptions = pytest.importorskip("botocore.exceptions")
 ClientError = botocore_exceptions.ClientError
 _NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def shared_cloud() -> Iterator[Cloud]:
-    with running(machines=False) as made:
-        yield made
-
-
-@pytest.fixture
-def cloud(shared_cloud: Cloud) -> Cloud:
-    return as_new(shared_cloud)
 
 
 # ---------------------------------------------------------------- capacity, quota, access

@@ -7,7 +7,6 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -17,22 +16,7 @@ pytest.importorskip("googleapiclient")
 
 from google.api_core import exceptions  # noqa: E402
 
-from tests.clouds.gcp import running  # noqa: E402
 from tests.clouds.gcp_client import PROJECT, ZONE, Body, Google, body, gpu, name, plain, scheduled  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def google() -> Iterator[Google]:
-    with running(machines=False) as cloud:
-        yield Google(cloud)
-
-
-@pytest.fixture(autouse=True)
-def _clean(google: Google) -> Iterator[None]:
-    yield
-    google.cloud.clear_faults()
-    google.cloud.settings(denied=[], quotas={}, visible_s=0.05)
-
 
 # ------------------------------------------------------------ a life
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +11,6 @@ pytest.importorskip("googleapiclient")
 
 from google.api_core import exceptions
 
-from tests.clouds.gcp import running
 from tests.clouds.gcp_client import (
     ARM,
     DLVM,
@@ -26,13 +24,6 @@ from tests.clouds.gcp_client import (
     scheduled,
     without,
 )
-
-
-@pytest.fixture(scope="module")
-def google() -> Iterator[Google]:
-    with running(machines=False) as cloud:
-        yield Google(cloud)
-
 
 REFUSED: dict[str, tuple[Body, str, str]] = {
     "no name": (without(body(), "name"), "required", "resource.name"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,16 +15,15 @@ pytest.importorskip("googleapiclient")
 from google.api_core import exceptions  # noqa: E402
 from google.auth.credentials import AnonymousCredentials  # noqa: E402
 
-from tests.clouds.gcp import Cloud, running  # noqa: E402
+from tests.clouds.gcp import Cloud  # noqa: E402
 
 RACERS = 16
 LARGE = 9 << 20  # beyond what the client sends at once
 
 
-@pytest.fixture(scope="module")
-def cloud() -> Iterator[Cloud]:
-    with running(machines=False) as made:
-        yield made
+@pytest.fixture
+def cloud(shared_google: Cloud) -> Cloud:
+    return shared_google
 
 
 @pytest.fixture
