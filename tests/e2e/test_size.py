@@ -39,13 +39,13 @@ def results(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     script = Path(__file__).with_name("size_jobs.py")
     argv = [str(tf_python), str(script), str(folder), str(folder)]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    subprocess.run(argv, check=True, timeout=280, env=environment, capture_output=True)
+    subprocess.run(argv, check=True, timeout=580, env=environment, capture_output=True)
     return {job.__name__: json.loads((folder / f"{job.__name__}.json").read_text()) for job in JOBS}
 
 
 @pytest.mark.tensorflow
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 class TestWaysOfTraining:
     @pytest.mark.parametrize(
         ("job", "kind", "own"),
@@ -93,7 +93,7 @@ class TestWaysOfTraining:
 
 @pytest.mark.tensorflow
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_script_is_sized_and_its_folder_stays_as_it_was(
     tf_python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
