@@ -33,7 +33,8 @@ class Timing:
     """One kind of window: per round, seconds of one batch; `cpu`, `waited` (for a core) likewise, medians.
 
     `device`, `asked`, `network` in bytes, `calls` of reading and `faults` a batch; `first`: seconds until the
-    first batch was trained on. `others`: cores that strangers kept busy meanwhile.
+    first batch was trained on. `others`: cores that strangers kept busy meanwhile, `busy` whether these are
+    many. `connected`: share of the windows in which the process had a TCP connection.
     """
 
     rounds: tuple[float, ...]
@@ -47,13 +48,12 @@ class Timing:
     first: float = 0.0
     others: float = 0.0
     threads: int = 0
-
     busy: bool = False
+    connected: float = 0.0
 
     @property
     def seconds(self) -> float:
-        """The median; where strangers wanted the cores, that of the quicker half: they only make it
-        longer."""
+        """The median; of the quicker half where strangers wanted the cores, who only make it longer."""
         return statistics.median(self.undisturbed if self.busy else self.rounds)
 
     @property
@@ -168,7 +168,7 @@ def gap_json(gap: Gap | None) -> dict[str, Any] | None:
     return {
         "seconds": round(gap.seconds, 6),
         "share": round(max(0.0, gap.share), 4),
-        "noise": round(gap.noise, 6),
+        "noise": round(gap.noise, 6) if math.isfinite(gap.noise) else None,
         "significant": gap.significant,
     }
 
@@ -251,6 +251,7 @@ def _timing(
         first=statistics.median(float(line.get("first", 0.0)) for line in ordered),
         others=statistics.median(others),
         threads=max(int(line.get("threads", 0)) for line in ordered),
+        connected=statistics.fmean(bool(line.get("connections")) for line in ordered),
         busy=statistics.median(others) >= BUSY * int(result.get("cores") or 1),
     )
 
@@ -262,21 +263,21 @@ def gap(slower: Timing, faster: Timing) -> Gap:
     one round in which the computer was busy elsewhere counts little. Where it was busy all the time, quicker
     halves are compared, and the noise is what these differ by. It is never below LEAST_SHARE of a step.
     """
-    if slower.busy or faster.busy:
+    if min(len(slower.rounds), len(faster.rounds)) < 2:
+        middle, noise = slower.seconds - faster.seconds, math.inf
+    elif slower.busy or faster.busy:
         middle = slower.seconds - faster.seconds
         noise = math.hypot(slower.spread, faster.spread)
     else:
         differences = [one - other for one, other in zip(slower.rounds, faster.rounds, strict=False)]
         middle = statistics.median(differences)
-        noise = _error(differences, slower.seconds)
+        noise = _error(differences)
     whole = slower.seconds
     return Gap(middle, max(noise, LEAST_SHARE * whole), middle / whole if whole > 0 else 0.0)
 
 
-def _error(values: Sequence[float], unknown: float) -> float:
-    """Twice the standard error of the median of these; `unknown` where there is but one."""
-    if len(values) < 2:
-        return unknown
+def _error(values: Sequence[float]) -> float:
+    """Twice the standard error of the median of these."""
     middle = statistics.median(values)
     deviation = statistics.median(abs(each - middle) for each in values)
     return 2 * 1.4826 * 1.2533 * deviation / math.sqrt(len(values))
@@ -284,10 +285,12 @@ def _error(values: Sequence[float], unknown: float) -> float:
 
 def ratio(slower: Timing, faster: Timing) -> tuple[float, float]:
     """(how many times as fast, its noise): the median of the rounds, or by their quicker halves."""
+    if min(len(slower.rounds), len(faster.rounds)) < 2:
+        return slower.seconds / faster.seconds, math.inf
     if slower.busy or faster.busy:
         middle = slower.seconds / faster.seconds
         noise = middle * math.hypot(slower.spread / slower.seconds, faster.spread / faster.seconds)
         return middle, max(noise, LEAST_SHARE)
     ratios = [one / other for one, other in zip(slower.rounds, faster.rounds, strict=False)]
     middle = statistics.median(ratios)
-    return middle, max(_error(ratios, middle), LEAST_SHARE)
+    return middle, max(_error(ratios), LEAST_SHARE)

@@ -25,6 +25,7 @@ MIXED = 8
 """A shuffle buffer below this share (one in …) of the examples mixes them hardly at all."""
 
 REMOTE_SHARE = 0.25
+REMOTE_BYTES = 4096
 FAULTS = 20.0
 
 
@@ -107,7 +108,7 @@ def _preparation(found: Differential) -> tuple[str, str]:
         return "no prefetch", f"{said}, although it takes less than a step: nothing is prepared ahead."
     if pull.cpu + pull.waited < WAITING * pull.seconds:
         network = _network(found)
-        if network >= REMOTE_SHARE * max(1, found.batch_bytes):
+        if pull.connected and network >= REMOTE_SHARE * max(REMOTE_BYTES, found.batch_bytes):
             rate = network / pull.seconds / 1e6
             return "remote", f"{said}: it waits for the network ({rate:.1f} MB/s), one request after another."
         if busiest and busiest["call"] == "from_generator":

@@ -57,7 +57,8 @@ def _ms(seconds: float) -> str:
 
 def _gap(gap: Mapping[str, Any]) -> str:
     if not gap["significant"]:
-        return f"not significant ({_ms(max(0.0, gap['seconds']))}, noise {_ms(gap['noise'])})"
+        noise = "unknown" if gap["noise"] is None else _ms(gap["noise"])
+        return f"not significant ({_ms(max(0.0, gap['seconds']))}, noise {noise})"
     return f"{gap['share']:.0%} of a step ({_ms(gap['seconds'])}, noise {_ms(gap['noise'])})"
 
 

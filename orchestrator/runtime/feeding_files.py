@@ -124,6 +124,12 @@ def warm(files: Iterable[Tuple[str, int]]) -> None:
             continue
 
 
+def another_disk(files: Iterable[Tuple[str, int]], folder: str) -> bool:
+    """Whether any of the files lies on another device than `folder`."""
+    here = os.stat(folder).st_dev
+    return any(os.stat(path).st_dev != here for path, _ in files)
+
+
 def copied(files: Iterable[Tuple[str, int]], folder: str, most: int) -> Dict[str, str]:
     """Copies of files below `folder`, at most `most` bytes: original -> copy, all of them or none."""
     import shutil

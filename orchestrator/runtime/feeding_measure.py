@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Generator, List, Mapping, Optional, Tupl
 
 from . import cgroups, feeding_fixes
 from .feeding_calls import chain, operations
-from .feeding_files import Known, chill, copied, read_rate, warm
+from .feeding_files import Known, another_disk, chill, copied, read_rate, warm
 from .feeding_fixes import Fix, Wishes
 from .feeding_windows import Feed, Mode, window
 from .observe.digest import records
@@ -193,7 +193,8 @@ class Measurement:
             batch_bytes=_bytes(self._batch),
             room=int(0.7 * _available()),
         )
-        staged = self._stage() if cold and self._plan.get("staging") else {}
+        elsewhere = self._plan.get("staging") and another_disk(self._known.list(), self._plan["staging"])
+        staged = self._stage() if cold and elsewhere else {}
         return feeding_fixes.fixes(self._dataset, wishes, staged, read_rate(staged.values()))
 
     def _stage(self) -> Dict[str, str]:
@@ -209,7 +210,7 @@ class Measurement:
         try:
             dataset = fix.build(self._dataset)
             if fix.name == "cache":
-                _primed(dataset, self._steps + 4)
+                _primed(dataset, self._steps + 6)
         except Exception as error:
             self.result["notes"].append(
                 f"{fix.name} could not be tried: {type(error).__name__}: {error}"[:300]
@@ -377,7 +378,7 @@ def _available() -> int:
 
 
 def _primed(dataset: Any, batches: int) -> None:
-    """Fill its cache."""
+    """Fill its cache, and go on beyond, for only then it is complete."""
     for _ in dataset.take(batches):
         pass
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import resource
 from time import perf_counter, process_time
-from typing import Any, Callable, Dict, Generator, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Generator, Iterator, List, NamedTuple, Optional
 
 Feed = Generator[Any, bool, Any]
 """Yields the iterator that the next step is to pull from; is sent True where the step was made, False where
@@ -92,6 +92,30 @@ def _machine() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def connections() -> int:
+    """TCP connections that this process has now."""
+    open_ = set(_descriptors())
+    return sum(f"socket:[{inode}]" in open_ for inode in _established())
+
+
+def _descriptors() -> Iterator[str]:
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            yield os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115
+        except OSError:  # closed meanwhile, as that of the listing is
+            continue
+
+
+def _established() -> Iterator[str]:
+    for table in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/self/net/{table}", encoding="ascii") as lines:
+                rows = [line.split() for line in lines]
+        except OSError:
+            continue
+        yield from (row[9] for row in rows if len(row) > 9 and row[3] == "01")
+
+
 class Mode(NamedTuple):
     """A kind of input. `open` gives a fresh iterator; `before` readies the page cache and is not timed."""
 
@@ -122,6 +146,7 @@ def window(mode: Mode, steps: int, sync: Sync, look: Optional[Callable[[Any, int
             first = yield from source.step()
     lines: List[Dict[str, float]] = []
     done = 0
+    connected = connections()
     while first and done < steps:
         sync()
         start = usage()
@@ -136,6 +161,7 @@ def window(mode: Mode, steps: int, sync: Sync, look: Optional[Callable[[Any, int
             first = yield from source.step()
     if look is not None and source.iterator is not None:
         look(source.iterator, source.given)
+    connected = max(connected, connections())
     source.close()
     mode.after()
     summed = {name: round(sum(line[name] for line in lines), 6) for name in Usage._fields} if lines else {}
@@ -145,6 +171,7 @@ def window(mode: Mode, steps: int, sync: Sync, look: Optional[Callable[[Any, int
         "first": round(first_seconds, 6),
         "opened": source.opened,
         "threads": _threads(),
+        "connections": connected,
         **summed,
     }
 

@@ -4,6 +4,7 @@ scratch."""
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from orchestrator.api.profile_scratch import Scratch, lay_out
 from orchestrator.profiling.differential_files import reads_of
 from orchestrator.runtime.feeding_files import Known, chill, copied, read_rate, warm
 from orchestrator.runtime.feeding_shim import FOLDER, build
-from orchestrator.runtime.feeding_windows import LEAD, Mode, window
+from orchestrator.runtime.feeding_windows import LEAD, Mode, connections, window
 
 
 def driven(mode: Mode, steps: int, look: Callable[[Any, int], None] | None = None) -> tuple[Any, list[int]]:
@@ -81,6 +82,15 @@ def test_before_and_after_are_called_around_it() -> None:
 
     driven(Mode("cold", open_, lambda: heard.append("before"), lambda: heard.append("after")), 3)
     assert heard == ["before", "open", "after"]
+
+
+def test_own_connections_are_counted_and_no_others() -> None:
+    before = connections()
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        there, _ = server.accept()
+        with there:
+            assert connections() == before + 2
+    assert connections() == before
 
 
 # ---------------------------------------------------------------- files
