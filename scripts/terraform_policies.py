@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the policies that terraform/ grants, from the one table of permissions that orch's calls take.
 
-Run it after orchestrator/providers/permissions.py has changed; a test holds the files equal to the table.
+Run it after orchestrator/providers/permissions has changed; a test holds the files equal to the table.
 """
 
 from __future__ import annotations

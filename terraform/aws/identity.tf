@@ -1,5 +1,5 @@
 # Who may use orch, and with what: exactly the permissions that its calls take. policy.json is made by
-# scripts/terraform_policies.py from orchestrator/providers/permissions.py.
+# scripts/terraform_policies.py from orchestrator/providers/permissions.
 
 data "aws_caller_identity" "here" {}
 

@@ -1,6 +1,6 @@
 # Who may use orch, and with what: exactly the permissions that its calls take, on machines and disks of its
 # own where a condition can say so. roles.json is made by scripts/terraform_policies.py from
-# orchestrator/providers/permissions.py.
+# orchestrator/providers/permissions.
 
 locals {
   roles = merge(
