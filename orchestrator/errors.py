@@ -144,7 +144,10 @@ class RunFailed(OrchError):
 
 
 class ParityMismatch(OrchError):
+    """The first steps differ. `record` is the RunRecord with the verdict, of a run that was not started."""
+
     exit_code = EXIT_PARITY
+    record: object | None = None
 
 
 class LintRefused(OrchError):

@@ -254,14 +254,17 @@ def _refuse_mismatch(session: Session, run_id: str, draft: Mapping[str, Any]) ->
         session.progress.say(f"Parity: {parity['verdict']}: {parity['detail']}")
         return
     ended = {"code": None, "signal": None, "reason": "not_started", "detail": "Parity stopped it."}
-    collect.write(_record(session, run_id, draft, exit=ended))
-    raise ParityMismatch(
+    record = _record(session, run_id, draft, exit=ended)
+    collect.write(record)
+    error = ParityMismatch(
         f"{parity['verdict']}: {parity['detail']}",
         exists=f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h. "
         f"Both recordings are in {place}.",
         next_command="orch train --local-parity    # once mended; or, to go on all the same: "
         "orch train --local-parity --set parity.on_mismatch=warn",
     )
+    error.record = record
+    raise error
 
 
 def _finish(session: Session, run_id: str, output: Output | None) -> RunRecord:

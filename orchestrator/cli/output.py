@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from orchestrator.errors import EXIT_INTERRUPTED, LocalError, OrchError, ProviderError
+from orchestrator.errors import EXIT_INTERRUPTED, LocalError, OrchError, ParityMismatch, ProviderError
 
 
 def emit(verb: str, value: Mapping[str, Any], as_json: bool, text: str) -> None:
@@ -64,6 +64,16 @@ def fail(error: OrchError, as_json: bool) -> None:
     raise typer.Exit(tell(error, as_json))
 
 
+def _letter(error: OrchError) -> str:
+    """A difference between the two sides as a letter; "" for every other failure."""
+    record = getattr(error, "record", None)
+    if not isinstance(error, ParityMismatch) or record is None:
+        return ""
+    from orchestrator.report.parity import letter
+
+    return letter(record.parity) + "\n"
+
+
 def tell(error: OrchError, as_json: bool) -> int:
     """What happened, what still exists, the next command. Returns the exit code."""
     if as_json:
@@ -79,7 +89,7 @@ def tell(error: OrchError, as_json: bool) -> int:
         tried = {"attempts": list(error.attempts)} if isinstance(error, ProviderError) else {}
         print(json.dumps({"schema": "orch.error/1", "error": value, **tried, "run": run}, indent=1))
     else:
-        print(f"orch: {error.message}", file=sys.stderr)
+        print(_letter(error) or f"orch: {error.message}", file=sys.stderr)
         for text in (error.exists, f"Next: {error.next_command}" if error.next_command else None):
             if text:
                 print(text, file=sys.stderr)
