@@ -22,8 +22,9 @@ STAGES = ("batch", "loss", "gradient", "update")
 BLOCK = 4096
 """8-byte words that are summed up at once; each block's sum counts by its place."""
 
-SPARSE = 8
-"""Of so many blocks of a gradient, one is looked at. No difference is lost: weights are looked at whole."""
+SPARSE = {"gradient": 8, "update": 4}
+"""Of so many blocks of a large tensor, a step looks at one, and the next step at the next: what differs in
+weights goes on to differ, so that nothing is lost."""
 
 SMALL = 4096
 """Bytes up to which a checksum of the content is cheaper than sums."""
@@ -38,12 +39,13 @@ _MASK = (1 << 64) - 1
 _odd: Any = None
 
 
-def fingerprint(array: Any, *, ordered: bool = False, every: int = 1) -> str:
+def fingerprint(array: Any, *, ordered: bool = False, every: int = 1, first: int = 0) -> str:
     """16 hex digits: the sum modulo 2**64 of the array's 8-byte words, each block weighted by its place.
 
     One changed bit always changes it. Blind to an exchange of words within a block of 32 KiB; where
-    `ordered`, rows (the first dimension) are the blocks, and short ones count word by word. `every`: of
-    that many blocks, one is looked at, and the end. Strings and small arrays: their CRC-32, 8 hex digits.
+    `ordered`, rows (the first dimension) are the blocks, and short ones count word by word. Of `every`
+    blocks one is looked at, from number `first` on, and the end. Strings and small arrays: their CRC-32, 8
+    hex digits.
     """
     import numpy as np
 
@@ -53,7 +55,7 @@ def fingerprint(array: Any, *, ordered: bool = False, every: int = 1) -> str:
     words = flat[: flat.size // 8 * 8].view(np.uint64)
     block = _row(array) if ordered else BLOCK
     blocks = words.size // block
-    sums = words[: blocks * block].reshape(blocks, block)[::every]
+    sums = words[: blocks * block].reshape(blocks, block)[first::every]
     if block > 1:
         sums = np.add.reduce(sums, axis=1)
     total = int(np.dot(sums.reshape(-1), _odds(sums.size)))
@@ -140,9 +142,10 @@ class LightSteps:
         """Take arrays of the step in progress; they are read before this returns."""
         for label, array in zip(labels, arrays):  # noqa: B905
             if self.takes(label):
-                every = SPARSE if label.stage == "gradient" else 1
+                every = SPARSE.get(label.stage, 1)
+                ordered = label.stage == "batch"
                 self._labels.append(label)
-                self._sums.append(fingerprint(array, ordered=label.stage == "batch", every=every))
+                self._sums.append(fingerprint(array, ordered=ordered, every=every, first=self.done % every))
                 self._norms.take(array)
 
     def labels(self) -> List["Label"]:
