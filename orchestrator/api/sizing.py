@@ -202,7 +202,7 @@ def _sized(
 def _need(least: Sequence[Minimum], profile: Profile | None) -> Need:
     """What the minimums ask of the clouds; place, price and the GPU's name as the profile says."""
     amounts = {each.key: Bound(each.amount, at_least=True) for each in least}
-    base = profile.need() if profile else Need(cloud="any", arch="x86_64")
+    base = profile.need() if profile else Need(cloud="any")
     own = base.accelerator if base.accelerator else AcceleratorNeed()
     gpu = replace(own, memory=amounts["accelerator.memory"]) if "accelerator.memory" in amounts else None
     rented = base.cloud in _CLOUDS
@@ -211,6 +211,7 @@ def _need(least: Sequence[Minimum], profile: Profile | None) -> Need:
         cloud=base.cloud if rented else "any",
         region=base.region if rented else None,
         zone=base.zone if rented else None,
+        arch=base.arch or "x86_64",
         cpus=amounts["cpus"],
         memory=amounts["memory"],
         disk=int(amounts["disk"].value),
