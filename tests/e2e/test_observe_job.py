@@ -15,7 +15,7 @@ from orchestrator.model import Verdict
 
 RUNTIME = Path(__file__).resolve().parents[2] / "orchestrator" / "runtime"
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(900)]
 
 TRAIN = """
 import argparse, pathlib, sys
@@ -68,7 +68,7 @@ def record(tf_python: Path, project: Path, tmp_path_factory: pytest.TempPathFact
             env=environment,
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]

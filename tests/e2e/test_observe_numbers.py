@@ -40,7 +40,7 @@ GRAPH_STYLES = [
     if style not in ("compiled", "outer_tape", "two_tapes", "several_function", "unrolled")
 ]
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def trained(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     (root / "orch_runtime").symlink_to(RUNTIME)
     out = tmp_path_factory.mktemp("runs")
     command = [str(tf_python), "-W", "ignore", str(PROGRAM), str(root), str(out), *STYLES]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=880, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1180, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return out, {line["variant"]: line for line in lines}

@@ -21,7 +21,7 @@ RUNTIME = Path(__file__).resolve().parents[2] / "orchestrator" / "runtime"
 PROGRAM = Path(__file__).with_name("observe_rig.py")
 STYLES = ("fit", "train_step", "eager", "function", "arrays")
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def runs(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
         subprocess.run([str(tf_python), "-c", make], check=True, timeout=60)
     (root / "runs.json").write_text(json.dumps(wishes(root, project)))
     command = [str(tf_python), "-W", "ignore", str(PROGRAM), str(root), str(project), str(root / "runs.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=380, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=880, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     errors = [line for line in map(json.loads, done.stdout.splitlines()) if line["error"]]
     assert not errors, errors[0]["error"]
