@@ -83,6 +83,14 @@ def test_a_synced_file_shares_no_time_with_its_copy(tmp_path: Path) -> None:
     assert (tree / "train.py").stat().st_mtime > 1000.0
 
 
+def test_what_the_recorded_run_made_is_left_out(project: Path) -> None:
+    base = project / ".orch/here"
+    made = frozenset((project / "data/1.csv", project / "large"))
+    copy = Folders(project, made=made).lay_out(base / "runs/confirm", Imposed(), base)
+    assert sorted(path.name for path in copy.cwd.iterdir()) == ["data", "linked", "train.py"]
+    assert list((copy.cwd / "data").iterdir()) == []
+
+
 def test_what_lies_nowhere_cannot_be_put_in_its_place(project: Path) -> None:
     with pytest.raises(Unplaceable):
         laid_out(project, Imposed(files={"/no-such-folder/1.csv": project / "train.py"}))
