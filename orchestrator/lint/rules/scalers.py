@@ -56,8 +56,9 @@ _OTHERS = re.compile(
 )
 _FITS = {"fit", "fit_transform", "fit_on_texts", "adapt"}
 _TEST = re.compile(
-    r"(^|_)(x|y|X)?_?(test|val|valid|validation|eval|holdout|serve|new|prod|unseen|inference|live|local)",
-    re.I,
+    r"(^|_|\b)(x|y)?_?(test|val|valid|validation|eval|holdout|serve|new|prod|unseen|inference|live|local)"
+    r"(ing|set|data)?(_|\b|\d|$)",
+    re.IGNORECASE,
 )
 _KEPT = {"joblib.dump", "pickle.dump", "pickle.dumps", "cloudpickle.dump", "dill.dump", "skops.io.dump",
          "sklearn.externals.joblib.dump"}  # fmt: skip
