@@ -44,7 +44,7 @@ class Project:
             start_new_session=True,
         )
 
-    def orch(self, *argv: str, code: int = 0, timeout: float = 280, **environ: str) -> Said:
+    def orch(self, *argv: str, code: int = 0, timeout: float = 600, **environ: str) -> Said:
         """Run `orch argv` and demand its exit code."""
         process = self.start(*argv, **environ)
         try:
@@ -58,7 +58,8 @@ class Project:
         return said
 
     def json(self, *argv: str, code: int = 0, **environ: str) -> dict[str, Any]:
-        value: dict[str, Any] = json.loads(self.orch(argv[0], "--json", *argv[1:], code=code, **environ).out)
+        said = self.orch(argv[0], "--json", *argv[1:], code=code, timeout=600, **environ)
+        value: dict[str, Any] = json.loads(said.out)
         return value
 
 

@@ -15,7 +15,7 @@ from tests.e2e.project import Project
 pytestmark = [pytest.mark.machine, pytest.mark.tensorflow, pytest.mark.slow]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_three_commands(machines: Path, digits_data: Path, tmp_path: Path) -> None:
     ignored = shutil.ignore_patterns("data", "out", ".venv", "__pycache__")
     shutil.copytree(DIGITS, tmp_path / "examples/digits", ignore=ignored)

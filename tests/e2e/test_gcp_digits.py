@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.machine,
     pytest.mark.tensorflow,
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(os.geteuid() != 0, reason="each instance needs a network of its own, so root"),
 ]
 
