@@ -80,7 +80,7 @@ def tiny_shuffle(_: Path) -> None:
 def no_prefetch(_: Path) -> None:
     options = tf.data.Options()
     options.autotune.enabled = False
-    data = tf.data.Dataset.range(4096).batch(BATCH).map(lambda n: _slow_batch(n, 0.012))
+    data = tf.data.Dataset.range(4096).batch(BATCH).map(lambda n: _slow_batch(n, 0.007))
     train(data.with_options(options), width=4000)
 
 

@@ -21,6 +21,9 @@ WAITING = 0.5
 FULL = 0.8
 """Of the cores that are to be had."""
 
+OVERLAPS = 1.2
+"""Of a step: preparation that takes no longer would be hidden by working ahead."""
+
 MIXED = 8
 """A shuffle buffer below this share (one in …) of the examples mixes them hardly at all."""
 
@@ -104,8 +107,8 @@ def _preparation(found: Differential) -> tuple[str, str]:
         return "threads", f"{said}: {crowd} threads are asked for on {found.cores} cores."
     busiest = busiest_call(found)
     works = busiest["words"] if busiest else "the pipeline"
-    if pull.seconds <= found.ideal and not ahead(found):
-        return "no prefetch", f"{said}, although it takes less than a step: nothing is prepared ahead."
+    if pull.seconds <= OVERLAPS * found.ideal and not ahead(found):
+        return "no prefetch", f"{said}, although it takes no longer than a step: nothing is prepared ahead."
     if pull.cpu + pull.waited < WAITING * pull.seconds:
         network = _network(found)
         if pull.connected and network >= REMOTE_SHARE * max(REMOTE_BYTES, found.batch_bytes):

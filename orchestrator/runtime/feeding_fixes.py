@@ -6,7 +6,8 @@ import os
 from types import MappingProxyType
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
-from .feeding_calls import Call, call_of, chain, operations, rebuilt
+from .feeding_calls import READERS, Call, call_of, chain, operations, rebuilt
+from .feeding_staging import to_copies
 from .observe.digest import describe
 
 MOST_CALLS = 32
@@ -15,7 +16,6 @@ MOST_CALLS = 32
 _PASSIVE = ("prefetch", "with_options")
 _COUNTABLE = ("map", "batch", "padded_batch", "shuffle", "repeat", "prefetch", "with_options", "cache")
 _RANDOM = ("shuffle", "sample_from_datasets", "rejection_resample")
-_READING = ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset")
 
 
 class Fix(NamedTuple):
@@ -59,7 +59,7 @@ def fixes(dataset: Any, wishes: Wishes, staged: Dict[str, str], rate: float) -> 
     if len(together) > 1:
         kept.append(_together(together))
     if staged:
-        kept.append(staging(staged, rate))
+        kept.append(_staging(staged, rate))
     if _more_cores() > wishes.cores:
         kept.append(Fix("more cores", [], _same, _fresh, cores=True, facts={"cores": _more_cores()}))
     return kept
@@ -278,7 +278,7 @@ def _cacheable(dataset: Any) -> Any:
         rest = listed[index:]
         calm = not any(_is_random(other, other_call) for other, other_call in rest)
         work = any(
-            other.name in ("map", "interleave", "flat_map", "from_generator", *_READING) for _, other in rest
+            other.name in ("map", "interleave", "flat_map", "from_generator", *READERS) for _, other in rest
         )
         if calm and call.name not in (*_PASSIVE, "repeat"):
             return one if work and call.site and _repeats_itself(one) else None
@@ -340,69 +340,12 @@ def _above(dataset: Any, place: Any) -> List[str]:
 # ---------------------------------------------------------------- staging
 
 
-def staging(there: Dict[str, str], rate: float) -> Fix:
-    """Sources that read the copies instead."""
-    names = {os.fsencode(path): os.fsencode(copy) for path, copy in there.items()}
-
-    def change(_dataset: Any, call: Call) -> Optional[Call]:
-        if call.name not in ("from_tensor_slices", "from_tensors", *_READING):
-            return None
-        renamed = _renamed((call.args, call.kwargs), names)
-        return None if renamed is None else call._replace(args=renamed[0], kwargs=renamed[1])
-
-    def after(old: Any, new: Any) -> Any:
-        call = call_of(old)
-        return _map_names(new, names) if call is not None and call.name == "list_files" else new
-
-    folder = os.path.commonpath(list(there)) if there else ""
+def _staging(there: Dict[str, str], rate: float) -> Fix:
+    change, after = to_copies(there)
     return Fix(
         "staging",
         [],
         lambda whole: rebuilt(whole, change, after),
         lambda whole: rebuilt(whole, change, after, fresh=True),
-        facts={"files": len(there), "folder": folder, "rate": round(rate)},
+        facts={"files": len(there), "folder": os.path.commonpath(list(there)), "rate": round(rate)},
     )
-
-
-def _renamed(value: Any, names: Dict[bytes, bytes]) -> Any:
-    """Arguments with file names exchanged, constants and arrays of strings included; None where none was."""
-    import numpy as np
-    import tensorflow as tf
-
-    found = [0]
-
-    def text(item: Any) -> Any:
-        raw = os.fsencode(os.path.abspath(os.fsdecode(item)))  # noqa: PTH100
-        if raw not in names:
-            return item
-        found[0] += 1
-        return names[raw] if isinstance(item, bytes) else os.fsdecode(names[raw])
-
-    def one(item: Any) -> Any:
-        if isinstance(item, (str, bytes)):
-            return text(item)
-        if hasattr(item, "__fspath__"):
-            return text(os.fspath(item))
-        if isinstance(item, dict):
-            return {key: one(part) for key, part in item.items()}
-        if isinstance(item, (list, tuple)) and not hasattr(item, "_fields"):
-            return type(item)(one(part) for part in item)
-        if tf.is_tensor(item) and getattr(item, "dtype", None) == tf.string and hasattr(item, "numpy"):
-            array = np.asarray(item.numpy(), dtype=object)
-            return tf.constant(np.vectorize(text, otypes=[object])(array))
-        if isinstance(item, np.ndarray) and item.dtype.kind in "USO" and item.size:
-            return np.vectorize(text, otypes=[object])(item)
-        return item
-
-    made = one(value)
-    return made if found[0] else None
-
-
-def _map_names(dataset: Any, names: Dict[bytes, bytes]) -> Any:
-    """The same elements with the names of the copies, in the order of the originals."""
-    import tensorflow as tf
-
-    keys = tf.constant(list(names))
-    values = tf.constant(list(names.values()))
-    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), b"")
-    return dataset.map(table.lookup)

@@ -7,12 +7,12 @@ import sys
 from time import perf_counter
 from typing import Any, Callable, Dict, Generator, List, Mapping, Optional, Tuple
 
-from . import cgroups, feeding_fixes
+from . import cgroups, feeding_data, feeding_fixes
 from .feeding_calls import chain, operations
 from .feeding_files import Known, another_disk, chill, copied, read_rate, warm
 from .feeding_fixes import Fix, Wishes
+from .feeding_parity import Parity
 from .feeding_windows import Feed, Mode, window
-from .observe.digest import records
 from .steppipeline import describe_nodes
 
 FORMAT = 1
@@ -25,9 +25,6 @@ LEAST, MOST = 8, 200
 
 CACHED_BYTES = 512 << 20
 """Of batches that the cached windows hold."""
-
-PARITY_SECONDS = 6.0
-PARITY_BATCHES = 12
 
 SIGNIFICANT = 1.1
 """Cold over warm: from here on, fixes are tried with cold files."""
@@ -83,8 +80,8 @@ class Measurement:
         files = self._known.list()
         self.result.update(
             steps=self._steps,
-            batch_bytes=_bytes(self._batch),
-            batch=_leading(self._batch),
+            batch_bytes=feeding_data.size(self._batch),
+            batch=feeding_data.leading(self._batch),
             files=len(files),
             file_bytes=sum(size for _, size in files),
         )
@@ -117,14 +114,14 @@ class Measurement:
 
     def _synthetic(self) -> Mode:
         """One batch, in memory, over and over."""
-        dataset = repeated(self._dataset, self._batch)
+        dataset = feeding_data.repeated(self._dataset, self._batch)
         return Mode("synthetic", lambda: iter(dataset))
 
     def _cached(self) -> Mode:
         """As many batches as a window takes, in memory: no file is read and nothing is prepared."""
         room = min(CACHED_BYTES, _available() // 4)
-        most = max(2, room // max(1, _bytes(self._batch)))
-        dataset = _lean(self._dataset.take(min(self._steps + 4, most))).cache()
+        most = max(2, room // max(1, feeding_data.size(self._batch)))
+        dataset = feeding_data.lean(self._dataset.take(min(self._steps + 4, most))).cache()
         for _ in dataset:
             pass
         again = dataset.repeat()
@@ -173,7 +170,7 @@ class Measurement:
                 self.result["notes"].append(f"The budget was used up after {number} rounds of trying.")
                 break
         self._say("comparing batches")
-        parity = _Parity(self._dataset)
+        parity = Parity(self._dataset)
         self.result["base"] = "cold" if cold else "warm"
         self.result["fixes"] = [
             {"name": fix.name, "edits": fix.edits, **fix.facts, "parity": parity.of(fix)} for fix, _ in tried
@@ -190,7 +187,7 @@ class Measurement:
             waits=busy < 0.5 or cold,
             parallel=min(feeding_fixes.MOST_CALLS, max(2, round(1.5 * input_ / max(step, 1e-4)) + 1)),
             batches=self._steps,
-            batch_bytes=_bytes(self._batch),
+            batch_bytes=feeding_data.size(self._batch),
             room=int(0.7 * _available()),
         )
         elsewhere = self._plan.get("staging") and another_disk(self._known.list(), self._plan["staging"])
@@ -210,7 +207,7 @@ class Measurement:
         try:
             dataset = fix.build(self._dataset)
             if fix.name == "cache":
-                _primed(dataset, self._steps + 6)
+                feeding_data.primed(dataset, self._steps + 6)
         except Exception as error:
             self.result["notes"].append(
                 f"{fix.name} could not be tried: {type(error).__name__}: {error}"[:300]
@@ -289,53 +286,6 @@ class Measurement:
         self.result["cardinality"] = int(self._dataset.cardinality())
 
 
-class _Parity:
-    """Whether a change gives the training the same batches: the first ones of each pipeline made anew."""
-
-    def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
-        self._own = _fingerprints(feeding_fixes.fresh(dataset), PARITY_BATCHES)
-        again = _fingerprints(feeding_fixes.fresh(dataset), len(self._own))
-        self._repeats = again == self._own
-
-    def of(self, fix: Fix) -> Dict[str, Any]:
-        """`same`: order, examples (the same ones in another order), none, or None where nothing can be
-        said."""
-        if not self._own or not self._repeats:
-            why = (
-                "two passes of the unchanged pipeline differ already"
-                if self._own
-                else "there were no batches"
-            )
-            return {"same": None, "batches": 0, "why": why}
-        try:
-            other = _fingerprints(fix.twin(self._dataset), len(self._own))
-        except Exception as error:
-            return {"same": None, "batches": 0, "why": f"{type(error).__name__}: {error}"[:200]}
-        if other == self._own:
-            return {"same": "order", "batches": len(self._own), "why": ""}
-        shuffled = sorted(row for batch in other for row in batch) == sorted(
-            row for batch in self._own for row in batch
-        )
-        return {"same": "examples" if shuffled else "none", "batches": len(self._own), "why": ""}
-
-
-def _fingerprints(dataset: Any, most: int) -> List[List[str]]:
-    """The digests of each record of the first batches."""
-    import numpy as np
-    import tensorflow as tf
-
-    found: List[List[str]] = []
-    until = perf_counter() + PARITY_SECONDS / 2
-    for element in dataset:
-        arrays = [np.asarray(part) for part in tf.nest.flatten(element, expand_composites=True)]
-        told = records(arrays)
-        found.append(told.get("rows") or [str(told)])
-        if len(found) >= most or perf_counter() > until:
-            break
-    return found
-
-
 class _Affinity:
     """All cores of the computer for all threads, for the time of a window."""
 
@@ -375,49 +325,6 @@ def _available() -> int:
     except (OSError, StopIteration, ValueError):
         return 0
     return free if limit is None or held is None else max(0, min(free, limit - held))
-
-
-def _primed(dataset: Any, batches: int) -> None:
-    """Fill its cache, and go on beyond, for only then it is complete."""
-    for _ in dataset.take(batches):
-        pass
-
-
-def repeated(like: Any, batch: Any) -> Any:
-    """A dataset of this one batch for ever, with the element spec of `like`: no step is traced again."""
-    from tensorflow.python.data.ops import dataset_ops
-    from tensorflow.python.data.util import structure
-    from tensorflow.python.ops import gen_dataset_ops
-
-    spec = like.element_spec
-    parts = structure.to_tensor_list(spec, batch)
-    shapes = structure.get_flat_tensor_shapes(spec)
-    variant = gen_dataset_ops.tensor_dataset(parts, output_shapes=shapes)
-    return _lean(dataset_ops._VariantDataset(variant, spec)).repeat()
-
-
-def _lean(dataset: Any) -> Any:
-    """Left as it is: looking for improvements would take longer than a step."""
-    import tensorflow as tf
-
-    options = tf.data.Options()
-    options.experimental_optimization.apply_default_optimizations = False
-    return dataset.with_options(options)
-
-
-def _bytes(batch: Any) -> int:
-    import tensorflow as tf
-
-    parts = tf.nest.flatten(batch, expand_composites=True) if batch is not None else []
-    return int(sum(part.dtype.size * int(tf.size(part)) for part in parts))
-
-
-def _leading(batch: Any) -> Optional[int]:
-    import tensorflow as tf
-
-    parts = tf.nest.flatten(batch, expand_composites=True) if batch is not None else []
-    shapes = [part.shape for part in parts if part.shape.rank]
-    return int(shapes[0][0]) if shapes else None
 
 
 def _told(dataset: Any, call: Any) -> Dict[str, Any]:
