@@ -21,6 +21,7 @@ _MODULES = "PYTHONPATH"
 _READ = re.compile(
     r"""(?:environ(?:\.(?:get|pop|setdefault))?\s*[\[(]|getenv\s*\()\s*["']([A-Za-z_][A-Za-z0-9_]*)["']"""
 )
+_PREFIXES = re.compile(r"""(?:startswith\(\s*|env_prefix\s*=\s*)["']([A-Za-z][A-Za-z0-9_]*_)["']""")
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE|AUTH", re.IGNORECASE)
 _CREDENTIALS = re.compile(r"://[^/\s]*@")
 
@@ -72,7 +73,7 @@ def note(
     folder: Path, argv: Sequence[str], cwd: Path, python: str, environ: Mapping[str, str] = os.environ
 ) -> None:
     """Write `folder`/rerun.json for a run that was recorded into `folder`."""
-    names = set(_read_by(folder, argv, cwd))
+    names = set(_read_by(folder, argv, cwd, environ))
     shown = {name for name in names if not _SECRET.search(name)}
     shown.add(_MODULES)
     chosen = {n: v for n, v in environ.items() if (acts(n) or n in shown) and not _secret(n, v)}
@@ -93,16 +94,20 @@ def _secret(name: str, value: str) -> bool:
     return bool(_SECRET.search(name) or _CREDENTIALS.search(value))
 
 
-def _read_by(folder: Path, argv: Sequence[str], cwd: Path) -> Iterable[str]:
-    """The variables that the recorded run's own modules name when they read the environment."""
+def _read_by(folder: Path, argv: Sequence[str], cwd: Path, environ: Mapping[str, str]) -> Iterable[str]:
+    """The variables that the recorded run's own modules name when they read the environment; by a prefix,
+    those of `environ` that begin with it."""
     modules = _json(folder / "observe" / "environment.json").get("modules", {})
     program = next((word for word in argv[1:] if word.endswith(".py")), "")
     for root in {cwd, (cwd / program).resolve().parent}:
         for name in {*modules, program} - {""}:
             try:
-                yield from _READ.findall((root / name).read_text("utf-8", errors="replace"))
+                text = (root / name).read_text("utf-8", errors="replace")
             except OSError:
                 continue
+            yield from _READ.findall(text)
+            prefixes = tuple(_PREFIXES.findall(text)) if "environ" in text or "env_prefix" in text else ()
+            yield from (known for known in environ if prefixes and known.startswith(prefixes))
 
 
 def read(folder: Path) -> Rerun | None:

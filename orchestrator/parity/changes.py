@@ -12,7 +12,7 @@ from typing import Any
 
 Facts = Mapping[str, Any]
 
-SAME_JOB = ("source", "arguments", "optimizer", "loss")
+SAME_JOB = ("source", "arguments", "keras", "optimizer", "loss")
 """Topics in which a difference means that the two runs are not the same job."""
 
 
@@ -31,6 +31,8 @@ class Change:
 
 
 _VARIABLE_TOPICS = (
+    ("TF_USE_LEGACY_KERAS", "keras"),
+    ("KERAS_BACKEND", "keras"),
     ("CPU_ISA", "isa"),
     ("CORETYPE", "isa"),
     ("CPU_FEATURES", "isa"),

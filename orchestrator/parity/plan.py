@@ -17,25 +17,25 @@ from orchestrator.parity.makers import made, other_packages
 from orchestrator.parity.probes import probes, replays
 
 _INPUT = (
-    "source", "arguments", "environment", "data", "paths", "order", "cores", "hashing", "timezone", "locale",
-    "policy", "settings", "determinism", "threads", "isa", "onednn", "folder", "versions",
+    "source", "arguments", "keras", "environment", "data", "paths", "order", "cores", "hashing", "timezone",
+    "locale", "policy", "settings", "determinism", "threads", "isa", "onednn", "folder", "versions",
 )  # fmt: skip
 _ORDER = {
     "files": _INPUT,
     "batch": _INPUT,
     "steps": _INPUT,
     "initial": (
-        "source", "arguments", "environment", "data", "hashing", "paths", "policy", "determinism", "locale",
-        "timezone", "order", "cores", "settings", "threads", "isa", "onednn", "folder", "versions",
+        "source", "arguments", "keras", "environment", "data", "hashing", "paths", "policy", "determinism",
+        "locale", "timezone", "order", "cores", "settings", "threads", "isa", "onednn", "folder", "versions",
     ),
     "gradient": (
-        "source", "arguments", "data", "threads", "determinism", "cores", "compile", "isa", "onednn",
+        "source", "arguments", "keras", "data", "threads", "determinism", "cores", "compile", "isa", "onednn",
         "policy", "environment", "settings", "paths", "folder", "versions",
     ),
 }  # fmt: skip
 _ORDER_OF_THE_REST = (
-    "source", "arguments", "data", "isa", "onednn", "compile", "threads", "determinism", "cores", "policy",
-    "environment", "devices", "settings", "paths", "folder", "versions",
+    "source", "arguments", "keras", "data", "isa", "onednn", "compile", "threads", "determinism", "cores",
+    "policy", "environment", "devices", "settings", "paths", "folder", "versions",
 )  # fmt: skip
 
 _ARITHMETIC = frozenset(("threads", "isa", "onednn"))
@@ -60,7 +60,7 @@ def candidates(
     suggested = [probe for probe in probes(finding, mine) if probe.topic not in known]
     order = _ORDER.get(finding.stage, _ORDER_OF_THE_REST)
     if finding.kind in ("dtype", "missing", "shape"):
-        order = ("source", "arguments", "policy", "compile", *order)
+        order = ("source", "arguments", "keras", "policy", "compile", *order)
     if finding.rounding:
         order = (*(topic for topic in order if topic != "data"), "data")  # other data seldom do so little
     ranked = sorted(differences, key=lambda each: order.index(each.topic) if each.topic in order else 99)

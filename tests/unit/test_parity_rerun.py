@@ -1,0 +1,69 @@
+"""What is kept to run a recorded command again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.api.rerun import Rerun, note, read
+
+SCRIPT = """
+import os
+seed = int(os.environ.get("RUN_SEED", "7"))
+token = os.environ["API_TOKEN"]
+url = os.getenv("STORE")
+own = {name: value for name, value in os.environ.items() if name.startswith("APP_")}
+"""
+
+ENVIRON = {
+    "RUN_SEED": "8",
+    "API_TOKEN": "s3cret",
+    "STORE": "https://user:s3cret@example.com",
+    "APP_CLIP": "0.5",
+    "APP_SECRET": "s3cret",
+    "TF_ENABLE_ONEDNN_OPTS": "0",
+    "PYTHONPATH": "/lib",
+    "EDITOR": "vi",
+    "HOME": "/root",
+}
+
+
+@pytest.fixture
+def noted(tmp_path: Path) -> Rerun:
+    """A run of SCRIPT, noted with ENVIRON."""
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "run/observe").mkdir(parents=True)
+    (tmp_path / "run/observe/environment.json").write_text(json.dumps({"modules": {"train.py": "0"}}))
+    note(tmp_path / "run", ["python", "train.py"], tmp_path, "/usr/bin/python3", ENVIRON)
+    found = read(tmp_path / "run")
+    assert found is not None
+    return found
+
+
+def test_what_acts_or_is_read_is_kept_and_nothing_else(noted: Rerun) -> None:
+    assert noted.variables == {
+        "APP_CLIP": "0.5",
+        "PYTHONPATH": "/lib",
+        "RUN_SEED": "8",
+        "TF_ENABLE_ONEDNN_OPTS": "0",
+    }
+
+
+def test_no_secret_is_written(noted: Rerun, tmp_path: Path) -> None:
+    assert noted.argv
+    assert "s3cret" not in (tmp_path / "run/rerun.json").read_text()
+
+
+def test_it_is_repeated_with_what_acted_then(noted: Rerun) -> None:
+    now = {"TF_DETERMINISTIC_OPS": "1", "PYTHONPATH": "/other", "HOME": "/home", "STORE": "x"}
+    assert noted.environment(now) == {"HOME": "/home", "STORE": "x", **noted.variables}
+
+
+def test_a_variable_that_was_not_set_is_not_inherited(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    note(tmp_path, ["python", "train.py"], tmp_path, "/usr/bin/python3", {})
+    found = read(tmp_path)
+    assert found is not None and "RUN_SEED" in found.unset
+    assert found.environment({"RUN_SEED": "9", "HOME": "/root"}) == {"HOME": "/root"}
