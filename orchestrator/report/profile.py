@@ -36,7 +36,7 @@ def _stalls(found: Mapping[str, Any], bottleneck: Mapping[str, Any]) -> str:
     actual = step["cold" if found["files_cold"] else "warm"]
     rows = [
         ("held up by", f"{bottleneck['kind']}: {bottleneck['words']}"),
-        ("step", f"{_ms(actual)}; {_ms(found['ideal_step'])} if it never waited for its batch"),
+        ("step", _step(actual, found)),
         (
             "fetch stall",
             _gap(found["fetch_stall"]) if found["fetch_stall"] else "none: no disk was read from",
@@ -49,6 +49,12 @@ def _stalls(found: Mapping[str, Any], bottleneck: Mapping[str, Any]) -> str:
     rows += [("also", finding["words"]) for finding in bottleneck["findings"]]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"  {name.ljust(width)}  {text}" for name, text in rows)
+
+
+def _step(actual: float, found: Mapping[str, Any]) -> str:
+    if not found["stall"]["significant"]:
+        return f"{_ms(actual)}; it does not wait for its batch"
+    return f"{_ms(actual)}; {_ms(found['ideal_step'])} if it never waited for its batch"
 
 
 def _ms(seconds: float) -> str:
