@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from orchestrator.cli.output import emit, guarded
+from orchestrator.errors import EXIT_INTERRUPTED
 
 
 @guarded
@@ -47,21 +50,33 @@ def size(
     profile, command = _parted(words or [])
     if write and profile is None:
         raise UsageError("--write needs a profile.", next_command="orch size orch.yaml --write")
-    sized = sizing.size(
-        profile,
-        command,
-        batch=batch,
-        sizes=_numbers(tried),
-        gpu=gpu,
-        budget=budget,
-        limit=limit,
-        overrides=sets or (),
-        progress=progress.progress(),
-    )
+    tries = _numbers(tried)
+    with _scratch():
+        sized = sizing.size(
+            profile,
+            command,
+            batch=batch,
+            sizes=tries,
+            gpu=gpu,
+            budget=budget,
+            limit=limit,
+            overrides=sets or (),
+            progress=progress.progress(),
+        )
     value = sized.as_json()
     if profile is not None and write:
         value["written"] = _write(profile, sized, yes)
     emit("size", value, as_json, size_text(value))
+
+
+@contextmanager
+def _scratch() -> Iterator[None]:
+    """Ctrl-C ends the scratch run, of which nothing stays."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print("\nInterrupted. The scratch run was ended, and nothing of it is left.", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def _parted(words: list[str]) -> tuple[Path | None, list[str]]:

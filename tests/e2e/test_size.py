@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.api import sizing
-from orchestrator.errors import RunFailed, UsageError
+from orchestrator.errors import LocalError, RunFailed, UsageError
 from tests.e2e.size_jobs import JOBS
 
 RUNTIME = Path(__file__).resolve().parents[2] / "orchestrator" / "runtime"
@@ -143,6 +143,20 @@ def test_what_a_program_may_not_change_is_named(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(UsageError, match="precious"):
         size_of(f"open({str(other)!r}, 'w')", other.parent, monkeypatch)
     assert other.read_text() == "mine"
+
+
+def test_a_program_that_the_kernel_killed_did_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LocalError, match="memory is too small"):
+        size_of("import os; os.kill(os.getpid(), 9)", tmp_path, monkeypatch)
+
+
+def test_a_program_that_trains_too_late_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "job.py").write_text("import time; print('waiting', flush=True); time.sleep(600)")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"No training step was complete after 3 s(.|\n)*waiting"):
+        sizing.size(None, [sys.executable, "job.py"], folder=tmp_path, limit=3)
 
 
 def test_nothing_to_size_is_said_with_the_next_command() -> None:
