@@ -18,7 +18,6 @@ STYLES = [
     "fit",
     "steps_per_execution",
     "train_step",
-    "train_step_per_execution",
     "eager",
     "function",
     "epoch",
@@ -30,15 +29,10 @@ STYLES = [
     "bfloat16",
     "float16",
     "two_tapes",
-    "several_function",
     "unrolled",
     "compiled",
 ]
-GRAPH_STYLES = [
-    style
-    for style in STYLES
-    if style not in ("compiled", "outer_tape", "two_tapes", "several_function", "unrolled")
-]
+GRAPH_STYLES = [style for style in STYLES if style not in ("compiled", "outer_tape", "two_tapes", "unrolled")]
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(1200)]
 
