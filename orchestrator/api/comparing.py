@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from orchestrator.api.confirm import BUDGET, Sides, confirmable, imitated, light
 from orchestrator.api.confirm_copy import Folders
 from orchestrator.api.confirm_program import program_of
 from orchestrator.api.confirm_runs import Runs
+from orchestrator.api.confirm_stale import changed_since
 from orchestrator.api.confirm_workshop import Workshop
 from orchestrator.api.confirm_zygote import Zygotes
 from orchestrator.api.folder import Folder
@@ -58,7 +60,7 @@ def confirmed(
     verdict = parity.judge(recordings[0], recordings[1])
     if not confirmable(verdict, *recordings):
         return verdict
-    base, why = _base(folders)
+    base, why = _base(folders, recordings)
     if base is None:
         return replace(verdict, untried=f"Nothing could be confirmed: {why}.")
     index = "AB".index(base)
@@ -89,16 +91,17 @@ def _with_variables(recording: Recording, known: Rerun | None) -> Recording:
     return replace(recording, environment=named_by_variables(facts))
 
 
-def _base(folders: tuple[Path, Path]) -> tuple[str | None, str]:
-    """The side that can be run again here, A before B; why none can."""
-    obstacles = []
-    for name, folder in zip("AB", folders, strict=True):
+def _base(folders: Sequence[Path], recordings: Sequence[Recording]) -> tuple[str | None, str]:
+    """The side that can be run again here; why none can. Best one whose code and data are still there as they
+    were, A before B."""
+    obstacles, able = [], []
+    for name, folder, recorded in zip("AB", folders, recordings, strict=True):
         known = rerun.read(folder)
         obstacle = known.obstacle if known else "nothing was noted of how it was started"
-        if obstacle is None:
-            return name, ""
+        if known and obstacle is None:
+            able.append((changed_since(known, recorded.environment) is not None, name))
         obstacles.append(f"{name} cannot be run again here: {obstacle}")
-    return None, "; ".join(obstacles)
+    return (min(able)[1], "") if able else (None, "; ".join(obstacles))
 
 
 def _made(known: Rerun, run: Path, recorded: Recording) -> frozenset[Path]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
+from orchestrator.api.confirm_stale import changed_since
 from orchestrator.api.rerun import Rerun, note, read
 
 SCRIPT = """
@@ -67,3 +69,24 @@ def test_a_variable_that_was_not_set_is_not_inherited(tmp_path: Path) -> None:
     found = read(tmp_path)
     assert found is not None and "RUN_SEED" in found.unset
     assert found.environment({"RUN_SEED": "9", "HOME": "/root"}) == {"HOME": "/root"}
+
+
+def test_what_changed_since_is_seen(tmp_path: Path) -> None:
+    module, data = tmp_path / "train.py", tmp_path / "data.csv"
+    module.write_text("x = 1")
+    data.write_text("1;2")
+    known = Rerun(("python", "train.py"), tmp_path, "/usr/bin/python3")
+    entry = {"name": "data.csv", "path": str(data), "bytes": 3, "whole": True, "sha256": digest(data)}
+    facts = {"modules": {"train.py": digest(module)}, "files": {"list": [entry]}}
+    assert changed_since(known, facts) is None
+    data.write_text("1;3")
+    assert changed_since(known, facts) == "data.csv"
+    module.write_text("x = 2")
+    assert changed_since(known, facts) == "train.py"
+    entry["made"] = True
+    facts["modules"] = {}
+    assert changed_since(known, facts) is None, "the run wrote that file itself"
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

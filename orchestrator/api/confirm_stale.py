@@ -1,0 +1,47 @@
+"""Whether what a recorded run read and executed is still there as it was."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.api.confirm_program import program_of
+from orchestrator.api.rerun import Rerun
+
+MOST = 256 << 20
+"""Bytes of data files that are hashed again."""
+
+
+def changed_since(known: Rerun, facts: Mapping[str, Any]) -> str | None:
+    """The first module or data file that is no longer what the run had; None where all seem to be.
+
+    `facts` are those of its recording (environment.json).
+    """
+    return next(_changed(known, facts), None)
+
+
+def _changed(known: Rerun, facts: Mapping[str, Any]) -> Iterator[str]:
+    roots = [known.cwd]
+    program = program_of(known.argv)
+    if program and not program.module:
+        roots.append((known.cwd / program.name).resolve().parent)
+    for name, digest in (facts.get("modules") or {}).items():
+        if digest not in [_digest(root / name) for root in roots]:
+            yield str(name)
+    left = MOST
+    for entry in (facts.get("files") or {}).get("list") or []:
+        if entry.get("made") or not entry.get("whole") or not entry.get("sha256"):
+            continue
+        left -= int(entry["bytes"])
+        if left >= 0 and _digest(Path(entry["path"])) != entry["sha256"]:
+            yield str(entry["name"])
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
