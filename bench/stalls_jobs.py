@@ -105,7 +105,7 @@ def serial_map(_: Path) -> None:
 
 
 def serial_wait(_: Path) -> None:
-    train(tf.data.Dataset.range(4096).map(mapped(waiting(0.004))).batch(BATCH).prefetch(2))
+    train(tf.data.Dataset.range(4096).map(mapped(waiting(0.003))).batch(BATCH).prefetch(2))
 
 
 def generator(_: Path) -> None:
@@ -118,7 +118,7 @@ def generator(_: Path) -> None:
 
 
 def remote(folder: Path) -> None:
-    """Each example comes from a server that takes six milliseconds to answer."""
+    """Each example comes from a server that takes three milliseconds to answer."""
     port = int((folder / "port").read_text())
     connections = threading.local()
 

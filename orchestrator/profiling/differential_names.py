@@ -55,9 +55,9 @@ def name(found: Differential) -> Named:
 
 
 def _kind(found: Differential) -> tuple[str, str]:
-    if not found.stall.significant or found.stall.share < ACCUSED:
-        said = "Steps are not held up by their input"
-        return "none", f"{said}: {_percent(found.stall.share)} at most."
+    share = min(found.stall.share, _most(found))
+    if not found.stall.significant or share < ACCUSED:
+        return "none", f"Steps are not held up by their input: {_percent(share)} at most."
     short = _memory(found)
     if short:
         return "memory", short
@@ -65,6 +65,12 @@ def _kind(found: Differential) -> tuple[str, str]:
     if fetch >= found.prep.seconds and found.cold:
         return _storage(found)
     return _preparation(found)
+
+
+def _most(found: Differential) -> float:
+    """The share that input can hold up at all: a step and its batch, one after the other, are the worst."""
+    pull = found.timings.get("pull cold" if found.cold else "pull")
+    return pull.seconds / found.actual.seconds if pull else 1.0
 
 
 def _percent(share: float) -> str:

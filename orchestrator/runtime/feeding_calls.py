@@ -53,6 +53,7 @@ def record(tf: Any) -> None:
     for name in METHODS:
         if hasattr(kind, name):
             setattr(kind, name, _noted(name, getattr(kind, name)))
+    kind.apply = _noted_apply(kind.apply)
     for name in STATIC:
         if hasattr(kind, name):
             setattr(kind, name, staticmethod(_noted(name, getattr(kind, name))))
@@ -200,6 +201,20 @@ def _noted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     # AutoGraph must neither convert this function nor stop converting what it calls.
     noted.autograph_info__ = {}  # type: ignore[attr-defined]
     return noted
+
+
+def _noted_apply(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Of `apply`, what the given function calls is noted; the whole where it calls nothing that is known."""
+
+    @functools.wraps(original)
+    def apply(*args: Any, **kwargs: Any) -> Any:
+        made = original(*args, **kwargs)
+        if getattr(_depth, "now", 0) == 0 and call_of(made) is None:
+            _note(made, Call("apply", args, kwargs, _site()))
+        return made
+
+    apply.autograph_info__ = {}  # type: ignore[attr-defined]
+    return apply
 
 
 def _noted_init(name: str, original: Callable[..., Any]) -> Callable[..., Any]:

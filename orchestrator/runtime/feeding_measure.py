@@ -21,7 +21,12 @@ PILOT = 6
 """Steps that tell how long a window must be."""
 
 LEAST, MOST = 8, 200
-"""Steps of a window."""
+"""Steps of a window; of SLOW ones (seconds), half."""
+
+SLOW = 0.5
+
+ENOUGH = 3
+"""Rounds that are made whatever the budget is: fewer tell nothing of their noise."""
 
 CACHED_BYTES = 512 << 20
 """Of batches that the cached windows hold."""
@@ -71,7 +76,8 @@ class Measurement:
         self._known.look()
         each = line.get("wall", 0.0) / max(1, line["steps"])
         wanted = float(self._plan.get("seconds", 0.8)) / max(each, 1e-4)
-        self._steps = int(self._plan.get("steps") or min(MOST, max(LEAST, wanted)))
+        least = LEAST if each < SLOW else LEAST // 2
+        self._steps = int(self._plan.get("steps") or min(MOST, max(least, wanted)))
         self._batch = next(iter(self._dataset), None)
         if self._batch is None:
             self.result["notes"].append(
@@ -99,7 +105,7 @@ class Measurement:
         for number in range(rounds):
             self._say(f"round {number + 1} of {rounds}")
             for mode in modes if number % 2 == 0 else modes[::-1]:
-                if perf_counter() > self._until and number:
+                if perf_counter() > self._until and number >= ENOUGH:
                     self.result["notes"].append(f"The budget was used up after {number} rounds.")
                     return
                 yield from self._time(mode, number)
@@ -162,7 +168,7 @@ class Measurement:
             self._say(f"trying, round {number + 1} of {rounds}")
             modes = [base, *(mode for _, mode in tried)]
             for mode in modes if number % 2 == 0 else modes[::-1]:
-                if perf_counter() > self._until and number:
+                if perf_counter() > self._until and number >= ENOUGH:
                     rounds = number
                     break
                 yield from self._time(mode, number)
