@@ -45,21 +45,6 @@ shards = [done.result() for done in as_completed(futures)]""",
         ),
     )
 )
-_OBJECTS = Side(
-    edits=edit(
-        "images.py",
-        (
-            "def load(path):",
-            "class Shard:\n    def __init__(self, path):\n        self.path = path\n\n\ndef load(path):",
-        ),
-        (
-            'for path in sorted(glob.glob(f"{options.data}/*.bin"))',
-            "for path in (shard.path for shard in set(map(Shard, "
-            'sorted(glob.glob(f"{options.data}/*.bin"))))',
-        ),
-    ),
-    command=("{interpreter}", "{script}"),
-)
 _PREFIX = Side(
     edits=edit(
         "loop.py",
@@ -192,7 +177,6 @@ SCENARIOS = (
         b=Side(files={".env": "CLIP=0.01\n"}),
     ),
     Scenario("shards in the order of threads", "images.py", unstable("order|thread"), both=_RACE),
-    Scenario("shards in the order of addresses", "images.py", unstable("order|set|hash"), both=_OBJECTS),
     Scenario(
         "a comment in the code, and another clock",
         "table.py",
