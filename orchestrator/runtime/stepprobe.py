@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import random
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 _SHARE = 0.003
-"""Of the time of all steps, what probing may cost."""
+"""Of the time of all steps, what probing may cost in CPU: what waiting for a core adds is others' doing."""
 
 _CREDIT = 0.025
-"""Seconds that probing may cost at once, so that a short job learns something too: TensorFlow itself takes
-hundreds of times as long to be imported."""
+"""Seconds of CPU that probing may cost at once, so that a short job learns something too: TensorFlow itself
+takes hundreds of times as long to be imported."""
 
 _GAP = 6
 """At first, at most so many steps lie between two probes; later more, so that they spread over the run."""
@@ -89,7 +89,7 @@ class Probe:
         return perf_counter() - began
 
     def _pull(self, iterator: Any, steps: int, idle: float) -> Pulled:
-        began = perf_counter()
+        began, working = perf_counter(), thread_time()
         batches: List[Any] = []
         failure = None
         try:
@@ -105,8 +105,9 @@ class Probe:
         feed = _feed(iterator, batches)
         wait = max(0.0, pulled - began - idle * len(batches))
         cost = perf_counter() - began - wait
-        self._spent += cost
-        self._cost = cost / steps
+        spent = thread_time() - working
+        self._spent += spent
+        self._cost = spent / steps
         return Pulled((feed,), wait, cost, failure)
 
 

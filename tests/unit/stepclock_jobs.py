@@ -137,7 +137,7 @@ def train_on_batch() -> Any:
 
 
 CASES: dict[str, Callable[[], Any]] = {
-    "slow input": lambda: fit(small_model(), batches(slow=0.03)),
+    "slow input": lambda: fit(small_model(), batches(slow=0.05)),
     "slow input, prefetched": lambda: fit(small_model(), batches(slow=0.01, prefetch=4)),
     "slow input, three steps a call": lambda: fit(small_model(3), batches(slow=0.01)),
     "slow input, some steps an epoch": lambda: fit(small_model(), batches(slow=0.01), steps_per_epoch=6),
