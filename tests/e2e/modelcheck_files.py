@@ -70,6 +70,20 @@ def save_models() -> None:
     (FOLDER / "cut.h5").write_bytes((FOLDER / "good.h5").read_bytes()[:3000])
 
 
+def save_odd() -> None:
+    """Networks for large pictures, for short texts, for a length that is never given, and of half width."""
+    pictures = keras.Input((None, None, 3))
+    strided = L.Conv2D(2, 9, strides=4)(L.Conv2D(2, 5)(pictures))
+    keras.Model(pictures, L.GlobalAveragePooling2D()(strided)).save(FOLDER / "open.keras")
+    words = keras.Input((None,), dtype="int32")
+    placed = L.Embedding(10, 4)(words) + L.Embedding(20, 4)(keras.ops.cumsum(keras.ops.ones_like(words), 1))
+    keras.Model(words, L.GlobalAveragePooling1D()(placed)).save(FOLDER / "places.keras")
+    lengths = keras.Input((None,))
+    keras.Model(lengths, L.Reshape((7, 1))(lengths)).save(FOLDER / "never.keras")
+    numbers = keras.Input((4,))
+    keras.Model(numbers, L.Dense(2, dtype="mixed_bfloat16")(numbers)).save(FOLDER / "narrow.keras")
+
+
 def save_weights(model: Any) -> None:
     """Weights alone, weights beside their configuration, and checkpoints whole and cut."""
     for name in ("alone", "beside", "points"):
@@ -157,10 +171,11 @@ def expect(names: list[str], found: dict[str, Any], of: Callable[[str], str]) ->
 
 
 if __name__ == "__main__":
-    for save in (save_models, save_own, save_scalers, save_others):
+    for save in (save_models, save_odd, save_own, save_scalers, save_others):
         save()
     files = [
         *("good.keras", "lambda.keras", "custom.keras", "own.keras", "several.keras", "cut.h5"),
+        *("open.keras", "places.keras", "never.keras", "narrow.keras"),
         *("alone/good.weights.h5", "beside/good.weights.h5", "beside/changed.weights.h5"),
         *("points/good", "points/cut", "points/damaged.index"),
         *sorted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 from pathlib import Path
@@ -112,8 +113,23 @@ def test_a_pickle_that_acts_was_not_run(found: dict[str, Any], models: Path) -> 
 def test_several_inputs_and_outputs(found: dict[str, Any]) -> None:
     several = found["several.keras"]
     assert several["loaded"], several["reason"]
-    assert {tuple(item["shape"]) for item in several["inputs"]} == {(4, 8), (4, 5)}
+    assert {tuple(item["shape"]) for item in several["inputs"]} == {(4, 64), (4, 5)}
     assert [item["name"] for item in several["outputs"]] == ["one", "two"]
+
+
+def test_sizes_that_a_model_leaves_open_are_tried(found: dict[str, Any]) -> None:
+    assert found["open.keras"]["inputs"][0]["shape"] == [4, 96, 96, 3]
+    assert found["places.keras"]["inputs"][0]["shape"] == [4, 8], found["places.keras"]["reason"]
+
+
+def test_a_model_that_takes_no_batch_says_why(found: dict[str, Any]) -> None:
+    never = found["never.keras"]
+    assert not never["loaded"] and "it loads, but predicts no batch" in never["reason"]
+
+
+def test_half_widths_are_compared_too(found: dict[str, Any]) -> None:
+    narrow = found["narrow.keras"]["outputs"][0]
+    assert narrow["dtype"] == "bfloat16" and len(base64.b64decode(narrow["values"])) == 4 * 2 * 4
 
 
 def test_a_trusted_lambda_loads(everything: dict[str, Any]) -> None:

@@ -65,9 +65,9 @@ def check(
 
 def _imported(file: ModelFile, modules: List[str], folder: Optional[Path]) -> List[str]:
     """Import the modules asked for, and those of the model's own classes that lie in `folder`."""
-    if folder:
-        sys.path.insert(0, str(folder))
     named = [name for name in file.modules if folder and _lies_in(folder, name)]
+    if folder and (modules or named) and str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
     for module in [*modules, *named]:
         __import__(module)
     return [*modules, *named]

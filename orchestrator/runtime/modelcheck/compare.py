@@ -16,6 +16,7 @@ _FORMATS = {
     "float64": "d",
     "float32": "f",
     "float16": "e",
+    "bfloat16": "f",
     "int64": "q",
     "int32": "i",
     "uint8": "B",

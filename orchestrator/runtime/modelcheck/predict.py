@@ -21,8 +21,12 @@ Spec = Tuple[Sequence[Optional[int]], str]
 ROWS = 4
 """Records in the batch, where the model leaves the number open."""
 
-OPEN = 8
-"""Size of every other dimension that the model leaves open."""
+OPEN = (64, 256, 8)
+"""Size of every other dimension that the model leaves open, in turn, until it takes one. Not the smallest
+first: what strides make of too little is empty, and TensorFlow's mean of nothing is any number."""
+
+OPEN_IMAGE = (96, 256, 32)
+"""The same, for inputs of four dimensions and more."""
 
 
 def load_and_predict(file: ModelFile, *, safe: bool) -> Dict[str, Any]:
@@ -61,12 +65,42 @@ def weights_in_their_model(file: ModelFile, *, safe: bool) -> Dict[str, Any]:
 
 
 def _predicted(names: List[str], specs: List[Spec], call: Call) -> Dict[str, Any]:
-    batch = [fixed(shape, dtype, index) for index, (shape, dtype) in enumerate(specs)]
-    outputs = call(batch)
+    """Inputs and outputs of the fixed batch. Raises Refusal where no size of it is taken."""
+    batch, outputs = _called(specs, call)
     return {
         "inputs": [{"name": n, **facts(a)} for n, a in zip(names, batch)],  # noqa: B905
         "outputs": [{"name": name, **facts(array, values=True)} for name, array in outputs],
     }
+
+
+def _called(specs: List[Spec], call: Call) -> Tuple[List[Any], List[Tuple[str, Any]]]:
+    """A batch that the model takes, and what it makes of it; of several sizes the first with numbers."""
+    open_ended = any(size is None for shape, _ in specs for size in shape[1:])
+    failed: Optional[Exception] = None
+    made: Optional[Tuple[List[Any], List[Tuple[str, Any]]]] = None
+    for attempt in range(len(OPEN) if open_ended else 1):
+        batch = [fixed(shape, dtype, index, attempt) for index, (shape, dtype) in enumerate(specs)]
+        try:
+            outputs = call(batch)
+        except Exception as error:
+            failed = failed or error
+            continue
+        if all(_finite(array) for _, array in outputs):
+            return batch, outputs
+        made = made or (batch, outputs)
+    if made:
+        return made
+    short = " ".join(str(failed).split())[:300]
+    raise Refusal(
+        f"it loads, but predicts no batch of {ROWS} records: {type(failed).__name__}: {short}",
+        "Give its Input the shape that it needs.",
+    )
+
+
+def _finite(array: Any) -> bool:
+    import numpy as np
+
+    return array.dtype.kind not in "fc" or bool(array.size and np.isfinite(array).all())
 
 
 def versions() -> Dict[str, Any]:
@@ -78,15 +112,18 @@ def versions() -> Dict[str, Any]:
     return found
 
 
-def fixed(shape: Sequence[Optional[int]], dtype: str, index: int) -> Any:
+def fixed(shape: Sequence[Optional[int]], dtype: str, index: int, attempt: int = 0) -> Any:
     """The batch of input number `index`: an arithmetic pattern, without a random generator.
+
+    `attempt` chooses among the sizes of dimensions that the shape leaves open.
 
     Floats lie in [0, 1), integers are 0 and 1 (a row of any embedding), strings are "item 0", "item 1", ….
     """
     import numpy as np
 
-    sizes = [ROWS if axis == 0 else OPEN for axis in range(len(shape))]
-    full = [size if size is not None else default for size, default in zip(shape, sizes)]  # noqa: B905
+    size = (OPEN_IMAGE if len(shape) >= 4 else OPEN)[attempt]
+    sizes = [ROWS if axis == 0 else size for axis in range(len(shape))]
+    full = [given if given is not None else default for given, default in zip(shape, sizes)]  # noqa: B905
     count = int(np.prod(full, dtype=np.int64))
     counter: Any = np.arange(count, dtype=np.uint64)
     numbers = (counter * np.uint64(2654435761) + np.uint64(97 * index)) % np.uint64(65536)
