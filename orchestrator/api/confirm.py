@@ -9,6 +9,7 @@ from orchestrator.api.confirm_baseline import baseline
 from orchestrator.api.confirm_runs import Runs, cores
 from orchestrator.api.confirm_search import Clock, Search, Sides
 from orchestrator.api.confirm_trees import Tree, unseen
+from orchestrator.api.rerun import KEPT
 from orchestrator.model import Progress, Verdict
 from orchestrator.parity.changes import changes
 from orchestrator.parity.explain import place
@@ -62,7 +63,10 @@ def _candidates(sides: Sides, finding: Finding, runs: Runs) -> list[Candidate]:
 
 def imitated(folder: Path, recording: Recording, python: str | None = None, cwd: Path | None = None) -> Other:
     """The side to imitate: `folder` holds its recording; `python` and `cwd` are its own, if they are here."""
-    return Other(recording.environment, folder / "observe", cwd, python, cores())
+    kept = folder / KEPT
+    return Other(
+        recording.environment, folder / "observe", cwd, python, cores(), kept if kept.is_dir() else None
+    )
 
 
 def confirmable(verdict: Verdict, a: Recording, b: Recording) -> bool:

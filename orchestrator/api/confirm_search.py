@@ -216,6 +216,8 @@ class Search:
             return self._cleared(each, _STILL) if each.kind == "difference" else None
         if each.topic == "folder" and self._runs.always.path is None:
             return self._cleared(each, _SAME_ELSEWHERE)
+        if each.kind == "replay" and "confirmed" in (one.outcome for one in self._tried.values()):
+            return known  # one that locates it is enough
         if not each.can_act:
             return self._cleared(each, "it cannot act at this stage")
         why = each.why or f"the budget of {self._clock.budget:.0f} s was used up"

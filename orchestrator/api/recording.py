@@ -67,6 +67,7 @@ def record(
     state = jobs.state(host, agent, name)
     done = _recorded(host, agent, name, place.run(name), python, tell)
     rerun.note(place.run(name), command, Path.cwd(), python)
+    rerun.keep(place.run(name), command, Path.cwd())
     exit_ = collect.exit_json(state.exit)
     timings = {}
     if state.started_at and state.ended_at:

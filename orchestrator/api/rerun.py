@@ -90,6 +90,53 @@ def note(
         file.write((json.dumps(value, indent=1) + "\n").encode())
 
 
+KEPT = "kept"
+"""Folder beside a recording: the project's modules and small data files as the run had them, by sha256."""
+
+_SMALL = 1 << 20
+_MOST = 16 << 20
+"""Bytes of one file, and of all, that are kept."""
+
+
+def keep(folder: Path, argv: Sequence[str], cwd: Path) -> None:
+    """Copy what the run in `folder` executed and read, where it is small and still as it was: after an edit,
+    another run can still be given it. Nothing of the home folder, and nothing that is called like a secret."""
+    facts = _json(folder / "observe" / "environment.json")
+    code = facts.get("modules", {}).items()
+    wanted = [(root / name, digest) for name, digest in code for root in _roots(argv, cwd)]
+    read_ = (entry for entry in (facts.get("files") or {}).get("list") or [] if not entry.get("made"))
+    wanted += [
+        (Path(entry["path"]), entry["sha256"])
+        for entry in read_
+        if entry.get("whole") and entry.get("sha256") and not _private(entry["name"])
+    ]
+    left = _MOST
+    for path, digest in wanted:
+        content = _content(path)
+        if content is None or len(content) > left or hashlib.sha256(content).hexdigest() != digest:
+            continue
+        left -= len(content)
+        (folder / KEPT).mkdir(exist_ok=True)
+        (folder / KEPT / digest).write_bytes(content)
+
+
+def _private(name: str) -> bool:
+    return bool(_SECRET.search(name)) or name.startswith("~") or Path(name).name.startswith(".env")
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes() if path.stat().st_size <= _SMALL else None
+    except OSError:
+        return None
+
+
+def _roots(argv: Sequence[str], cwd: Path) -> set[Path]:
+    """Where the project's own modules lie: the working folder and the program's."""
+    program = next((word for word in argv[1:] if word.endswith(".py")), "")
+    return {cwd, (cwd / program).resolve().parent}
+
+
 def _secret(name: str, value: str) -> bool:
     return bool(_SECRET.search(name) or _CREDENTIALS.search(value))
 
@@ -99,7 +146,7 @@ def _read_by(folder: Path, argv: Sequence[str], cwd: Path, environ: Mapping[str,
     those of `environ` that begin with it."""
     modules = _json(folder / "observe" / "environment.json").get("modules", {})
     program = next((word for word in argv[1:] if word.endswith(".py")), "")
-    for root in {cwd, (cwd / program).resolve().parent}:
+    for root in _roots(argv, cwd):
         for name in {*modules, program} - {""}:
             try:
                 text = (root / name).read_text("utf-8", errors="replace")

@@ -70,10 +70,12 @@ class Candidate:
 @dataclass(frozen=True)
 class Other:
     """The side that is imitated: its facts, its observe folder, where its files and its interpreter are here,
-    if they are. `cores`: how many this computer can give to a run."""
+    if they are. `cores`: how many this computer can give to a run. `kept`: a folder of files as that side had
+    them, each called by its sha256."""
 
     facts: Facts
     observe: Path | None = None
     folder: Path | None = None
     python: str | None = None
     cores: int = 1
+    kept: Path | None = None

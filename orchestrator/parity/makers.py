@@ -31,18 +31,20 @@ def _variable(change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
 
 
 def _source(_change: Change, _here: Any, there: Any, other: Other, *_rest: Any) -> Made:
-    if other.folder is None:
+    if other.folder is None and other.kept is None:
         return None, "the other side's code is not on this computer"
     files: dict[str, Path | None] = {}
     for name, digest in there.items():
-        path = other.folder / name
-        if digest is None:
-            files[name] = None
-        elif _same(path, digest):
-            files[name] = path
-        else:
+        places = [place / name for place in (other.folder,) if place] + _kept(other, digest)
+        path = next((place for place in places if digest and _same(place, digest)), None)
+        if digest and path is None:
             return None, f"{name} as the other side had it is not on this computer any more"
+        files[name] = path
     return Imposed(files=files), ""
+
+
+def _kept(other: Other, digest: Any) -> list[Path]:
+    return [other.kept / str(digest)] if other.kept and digest else []
 
 
 def _same(path: Path, digest: str) -> bool:
@@ -64,9 +66,10 @@ def _data(change: Change, here: Any, there: Any, other: Other, mine: Facts) -> M
         return Imposed(files={place: None}), ""
     path = Path(str(there.get("path", "")))
     places = [path, *([other.folder / change.name] if other.folder else [])]
+    places += _kept(other, there.get("sha256") if there.get("whole") else None)
     source = next((place for place in places if _is_file_of(place, there)), None)
     if source is None:
-        return None, "the other side's file is not on this computer"
+        return None, "the file as the other side had it is not on this computer any more"
     return Imposed(files={place: source}), ""
 
 

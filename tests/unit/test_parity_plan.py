@@ -149,6 +149,23 @@ def test_code_is_taken_from_the_other_folder_where_it_is_still_the_same(tmp_path
     assert found.imposed is None and "not on this computer any more" in found.why
 
 
+def test_what_was_kept_of_a_run_stands_for_what_was_edited_since(tmp_path: Path) -> None:
+    code, data = b"x = 1", b"theirs"
+    for content in (code, data):
+        kept(tmp_path, hashlib.sha256(content).hexdigest(), content)
+    digest = hashlib.sha256(code).hexdigest()
+    found = only(planned(facts(modules={"train.py": digest}), kept=tmp_path))
+    assert found.imposed == Imposed(files={"train.py": tmp_path / digest})
+    mine, theirs = (reading(file("1.csv", "/gone/1.csv", content)) for content in (b"mine", data))
+    (change,) = changes(mine, theirs)
+    (candidate,) = (
+        each
+        for each in candidates(at("files", "content"), [change], "A", mine, Other(theirs, kept=tmp_path))
+        if each.kind == "difference"
+    )
+    assert candidate.imposed == Imposed(files={"1.csv": tmp_path / hashlib.sha256(data).hexdigest()})
+
+
 def test_the_path_of_a_folder_is_imposed_without_what_is_in_it(tmp_path: Path) -> None:
     assert only(planned(facts(cwd=str(tmp_path)), "batch", folder=tmp_path)).imposed == Imposed(path=tmp_path)
 
@@ -212,7 +229,9 @@ def test_a_file_that_changed_since_is_not_imposed(tmp_path: Path) -> None:
     found = of_files(
         reading(file("1.csv", "/mine/1.csv", b"mine")), reading(file("1.csv", theirs, b"theirs"))
     )
-    assert [each.why for each in found] == ["the other side's file is not on this computer"]
+    assert [each.why for each in found] == [
+        "the file as the other side had it is not on this computer any more"
+    ]
 
 
 def test_many_files_are_tried_as_one_and_told_apart_afterwards(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.api.confirm_stale import changed_since
-from orchestrator.api.rerun import Rerun, note, read
+from orchestrator.api.rerun import Rerun, keep, note, read
 
 SCRIPT = """
 import os
@@ -86,6 +86,24 @@ def test_what_changed_since_is_seen(tmp_path: Path) -> None:
     entry["made"] = True
     facts["modules"] = {}
     assert changed_since(known, facts) is None, "the run wrote that file itself"
+
+
+def test_small_code_and_data_are_kept_as_the_run_had_them(tmp_path: Path) -> None:
+    module, data, large, edited = (tmp_path / name for name in ("train.py", "1.csv", "2.csv", "3.csv"))
+    for path, size in ((module, 5), (data, 7), (large, (1 << 20) + 1), (edited, 9)):
+        path.write_bytes(b"x" * size)
+    entries = [
+        {"name": p.name, "path": str(p), "bytes": 1, "whole": True, "sha256": digest(p)}
+        for p in (data, large, edited)
+    ]
+    kept = {digest(module), digest(data)}
+    edited.write_text("since")
+    value = {"modules": {"train.py": digest(module)}, "files": {"list": entries}}
+    (tmp_path / "run/observe").mkdir(parents=True)
+    (tmp_path / "run/observe/environment.json").write_text(json.dumps(value))
+    keep(tmp_path / "run", ["python", "train.py"], tmp_path)
+    assert {path.name for path in (tmp_path / "run/kept").iterdir()} == kept
+    assert all(digest(path) == path.name for path in (tmp_path / "run/kept").iterdir())
 
 
 def digest(path: Path) -> str:
