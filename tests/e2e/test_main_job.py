@@ -71,8 +71,8 @@ def test_the_profile_tells_where_the_time_went(run: dict) -> None:
 
 
 def test_the_screen_shows_where_the_time_went(digits: Project, run: dict) -> None:
-    screen = digits.orch("train", "--run-id", "main").out
-    assert "waiting for input" in screen and run["profile"]["because"].split(":")[0] in screen
+    screen = " ".join(digits.orch("train", "--run-id", "main").out.split())
+    assert "waiting for input" in screen and run["profile"]["because"] in screen
 
 
 def test_the_same_run_id_gives_the_same_run(digits: Project, run: dict) -> None:
