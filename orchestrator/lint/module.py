@@ -23,6 +23,7 @@ class Module:
         self.parsed: Parsed = parse(snippet.code, fragment=snippet.fragment)
         self.tree = self.parsed.tree
         self._parents: dict[int, ast.AST] = {}
+        self._scopes: dict[int, ast.AST] = {}
         self.nodes = list(self._walk())
         self.calls = [node for node in self.nodes if isinstance(node, ast.Call)]
         self.imports = [node for node in self.nodes if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -55,7 +56,11 @@ class Module:
 
     def scope(self, node: ast.AST) -> ast.AST:
         """The function, class or module in which `node` stands."""
-        return next((each for each in self.above(node) if isinstance(each, _SCOPES)), self.tree)
+        found = self._scopes.get(id(node))
+        if found is None:
+            found = next((each for each in self.above(node) if isinstance(each, _SCOPES)), self.tree)
+            self._scopes[id(node)] = found
+        return found
 
     def statement(self, node: ast.AST) -> ast.stmt | None:
         if isinstance(node, ast.stmt):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from functools import lru_cache
 
 _SAME = (
     ("tensorflow.compat.v2.", "tensorflow."),
@@ -27,6 +28,7 @@ _SAME = (
 _WHOLE = {"tensorflow.keras": "keras", "tf_keras": "keras", "tensorflow.compat.v2": "tensorflow"}
 
 
+@lru_cache(maxsize=20_000)
 def canonical(name: str) -> str:
     """One spelling for the several names that a library gives to one thing."""
     for _ in range(3):
