@@ -27,6 +27,7 @@ HOST = "PARITY_HOST"  # as in kind.py
 sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry or ".") != HERE]
 
 import keras  # noqa: E402
+import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 if os.environ.get("TF_USE_LEGACY_KERAS") == "1":
@@ -111,6 +112,7 @@ def settle(wish):
     host = wish["environ"].pop(HOST, "")
     if host:
         rename(host)
+    np.random.seed()  # anew in each process; Python sees to its own generator
     os.sched_setaffinity(0, wish["cpus"])
     os.environ.clear()
     os.environ.update(wish["environ"])
