@@ -6,12 +6,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.cli.output import emit, guarded
 from orchestrator.errors import EXIT_INTERRUPTED
+
+if TYPE_CHECKING:
+    from orchestrator.api.sizing import Sized
 
 
 @guarded
@@ -98,14 +101,13 @@ def _numbers(text: str) -> list[int]:
     return found
 
 
-def _write(profile: Path, sized: object, yes: bool) -> bool:
+def _write(profile: Path, sized: Sized, yes: bool) -> bool:
     """Show the difference on stderr, ask where somebody can answer, and write. Whether it was written."""
-    from orchestrator.api import sizing
+    from orchestrator.api import sizing_profile
     from orchestrator.errors import UsageError
 
-    assert isinstance(sized, sizing.Sized)
     before = profile.read_text("utf-8")
-    after, difference = sizing.change(profile, sized)
+    after, difference = sizing_profile.change(profile, sized)
     if not difference:
         print(f"{profile} says so already.", file=sys.stderr)
         return False
@@ -118,6 +120,6 @@ def _write(profile: Path, sized: object, yes: bool) -> bool:
             )
         if not typer.confirm(f"Write {profile}?", err=True):
             return False
-    sizing.write(profile, before, after)
+    sizing_profile.write(profile, before, after)
     print(f"Wrote {profile}", file=sys.stderr)
     return True

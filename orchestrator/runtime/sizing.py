@@ -17,17 +17,15 @@ import os
 import sys
 import threading
 import weakref
-from pathlib import Path
 from typing import Any, Callable, Dict, Generator, List, Optional, Set
 
 from . import sizing_batch as batches
 from .sizing_course import Course, Wish
 from .sizing_meter import Meter, available, held
 from .sizing_pipeline import measure as measure_pipeline
+from .sizing_result import Result
 from .sizing_state import describe, models_alive
 from .sizing_step import FunctionStep, steps_per_execution, train_function_step
-
-FORMAT = 1
 
 Steps = List[Callable[[int], Callable[[], Any]]]
 """Those that follow one another, each to be made ready with so many examples, and then called."""
@@ -46,8 +44,9 @@ class Sizing:
         self._wish = wish
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._result: Dict[str, Any] = {"v": FORMAT, "end": "no step", "modules": []}
-        self._course = Course(wish, available, self._save)
+        self._result = Result(wish.out)
+        self._course = Course(wish, available, self._result.save)
+        self._result.of(self._course)
         self._meter: Optional[Meter] = None
         self._measuring = False
         self._optimizers: List[Any] = []
@@ -70,8 +69,8 @@ class Sizing:
         from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
         self._tf = tf
-        self._result["modules"].append("tensorflow")
-        self._save()
+        self._result.facts["modules"].append("tensorflow")
+        self._result.save()
         function, iterator = polymorphic_function.Function, iterator_ops.OwnedIterator
         function.__call__ = self._watched_call(function.__call__)
         iterator._next_internal = self._watched_pull(iterator._next_internal)
@@ -207,7 +206,7 @@ class Sizing:
 
     def _drive(self, steps: Steps) -> None:
         """Make the steps that the course asks for; where one fails, those of the program's own size."""
-        own = self._result["own_batch"]
+        own = self._result.facts["own_batch"]
         if not self._made(steps, self._course.run(own)) and not self._course.sizes:
             self._made(steps, self._course.only(own))
 
@@ -248,17 +247,17 @@ class Sizing:
         self._begin({"kind": "eager", "xla": False}, batch)
         self._state(self._models(), self._optimizers, [])
         self._pipeline(pull)
-        self._eager = (self._course.run(self._result["own_batch"]), batch, None)
+        self._eager = (self._course.run(self._result.facts["own_batch"]), batch, None)
 
     # ------------------------------------------------------------ what is written
 
     def _begin(self, facts: Dict[str, Any], batch: Any) -> None:
-        self._claim()
+        self._result.claim()
         tf = self._tf
         base = held()
         meter = self._meter = Meter(tf)
         meter.spread()
-        self._result.update(
+        self._result.facts.update(
             {
                 "end": "began",
                 "device": meter.name(),
@@ -271,20 +270,20 @@ class Sizing:
                 **facts,
             }
         )
-        self._save()
+        self._result.save()
         rows = batches.rows_of(batch)
         if rows is None:
             raise batches.NoBatch("what its steps are given holds no batch of arrays")
-        self._result["own_batch"] = rows
-        self._result["batch_bytes"] = batches.bytes_of(batch)
+        self._result.facts["own_batch"] = rows
+        self._result.facts["batch_bytes"] = batches.bytes_of(batch)
 
     def _pipeline(self, pull: Callable[[], Any]) -> None:
-        self._result["pipeline"] = measure_pipeline(pull)
-        self._save()
+        self._result.facts["pipeline"] = measure_pipeline(pull)
+        self._result.save()
 
     def _state(self, models: List[Any], optimizers: List[Any], variables: List[Any]) -> None:
-        self._result["optimizer"] = type(optimizers[0]).__name__ if optimizers else None
-        self._result["state"] = describe(models, optimizers, variables)
+        self._result.facts["optimizer"] = type(optimizers[0]).__name__ if optimizers else None
+        self._result.facts["state"] = describe(models, optimizers, variables)
 
     def _models(self) -> List[Any]:
         return models_alive(self._keras) if self._keras is not None else []
@@ -297,20 +296,20 @@ class Sizing:
 
     def _ours(self) -> bool:
         """Not in a child that the program has forked, nor beside another process that trains."""
-        return os.getpid() == self._pid and not self._claimed_elsewhere()
+        return os.getpid() == self._pid and not self._result.claimed_elsewhere()
 
     def _end(self) -> None:
         """Write what was found, and end the process: what the program still means to do is unwanted."""
         error = sys.exc_info()[1]
         if isinstance(error, batches.NoBatch):
-            self._result["end"] = "no batch"
-            self._result["detail"] = str(error)
+            self._result.facts["end"] = "no batch"
+            self._result.facts["detail"] = str(error)
         elif error is not None and not isinstance(error, StopIteration):
-            self._result["end"] = "failed"
-            self._result["detail"] = f"{type(error).__name__}: {error}"[:500]
+            self._result.facts["end"] = "failed"
+            self._result.facts["detail"] = f"{type(error).__name__}: {error}"[:500]
         else:
-            self._result["end"] = "done"
-        self._save()
+            self._result.facts["end"] = "done"
+        self._result.save()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(0)
@@ -319,29 +318,8 @@ class Sizing:
         """The program ended by itself: one step may have been all that it makes."""
         if self._functions and not self._measuring and self._ours():
             self._all_functions()
-        if self._result["modules"] and self._ours():
-            self._save()
-
-    def _claim(self) -> None:
-        """Of several processes that train, the first is measured."""
-        with open(f"{self._wish.out}.claim", "x", encoding="ascii") as file:
-            file.write(str(self._pid))
-
-    def _claimed_elsewhere(self) -> bool:
-        try:
-            claimed = Path(f"{self._wish.out}.claim").read_text(encoding="ascii")
-        except OSError:
-            return False
-        return claimed != str(self._pid)
-
-    def _save(self) -> None:
-        if self._claimed_elsewhere():
-            return
-        self._result["sizes"] = self._course.sizes
-        self._result["notes"] = self._course.notes
-        part = Path(f"{self._wish.out}.part")
-        part.write_text(json.dumps(self._result), encoding="utf-8")
-        part.replace(self._wish.out)
+        if self._result.facts["modules"] and self._ours():
+            self._result.save()
 
 
 def _together(took: List[Dict[str, Any]]) -> Dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.api import sizing
+from orchestrator.api import sizing, sizing_profile
 from orchestrator.errors import UsageError
 from orchestrator.profile.edit import Keys, NotEditable, edited
 from orchestrator.profile.tree import Refused
@@ -211,22 +211,22 @@ def test_a_change_is_shown_first_and_a_named_gpu_stays(tmp_path: Path) -> None:
     path = tmp_path / "orch.yaml"
     before = PROFILE.replace("resources:\n", "resources:\n  accelerator: T4\n").replace("local", "aws")
     path.write_text(before)
-    after, difference = sizing.change(path, sized_for(path, gpu=True))
+    after, difference = sizing_profile.change(path, sized_for(path, gpu=True))
     assert path.read_text() == before
     assert "-  memory: 4 GiB           # exactly" in difference
     assert "  accelerator: T4\n" in after
-    sizing.write(path, before, after)
+    sizing_profile.write(path, before, after)
     assert path.read_text() == after
-    assert sizing.change(path, sized_for(path, gpu=True))[1] == ""
+    assert sizing_profile.change(path, sized_for(path, gpu=True))[1] == ""
 
 
 def test_a_profile_that_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "orch.yaml"
     path.write_text(PROFILE)
-    after, _ = sizing.change(path, sized_for(path))
+    after, _ = sizing_profile.change(path, sized_for(path))
     path.write_text(PROFILE + "# mine\n")
     with pytest.raises(UsageError, match="changed meanwhile"):
-        sizing.write(path, PROFILE, after)
+        sizing_profile.write(path, PROFILE, after)
     assert path.read_text() == PROFILE + "# mine\n"
     assert [each.name for each in tmp_path.iterdir()] == ["orch.yaml"]
 
@@ -240,4 +240,4 @@ def test_a_profile_in_another_hand_is_refused_with_the_lines_to_put_in(tmp_path:
         )
     )
     with pytest.raises(UsageError, match=r"left as it is(.|\n)*resources:\n  cpus: 2\+"):
-        sizing.change(path, sized_for(path))
+        sizing_profile.change(path, sized_for(path))
