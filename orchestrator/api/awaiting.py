@@ -55,8 +55,10 @@ def answering(provider: Provider, lease: Lease, progress: Progress) -> Reached:
             if machine is None or machine.state in _OVER:
                 _require_hope(provider, lease, machine, waited)
         endpoint = provider.endpoint(machine) if machine and machine.state not in _OVER else None
-        if machine and endpoint:
+        if machine and endpoint and machine.state is MachineState.RUNNING:
             return Reached(provider, machine, endpoint)
+        if endpoint or machine is None:  # it was listed before it ran, or is not listed yet: ask again
+            listed = -_LIST_SECONDS
         if not told and waited > 2:
             progress.say("Waiting for the machine to answer")
             told = True
