@@ -100,7 +100,7 @@ _MOST = 16 << 20
 
 def keep(folder: Path, argv: Sequence[str], cwd: Path) -> None:
     """Copy what the run in `folder` executed and read, where it is small and still as it was: after an edit,
-    another run can still be given it. Nothing of the home folder, and nothing that is called like a secret."""
+    another run can still be given it. Nothing of the home folder, nothing that is called like a secret."""
     facts = _json(folder / "observe" / "environment.json")
     code = facts.get("modules", {}).items()
     wanted = [(root / name, digest) for name, digest in code for root in _roots(argv, cwd)]
