@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.api.confirm_baseline import baseline
+from orchestrator.api.confirm_baseline import baseline, restless
 from orchestrator.api.confirm_runs import Runs, cores
 from orchestrator.api.confirm_search import Clock, Search, Sides
 from orchestrator.api.confirm_trees import Tree, unseen
@@ -38,7 +38,10 @@ def confirm(sides: Sides, first: Verdict, runs: Runs, budget: float, tell: Progr
         return replace(first, untried=f"Nothing could be confirmed: {begin.obstacle}.")
     if begin.verdict and begin.differs and begin.differs <= (place(sides.a, sides.b) or begin.differs):
         return begin.verdict
-    return Search(sides, runs, clock, begin.own, begin.differs, tell).verdict(first, finding, listed)
+    found = Search(sides, runs, clock, begin.own, begin.differs, tell).verdict(first, finding, listed)
+    if not found.confirmed and begin.differs is None and clock.allows(runs.run_seconds or 5.0):
+        return restless(begin.own, runs, clock.until) or found
+    return found
 
 
 def _finding(sides: Sides) -> Finding:

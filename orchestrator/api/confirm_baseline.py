@@ -76,6 +76,15 @@ def baseline(mine: Recording, runs: Runs, until: float) -> Baseline:
     return Baseline(own, differs=place(own.recording, second.recording), verdict=verdict)
 
 
+def restless(own: Trial, runs: Runs, until: float) -> Verdict | None:
+    """The verdict on a script that was the same by luck the first time, and is not the second time; None
+    where it still is."""
+    second = runs.run(Imposed(), until, again=1)
+    if not second.recording.steps or place(own.recording, second.recording) is None:
+        return None
+    return _verdict(own.recording, second.recording, (), likely(own.recording, second.recording)[0][1])
+
+
 def _same_but_other(mine: Recording, own: Trial, runs: Runs, until: float) -> Baseline:
     """Repetitions are equal to each other, not to the recording: what did repeating change?"""
     if runs.original and runs.forks:

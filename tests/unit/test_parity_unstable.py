@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from orchestrator.api.confirm_baseline import REMEDIES, likely
+from orchestrator.api.confirm_baseline import REMEDIES, likely, restless
+from orchestrator.api.confirm_runs import Runs, Trial
 from orchestrator.parity.explain import (
     GENERATORS,
     LISTINGS,
@@ -18,6 +19,7 @@ from orchestrator.parity.explain import (
     generators,
     unstable,
 )
+from orchestrator.parity.imposed import Imposed
 from orchestrator.parity.ladder import climb
 from orchestrator.parity.recording import Recording, read
 from tests.unit.parity_runs import ENVIRONMENT, Run, step
@@ -88,3 +90,21 @@ def test_what_is_said(tmp_path: Path, remedies: Any, suspected: Any, said: str) 
     assert (found.verdict, found.confirmed) == ("UNSTABLE", bool(remedies))
     assert said in str(found.cause) and said in found.detail
     assert bool(found.fix) == bool(remedies or suspected)
+
+
+class Twice:
+    """Runs of which the first repetition is one recording, and the next the other."""
+
+    def __init__(self, *recordings: Recording) -> None:
+        self._recordings = recordings
+
+    def run(self, imposed: Imposed, until: float, *, again: int = 0) -> Trial:
+        assert imposed == Imposed() and until > 0
+        return Trial(self._recordings[again], 1.0)
+
+
+def test_a_script_that_was_the_same_by_luck_is_found_out(tmp_path: Path) -> None:
+    a, b = two(tmp_path, SEEDED, SEEDED, OTHERS)
+    found = restless(Trial(a, 1.0), cast(Runs, Twice(a, b)), 1.0)
+    assert found is not None and (found.verdict, found.confirmed) == ("UNSTABLE", False)
+    assert restless(Trial(a, 1.0), cast(Runs, Twice(a, a)), 1.0) is None
