@@ -17,8 +17,9 @@ from orchestrator.api.session import Session
 from orchestrator.api.trees import Trees
 from orchestrator.errors import RunFailed
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import Agent, Host, Job, Verdict
+from orchestrator.model import Agent, Host, Job, Progress, Verdict
 from orchestrator.parity.recording import read
+from orchestrator.parity.verdict import sided
 
 _SIDES = ("here", "there")
 
@@ -75,7 +76,19 @@ def _judged(session: Session, local: Agent, trees: Trees, python: str, folder: P
         light_steps(verdict, here),
         profile.train.environment(),
     ) as runs:
-        return confirm(sides, verdict, runs, profile.parity.budget, session.progress)
+        return confirm(sides, verdict, runs, profile.parity.budget, _Sided(session.progress))
+
+
+class _Sided:
+    """Progress in which the sides are called by their places."""
+
+    def __init__(self, tell: Progress) -> None:
+        self._tell = tell
+        self.transfer = tell.transfer
+
+    def say(self, text: str) -> None:
+        """Say it with `here` and `there`."""
+        self._tell.say(sided(text, *_SIDES))
 
 
 def _observe(

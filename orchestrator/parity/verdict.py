@@ -42,11 +42,9 @@ def compare(a: Path, b: Path) -> Verdict:
 
 def named(verdict: Verdict, a: str, b: str) -> Verdict:
     """The verdict with its sides called by their places, such as `here` and `there`, instead of A and B."""
-    places = {"A": a, "B": b}
 
     def words(text: str) -> str:
-        text = re.sub(r"\b(?:in|of) ([AB])\b", lambda found: places[found[1]], text)
-        return re.sub(r"\b([AB]) (alone|ended)\b", lambda f: f"the run {places[f[1]]} {f[2]}", text)
+        return sided(text, a, b)
 
     divergence = verdict.divergence
     return replace(
@@ -58,6 +56,13 @@ def named(verdict: Verdict, a: str, b: str) -> Verdict:
         tried=tuple(replace(each, words=words(each.words), why=words(each.why)) for each in verdict.tried),
         untried=words(verdict.untried) if verdict.untried else None,
     )
+
+
+def sided(text: str, a: str, b: str) -> str:
+    """A sentence about A and B with their places."""
+    places = {"A": a, "B": b}
+    text = re.sub(r"\b(?:in|of) ([AB])\b", lambda found: places[found[1]], text)
+    return re.sub(r"\b([AB]) (alone|ended)\b", lambda f: f"the run {places[f[1]]} {f[2]}", text)
 
 
 def _renamed(divergence: Divergence, words: Callable[[str], str]) -> Divergence:
