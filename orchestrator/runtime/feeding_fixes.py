@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from types import MappingProxyType
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
@@ -116,13 +117,18 @@ def _calls(name: str, dataset: Any, names: Any, wishes: Wishes) -> Optional[Fix]
     ]
     if not serial:
         return None
-    value = max(wishes.cores, wishes.parallel) if wishes.waits else -1
+    unbound = wishes.waits and names == ("map",) and _can_unbind(dataset)
+    value = _at_once(wishes, unbound or names != ("map",))
     chosen = {id(one) for one, _ in serial}
 
     def change(one: Any, call: Call) -> Optional[Call]:
-        return _set(call, value) if id(one) in chosen else None
+        if id(one) not in chosen:
+            return None
+        wanted = _set(call, value)
+        return wanted.with_(use_unbounded_threadpool=True) if unbound else wanted
 
     text = f"num_parallel_calls={value if value > 0 else 'tf.data.AUTOTUNE'}"
+    text += ", use_unbounded_threadpool=True" if unbound else ""
     return Fix(
         name,
         [_edit(call, keyword=text) for _, call in serial],
@@ -130,6 +136,19 @@ def _calls(name: str, dataset: Any, names: Any, wishes: Wishes) -> Optional[Fix]
         lambda whole: rebuilt(whole, change, fresh=True),
         facts={"parallel": value, "calls": len(serial)},
     )
+
+
+def _at_once(wishes: Wishes, threads: bool) -> int:
+    """Calls at once: tf.data's own choice where they compute; where they wait, as many as keep up with the
+    step, if there are `threads` for them beyond one a core."""
+    if not wishes.waits:
+        return -1
+    return max(wishes.cores, wishes.parallel) if threads else wishes.cores
+
+
+def _can_unbind(dataset: Any) -> bool:
+    """Whether a map can have threads of its own: tf.data's common pool has one for each core."""
+    return "use_unbounded_threadpool" in inspect.signature(type(dataset).map).parameters
 
 
 def _given_none(call: Call) -> bool:
