@@ -86,7 +86,7 @@ class Sized:
                 "fit": _fit_json(self.model, batch),
                 "process": _estimate(self.model.held.at(batch)),
             },
-            "step": {"seconds": self.model.seconds.middle(batch), "cpu": self.model.cpu.middle(batch)},
+            "step": {"seconds": self.model.seconds.at(batch).value, "cpu": self.model.cpu.at(batch).value},
             "input": {
                 "cpu": self.model.pipeline_cpu(batch),
                 "bytes_read": measured.pipeline.bytes_read if measured.pipeline else None,

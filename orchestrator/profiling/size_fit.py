@@ -46,27 +46,23 @@ class Piece:
 
 @dataclass(frozen=True)
 class Line:
-    """Steps by batch size: `piece` through their middle, `bend` the piece to follow beyond the largest size
-    where they bend upwards. `top`: how far the highest step lies above it, and `spread`: the deviation of one
-    step, both relative; `sizes` those measured, ascending; `samples` how many steps."""
+    """The highest step of each batch size: `piece` through them, `bend` the piece to follow beyond where they
+    bend upwards. `spread`: the deviation of one step, relative; `sizes` those measured, ascending; `samples`
+    how many steps."""
 
     piece: Piece
     spread: float
-    top: float
     sizes: tuple[int, ...]
     samples: int
     bend: Piece | None = None
 
     def at(self, batch: int) -> Estimate:
         """The highest of many steps with `batch` examples."""
-        value = self.middle(batch) * (1 + self.top)
+        value = self.piece.at(batch)
+        if self.bend is not None:
+            value = max(value, self.bend.at(batch))
         half = self._factor * self.spread * math.sqrt(1 + self._leverage(batch))
         return Estimate(value, value * max(0.0, 1 - half), value * (1 + half))
-
-    def middle(self, batch: int) -> float:
-        """What one step with `batch` examples takes on average."""
-        value = self.piece.at(batch)
-        return max(value, self.bend.at(batch)) if self.bend else value
 
     @property
     def slope(self) -> Estimate:
@@ -101,7 +97,7 @@ class Line:
 
 
 def fit(samples: Mapping[int, Sequence[float]]) -> Line:
-    """The line through the steps of each batch size. All values ≥ 0. Raises ValueError without any.
+    """The line through the highest step of each batch size. All values ≥ 0. Raises ValueError without any.
 
     Neither part is negative. With one size, all of it is taken to grow with the batch: the most that a
     larger one can need.
@@ -110,12 +106,12 @@ def fit(samples: Mapping[int, Sequence[float]]) -> Line:
     if not sizes:
         raise ValueError("nothing was measured")
     means = {size: sum(samples[size]) / len(samples[size]) for size in sizes}
-    piece = _piece(means)
+    tops = {size: max(samples[size]) for size in sizes}
     off = [(value - means[size]) / max(means[size], 1.0) for size in sizes for value in samples[size]]
-    spread = _spread(piece, samples, sizes)
+    spread = _spread(_piece(means), samples, sizes)
     noise = math.sqrt(sum(each * each for each in off) / len(off))
-    bend = _bend(means, max(_ALIKE, noise))
-    return Line(piece, spread, max(0.0, *off), sizes, len(off), bend)
+    bend = _bend(tops, max(_ALIKE, noise))
+    return Line(_piece(tops), spread, sizes, len(off), bend)
 
 
 def _piece(values: Mapping[int, float]) -> Piece:
@@ -144,13 +140,13 @@ def _spread(piece: Piece, samples: Mapping[int, Sequence[float]], sizes: Sequenc
     return max(_ALIKE, math.sqrt(sum(each * each for each in off) / freedom))
 
 
-def _bend(means: Mapping[int, float], noise: float) -> Piece | None:
+def _bend(tops: Mapping[int, float], noise: float) -> Piece | None:
     """The last piece, where the peaks clearly bend upwards."""
-    if len(means) < 3:
+    if len(tops) < 3:
         return None
-    first, *_, before, last = sorted(means)
-    chord = means[first] + (means[last] - means[first]) * (before - first) / (last - first)
-    if (chord - means[before]) / max(chord, 1.0) <= _BEND * noise:
+    first, *_, before, last = sorted(tops)
+    chord = tops[first] + (tops[last] - tops[first]) * (before - first) / (last - first)
+    if (chord - tops[before]) / max(chord, 1.0) <= _BEND * noise:
         return None
-    slope = (means[last] - means[before]) / (last - before)
-    return Piece(means[last] - slope * last, slope)
+    slope = (tops[last] - tops[before]) / (last - before)
+    return Piece(tops[last] - slope * last, slope)

@@ -123,12 +123,12 @@ def _cpus(model: Model, batch: int, *, gpu: bool) -> Minimum:
         return Minimum("cpus", _FEWEST_CPUS, "how long the input takes could not be measured", estimated=True)
     made = f"making a batch of {batch} takes {spent:.2g} s of a core"
     if model.measured.gpu is not None or not gpu:
-        step = model.seconds.middle(batch)
+        step = model.seconds.at(batch).value
         cores = math.ceil(spent / step) if step else 1
         where = "of the GPU" if model.measured.gpu else "here"
         said = f"{made}, a step {where} {step:.2g} s"
         return Minimum("cpus", max(_FEWEST_CPUS, cores + (1 if gpu else 0)), said)
-    step = model.cpu.middle(batch) / FASTER
+    step = model.cpu.at(batch).value / FASTER
     cores = math.ceil(spent / step) if step else 1
     reason = f"{made}, a step on a small GPU about {step:.2g} s; one core more for the step itself"
     return Minimum("cpus", max(_FEWEST_CPUS, min(cores + 1, 96)), reason, estimated=True)
