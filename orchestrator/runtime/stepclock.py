@@ -184,11 +184,12 @@ def _timed_pull(tf: Any, pull: Callable[..., Any]) -> Callable[..., Any]:
             return pull(self)
         began = perf_counter()
         try:
-            return pull(self)
+            batch = pull(self)
         finally:
             log.pull(began, perf_counter() - began)
-            if _pipelines is not None:
-                _pipelines.pulled(self, 1, None)
+        if _pipelines is not None:  # the pull that finds the end is no batch
+            _pipelines.pulled(self, 1, None)
+        return batch
 
     return _next_internal
 
