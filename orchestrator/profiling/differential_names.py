@@ -105,7 +105,7 @@ def _storage(found: Differential) -> tuple[str, str]:
 
 
 def _preparation(found: Differential) -> tuple[str, str]:
-    share = _percent(found.prep.share)
+    share = _percent(min(found.prep.share, _most(found)))
     pull = found.timings.get("pull") or found.timings["warm"]
     said = f"Preparing batches holds up {share} of a step"
     crowd = crowded(found)
@@ -129,7 +129,7 @@ def _preparation(found: Differential) -> tuple[str, str]:
         return "generator", f"{said}: a Python generator makes one example after another."
     if serial(busiest) and found.actual.cpu < FULL * found.cores * found.actual.seconds:
         return "serial map", f"{said}: {works} makes one element after another."
-    if busiest and any("Decode" in name for name in busiest["operations"]):
+    if busiest and any(_decodes(name) for name in busiest["operations"]):
         return "decode", f"{said}: {works} takes all cores that are free."
     if full(found):
         return "cores", f"{said}: {found.cores} cores are not enough for {works} and the step together."
@@ -140,6 +140,11 @@ def _network(found: Differential) -> float:
     """Bytes that came over the network for one batch: what comes anyway, without input, is taken off."""
     pull, idle = found.timings.get("pull") or found.timings["warm"], found.timings["synthetic"]
     return max(0.0, pull.network - 1.5 * idle.network * pull.seconds / idle.seconds)
+
+
+def _decodes(operation: str) -> bool:
+    """Pictures, sound, packed text; raw bytes are only looked at in another way."""
+    return "Decode" in operation and not operation.endswith("Raw")
 
 
 def crowded(found: Differential) -> int | None:

@@ -150,16 +150,19 @@ def _reading(pull: Timing) -> bool:
 
 
 def _split(found: Differential, pull: Timing, fix: Mapping[str, Any]) -> tuple[float, float] | None:
-    """(seconds of the mapping once it is parallel, seconds of all else) for one batch."""
+    """(seconds of the mapping once it is parallel, seconds of all else) for one batch.
+
+    None for Python code: its threads take turns, and how much of it does cannot be seen from outside.
+    """
     mapping = node_seconds(found, ("map",))
-    if mapping is None:
+    if mapping is None or any(
+        "PyFunc" in name for call in found.calls for name in call.get("operations") or ()
+    ):
         return None
     mapping = min(mapping, pull.seconds)
     asked = int(fix.get("parallel") or -1)
-    at_once = asked if asked > 0 else found.cores
-    python = any("PyFunc" in name for call in found.calls for name in call.get("operations") or ())
-    alone = pull.cpu * _stretch(found, pull, 1) if python else 0.0  # one thread at a time runs Python code
-    return max(mapping / at_once, alone), max(0.0, pull.seconds - mapping)
+    rest = max(0.0, pull.seconds - mapping)
+    return mapping / (asked if asked > 0 else found.cores), min(rest, pull.cpu) if pull.cpu else rest
 
 
 def _cache(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from time import perf_counter
 from typing import Any, Dict, List
 
@@ -10,7 +11,7 @@ from .observe.digest import records
 
 SECONDS = 3.0
 BATCHES = 12
-"""Of each pipeline, at most."""
+"""Of the pipeline as it is, at most; of the others as many."""
 
 
 class Parity:
@@ -18,7 +19,7 @@ class Parity:
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
-        self._own = _fingerprints(fresh(dataset), BATCHES)
+        self._own = _fingerprints(fresh(dataset), BATCHES, SECONDS)
         again = _fingerprints(fresh(dataset), len(self._own))
         self._repeats = again == self._own
 
@@ -26,12 +27,8 @@ class Parity:
         """`same`: order, examples (the same ones in another order), none, or None where nothing can be
         said."""
         if not self._own or not self._repeats:
-            why = (
-                "two passes of the unchanged pipeline differ already"
-                if self._own
-                else "there were no batches"
-            )
-            return {"same": None, "batches": 0, "why": why}
+            differ = "two passes of the unchanged pipeline differ already"
+            return {"same": None, "batches": 0, "why": differ if self._own else "there were no batches"}
         try:
             other = _fingerprints(fix.twin(self._dataset), len(self._own))
         except Exception as error:
@@ -44,13 +41,13 @@ class Parity:
         return {"same": "examples" if shuffled else "none", "batches": len(self._own), "why": ""}
 
 
-def _fingerprints(dataset: Any, most: int) -> List[List[str]]:
-    """The digests of each record of the first batches."""
+def _fingerprints(dataset: Any, most: int, seconds: float = math.inf) -> List[List[str]]:
+    """The digests of each record of the first batches: `most` of them, or as many as come in `seconds`."""
     import numpy as np
     import tensorflow as tf
 
     found: List[List[str]] = []
-    until = perf_counter() + SECONDS
+    until = perf_counter() + seconds
     for element in dataset:
         arrays = [np.asarray(part) for part in tf.nest.flatten(element, expand_composites=True)]
         told = records(arrays)
