@@ -214,7 +214,7 @@ def test_a_command_out_of_time_is_stopped_with_its_children(host: Host) -> None:
 
 
 def test_run_has_a_time_too(host: Host) -> None:
-    with pytest.raises(HostError, match="did not end|had not begun"):
+    with pytest.raises(HostError, match=r"did not end|had not begun"):
         host.run(["sleep", "1000"], timeout=0.5)
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.machine
 ROOT = Path(__file__).parents[2]
 USER = f"orch-e2e-{os.getpid()}"
 NUMBER = 20_000 + os.getpid() % 2048 * 16
-"""Of nobody else: what still runs under it is killed, and other tests' machines give away numbers from 1000 on."""
+"""Of nobody else: what still runs under it is killed, and machines give away numbers from 1000 on."""
 
 SCENARIO = '''
 import json, os, subprocess, sys, time
