@@ -111,6 +111,7 @@ def train(
     from orchestrator import api
     from orchestrator.cli import progress, runs
 
+    profile_.refuse_detached(io_analyze, detach)
     begin = api.train  # loads much: an interrupt until here lets go of nothing
     with runs.detachable():
         record = begin(
@@ -124,7 +125,7 @@ def train(
             progress=progress.progress(),
         )
     runs.show(record, as_json)
-    if io_analyze and not detach:
+    if io_analyze:
         profile_.analyse(record.run_id, lease, as_json)
 
 

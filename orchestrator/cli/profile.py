@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.output import emit, guarded
+from orchestrator.errors import HostError, UsageError
 
 
 @guarded
@@ -56,8 +57,24 @@ def analyse(run_id: str, lease: str | None, as_json: bool) -> None:
     from orchestrator.report.profile import profile_text
 
     tell = progress.progress()
-    found = measure(run_id, lease=lease, progress=tell)
+    try:
+        found = measure(run_id, lease=lease, progress=tell)
+    except HostError as lost:
+        raise HostError(
+            f"The run came home; what its input costs could not be measured: {lost.message}",
+            exists=lost.exists,
+            next_command="orch status --live",
+        ) from lost
     if as_json:
         tell.say(f"What its input costs: {found.folder}/profile.json")
     else:
         print(f"\n{profile_text(found.as_json())}")
+
+
+def refuse_detached(io_analyze: bool, detach: bool) -> None:
+    """What is measured after a run needs somebody who waits for it."""
+    if io_analyze and detach:
+        raise UsageError(
+            "--io-analyze measures after the run has come home, and --detach does not wait for that.",
+            next_command="orch train --io-analyze",
+        )
