@@ -48,7 +48,7 @@ class Announcer(MetaPathFinder):
             return None
         for finder in self._after():
             if hasattr(finder, "find_spec"):
-                spec = finder.find_spec(fullname, path, target)
+                spec: Optional[ModuleSpec] = finder.find_spec(fullname, path, target)
                 if spec is not None:
                     if spec.loader is not None and hasattr(spec.loader, "exec_module"):
                         spec.loader = _Announcing(spec.loader, self)
