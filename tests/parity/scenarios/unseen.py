@@ -203,6 +203,6 @@ SCENARIOS = (
         "case.py",
         Expected(("UNSTABLE",), ("initial",), ("seed",)),
         both=Side(files={"case.py": _CASE_2}),
-        missed="of a Sequential without an Input, initial weights are recorded empty: it shows in an activation",
+        missed="initial weights of a Sequential without Input are recorded empty: seen in an activation",
     ),
 )
