@@ -29,14 +29,14 @@ _CHILD = _reading(
 _RACE = Side(
     edits=edit(
         "images.py",
-        ("import glob\n", "import glob\nimport random\nimport time\nfrom concurrent.futures import *\n"),
+        ("import glob\n", "import glob\nimport time\nfrom concurrent.futures import *\n"),
         (
             'shards = [load(path) for path in sorted(glob.glob(f"{options.data}/*.bin"))]',
             """pool = ThreadPoolExecutor(4)
 
 
 def slowly(path):
-    time.sleep(random.SystemRandom().random() / 5)
+    time.sleep(time.perf_counter_ns() // 1000 % 100 / 400)
     return load(path)
 
 
