@@ -23,7 +23,11 @@ HEAVY = {*FRAMEWORKS, "boto3", "botocore", "google", "paramiko", "pydantic", "ya
 
 # one forbidden import for each contract: (room's file, statement, contract's name)
 PLANTED = [
-    ("model/needs.py", "from orchestrator import ledger", "Rooms import only rooms below, never a stranger beside"),
+    (
+        "model/needs.py",
+        "from orchestrator import ledger",
+        "Rooms import only rooms below, never a stranger beside",
+    ),
     ("ledger.py", "import boto3", "Cloud SDKs are known to providers and catalog alone"),
     ("plan.py", "import paramiko", "SSH is known to hosts alone"),
     ("hosts/here.py", "import numpy", "TensorFlow, Keras and NumPy are known to the runtime alone"),
