@@ -31,6 +31,15 @@ class Turn(NamedTuple):
     updates: List[Entry]
 
 
+class Unset(NamedTuple):
+    """A variable that its graph has yet to give its first value. `weight`: it belongs to a model."""
+
+    label: Label
+    name: str
+    variable: Any
+    weight: bool
+
+
 class Channel:
     """The way from TensorFlow values to a Recorder. One for a process, shared by its threads."""
 
@@ -46,6 +55,7 @@ class Channel:
         self._sent: Any = weakref.WeakKeyDictionary()
         self._committed: Any = weakref.WeakKeyDictionary()
         self._initial: List[Any] = []
+        self._unset: List[Unset] = []
 
     # ------------------------------------------------------------ offering values
 
@@ -83,6 +93,7 @@ class Channel:
             for name, variable in variables
         ]
         if self.tf.executing_eagerly():
+            self._give_up_unset()
             self.observe_now(entries)
             self.recorder.commit()
         elif self._graph_is_readable():
@@ -117,24 +128,36 @@ class Channel:
     def initial(self, named: Iterable[Tuple[str, Any]], *, weights: bool = True) -> None:
         """Show variables' values before their first update; each variable once.
 
+        Those made while their function is traced have no value yet, and are shown by `initialised`.
         `weights`: they belong to a model, so that another run's values may be imposed on them first.
         """
         fresh = [(name, v) for name, v in named if not any(v is known for known in self._initial)]
         self._initial.extend(variable for _, variable in fresh)
-        entries = [(Label("initial", name, next(self._order)), variable) for name, variable in fresh]
+        self._unset += [
+            Unset(Label("initial", name, next(self._order)), name, variable, weights)
+            for name, variable in fresh
+        ]
+        self.initialised()
+
+    def initialised(self) -> None:
+        """Show the first values of those variables that have one now."""
+        if not self._unset:
+            return
         with self.tf.init_scope():
-            eager = self.tf.executing_eagerly()
-            if weights:
-                self._impose(fresh)
-            late = [entry for entry in entries if not (eager and self._observe_initialised(entry))]
-        if late and not self.tf.executing_eagerly() and self._graph_is_readable():
-            with self.unrecorded():
-                values = [(label, read_value(variable)) for label, variable in late]
-            self._pending.setdefault(self.graph(), []).extend(values)
+            if not self.tf.executing_eagerly():
+                return
+            waiting, self._unset = self._unset, []
+            for unset in waiting:
+                if has_value(unset.variable):
+                    if unset.weight:
+                        self.imposed.weight(unset.name, raw_variable(unset.variable))
+                    self.observe_now([(unset.label, unset.variable)])
+                else:
+                    self._unset.append(unset)
 
     def close(self) -> None:
         """Let go of everything that was held for the observed steps."""
-        self._initial = []
+        self._initial, self._unset = [], []
         for kept in (self._pending, self._turns, self._sent, self._committed):
             kept.clear()
         self.readings.close()
@@ -197,23 +220,17 @@ class Channel:
             or (eager and hasattr(part, "__array_interface__"))
         ]
 
-    def _impose(self, fresh: List[Tuple[str, Any]]) -> None:
-        for name, variable in fresh:
-            try:
-                ready = self.tf.executing_eagerly() and as_array(variable) is not None
-            except Exception:  # not initialised yet
-                ready = False
-            if ready:
-                self.imposed.weight(name, raw_variable(variable))
-            else:
-                self.imposed.unassigned(name)
-
-    def _observe_initialised(self, entry: Entry) -> bool:
-        try:
-            self.observe_now([entry])
-        except Exception:  # not initialised yet: a variable made while its function is being traced
-            return False
-        return True
+    def _give_up_unset(self) -> None:
+        """A step is over: what had no value before it is left unread, and said."""
+        lost, self._unset = self._unset, []
+        for unset in lost:
+            self.recorder.unread(f"initial/{unset.label.name}")
+            if unset.weight:
+                self.imposed.unassigned(unset.name)
+        if lost:
+            self.recorder.note(
+                "some variables' initial values", "they are made inside the graph, out of its own inputs"
+            )
 
     def _judge(self, entry: Entry) -> str:
         label, value = entry
@@ -286,6 +303,8 @@ class Channel:
         recorder = self.recorder
 
         def sink(*arrays: Any) -> None:
+            if commit:
+                self._give_up_unset()
             recorder.observe(labels, [np.asarray(array) for array in arrays])
             if commit:
                 recorder.commit()
@@ -296,6 +315,14 @@ class Channel:
 def raw_variable(variable: Any) -> Any:
     """The framework's variable behind a Keras one, out of reach of autocasting."""
     return getattr(variable, "_value", None) if hasattr(variable, "_value") else variable
+
+
+def has_value(variable: Any) -> bool:
+    """Whether the variable was given its first value, asked eagerly. To read it before yields an empty array,
+    or an error."""
+    raw = raw_variable(variable)
+    asked = getattr(raw, "is_initialized", None)
+    return raw is not None and (asked is None or bool(asked()))
 
 
 def read_value(variable: Any) -> Any:

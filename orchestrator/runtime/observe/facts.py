@@ -56,6 +56,7 @@ class Facts:
         self._datasets: List[Dict[str, Any]] = []
         self._optimizers: Dict[int, Dict[str, Any]] = {}
         self._rng: Optional[Dict[str, Any]] = None
+        self._keras_settings: Optional[Dict[str, Any]] = None
         self._strategy: Dict[str, Any] = {}
         self._early = set(acting(os.environ))
 
@@ -100,9 +101,12 @@ class Facts:
             self._optimizers[id(optimizer)] = {"class": type(optimizer).__name__, "config": config}
 
     def before_first_step(self) -> None:
-        """Read what a step moves: random states. The first call counts."""
+        """Read what a step moves, random states, and what Keras keeps for each thread apart. The first call
+        counts; it comes from the thread that trains, `gather` from one of TensorFlow's."""
         if self._rng is None:
-            self._rng = rng.states()
+            with self._tf.init_scope():  # states are read as numbers, also while a graph is built
+                self._rng = rng.states()
+            self._keras_settings = self._keras_facts()
             strategy = self._tf.distribute.get_strategy()
             replicas = int(strategy.num_replicas_in_sync)
             self._strategy = {"class": type(strategy).__name__, "replicas": replicas}
@@ -125,7 +129,7 @@ class Facts:
             "threads": {"intra": self._threads("intra"), "inter": self._threads("inter")},
             "strategy": self._strategy,
             "datasets": self._datasets,
-            "keras": self._keras_facts(),
+            "keras": self._keras_settings or self._keras_facts(),
             "models": self._models,
             "compiled": self._compiled,
             "losses": self._losses,

@@ -7,13 +7,24 @@ each is one test. A fault in a hook ends observation, never the job.
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, List, Optional
 
 from . import inputs
 from .channel import Channel, as_array, named
 from .digest import flatten
 from .facts import Facts
 from .files import Files
+from .kerases import (
+    in_order,
+    is_symbolic,
+    optimizer_methods,
+    owner_of,
+    reported_by,
+    slots_of,
+    state_of,
+    steps_of_a_call,
+    trained_by,
+)
 
 
 class Hooks:
@@ -43,6 +54,9 @@ class Hooks:
         self._wrap(OwnedIterator, "__next__", self._next)
         self._wrap(OwnedIterator, "get_next", self._get_next)
         self._wrap(OwnedIterator, "__init__", self._iterate)
+        traced = type(tf.function(_nothing))
+        if hasattr(traced, "_initialize_uninitialized_variables"):
+            self._wrap(traced, "_initialize_uninitialized_variables", self._give_values)
         inputs.watch(tf, self.files, self.recorder.wants)
         func_graph.func_graph_from_py_func = self._tracing(func_graph.func_graph_from_py_func)
         self.recorder.missing_batch = self._element_entries
@@ -51,14 +65,14 @@ class Hooks:
     def on_keras(self, keras: Any) -> None:
         """Watch layers, losses, models and optimizers of one Keras."""
         layer = keras.layers.Layer
-        self._wrap(_owner(layer, "__call__"), "__call__", self._layer_call)
-        self._wrap(_owner(layer, "_maybe_build"), "_maybe_build", self._layer_build)
-        self._wrap(_owner(keras.losses.Loss, "__call__"), "__call__", self._loss_call)
-        self._wrap(_owner(keras.Model, "make_train_function"), "make_train_function", self._make_train)
-        for optimizer, method in _optimizer_methods(keras):
+        self._wrap(owner_of(layer, "__call__"), "__call__", self._layer_call)
+        self._wrap(owner_of(layer, "_maybe_build"), "_maybe_build", self._layer_build)
+        self._wrap(owner_of(keras.losses.Loss, "__call__"), "__call__", self._loss_call)
+        self._wrap(owner_of(keras.Model, "make_train_function"), "make_train_function", self._make_train)
+        for optimizer, method in optimizer_methods(keras):
             self._wrap(optimizer, method, self._apply)
         if hasattr(keras.optimizers.Optimizer, "_backend_update_step"):
-            owner = _owner(keras.optimizers.Optimizer, "_backend_update_step")
+            owner = owner_of(keras.optimizers.Optimizer, "_backend_update_step")
             self._wrap(owner, "_backend_update_step", self._before_update)
 
     def _release(self) -> None:
@@ -101,6 +115,12 @@ class Hooks:
         except Exception as error:
             self.recorder.fail(what, error)
 
+    def _give_values(self, original: Any, _function: Any, *args: Any, **kwargs: Any) -> Any:
+        """A function was traced, and gives the variables that it made their first values before it runs."""
+        result = original(*args, **kwargs)
+        self._try("reading initial weights", self.channel.initialised)
+        return result
+
     # ------------------------------------------------------------ tapes and iterators
 
     def _tape_enter(self, original: Any, _tape: Any) -> Any:
@@ -128,7 +148,7 @@ class Hooks:
     def _show_gradients(self, target: Any, sources: Any, gradients: Any) -> None:
         tf = self.channel.tf
         self.channel.offer("loss", "loss", tf.nest.flatten(target))
-        paired = zip(tf.nest.flatten(sources), _shallow(gradients))  # noqa: B905
+        paired = zip(tf.nest.flatten(sources), in_order(gradients))  # noqa: B905
         for source, gradient in paired:
             if gradient is not None:
                 name = named([source])[0][0] if hasattr(source, "assign") else "tensor"
@@ -165,7 +185,7 @@ class Hooks:
     # ------------------------------------------------------------ Keras
 
     def _layer_call(self, original: Any, layer: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self._tapes() or _is_symbolic():
+        if not self._tapes() or is_symbolic():
             return original(*args, **kwargs)
         outermost = not self._layers()
         place = self._place()
@@ -182,7 +202,7 @@ class Hooks:
         return output
 
     def _show_input(self, layer: Any, args: Any) -> None:
-        self.channel.initial(named(_state(layer)))
+        self.channel.initial(named(state_of(layer)))
         if args:
             self._offer_structure("input", args[0])
 
@@ -193,13 +213,13 @@ class Hooks:
     def _layer_build(self, original: Any, layer: Any, *args: Any, **kwargs: Any) -> Any:
         was_built = bool(getattr(layer, "built", False))
         result = original(*args, **kwargs)
-        if not was_built and self._tapes() and not _is_symbolic():
-            self._try("reading initial weights", lambda: self.channel.initial(named(_state(layer))))
+        if not was_built and self._tapes() and not is_symbolic():
+            self._try("reading initial weights", lambda: self.channel.initial(named(state_of(layer))))
         return result
 
     def _loss_call(self, original: Any, _loss: Any, *args: Any, **kwargs: Any) -> Any:
         outermost = not getattr(self.local, "in_loss", False) and not getattr(self.local, "in_train", False)
-        if outermost and self._tapes() and not _is_symbolic():
+        if outermost and self._tapes() and not is_symbolic():
             args = self._imposed(["labels/y_true"], args)
             self._try("reading a loss", self.facts.add_loss, _loss)
             self._try("reading labels", self._show_labels, args, kwargs)
@@ -266,15 +286,15 @@ class Hooks:
             self._try("reading random states", self.facts.before_first_step)
             before = self.recorder.steps
             if compiled:
-                self._try("reading initial weights", lambda: self.channel.initial(named(_state(model))))
+                self._try("reading initial weights", lambda: self.channel.initial(named(state_of(model))))
             reported: List[Any] = []
             self.recorder.hold()
             try:
                 logs = function(self._imposed_iterator(iterator))
                 if compiled:
                     self._try("reading a compiled step", self._after_compiled, model, logs)
-                if self.recorder.steps - before == _steps_of_a_call(model):
-                    self._try("reading metrics", lambda: reported.extend(_reported(logs)))
+                if self.recorder.steps - before == steps_of_a_call(model):
+                    self._try("reading metrics", lambda: reported.extend(reported_by(logs)))
             finally:
                 self.recorder.let_go(reported)
             return logs
@@ -292,8 +312,8 @@ class Hooks:
     def _after_compiled(self, model: Any, logs: Any) -> None:
         for name, value in flatten(logs):
             self.channel.offer("loss", name, [value])
-        slots = _variables(model.optimizer)
-        self.channel.commit(named([*_state(model), *slots]), slots)
+        slots = slots_of(model.optimizer)
+        self.channel.commit(named([*state_of(model), *slots]), slots)
 
     def _get_next(self, original: Any, _iterator: Any, *args: Any, **kwargs: Any) -> Any:
         element = original(*args, **kwargs)
@@ -321,10 +341,10 @@ class Hooks:
     def _before_apply(self, optimizer: Any) -> None:
         self.facts.add_optimizer(optimizer)
         if getattr(optimizer, "built", False):
-            self.channel.initial(named(_variables(optimizer)), weights=False)
+            self.channel.initial(named(slots_of(optimizer)), weights=False)
 
     def _before_overwriting(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self.channel.about_to_update(_trained(optimizer, args, kwargs))
+        self.channel.about_to_update(trained_by(optimizer, args, kwargs))
 
     def _before_update(self, original: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """An optimizer that its first call has built has slots now."""
@@ -332,10 +352,10 @@ class Hooks:
         return original(*args, **kwargs)
 
     def _after_apply(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        trained = _trained(optimizer, args, kwargs)
-        state = _state(self._latest_model) if self._latest_model is not None else []
+        trained = trained_by(optimizer, args, kwargs)
+        state = state_of(self._latest_model) if self._latest_model is not None else []
         rest = [variable for variable in state if not getattr(variable, "trainable", False)]
-        slots = _variables(optimizer)
+        slots = slots_of(optimizer)
         self._try("looking for open files", self._look_for_files)
         self.channel.commit(named([*trained, *rest, *slots]), slots)
 
@@ -374,76 +394,5 @@ class Hooks:
         return stack
 
 
-def _owner(kind: Any, method: str) -> Any:
-    """The class among kind's ancestors that defines `method`."""
-    return next(base for base in kind.__mro__ if method in base.__dict__)
-
-
-def _optimizer_methods(keras: Any) -> List[Any]:
-    """(class, method) of every way by which an optimizer of this Keras updates weights."""
-    if hasattr(keras.optimizers.Optimizer, "apply"):
-        base = _owner(keras.optimizers.Optimizer, "apply")
-        scaled = getattr(keras.optimizers, "LossScaleOptimizer", None)
-        return [(kind, "apply") for kind in (base, scaled) if kind is not None and "apply" in kind.__dict__]
-    found: Dict[Any, None] = {}
-    candidates = [keras.optimizers.Optimizer, keras.optimizers.legacy.Optimizer]
-    candidates += [keras.mixed_precision.LossScaleOptimizer, *keras.optimizers.Optimizer.__subclasses__()]
-    for kind in candidates:
-        for base in kind.__mro__:
-            if "apply_gradients" in base.__dict__:
-                found[base] = None
-    return [(kind, "apply_gradients") for kind in found]
-
-
-def _trained(optimizer: Any, args: Any, kwargs: Any) -> List[Any]:
-    """The variables that this call updated."""
-    given = kwargs.get("trainable_variables") or kwargs.get("grads_and_vars")
-    given = given or (args[1] if len(args) > 1 else None)
-    if given is None and args and args[0] and isinstance(args[0][0], tuple):
-        given = args[0]
-    given = list(given or getattr(optimizer, "_trainable_variables", []))
-    return [item[1] if isinstance(item, tuple) else item for item in given]
-
-
-def _steps_of_a_call(model: Any) -> int:
-    """Steps that one call of a model's train_function makes."""
-    kept = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None) or 1
-    return int(kept.numpy() if hasattr(kept, "numpy") else kept)
-
-
-def _reported(logs: Any) -> List[Any]:
-    """(name, array) of what a call reported."""
-    import numpy as np
-
-    found = [(name or "value", as_array(value)) for name, value in flatten(logs) if value is not None]
-    return [(name, array) for name, array in found if isinstance(array, np.ndarray)]
-
-
-def _variables(optimizer: Any) -> List[Any]:
-    variables = optimizer.variables
-    return list(variables() if callable(variables) else variables)
-
-
-def _state(layer: Any) -> List[Any]:
-    """A layer's variables, random state included, metrics left out (they are read after the step)."""
-    metrics = {id(v) for v in getattr(layer, "metrics_variables", [])}
-    for metric in getattr(layer, "metrics", []) if not metrics else []:
-        metrics.update(id(v) for v in metric.variables)
-    return [v for v in layer.variables if id(v) not in metrics]
-
-
-def _shallow(gradients: Any) -> List[Any]:
-    """Gradients in order, None kept, IndexedSlices whole."""
-    if isinstance(gradients, dict):
-        return [part for key in sorted(gradients) for part in _shallow(gradients[key])]
-    if isinstance(gradients, (list, tuple)):
-        return [part for item in gradients for part in _shallow(item)]
-    return [gradients]
-
-
-def _is_symbolic() -> bool:
-    """Whether Keras only works out shapes: nothing computed now will ever be a number."""
-    import sys
-
-    scope = sys.modules.get("keras.src.backend.common.stateless_scope")
-    return bool(scope and scope.in_stateless_scope())
+def _nothing() -> None:
+    """Made a tf.function to see its class, never traced."""
