@@ -199,6 +199,11 @@ def unrolled(model: Any) -> Any:
     return model
 
 
+def unshaped() -> Any:
+    """Built within the first step, as it does not know its input before."""
+    return keras.Sequential([L.Flatten(), L.Dense(32, "relu"), L.Dropout(0.3), L.Dense(10, "softmax")])
+
+
 def small_dense() -> Any:
     return keras.Sequential([keras.Input((8,)), L.Dense(16, "relu"), L.Dense(1)])
 
@@ -233,6 +238,7 @@ VARIANTS: dict[str, Callable[[], Any]] = {
     "residual": lambda: fit(residual()),
     "residual_sgd": lambda: fit(residual(), "sgd"),
     "late_fit": lambda: fit(Late()),
+    "unshaped": lambda: fit(unshaped()),
     "late_function": lambda: loop("function", Late()),
     "bfloat16": lambda: under("mixed_bfloat16", lambda: fit(residual())),
     "float16": lambda: under("mixed_float16", lambda: fit(small())),

@@ -25,6 +25,7 @@ STYLES = [
     "residual",
     "residual_sgd",
     "late_fit",
+    "unshaped",
     "late_function",
     "bfloat16",
     "float16",
@@ -79,6 +80,15 @@ def test_the_whole_ladder_is_there(recorded: Recording) -> None:
     gradients = {f"gradient/{name}" for name in first.stage("gradient")} | first.unread
     assert {f"gradient/{name}" for name in kernels} <= gradients
     assert _slots(first), "the optimizer's state"
+
+
+@pytest.mark.parametrize("recorded", [*GRAPH_STYLES, "compiled"], indirect=True)
+def test_initial_values_are_read_once_they_are_there(recorded: Recording) -> None:
+    """Also where model and optimizer are built while the step is traced."""
+    first = recorded.steps[0]
+    assert set(first.stage("update")) <= set(first.stage("initial"))
+    for name, tensor in first.stage("update").items():
+        assert first.stage("initial")[name].shape == tensor.shape, name
 
 
 @pytest.mark.parametrize("recorded", GRAPH_STYLES, indirect=True)
