@@ -14,7 +14,7 @@ from orchestrator.api.confirm import BUDGET, Sides, confirmable, imitated, light
 from orchestrator.api.confirm_copy import Folders
 from orchestrator.api.confirm_program import program_of
 from orchestrator.api.confirm_runs import Runs
-from orchestrator.api.confirm_stale import changed_since
+from orchestrator.api.confirm_stale import changed_since, restored
 from orchestrator.api.confirm_workshop import Workshop
 from orchestrator.api.confirm_zygote import Zygotes
 from orchestrator.api.folder import Folder
@@ -23,6 +23,7 @@ from orchestrator.api.session import local_agent
 from orchestrator.errors import UsageError
 from orchestrator.model import Progress, Silent, Verdict
 from orchestrator.parity.changes import named_by_variables
+from orchestrator.parity.imposed import Imposed
 from orchestrator.parity.recording import Recording, read
 
 
@@ -77,7 +78,9 @@ def confirmed(
 
     def make(zygotes: Zygotes) -> Runs:
         facts, agent = recorded.environment, local_agent(place)
-        return Runs(known, _folders(known, made), agent, facts, steps, light, zygotes=zygotes)
+        again = Runs(known, _folders(known, made), agent, facts, steps, light, zygotes=zygotes)
+        again.always = Imposed(files=restored(known, facts, mine / rerun.KEPT))
+        return again
 
     runs = workshop.runs(f"{mine.resolve()} {light}", make)
     return confirming.confirm(sides, verdict, runs, budget, tell)
@@ -112,6 +115,7 @@ def _made(known: Rerun, run: Path, recorded: Recording) -> frozenset[Path]:
     record = collect.read(run)
     left = {Path(os.path.normpath(run / each["path"])) for each in record.artifacts} if record else set()
     found = (wrote | left) - read_
+    found |= {known.cwd / name for name in known.made}
     return frozenset(path for path in found if path.is_relative_to(known.cwd))
 
 

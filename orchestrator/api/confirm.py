@@ -38,10 +38,11 @@ def confirm(sides: Sides, first: Verdict, runs: Runs, budget: float, tell: Progr
         return replace(first, untried=f"Nothing could be confirmed: {begin.obstacle}.")
     if begin.verdict and begin.differs and begin.differs <= (place(sides.a, sides.b) or begin.differs):
         return begin.verdict
-    found = Search(sides, runs, clock, begin.own, begin.differs, tell).verdict(first, finding, listed)
-    if not found.confirmed and begin.differs is None and clock.allows(runs.run_seconds or 5.0):
-        return restless(begin.own, runs, clock.until) or found
-    return found
+    search = Search(sides, runs, clock, begin.own, begin.differs, tell)
+    found = search.verdict(first, finding, listed)
+    if begin.differs is not None:
+        return found
+    return restless(begin.own, runs, clock.until, most=3 if search.shaken else 1) or found
 
 
 def _finding(sides: Sides) -> Finding:

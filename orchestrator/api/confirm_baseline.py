@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from orchestrator.api.confirm_runs import Runs, Trial
-from orchestrator.model import Verdict
+from orchestrator.model import Tried, Verdict
 from orchestrator.parity.changes import changes
 from orchestrator.parity.explain import (
     GENERATORS,
@@ -15,14 +16,17 @@ from orchestrator.parity.explain import (
     OPERATIONS,
     OWN_SEEDS,
     SEEDS,
+    THREADS,
     Place,
     Remedy,
     generators,
     place,
     unstable,
+    worded,
 )
 from orchestrator.parity.imposed import Imposed
 from orchestrator.parity.ladder import climb
+from orchestrator.parity.luck import LEAST, needed, shown
 from orchestrator.parity.recording import Recording
 
 _SEED = {"seed": 1}
@@ -38,7 +42,7 @@ REMEDIES: tuple[tuple[Imposed, tuple[Remedy, ...]], ...] = (
     (Imposed(plan={"listing": "sorted"}), (LISTINGS,)),
     (Imposed(plan={**_ALL, "seed_forced": True, "deterministic": True}), (OWN_SEEDS, OPERATIONS)),
 )
-"""What to impose, twice each, and what it says about the script where the two runs are then equal."""
+"""What to impose, and what it says about the script where runs are then equal."""
 
 
 @dataclass(frozen=True)
@@ -70,29 +74,34 @@ def baseline(mine: Recording, runs: Runs, until: float) -> Baseline:
     if not second.recording.steps:
         return Baseline(obstacle=f"the run could not be repeated twice: {second.why}")
     if place(own.recording, second.recording) is None:
-        return _same_but_other(mine, own, runs, until)
-    ordered = likely(own.recording, second.recording)
-    verdict = _verdict(own.recording, second.recording, _remedies(ordered, runs, until), ordered[0][1])
-    return Baseline(own, differs=place(own.recording, second.recording), verdict=verdict)
+        found = _same_but_other(mine, own, runs, until)
+        verdict = None if found.own else restless(own, runs, until, most=2)
+        return replace(found, verdict=verdict, own=own, differs=(1, 0)) if verdict else found
+    differs = place(own.recording, second.recording)
+    return Baseline(own, differs=differs, verdict=_unstable(own, second, runs, until))
 
 
-def restless(own: Trial, runs: Runs, until: float) -> Verdict | None:
-    """The verdict on a script that was the same by luck the first time, and is not the second time; None
-    where it still is."""
-    second = runs.run(Imposed(), until, again=1)
-    if not second.recording.steps or place(own.recording, second.recording) is None:
-        return None
-    return _verdict(own.recording, second.recording, (), likely(own.recording, second.recording)[0][1])
+def restless(own: Trial, runs: Runs, until: float, *, most: int = 1) -> Verdict | None:
+    """The verdict on a script that was the same by luck the first time, and is not in one of `most` further
+    runs; None where it still is."""
+    for again in range(1, most + 1):
+        if until - time.monotonic() < runs.estimate(Imposed(), again):
+            break
+        other = runs.run(Imposed(), until, again=again)
+        if other.recording.steps and place(own.recording, other.recording) is not None:
+            return _unstable(own, other, runs, until)
+    return None
 
 
 def _same_but_other(mine: Recording, own: Trial, runs: Runs, until: float) -> Baseline:
     """Repetitions are equal to each other, not to the recording: what did repeating change?"""
+    before = runs.always
     if runs.original and runs.forks:
-        runs.always = Imposed(path=runs.original)
+        runs.always = before | Imposed(path=runs.original)
         there = runs.run(Imposed(), until)
         if there.recording.steps and place(mine, there.recording) is None:
             return Baseline(there)
-        runs.always = Imposed()
+        runs.always = before
     if runs.forks and until - time.monotonic() > runs.import_seconds + (runs.run_seconds or 0.0):
         runs.forks = False
         alone = runs.run(Imposed(), until)
@@ -108,8 +117,10 @@ Remedies = tuple[tuple[Imposed, tuple[Remedy, ...]], ...]
 def likely(a: Recording, b: Recording) -> Remedies:
     """REMEDIES for a script of which `a` and `b` are two runs, the most probable first.
 
-    Where its generators stood before the first step tells whether it seeds them, and with what.
+    Where its generators stood before the first step tells whether it seeds them, and with what: where both
+    runs did alike, another seed mends nothing, and none is tried.
     """
+    usual = REMEDIES
     left, right = (side.environment.get("rng") or {} for side in (a, b))
     seeds = [(left.get(name), right.get(name)) for name in ("tensorflow_seed", "keras_seed")]
     states = [(left.get(name), right.get(name)) for name in ("python", "numpy")]
@@ -119,37 +130,100 @@ def likely(a: Recording, b: Recording) -> Remedies:
         finding = climb(a, b).finding
         files = finding is not None and finding.stage == "files"
         rounds = finding is not None and finding.rounding
+        usual = tuple(each for each in REMEDIES if not {SEEDS, OWN_SEEDS} & set(each[1]))
         first = [OPERATIONS] if rounds else [GENERATORS, LISTINGS] if files else [GENERATORS, OPERATIONS]
     else:
         first = [SEEDS]
     ranks = {remedy.words: rank for rank, remedy in enumerate(first)}
-    return tuple(sorted(REMEDIES, key=lambda each: max(ranks.get(one.words, len(ranks)) for one in each[1])))
+    return tuple(sorted(usual, key=lambda each: max(ranks.get(one.words, len(ranks)) for one in each[1])))
 
 
-def _verdict(
-    a: Recording, b: Recording, remedies: tuple[Remedy, ...], suspected: tuple[Remedy, ...]
-) -> Verdict | None:
+@dataclass(frozen=True)
+class Mended:
+    """`remedies` were seen to make the script stable (empty: none was); else `suspected` are probable."""
+
+    remedies: tuple[Remedy, ...] = ()
+    suspected: tuple[Remedy, ...] = ()
+    tried: tuple[Tried, ...] = ()
+
+
+def _unstable(own: Trial, other: Trial, runs: Runs, until: float) -> Verdict | None:
+    return _verdict(own.recording, other.recording, _mended(own, other, runs, until))
+
+
+def _verdict(a: Recording, b: Recording, mended: Mended) -> Verdict | None:
     outcome = climb(a, b)
     if outcome.finding is None:
         return None
-    return unstable(outcome.finding, remedies, outcome.finding.step, outcome.compared, suspected=suspected)
+    return unstable(
+        outcome.finding,
+        mended.remedies,
+        outcome.finding.step,
+        outcome.compared,
+        suspected=mended.suspected,
+        tried=mended.tried,
+    )
 
 
-def _remedies(ordered: Remedies, runs: Runs, until: float) -> tuple[Remedy, ...]:
-    for imposed, remedies in ordered:
-        if until - time.monotonic() < 2 * runs.estimate(imposed):
-            return ()
-        if _stable(runs, imposed, until):
+def _mended(own: Trial, other: Trial, runs: Runs, until: float) -> Mended:
+    """The first remedy that holds in more runs than luck would let it."""
+    results = _results([own, other, *_further(runs, Imposed(), until)])
+    told: list[Tried] = []
+    ordered = likely(own.recording, other.recording)
+    for count, (imposed, remedies) in enumerate(ordered):
+        words = _words(remedies, own, other)
+        most = needed(results, count)
+        equal, holds = _equal(runs, imposed, until, most)
+        if holds and equal >= most:
             where = runs.run(imposed, until).unseeded
-            return tuple(generators(where) if each is GENERATORS else each for each in remedies)
-    return ()
+            named = tuple(generators(where) if each is GENERATORS else each for each in remedies)
+            told.append(Tried(_words(named, own, other), "confirmed", shown(equal, results), "probe"))
+            return Mended(named, tried=tuple(told))
+        if holds:
+            why = "the budget was used up" + (
+                f" after {equal} equal runs, which may be luck" if equal else ""
+            )
+            told.append(Tried(words, "not tried", why, "probe"))
+            return Mended(suspected=remedies, tried=tuple(told))
+        told.append(Tried(words, "cleared", "with it mended, runs still differ", "probe"))
+    finding = climb(own.recording, other.recording).finding
+    order = finding is not None and finding.kind == "order"
+    return Mended(suspected=(THREADS,) if order else (), tried=tuple(told))
 
 
-def _stable(runs: Runs, imposed: Imposed, until: float) -> bool:
-    one, other = runs.run(imposed, until), runs.run(imposed, until, again=1)
-    if not one.recording.steps or not other.recording.steps:
-        return False
-    return place(one.recording, other.recording) is None
+def _equal(runs: Runs, imposed: Imposed, until: float, most: int) -> tuple[int, bool]:
+    """How many runs with this imposed are equal, of `most`; and whether none differed."""
+    first: Recording | None = None
+    for again in range(most):
+        if until - time.monotonic() < runs.estimate(imposed, again):
+            return again, True
+        found = runs.run(imposed, until, again=again).recording
+        if not found.steps or (first is not None and place(first, found) is not None):
+            return again, False
+        first = first or found
+    return most, True
+
+
+def _further(runs: Runs, imposed: Imposed, until: float) -> list[Trial]:
+    """One more run, where there is time: what two runs show of luck is little."""
+    if until - time.monotonic() < runs.estimate(imposed, 2):
+        return []
+    third = runs.run(imposed, until, again=2)
+    return [third] if third.recording.steps else []
+
+
+def _results(trials: Sequence[Trial]) -> list[int]:
+    """A number for each run, the same for equal ones."""
+    found: list[int] = []
+    for trial in trials:
+        same = (at for at, one in enumerate(trials) if place(one.recording, trial.recording) is None)
+        found.append(next(same))
+    return found
+
+
+def _words(remedies: Sequence[Remedy], own: Trial, other: Trial) -> str:
+    finding = climb(own.recording, other.recording).finding
+    return worded(remedies, finding.stage if finding else "")
 
 
 def _hashes(mine: Recording, runs: Runs, until: float) -> Baseline | None:
@@ -162,7 +236,16 @@ def _hashes(mine: Recording, runs: Runs, until: float) -> Baseline | None:
     if not one.recording.steps or not other.recording.steps:
         return None
     differs = place(one.recording, other.recording)
-    verdict = _verdict(one.recording, other.recording, (HASHES,), ())
+    if differs is None:
+        return None
+    equal, holds = _equal(runs, seeds[0], until, LEAST)
+    if not holds:
+        return None
+    sure, results = equal >= LEAST, [0, 1]
+    why = shown(equal, results) if sure else "the budget was used up"
+    tried = (Tried(HASHES.words, "confirmed" if sure else "not tried", why, "probe"),)
+    mended = Mended((HASHES,) if sure else (), (HASHES,), tried)
+    verdict = _verdict(one.recording, other.recording, mended)
     return Baseline(one, differs=differs, verdict=verdict) if differs else None
 
 

@@ -35,6 +35,9 @@ LATE = frozenset(
 )  # fmt: skip
 """Variables that act after the imports: measured, they do in a fork what they do from the start."""
 
+_BEFORE_PYTHON = ("PYTHON", "LD_", "ORCH_", "PATH")
+"""How variables begin that Python, or our hook, has used when it runs."""
+
 _IMPORTS_SECONDS = 15.0
 
 
@@ -77,7 +80,8 @@ class Runs:
         self.program = program_of(rerun.argv)
         self.forks = self.program is not None and sys.platform == "linux"
         self.import_seconds = _IMPORTS_SECONDS
-        self.run_seconds: float | None = None
+        self._seconds: list[float] = []
+        self._waited = 0.0
         self.always = Imposed()
         """What every run is given, beneath what it is given itself."""
         self._place = place
@@ -112,22 +116,27 @@ class Runs:
         """The folder in which the recorded run took place; None where that is not to be used again."""
         return self._place.original
 
+    @property
+    def run_seconds(self) -> float | None:
+        """What a run takes on the average, without imports; None where there was none yet."""
+        return sum(self._seconds) / len(self._seconds) if self._seconds else None
+
     def warm(self, imposed: Imposed) -> None:
         """Begin the imports that a run with `imposed` needs, where there is room; do not wait for them."""
         if self.forks and self._zygotes.room:
             imposed = self.always | imposed
             self._start(self._environment(self._run(0), imposed, {}), imposed)
 
-    def estimate(self, imposed: Imposed) -> float:
+    def estimate(self, imposed: Imposed, again: int = 0) -> float:
         """Seconds that a run with `imposed` will probably take."""
         imposed = self.always | imposed
-        if (imposed.key, self.forks, 0) in self._known:
+        if (imposed.key, self.forks, again) in self._known:
             return 0.0
         once = self.run_seconds or 5.0
         if not self.forks:
             return once
-        known = self._key(self._environment(self._run(0), imposed, {})) in self._zygotes
-        return once + (0.0 if known else self.import_seconds)
+        key = self._key(self._environment(self._run(0), imposed, {}))
+        return once + self._zygotes.left(key, self.import_seconds)
 
     def run(self, imposed: Imposed, until: float, *, again: int = 0) -> Trial:
         """The run repeated with `imposed`; for the `again`-th further time, where one time is not enough.
@@ -145,6 +154,7 @@ class Runs:
 
     def _trial(self, imposed: Imposed, until: float) -> Trial:
         begun = time.monotonic()
+        self._waited = 0.0
         self._count += 1
         run = self._run(self._count)
         Path(run.root).mkdir(parents=True)
@@ -155,7 +165,7 @@ class Runs:
         seconds = time.monotonic() - begun
         recording = read(Path(run.root))
         if recording.steps:
-            self.run_seconds = max(self.run_seconds or 0.0, min(seconds, 600.0))
+            self._seconds.append(seconds - self._waited)
             unseeded = tuple(dict.fromkeys(_text(run.path("unseeded")).splitlines()))
             return Trial(recording, seconds, unseeded=unseeded)
         return Trial(recording, seconds, self._why(run, ending, recording))
@@ -202,6 +212,9 @@ class Runs:
         had = int((self._facts.get("cpu") or {}).get("count") or 0)
         plan: dict[str, Any] = {"cpus": had} if 0 < had < cores() else {}
         plan |= imposed.plan
+        if self.program is None:  # a shell script may set variables itself, before Python starts
+            late = {n: v for n, v in imposed.env.items() if not n.startswith(_BEFORE_PYTHON)}
+            plan |= {"env": late} if late else {}
         if plan.get("generators"):
             plan["unseeded"] = run.path("unseeded")
         seats = [(seat.original.resolve(), seat.seen.resolve()) for seat in copy.seats]
@@ -256,7 +269,9 @@ class Runs:
 
     def _zygote(self, environment: Mapping[str, str], imposed: Imposed, until: float) -> Zygote:
         zygote = self._start(environment, imposed)
+        begun = time.monotonic()
         zygote.ready(until)
+        self._waited = time.monotonic() - begun
         if zygote.import_seconds:
             self.import_seconds = zygote.import_seconds
         return zygote

@@ -13,6 +13,7 @@ from orchestrator.parity import band as band_
 from orchestrator.parity.explain import ARITHMETIC, Diagnosis, Place, concluded, place
 from orchestrator.parity.imposed import Candidate, Imposed, Other
 from orchestrator.parity.ladder import Finding
+from orchestrator.parity.luck import LEAST
 from orchestrator.parity.probes import innocent_flips
 from orchestrator.parity.recording import Recording
 from orchestrator.parity.smallest import smallest
@@ -63,12 +64,17 @@ class Search:
         self._self_place = self_place
         self._tell = tell
         self._first = place(sides.a, sides.b)
+        self._kind = ""
         self._tried: dict[int, Tried] = {}
         self._drifts: dict[str, tuple[str, band_.Drift]] = {}
+        self._late: dict[int, str] = {}
         self._cut = False
+        self.shaken = False
+        """Whether something was enough in one run and not in another."""
 
     def verdict(self, first: Verdict, finding: Finding, listed: Sequence[Candidate]) -> Verdict:
         """The verdict with what was found."""
+        self._kind = finding.kind
         causes = self._causes(listed)
         apart = band_.drift(self._sides.a, self._sides.b)
         rounding = finding.kind == "value" and finding.stage in band_.STAGES
@@ -87,12 +93,23 @@ class Search:
     # ------------------------------------------------------------ searching
 
     def _causes(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """What makes the runs equal, and not by luck."""
+        found = self._enough_of(listed)
+        why = self._luck(found) if found else ""
+        if not why:
+            return found
+        self.shaken = True
+        for each in found:
+            self._tried[id(each)] = Tried(each.words, "cleared", why, each.kind, each.topic)
+        return ()
+
+    def _enough_of(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """Differences one by one, then several at once, then what nobody recorded; last, replays locate."""
         able = [each for each in listed if each.imposed and each.can_act]
         parts: list[Candidate] = []
         for kind in ("difference", "probe"):
             for each in (each for each in able if each.kind == kind):
-                outcome = self._try(each)
+                outcome = self._try(each, anyhow=not self._tried)
                 if outcome == "confirmed":
                     return self._narrowed((each,)) if each.parts else (each,)
                 if outcome == "part":
@@ -100,10 +117,39 @@ class Search:
             several = self._several(able, parts)
             if several:
                 return several
+        for each in (each for each in able if each.kind == "difference" and id(each) in self._late):
+            if self._try(each, anyhow=True) == "confirmed":
+                return self._narrowed((each,)) if each.parts else (each,)
         for each in (each for each in able if each.kind == "replay"):
             if self._try(each) == "confirmed":
                 break
         return ()
+
+    def _luck(self, causes: Sequence[Candidate]) -> str:
+        """Why it may be luck that the run with `causes` is the other one; "" where it is none.
+
+        Runs that differ from themselves, in the order of their records or in what rounds, hit upon the other
+        side's result now and then. What the other side has is then to be seen in each of three runs.
+        """
+        if not self._fickle(causes):
+            return ""
+        together = Imposed()
+        for each in causes:
+            together |= each.imposed or Imposed()
+        for again in range(1, LEAST):
+            if not self._clock.allows(self._runs.estimate(together, again)):
+                break
+            trial = self._runs.run(together, self._clock.until, again=again)
+            if trial.recording.steps and not self._explains(place(trial.recording, self._sides.theirs)):
+                return "one run with it was equal, another was not: it was luck"
+        return ""
+
+    def _fickle(self, causes: Sequence[Candidate]) -> bool:
+        return (
+            self._self_place is not None
+            or self._kind == "order"
+            or any(each.kind == "probe" or each.topic in _FICKLE for each in causes)
+        )
 
     def _several(self, able: Sequence[Candidate], parts: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """Several differences at once, and if they are enough, the fewest of them that are.
@@ -147,9 +193,13 @@ class Search:
         trial = self._runs.run(together, self._clock.until)
         return bool(trial.recording.steps) and self._explains(place(trial.recording, self._sides.theirs))
 
-    def _try(self, each: Candidate) -> str:
+    def _try(self, each: Candidate, *, anyhow: bool = False) -> str:
+        """`anyhow`: even where it will probably take longer than there is time."""
         assert each.imposed is not None
-        if not self._clock.allows(self._runs.estimate(each.imposed)):
+        if not self._clock.allows(0.0):
+            return "not tried"
+        if not anyhow and not self._clock.allows(self._runs.estimate(each.imposed)):
+            self._late[id(each)] = f"what was left of the {self._clock.budget:.0f} s would not have sufficed"
             return "not tried"
         trial = self._runs.run(each.imposed, self._clock.until)
         outcome, why = self._outcome(trial)
@@ -220,7 +270,7 @@ class Search:
             return known  # one that locates it is enough
         if not each.can_act:
             return self._cleared(each, "it cannot act at this stage")
-        why = each.why or f"the budget of {self._clock.budget:.0f} s was used up"
+        why = each.why or self._late.get(id(each)) or f"the budget of {self._clock.budget:.0f} s was used up"
         return known or Tried(each.words, "not tried", why, each.kind, each.topic)
 
     def _cleared(self, each: Candidate, why: str) -> Tried:
@@ -253,6 +303,9 @@ class Search:
                 return f"Confirmed: the difference lies in {each.words}, and in nothing after it."
         return ""
 
+
+_FICKLE = frozenset(("order", "cores", "threads", "determinism"))
+"""Topics of causes that could be no cause but a race."""
 
 _NOTHING = "tried: it changes nothing"
 _SAME_ELSEWHERE = "repeated in another folder, the run is the same"

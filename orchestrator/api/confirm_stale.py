@@ -19,24 +19,32 @@ def changed_since(known: Rerun, facts: Mapping[str, Any]) -> str | None:
 
     `facts` are those of its recording (environment.json).
     """
-    return next(_changed(known, facts), None)
+    return next((name for name, _, _ in _changed(known, facts)), None)
 
 
-def _changed(known: Rerun, facts: Mapping[str, Any]) -> Iterator[str]:
+def restored(known: Rerun, facts: Mapping[str, Any], kept: Path) -> dict[str, Path | None]:
+    """What is no longer as it was in the run's folders, and was `kept`: path → the file as the run had it."""
+    changed = ((path, kept / digest) for _, path, digest in _changed(known, facts))
+    return {str(path): file for path, file in changed if file.is_file() and path.is_relative_to(known.cwd)}
+
+
+def _changed(known: Rerun, facts: Mapping[str, Any]) -> Iterator[tuple[str, Path, str]]:
+    """Name, path and sha256 that it had."""
     roots = [known.cwd]
     program = program_of(known.argv)
     if program and not program.module:
         roots.append((known.cwd / program.name).resolve().parent)
     for name, digest in (facts.get("modules") or {}).items():
         if digest not in [_digest(root / name) for root in roots]:
-            yield str(name)
+            there = next((root for root in roots if (root / name).is_file()), known.cwd)
+            yield str(name), there / name, digest
     left = MOST
     for entry in (facts.get("files") or {}).get("list") or []:
         if entry.get("made") or not entry.get("whole") or not entry.get("sha256"):
             continue
         left -= int(entry["bytes"])
         if left >= 0 and _digest(Path(entry["path"])) != entry["sha256"]:
-            yield str(entry["name"])
+            yield str(entry["name"]), Path(entry["path"]), str(entry["sha256"])
 
 
 def _digest(path: Path) -> str:

@@ -63,7 +63,7 @@ def _candidate(name: str, there: Path) -> Candidate:
 
 
 def _differing(mine: Path, theirs: Path) -> set[str]:
-    left, right = set(_files(mine)), set(_files(theirs))
+    left, right = set(files_of(mine)), set(files_of(theirs))
     both = {name for name in left & right if not _same(mine / name, theirs / name)}
     return both | (left ^ right)
 
@@ -77,7 +77,12 @@ def _same(one: Path, other: Path) -> bool:
         return True
 
 
-def _files(folder: Path) -> Iterator[str]:
+def appeared(before: Set[str], folder: Path) -> Set[str]:
+    """Files of a project that were not there `before` (see files_of); none where there are too many."""
+    return set(files_of(folder)) - before if len(before) < MOST else set()
+
+
+def files_of(folder: Path) -> Iterator[str]:
     """Relative paths of the first files of a project, environments and hidden folders left out."""
     waiting, left = [folder], MOST
     while waiting and left > 0:

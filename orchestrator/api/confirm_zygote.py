@@ -48,6 +48,10 @@ class Zygote:
             self._answer(until)
             self.import_seconds = time.monotonic() - self._begun
 
+    def left(self, usual: float) -> float:
+        """Seconds until its imports are done, if they take the `usual` time."""
+        return 0.0 if self.import_seconds is not None else max(0.0, self._begun + usual - time.monotonic())
+
     def run(self, request: Mapping[str, Any], until: float) -> dict[str, Any]:
         """Run a program in a fork; how it ended. `until`: on time.monotonic(). Raises ZygoteLost."""
         self.ready(until)
@@ -103,6 +107,11 @@ class Zygotes:
 
     def __contains__(self, key: str) -> bool:
         return key in self._known
+
+    def left(self, key: str, usual: float) -> float:
+        """Seconds until the imports of that key's zygote are done, if they take the `usual` time."""
+        zygote = self._known.get(key)
+        return usual if zygote is None else zygote.left(usual)
 
     @property
     def room(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from orchestrator import jobs, stack, sync
 from orchestrator.api import collect, rerun, rightsize
+from orchestrator.api.confirm_trees import appeared, files_of
 from orchestrator.api.folder import Folder, check_run_id, new_run_id
 from orchestrator.api.session import local_agent
 from orchestrator.api.trees import code_ignored
@@ -58,6 +59,8 @@ def record(
         observe_steps=steps,
         observe_light=light,
     )
+    before = set(files_of(Path.cwd()))
+    held = rerun.held(Path.cwd(), before)
     jobs.start(host, agent, job)
     try:
         jobs.follow(host, agent, name, 0, output or _nowhere)
@@ -66,8 +69,8 @@ def record(
         raise
     state = jobs.state(host, agent, name)
     done = _recorded(host, agent, name, place.run(name), python, tell)
-    rerun.note(place.run(name), command, Path.cwd(), python)
-    rerun.keep(place.run(name), command, Path.cwd())
+    rerun.note(place.run(name), command, Path.cwd(), python, made=appeared(before, Path.cwd()))
+    rerun.keep(place.run(name), command, Path.cwd(), held)
     exit_ = collect.exit_json(state.exit)
     timings = {}
     if state.started_at and state.ended_at:

@@ -32,7 +32,7 @@ class Rerun:
 
     `variables`: those of its environment that can act, or that the project's code reads by name, and where
     Python looks for modules; never one that looks like a secret. `unset`: variables that the code reads and
-    that were not set.
+    that were not set. `made`: files of `cwd` that were not there before it.
     """
 
     argv: tuple[str, ...]
@@ -41,6 +41,7 @@ class Rerun:
     variables: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     host: str = ""
+    made: tuple[str, ...] = ()
 
     @property
     def obstacle(self) -> str | None:
@@ -70,9 +71,14 @@ def acting_now() -> dict[str, str]:
 
 
 def note(
-    folder: Path, argv: Sequence[str], cwd: Path, python: str, environ: Mapping[str, str] = os.environ
+    folder: Path,
+    argv: Sequence[str],
+    cwd: Path,
+    python: str,
+    environ: Mapping[str, str] = os.environ,
+    made: Iterable[str] = (),
 ) -> None:
-    """Write `folder`/rerun.json for a run that was recorded into `folder`."""
+    """Write `folder`/rerun.json for a run that was recorded into `folder`; `made`: see Rerun."""
     names = set(_read_by(folder, argv, cwd, environ))
     shown = {name for name in names if not _SECRET.search(name)}
     shown.add(_MODULES)
@@ -85,6 +91,7 @@ def note(
         "variables": dict(sorted(chosen.items())),
         "unset": sorted(name for name in shown - {_MODULES} if name not in environ),
         "host": this_host(),
+        "made": sorted(made),
     }
     with whole(folder / NAME) as file:
         file.write((json.dumps(value, indent=1) + "\n").encode())
@@ -98,9 +105,22 @@ _MOST = 16 << 20
 """Bytes of one file, and of all, that are kept."""
 
 
-def keep(folder: Path, argv: Sequence[str], cwd: Path) -> None:
-    """Copy what the run in `folder` executed and read, where it is small and still as it was: after an edit,
-    another run can still be given it. Nothing of the home folder, nothing that is called like a secret."""
+def held(cwd: Path, names: Iterable[str]) -> dict[Path, bytes]:
+    """The small files of a folder, 16 MiB in all, before a run that may write over what it has read."""
+    found: dict[Path, bytes] = {}
+    left = _MOST
+    for path in (cwd / name for name in sorted(names) if not _private(name)):
+        content = _content(path)
+        if content is not None and len(content) <= left:
+            found[path] = content
+            left -= len(content)
+    return found
+
+
+def keep(folder: Path, argv: Sequence[str], cwd: Path, before: Mapping[Path, bytes] | None = None) -> None:
+    """Copy what the run in `folder` executed and read, where it is small and still as it was, or was held
+    `before`: after an edit, another run can still be given it. Nothing of the home folder, nothing that is
+    called like a secret."""
     facts = _json(folder / "observe" / "environment.json")
     code = facts.get("modules", {}).items()
     wanted = [(root / name, digest) for name, digest in code for root in _roots(argv, cwd)]
@@ -112,8 +132,11 @@ def keep(folder: Path, argv: Sequence[str], cwd: Path) -> None:
     ]
     left = _MOST
     for path, digest in wanted:
-        content = _content(path)
-        if content is None or len(content) > left or hashlib.sha256(content).hexdigest() != digest:
+        contents = (_content(path), (before or {}).get(path))
+        content = next(
+            (c for c in contents if c is not None and hashlib.sha256(c).hexdigest() == digest), None
+        )
+        if content is None or len(content) > left:
             continue
         left -= len(content)
         (folder / KEPT).mkdir(exist_ok=True)
@@ -169,6 +192,7 @@ def read(folder: Path) -> Rerun | None:
         variables=value["variables"],
         unset=tuple(value["unset"]),
         host=value["host"],
+        made=tuple(value.get("made", ())),
     )
 
 

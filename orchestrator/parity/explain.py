@@ -178,12 +178,24 @@ HASHES = Remedy(
 LISTINGS = Remedy(
     "the order in which folders list their files", "Wrap glob, listdir and iterdir in sorted()."
 )
+THREADS = Remedy(
+    "the order in which threads or processes finish, which is another one in each run",
+    "Take results in the order in which the work was given out: map() instead of as_completed(), ordered "
+    "queues, and deterministic=True for datasets.",
+)
+"""Nothing imposes that: it is suspected where an order changes and nothing else mends it."""
 
 _RANDOM = {
     "batch": "the data (shuffle, augmentation, generated records)",
     "initial": "the initial weights",
     "activation": "the random numbers within a step (dropout, noise)",
 }
+
+
+def worded(remedies: Sequence[Remedy], stage: str) -> str:
+    """What remedies together say of a script that first differs from itself at `stage`."""
+    what = _RANDOM.get(stage, "its random numbers")
+    return " and ".join(remedy.words.format(what=what) for remedy in remedies)
 
 
 def unstable(
@@ -199,8 +211,7 @@ def unstable(
 
     Where none were, `suspected` are what its generators make probable.
     """
-    what = _RANDOM.get(finding.stage, "its random numbers")
-    words = " and ".join(remedy.words.format(what=what) for remedy in remedies or suspected)
+    words = worded(remedies or suspected, finding.stage)
     fix = " ".join(remedy.fix for remedy in remedies or suspected)
     sure = "Confirmed" if remedies else "Suspected"
     cause = f"{sure}: {words or 'randomness that none of the usual seeds fixes'}."

@@ -1,6 +1,7 @@
 """What a counterfactual run imposes beyond its environment: seeds, precision, compilation, order of files.
 
 A plan is a JSON object with any of
+    env              {name: value or null}: variables set, or unset, although a shell script said otherwise
     seed             number; every generator is seeded with it before the program begins
     seed_forced      true: what the program itself says of seeds is not heard
     generators       true: numpy.random.default_rng() and random.Random() without a seed get one
@@ -48,6 +49,11 @@ def install(plan: Plan, *, now: bool) -> None:
     """Impose the plan on this process. `now`: a parent of this process has imported frameworks already."""
     if not plan:
         return
+    for name, value in (plan.get("env") or {}).items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
     if plan.get("cpus"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(plan["cpus"])])
     if plan.get("guard"):

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.confirm_stale import changed_since
-from orchestrator.api.rerun import Rerun, keep, note, read
+from orchestrator.api.confirm_stale import changed_since, restored
+from orchestrator.api.confirm_trees import appeared, files_of
+from orchestrator.api.rerun import Rerun, held, keep, note, read
 
 SCRIPT = """
 import os
@@ -88,6 +89,36 @@ def test_what_changed_since_is_seen(tmp_path: Path) -> None:
     assert changed_since(known, facts) is None, "the run wrote that file itself"
 
 
+def test_what_was_kept_stands_in_for_what_was_edited_since(tmp_path: Path) -> None:
+    module, data = tmp_path / "train.py", tmp_path / "data.csv"
+    module.write_text("x = 1")
+    data.write_text("1;2")
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / digest(data)).write_bytes(data.read_bytes())
+    known = Rerun(("python", "train.py"), tmp_path, "/usr/bin/python3")
+    entry = {"name": "data.csv", "path": str(data), "bytes": 3, "whole": True, "sha256": digest(data)}
+    facts = {"modules": {"train.py": digest(module)}, "files": {"list": [entry]}}
+    assert restored(known, facts, tmp_path / "kept") == {}
+    before = digest(data)
+    data.write_text("1;3")
+    module.write_text("x = 2")
+    assert restored(known, facts, tmp_path / "kept") == {str(data): tmp_path / "kept" / before}
+
+
+def test_files_that_the_run_made_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("1;2")
+    before = set(files_of(tmp_path))
+    (tmp_path / "last.npy").write_text("made at the end")
+    (tmp_path / "data.csv").write_text("written over")
+    made = appeared(before, tmp_path)
+    assert made == {"last.npy"}
+    run = tmp_path / "run"
+    run.mkdir()
+    note(run, ["python", "train.py"], tmp_path, "/usr/bin/python3", {}, made)
+    found = read(run)
+    assert found is not None and found.made == ("last.npy",)
+
+
 def test_small_code_and_data_are_kept_as_the_run_had_them(tmp_path: Path) -> None:
     module, data, large, edited = (tmp_path / name for name in ("train.py", "1.csv", "2.csv", "3.csv"))
     for path, size in ((module, 5), (data, 7), (large, (1 << 20) + 1), (edited, 9)):
@@ -104,6 +135,21 @@ def test_small_code_and_data_are_kept_as_the_run_had_them(tmp_path: Path) -> Non
     keep(tmp_path / "run", ["python", "train.py"], tmp_path)
     assert {path.name for path in (tmp_path / "run/kept").iterdir()} == kept
     assert all(digest(path) == path.name for path in (tmp_path / "run/kept").iterdir())
+
+
+def test_what_a_run_read_and_then_wrote_over_is_kept_as_it_read_it(tmp_path: Path) -> None:
+    weights, secret = tmp_path / "last.npy", tmp_path / "token.txt"
+    weights.write_text("first")
+    secret.write_text("s3cret")
+    before = digest(weights)
+    entry = {"name": "last.npy", "path": str(weights), "bytes": 5, "whole": True, "sha256": before}
+    content = held(tmp_path, files_of(tmp_path))
+    assert content == {weights: b"first"}, "and nothing that is called like a secret"
+    weights.write_text("second")
+    (tmp_path / "run/observe").mkdir(parents=True)
+    (tmp_path / "run/observe/environment.json").write_text(json.dumps({"files": {"list": [entry]}}))
+    keep(tmp_path / "run", ["python", "train.py"], tmp_path, content)
+    assert (tmp_path / "run/kept" / before).read_text() == "first"
 
 
 def digest(path: Path) -> str:

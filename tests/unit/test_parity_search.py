@@ -30,6 +30,7 @@ class Computed:
         self._folder = folder
         self._known: dict[str, Recording] = {}
         self.always = Imposed()
+        self.each = 1.0
         self.asked: list[Imposed] = []
 
     def recorded(self, env: Mapping[str, str | None], facts: Mapping[str, Any] = ENVIRONMENT) -> Recording:
@@ -44,9 +45,9 @@ class Computed:
         self.asked.append(imposed)
         return Trial(self.recorded(imposed.env), 1.0)
 
-    def estimate(self, imposed: Imposed) -> float:
-        del imposed
-        return 1.0
+    def estimate(self, imposed: Imposed, again: int = 0) -> float:
+        del imposed, again
+        return self.each
 
 
 def differing(name: str, topic: str = "environment", **more: Any) -> Candidate:
@@ -156,6 +157,55 @@ def test_a_spent_budget_is_said(tmp_path: Path) -> None:
     assert not found.confirmed and runs.asked == []
     assert found.untried == "Not tried: ONE differs; TWO differs."
     assert {each.why for each in found.tried} == {"the budget of 0 s was used up"}
+
+
+def test_the_likely_cause_is_tried_although_time_seems_too_short(tmp_path: Path) -> None:
+    runs = Computed(lambda env: {"loss_loss": [9.0]} if "ONE" in env else {}, tmp_path)
+    runs.each = 1000.0
+    a, b = runs.recorded({}), runs.recorded({"ONE": "1"})
+    finding = climb(a, b).finding
+    assert finding is not None
+    sides = Sides(a, b, "A", Other(ENVIRONMENT))
+    search = Search(sides, cast(Runs, runs), Clock(600), Trial(a, 1.0), None, Silent())
+    found = search.verdict(judge(a, b), finding, [differing("ONE"), differing("TWO", kind="probe")])
+    assert (found.cause, found.confirmed) == ("Confirmed: ONE differs.", True)
+
+
+def test_what_was_left_out_by_estimate_is_said_so(tmp_path: Path) -> None:
+    """The second one is a probe: what is not recorded gets no more than the time that there seems to be."""
+    listed = [differing("ONE"), differing("TWO", kind="probe")]
+    runs = Computed(lambda env: {"loss_loss": [9.0]} if "NEITHER" in env else {}, tmp_path)
+    runs.each = 1000.0
+    a, b = runs.recorded({}), runs.recorded({"NEITHER": "1"})
+    finding = climb(a, b).finding
+    assert finding is not None
+    sides = Sides(a, b, "A", Other(ENVIRONMENT))
+    search = Search(sides, cast(Runs, runs), Clock(600), Trial(a, 1.0), None, Silent())
+    found = search.verdict(judge(a, b), finding, listed)
+    assert outcomes(found) == {"ONE": "cleared", "TWO": "not tried"}
+    assert found.tried[1].why == "what was left of the 600 s would not have sufficed"
+
+
+class Lucky(Computed):
+    """A run with something imposed is the other side the first time, and never again."""
+
+    def run(self, imposed: Imposed, until: float, *, again: int = 0) -> Trial:
+        known = super().run(imposed, until)
+        return Trial(self.recorded({}), 1.0) if again else known
+
+
+@pytest.mark.parametrize(("topic", "confirmed"), [("order", False), ("environment", True)])
+def test_what_may_be_a_race_must_hold_in_three_runs(tmp_path: Path, topic: str, confirmed: bool) -> None:
+    runs = Lucky(lambda env: {"loss_loss": [9.0]} if "ONE" in env else {}, tmp_path)
+    a, b = runs.recorded({}), runs.recorded({"ONE": "1"})
+    finding = climb(a, b).finding
+    assert finding is not None
+    sides = Sides(a, b, "A", Other(ENVIRONMENT))
+    search = Search(sides, cast(Runs, runs), Clock(600), Trial(a, 1.0), None, Silent())
+    found = search.verdict(judge(a, b), finding, [differing("ONE", topic)])
+    assert (found.confirmed, search.shaken) == (confirmed, not confirmed)
+    if not confirmed:
+        assert "it was luck" in found.tried[0].why
 
 
 def test_where_nothing_explains_it_a_replay_locates_it(tmp_path: Path) -> None:
