@@ -74,6 +74,19 @@ class Channel:
         elif self._graph_is_readable():
             self._pending.setdefault(self.graph(), []).extend(entries)
 
+    def offer_data(self, named: List[Tuple[str, Any]]) -> None:
+        """Show what a train_step is given. In a graph, what was shown as an element that was fetched is not
+        shown twice: fit of tf-keras 2 fetches so, fit of Keras 3 does not."""
+        pending = None if self.tf.executing_eagerly() else self._pending.get(self.graph())
+        if pending:
+            given = {id(value) for _, value in named}
+            pending[:] = [
+                (label, value)
+                for label, value in pending
+                if label.name.split("/")[0] != "element" or id(value) not in given
+            ]
+        self.offer_named("batch", named)
+
     def observe_now(self, entries: List[Entry]) -> None:
         """Record eager values at once."""
         wanted = [entry for entry in entries if self.recorder.takes(entry[0])]

@@ -262,7 +262,7 @@ class Hooks:
         def train_step(data: Any) -> Any:
             if not self.recorder.wants():
                 return step(data)
-            self._try("reading a batch", self._offer_structure, "data", data)
+            self._try("reading a batch", lambda: self.channel.offer_data(self._leaves("data", data)))
             before, self.local.in_train = getattr(self.local, "in_train", False), True
             try:
                 return step(data)
