@@ -25,7 +25,7 @@ from orchestrator.parity.explain import (
     worded,
 )
 from orchestrator.parity.imposed import Imposed
-from orchestrator.parity.ladder import climb
+from orchestrator.parity.ladder import climb, same_records_overall
 from orchestrator.parity.luck import LEAST, needed, shown
 from orchestrator.parity.recording import Recording
 
@@ -186,9 +186,19 @@ def _mended(own: Trial, other: Trial, runs: Runs, until: float) -> Mended:
             told.append(Tried(words, "not tried", why, "probe"))
             return Mended(suspected=remedies, tried=tuple(told))
         told.append(Tried(words, "cleared", "with it mended, runs still differ", "probe"))
-    finding = climb(own.recording, other.recording).finding
-    order = finding is not None and finding.kind == "order"
-    return Mended(suspected=(THREADS,) if order else (), tried=tuple(told))
+    return Mended(
+        suspected=(THREADS,) if _reordered(own.recording, other.recording) else (), tried=tuple(told)
+    )
+
+
+def _reordered(a: Recording, b: Recording) -> bool:
+    """Whether files or records are the same ones in another order."""
+    finding = climb(a, b).finding
+    if finding is None or finding.kind == "order":
+        return finding is not None
+    seen = finding.shows or finding
+    group = seen.tensor.split("/")[0].split("#")[0]
+    return seen.stage == "batch" and same_records_overall(a.steps, b.steps, group)
 
 
 def _equal(runs: Runs, imposed: Imposed, until: float, most: int) -> tuple[int, bool]:

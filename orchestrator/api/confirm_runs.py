@@ -179,6 +179,8 @@ class Runs:
         try:
             if copy.mounts and not self.forks:
                 return "only what is simply a Python program can be given mounts of its own"
+            if imposed.arguments is not None and self.program is None:
+                return "only what is simply a Python program can be given other arguments"
             return (self._fork if self.forks else self._job)(run, copy, imposed, until)
         finally:
             for folder in copy.removable:
