@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.api.confirm_runs import Runs, Trial
@@ -15,7 +15,7 @@ from orchestrator.parity.imposed import Candidate, Imposed, Other
 from orchestrator.parity.ladder import Finding
 from orchestrator.parity.luck import LEAST
 from orchestrator.parity.probes import innocent_flips
-from orchestrator.parity.recording import Recording
+from orchestrator.parity.recording import STAGES, Recording
 from orchestrator.parity.smallest import smallest
 
 
@@ -95,13 +95,16 @@ class Search:
     def _causes(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """What makes the runs equal, and not by luck."""
         found = self._enough_of(listed)
-        why = self._luck(found) if found else ""
-        if not why:
+        if not found or not self._fickle(found):
             return found
-        self.shaken = True
+        held, seen = self._again(found)
+        self.shaken = held < seen
         for each in found:
-            self._tried[id(each)] = Tried(each.words, "cleared", why, each.kind, each.topic)
-        return ()
+            known = self._tried[id(each)]
+            why = f"{known.why}, in each of {seen} runs" if seen > 1 else known.why
+            lucky = Tried(each.words, "cleared", _LUCK, each.kind, each.topic)
+            self._tried[id(each)] = lucky if self.shaken else replace(known, why=why)
+        return () if self.shaken else found
 
     def _enough_of(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """Differences one by one, then several at once, then what nobody recorded; last, replays locate."""
@@ -125,24 +128,26 @@ class Search:
                 break
         return ()
 
-    def _luck(self, causes: Sequence[Candidate]) -> str:
-        """Why it may be luck that the run with `causes` is the other one; "" where it is none.
+    def _again(self, causes: Sequence[Candidate]) -> tuple[int, int]:
+        """In how many runs with `causes` the other side's result was seen, and in how many it was looked for:
+        in three, or as many as there is time for.
 
         Runs that differ from themselves, in the order of their records or in what rounds, hit upon the other
-        side's result now and then. What the other side has is then to be seen in each of three runs.
+        side's result now and then.
         """
-        if not self._fickle(causes):
-            return ""
-        together = Imposed()
+        together, seen = Imposed(), 1
         for each in causes:
             together |= each.imposed or Imposed()
         for again in range(1, LEAST):
             if not self._clock.allows(self._runs.estimate(together, again)):
                 break
             trial = self._runs.run(together, self._clock.until, again=again)
-            if trial.recording.steps and not self._explains(place(trial.recording, self._sides.theirs)):
-                return "one run with it was equal, another was not: it was luck"
-        return ""
+            if not trial.recording.steps:
+                break
+            seen += 1
+            if not self._explains(place(trial.recording, self._sides.theirs)):
+                return seen - 1, seen
+        return seen, seen
 
     def _fickle(self, causes: Sequence[Candidate]) -> bool:
         return (
@@ -225,7 +230,11 @@ class Search:
 
     def _equal(self, how: str) -> str:
         mine, theirs = ("A", "B") if self._sides.base == "A" else ("B", "A")
-        return f"the first steps of {mine}, repeated {how} changed, are equal to those of {theirs} to the bit"
+        equal = f"the first steps of {mine}, repeated {how} changed, are equal to those of {theirs}"
+        if self._self_place is None:
+            return f"{equal} to the bit"
+        step, stage = self._self_place
+        return f"{equal} until the script differs from itself (step {step}, {STAGES[stage]})"
 
     def _explains(self, now: Place | None) -> bool:
         return now is None or (self._self_place is not None and now >= self._self_place)
@@ -307,6 +316,7 @@ class Search:
 _FICKLE = frozenset(("order", "cores", "threads", "determinism"))
 """Topics of causes that could be no cause but a race."""
 
+_LUCK = "one run with it was equal, another was not: it was luck"
 _NOTHING = "tried: it changes nothing"
 _SAME_ELSEWHERE = "repeated in another folder, the run is the same"
 _STILL = "left as it was, and the runs are equal without it"

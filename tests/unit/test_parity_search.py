@@ -208,6 +208,13 @@ def test_what_may_be_a_race_must_hold_in_three_runs(tmp_path: Path, topic: str, 
         assert "it was luck" in found.tried[0].why
 
 
+def test_in_how_many_runs_it_was_seen_is_said(tmp_path: Path) -> None:
+    found, _ = searched(
+        tmp_path, lambda env: {"loss_loss": [9.0]} if "ONE" in env else {}, [differing("ONE", "order")]
+    )
+    assert found.confirmed and found.tried[0].why.endswith("to the bit, in each of 3 runs")
+
+
 def test_where_nothing_explains_it_a_replay_locates_it(tmp_path: Path) -> None:
     a = Computed(lambda _env: {}, tmp_path / "a")
     b = Computed(lambda _env: {"batch_data_0": [9.0, 2.0, 3.0, 4.0]}, tmp_path / "b")

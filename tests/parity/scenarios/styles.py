@@ -96,7 +96,6 @@ SCENARIOS = (
         a=Side(files={"run.sh": _SHELL.format("")}),
         b=Side(files={"run.sh": _SHELL.format("export TF_ENABLE_ONEDNN_OPTS=0\n")}),
         local=True,
-        missed="the shell script is named, not the variable that it sets; rounding is called another job",
     ),
 )
 """Each style of training once, with something planted in it."""
