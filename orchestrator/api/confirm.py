@@ -12,7 +12,7 @@ from orchestrator.api.confirm_trees import Tree, unseen
 from orchestrator.api.rerun import KEPT
 from orchestrator.model import Progress, Verdict
 from orchestrator.parity.changes import changes
-from orchestrator.parity.explain import place
+from orchestrator.parity.explain import besides, place
 from orchestrator.parity.imposed import Candidate, Imposed, Other
 from orchestrator.parity.ladder import Finding, climb
 from orchestrator.parity.plan import candidates
@@ -41,7 +41,7 @@ def confirm(sides: Sides, first: Verdict, runs: Runs, budget: float, tell: Progr
     search = Search(sides, runs, clock, begin.own, begin.differs, tell)
     found = search.verdict(first, finding, listed)
     if begin.differs is not None:
-        return found
+        return besides(found, begin.verdict) if begin.verdict else found
     return restless(begin.own, runs, clock.until, most=3 if search.shaken else 1) or found
 
 

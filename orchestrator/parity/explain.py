@@ -231,3 +231,35 @@ def unstable(
         fix=fix or None,
         tried=tuple(tried),
     )
+
+
+_ANOTHER_JOB = frozenset((*SAME_JOB, "data", "environment", "settings", "paths"))
+"""Topics of causes that make the two sides another job, whatever the script does with its random numbers."""
+
+
+def besides(found: Verdict, itself: Verdict) -> Verdict:
+    """The verdict on two sides of a script that also differs from itself, later than they first differ.
+
+    `found` explains the first difference, `itself` what differs between two runs on one computer. What makes
+    the sides another job stands, and the rest of the comparison is UNSTABLE.
+    """
+    if not found.confirmed:
+        return itself
+    step, stage = (itself.divergence.step, itself.divergence.stage) if itself.divergence else (1, "")
+    why = (itself.cause or "").rstrip(".").replace("Confirmed: ", "").replace("Suspected: ", "probably ")
+    also = f"The script also differs from itself, from step {step}, {stage} on: {why}."
+    confirmed = {each.topic for each in found.tried if each.outcome == "confirmed"}
+    fix = " ".join(filter(None, (found.fix, itself.fix)))
+    if confirmed & _ANOTHER_JOB:
+        cause = f"{found.cause} {also}"
+        return replace(
+            found, cause=cause, fix=fix, detail=f"{found.detail} {also} {itself.fix or ''}".strip()
+        )
+    seen = (found.cause or "").replace("Confirmed: ", "")
+    more = f"Besides, the two sides differ before that: {seen}"
+    return replace(
+        itself,
+        cause=f"{itself.cause} {more}",
+        fix=fix,
+        detail=f"{itself.detail} {more} {found.fix or ''}".strip(),
+    )

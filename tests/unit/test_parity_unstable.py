@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.api.confirm_baseline import REMEDIES, baseline, likely, restless
 from orchestrator.api.confirm_runs import Runs, Trial
+from orchestrator.model import Tried, Verdict
 from orchestrator.parity.explain import (
     GENERATORS,
     LISTINGS,
@@ -18,6 +19,7 @@ from orchestrator.parity.explain import (
     OWN_SEEDS,
     SEEDS,
     Remedy,
+    besides,
     generators,
     unstable,
 )
@@ -208,3 +210,40 @@ def test_too_little_time_to_rule_out_luck_is_a_suspicion(tmp_path: Path) -> None
 )
 def test_the_more_often_runs_agree_anyway_the_more_must_agree(seen: str, tried: int, wanted: int) -> None:
     assert needed([ord(letter) for letter in seen], tried) == wanted
+
+
+def _explained(topic: str, confirmed: bool = True) -> Verdict:
+    """The verdict on two sides whose first difference is one of `topic`."""
+    words = f"{topic} of A is not that of B"
+    outcome = "confirmed" if confirmed else "cleared"
+    tried = (Tried(words, outcome, "", "difference", topic),)
+    cause = f"{'Confirmed' if confirmed else 'Suspected'}: {words}."
+    return Verdict("DIVERGENT", cause=cause, confirmed=confirmed, fix="Make them the same.", tried=tried)
+
+
+def _unseeded(tmp_path: Path) -> Verdict:
+    finding = climb(*two(tmp_path, {}, {}, OTHERS)).finding
+    assert finding is not None
+    return unstable(finding, (SEEDS,), 1, 3)
+
+
+@pytest.mark.parametrize(
+    "topic, verdict",
+    [("data", "DIVERGENT"), ("source", "DIVERGENT"), ("order", "UNSTABLE"), ("cores", "UNSTABLE")],
+)
+def test_what_came_before_a_script_differed_from_itself_hides_nothing(
+    tmp_path: Path, topic: str, verdict: str
+) -> None:
+    both = besides(_explained(topic), _unseeded(tmp_path))
+    assert both.verdict == verdict
+    assert both.cause is not None and f"{topic} of A is not that of B" in both.cause
+    assert (
+        "seeds" in both.cause
+        and "Make them the same." in str(both.fix)
+        and "set_random_seed" in str(both.fix)
+    )
+
+
+def test_an_unexplained_difference_of_a_script_that_differs_from_itself_is_unstable(tmp_path: Path) -> None:
+    itself = _unseeded(tmp_path)
+    assert besides(_explained("data", confirmed=False), itself) == itself
