@@ -20,7 +20,6 @@ SCENARIOS = (
         diverges("initial activation gradient update", "TF_USE_LEGACY_KERAS", confirmed=True),
         both=Side(environment="other"),
         b=Side(environ={"TF_USE_LEGACY_KERAS": "1"}),
-        missed="the cause is confirmed, at the wrong stage: fit of the old Keras shows its batches otherwise",
     ),
     Scenario(
         "the Keras of old: another rate in a variable",
