@@ -36,6 +36,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from ..acting import acting  # noqa: TID252 (the package has another name where it runs)
 from . import rng
 from .files import Files
+from .kerases import steps_of_a_call
 from .project import project_modules, script_facts
 from .surroundings import cpu_count, reading, surroundings
 
@@ -66,9 +67,12 @@ class Facts:
 
     def add_model(self, model: Any) -> None:
         """How a compiled model runs its steps."""
-        names = ("jit_compile", "run_eagerly", "steps_per_execution")
-        facts = {name: plain(getattr(model, name, None)) for name in names}
-        entry = {"name": str(model.name), **facts}
+        entry = {
+            "name": str(model.name),
+            "jit_compile": bool(getattr(model, "jit_compile", False)),  # tf-keras 2 leaves it None
+            "run_eagerly": bool(getattr(model, "run_eagerly", False)),
+            "steps_per_execution": steps_of_a_call(model),
+        }
         if entry not in self._models:
             self._models.append(entry)
             self._compiled.append({"name": str(model.name), **_compiled(model)})
