@@ -179,8 +179,8 @@ LISTINGS = Remedy(
     "the order in which folders list their files", "Wrap glob, listdir and iterdir in sorted()."
 )
 THREADS = Remedy(
-    "the order in which threads or processes finish, or numbers drawn from the operating system: the order is "
-    "another one in each run, and no seed mends that",
+    "the order in which threads or processes finish, or numbers drawn from the operating system: the order "
+    "is another one in each run, and no seed mends that",
     "Take results in the order in which the work was given out: map() instead of as_completed(), ordered "
     "queues, and deterministic=True for datasets.",
 )
