@@ -247,3 +247,30 @@ def test_what_came_before_a_script_differed_from_itself_hides_nothing(
 def test_an_unexplained_difference_of_a_script_that_differs_from_itself_is_unstable(tmp_path: Path) -> None:
     itself = _unseeded(tmp_path)
     assert besides(_explained("data", confirmed=False), itself) == itself
+
+
+class Hashing(Drawn):
+    """The order of a set: the hash seed decides, and forks have one in common."""
+
+    def __init__(self, usual: Recording, by_seed: Mapping[str, Sequence[Recording]]) -> None:
+        super().__init__([usual])
+        self._by_seed = by_seed
+
+    def run(self, imposed: Imposed, until: float, *, again: int = 0) -> Trial:
+        seed = imposed.env.get("PYTHONHASHSEED")
+        if seed is None:
+            return super().run(imposed, until, again=again)
+        results = self._by_seed[seed]
+        return Trial(results[min(again, len(results) - 1)], 1.0)
+
+
+@pytest.mark.parametrize(("first", "confirmed"), [("b", True), ("bd", False)])
+def test_hashes_are_accused_only_where_one_seed_gives_one_result(
+    tmp_path: Path, first: str, confirmed: bool
+) -> None:
+    z, a, c = results(tmp_path, {}, "zac")
+    runs = Hashing(a, {"1": results(tmp_path, {}, first), "2": [c]})
+    found = baseline(z, cast(Runs, runs), far())
+    assert (found.verdict is not None and found.verdict.confirmed) == confirmed
+    if not confirmed:
+        assert "not the one that was recorded" in found.obstacle
