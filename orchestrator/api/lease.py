@@ -49,6 +49,8 @@ def plan(
     wanted = _profile(profile, overrides)
     place = Folder.at(folder)
     lease = _open_lease_of(place, wanted)
+    if lease:
+        wanted, _ = _one_cloud(place, wanted, overrides)
     provider = open_provider(wanted.cloud) if lease or wanted.cloud not in RECORDED else None
     machines = provider.list({LABEL_LEASE: lease.id}) if provider and lease else ()
     return _plan(wanted, provider, machines)

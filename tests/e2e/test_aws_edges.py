@@ -149,6 +149,7 @@ def test_any_cloud_is_the_one_with_the_best_offer(project: Project) -> None:
     held = up(project)
     assert (held["cloud"], held["instance_type"]) == ("aws", "g5.xlarge")
     assert up(project)["machine"] == held["machine"]
+    assert [each["action"] for each in project.json("plan", "orch.yaml")["actions"]] == ["keep"]
 
 
 # ---------------------------------------------------------------- spot
