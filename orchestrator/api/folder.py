@@ -64,8 +64,9 @@ class Folder:
         return [Ledger(path) for path in sorted(self.state.glob("*/ledger.jsonl"))]
 
     def leases(self) -> list[Lease]:
-        """Every lease of this folder, oldest first."""
-        return sorted((ledger.lease() for ledger in self.ledgers()), key=lambda lease: lease.opened_at)
+        """Every lease of this folder, oldest first. One whose opening a full disk kept out is none."""
+        begun = (ledger for ledger in self.ledgers() if ledger.events())
+        return sorted((ledger.lease() for ledger in begun), key=lambda lease: lease.opened_at)
 
     def open_leases(self) -> list[Lease]:
         return [lease for lease in self.leases() if lease.open]

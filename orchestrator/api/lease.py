@@ -38,6 +38,9 @@ from orchestrator.providers import open_provider
 
 Approve = Callable[[Plan], bool]
 
+_NOBODY_WAS_ASKED = frozenset(("DefaultCredentialsError", "NoCredentialsError", "PartialCredentialsError"))
+"""The clients' own refusals where there are no credentials: nothing was sent, so nothing was made."""
+
 
 def plan(
     profile: str | Path | Profile, *, overrides: Sequence[str] = (), folder: Path | str | None = None
@@ -95,6 +98,8 @@ def up(
             reached = _machine(ledger, provider, planned, wanted, place, tell)
         except ProviderError as error:
             error.attempts = [asdict(attempt) for attempt in ledger.lease().attempts]
+            if lease is None and error.code in _NOBODY_WAS_ASKED:
+                _forget_unmade(place, ledger)
             raise
         with open_session(place, ledger, wanted, progress=tell, reached=reached) as session:
             require_gpus(session)
@@ -177,6 +182,14 @@ def _ledger_for(place: Folder, lease: Lease | None, wanted: Profile, overrides: 
     return ledger
 
 
+def _forget_unmade(place: Folder, ledger: Ledger) -> None:
+    """Close a lease that never had a machine: without credentials `down` could not even ask for one."""
+    lease = ledger.lease()
+    if not any(attempt.outcome in ("intended", "accepted") for attempt in lease.attempts):
+        ledger.append("lease.closed")
+        place.identity(lease.id).unlink(missing_ok=True)
+
+
 def _machine(
     ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, place: Folder, tell: Progress
 ) -> Reached:
@@ -232,7 +245,7 @@ def _create(
     refusals: list[ProviderError] = []
     for spec in _specs(ledger.lease(), planned.offers, wanted, key):
         offer = spec.offer
-        tell.say(f"Creating {offer.instance_type} in {offer.zone} at ${offer.price:.2f}/h")
+        tell.say(f"Creating {offer.instance_type} in {offer.zone or offer.region} at ${offer.price:.2f}/h")
         ledger.append("create.intent", **_intent(spec))
         try:
             machine = provider.create(spec)

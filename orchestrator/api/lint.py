@@ -13,6 +13,7 @@ from orchestrator.lint import (
     RULES,
     Checked,
     Config,
+    Finding,
     Severity,
     Surroundings,
     Unknown,
@@ -110,8 +111,13 @@ def hint(profile: Path, tell: Progress) -> None:
         tell.say(line)
 
 
+def _gravity(found: Finding) -> tuple[bool, bool, Finding]:
+    """What fails comes first, then what keeps runs from being compared at all: no seed."""
+    return found.severity is not Severity.ERROR, found.rule not in ("ORC301", "ORC302"), found
+
+
 def _lines(found: Checked, limit: int) -> Iterator[str]:
-    ordered = sorted(found.findings, key=lambda each: (each.severity is not Severity.ERROR, each))
+    ordered = sorted(found.findings, key=_gravity)
     files = sorted({each.path for each in ordered})
     count = len(ordered)
     where = files[0] if len(files) == 1 else f"{len(files)} files"

@@ -11,6 +11,7 @@ from orchestrator.model import Divergence, Verdict
 from orchestrator.parity.cause import Cause, suspect
 from orchestrator.parity.changes import SAME_JOB, Change, changes, versions
 from orchestrator.parity.ladder import Climb, Finding, climb, same_records_overall
+from orchestrator.parity.opened import files_gap
 from orchestrator.parity.recording import STAGES, Recording, read
 
 IDENTICAL = "IDENTICAL"
@@ -101,7 +102,19 @@ def judge(a: Recording, b: Recording) -> Verdict:
     )
     if outcome.light:
         detail += f" So are the fingerprints of the {_steps(outcome.light)} after them."
+    detail += _other_files(a, b)
     return Verdict(IDENTICAL, compared=outcome.compared, steps=outcome.steps, detail=detail + _unseen(a, b))
+
+
+def _other_files(a: Recording, b: Recording) -> str:
+    """Files of other content that no compared step shows: data of later steps, or what is not used."""
+    gap = files_gap(a.environment, b.environment)
+    if gap is None or gap.kind != "content":
+        return ""
+    more = f" (and {gap.others} more)" if gap.others else ""
+    return (
+        f" Yet the two runs read other data: {gap.detail}{more}; no compared step shows it, a later one may."
+    )
 
 
 _OBSERVED = (

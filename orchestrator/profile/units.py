@@ -122,7 +122,8 @@ def describe(value: object) -> str:
 
 def _with_unit(value: object) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        raise ValueError(f"'{value}' has no unit; write {value} GiB")
+        unit = "GiB" if value < 1024 else "MiB" if value < 1024**2 else "B"
+        raise ValueError(f"'{value}' has no unit; write {value} {unit}")
     if not isinstance(value, str):
         raise ValueError(f"expected a size such as 4 GiB, found {describe(value)}")
     return value

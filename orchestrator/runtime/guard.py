@@ -32,6 +32,7 @@ class Guard:
 
     def install(self) -> None:
         """From here on, for the rest of this process: an audit hook cannot be taken off."""
+        sys.dont_write_bytecode = True  # Python's own writing is none of the script's
         sys.addaudithook(self._audit)
 
     def _audit(self, event: str, arguments: Tuple[Any, ...]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.api.folder import Folder
 from orchestrator.errors import UsageError
 from orchestrator.ledger import Event, Ledger, fold
 
@@ -118,6 +119,15 @@ def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     assert sorted((line["by"], line["count"]) for line in lines) == sorted(
         (str(n), count) for n in range(3) for count in range(50)
     )
+
+
+def test_a_lease_whose_opening_a_full_disk_kept_out_is_none(tmp_path: Path) -> None:
+    place = Folder.at(tmp_path)
+    for name, left in (("nothing-1", b""), ("torn-2", b'{"v": 1, "seq": 0, "ti')):
+        path = place.ledger(name).path
+        path.parent.mkdir(parents=True)
+        path.write_bytes(left)
+    assert place.leases() == [] and place.open_leases() == []
 
 
 def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:

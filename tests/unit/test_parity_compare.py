@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator import parity
 from orchestrator.model import Divergence, Verdict
-from tests.unit.parity_runs import Run, Value, step
+from tests.unit.parity_runs import ENVIRONMENT, Run, Value, step
 
 
 def nudged(number: float) -> float:
@@ -118,6 +118,16 @@ def test_a_tensor_that_one_side_could_not_read_is_none(tmp_path: Path) -> None:
     more = [*step(), Value("activation", "c", [1.0])]
     found = compare(tmp_path, Run([step()], unread=["activation/c"]), Run([more]))
     assert found.verdict == "IDENTICAL"
+
+
+def test_data_that_no_compared_step_shows_is_told_all_the_same(tmp_path: Path) -> None:
+    def having(content: str) -> Run:
+        entry = {"name": "data/x.npy", "path": "/p/data/x.npy", "bytes": 8, "sha256": content * 64}
+        return Run([step()], environment={**ENVIRONMENT, "files": {"list": [entry]}})
+
+    found = compare(tmp_path, having("a"), having("b"))
+    assert found.verdict == "IDENTICAL" and "data/x.npy has other content" in found.detail
+    assert "other data" not in compare(tmp_path / "same", having("a"), having("a")).detail
 
 
 def test_different_numbers_of_steps(tmp_path: Path) -> None:

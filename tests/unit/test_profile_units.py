@@ -134,3 +134,11 @@ def test_a_rate_that_is_none_is_refused(value: object, words: str) -> None:
 def test_a_least_size_needs_no_plus() -> None:
     assert units.parse_least_size("100 GB", low=1, high=10**13) == 10**11
     assert units.parse_least_size("100 GB+", low=1, high=10**13) == 10**11
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"), [(4, "4 GiB"), (4096, "4096 MiB"), (4_000_000_000, "4000000000 B")]
+)
+def test_a_bare_number_is_asked_for_with_the_likely_unit(value: int, meant: str) -> None:
+    with pytest.raises(ValueError, match=f"has no unit; write {meant}$"):
+        units.parse_size_bound(value, low=1, high=2**60)
