@@ -299,3 +299,5 @@ def test_no_credentials_at_all_are_an_auth_error(project: Project) -> None:
     without.environ["AWS_SECRET_ACCESS_KEY"] = ""
     error = up(without, code=3)["error"]
     assert "credentials" in error["message"]
+    assert without.json("status")["leases"] == [], "nobody was asked for a machine, so none is leased"
+    without.json("down")
