@@ -7,6 +7,9 @@ from typing import Any
 
 from orchestrator.report.units import duration, money, size, table
 
+LEAST_READ = 1024
+"""Bytes of a batch below which nothing is said of reading: they are no data of the training."""
+
 
 def size_text(sized: Mapping[str, Any]) -> str:
     """One screen: what was measured, formula and fit, the minimums with their reasons, offers that fit."""
@@ -48,7 +51,7 @@ def _formula(formula: Mapping[str, Any]) -> str:
     activations = f"activations {size(each)} × batch" if each is not None else "activations unknown"
     return (
         f"weights {size(formula['weights'])} + gradients {size(formula['trainable'])} + "
-        f"slots {size(formula['slots'])} + {activations}"
+        f"slots {size(formula['slots'])} + input {size(formula['batch'])} + {activations}"
     )
 
 
@@ -67,8 +70,12 @@ def _input(sized: Mapping[str, Any]) -> str:
     if given["cpu"] is None:
         made = "how a batch is made could not be measured"
     else:
-        made = f"a batch takes {_seconds(given['cpu'])} of a core and {size(given['bytes_read'])} read"
+        made = f"a batch takes {_seconds(given['cpu'])} of a core{_read(given['bytes_read'])}"
     return f"Input: {made}; a step here takes {_seconds(step['seconds'])}, {_seconds(step['cpu'])} of cores."
+
+
+def _read(count: float) -> str:
+    return f" and {size(count)} read" if count >= LEAST_READ else ""
 
 
 def _seconds(value: float) -> str:

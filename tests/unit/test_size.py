@@ -115,13 +115,24 @@ def test_the_screen_says_formula_fit_reasons_and_what_is_estimated() -> None:
     found = minimums(fitted, 64, FILES, gpu=True)
     sized = sizing.Sized(fitted, 64, True, found, FILES, (), (), None)
     text = size_text(json.loads(json.dumps(sized.as_json())))
-    assert "weights 100.0 MiB + gradients 100.0 MiB + slots 200.0 MiB + activations 9.0 MiB × batch" in text
+    terms = "weights 100.0 MiB + gradients 100.0 MiB + slots 200.0 MiB + input 64.0 MiB"
+    assert f"{terms} + activations 9.0 MiB × batch" in text
+    assert f"{(100 + 100 + 200 + 64 + 9 * 64) / 1024:.1f} GiB" in text, "what the terms add up to"
+    assert "50.0 ms of a core and 1.0 MiB read; a step" in text
     assert "× batch" in text.split("fit", 1)[1]
     assert "No GPU was here" in text
     assert "a batch of 64 was not tried: it would have taken about 90 s." in text
     assert sized.snippet in text + "\n"
     for each in found:
         assert each.reason in text
+
+
+def test_a_batch_that_reads_next_to_nothing_is_not_said_to_read() -> None:
+    pipeline = {"batches": 8, "cpu": 0.05, "seconds": 0.06, "bytes_read": 4, "batch_bytes": 64 * MIB}
+    fitted = model(read(result(pipeline=pipeline)))
+    sized = sizing.Sized(fitted, 64, False, minimums(fitted, 64, FILES, gpu=False), FILES, (), (), None)
+    text = size_text(json.loads(json.dumps(sized.as_json())))
+    assert "a batch takes 50.0 ms of a core; a step" in text
 
 
 # ---------------------------------------------------------------- trials
