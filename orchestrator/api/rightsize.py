@@ -70,24 +70,31 @@ def right_size(evidence: Evidence, machine: Mapping[str, Any] | None) -> dict[st
 def like(run_id: str, folder: Path | str | None = None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(overrides of a profile's resources, their reasons) for what a run that was pulled turned out to need.
 
-    Raises UsageError where there is no such run, or it tells too little.
+    Cores are left to the profile where the run cannot tell them. Raises UsageError where there is no such
+    run, or it tells too little.
     """
     place = Folder.at(folder).run(run_id)
     if not (place / TRACE).exists():
         raise UsageError(f"There is no trace of a run {run_id} in this folder.", next_command="orch pull")
     evidence = profiling.evidence(place / TRACE)
-    needs = machines.wanted(evidence)
+    told = machines.wanted(evidence)
+    needs = told or machines.wanted_besides_cores(evidence)
     if needs is None:
         raise UsageError(
             f"What {run_id} needs cannot be told: {machines.untold(evidence) or 'no size would be enough'}.",
-            next_command="orch train    # 200 steps or 10 s of training are enough",
+            next_command=machines.remedy(evidence) or "orch size    # measures a step by itself, here",
         )
     spare = bool(evidence.usage.gpus) and not needs.gpus
-    return (*_overrides(needs), *(("resources.accelerator=null",) if spare else ())), needs.reasons
+    cores = (f"resources.cpus={needs.cpus}+",) if told else ()
+    return (
+        *cores,
+        *_besides_cores(needs),
+        *(("resources.accelerator=null",) if spare else ()),
+    ), needs.reasons
 
 
-def _overrides(needs: Wanted) -> list[str]:
-    found = [f"resources.cpus={needs.cpus}+", f"resources.memory={-(-needs.memory // _MIB)} MiB+"]
+def _besides_cores(needs: Wanted) -> list[str]:
+    found = [f"resources.memory={-(-needs.memory // _MIB)} MiB+"]
     if needs.gpus and needs.gpu_memory:
         gib = needs.gpu_memory / (1 << 30)
         found.append(f'resources.accelerator={{"count": {needs.gpus}, "memory": "{gib:.1f} GiB+"}}')

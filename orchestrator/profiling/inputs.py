@@ -49,8 +49,14 @@ def idle_cores(evidence: Evidence) -> float:
 
 
 def _fed(evidence: Evidence) -> Pipeline | None:
-    """The pipeline, where the step waits for it."""
-    return evidence.pipeline if starved(evidence) else None
+    """The pipeline, where the step waits for it and the script can be changed to make it another way."""
+    return _own(evidence) if starved(evidence) else None
+
+
+def _own(evidence: Evidence) -> Pipeline | None:
+    """The pipeline, where it is the script's: Keras' own, around arrays, nobody can edit."""
+    pipeline = evidence.pipeline
+    return None if pipeline is None or pipeline.of_arrays else pipeline
 
 
 # ---------------------------------------------------------------- prefetch, parallel map, parallel reads
@@ -131,7 +137,7 @@ def _opens(pipeline: Pipeline, place: int, readers: Sequence[int]) -> bool:
 
 def repeated_work(evidence: Evidence) -> Ground | None:
     """The same elements are made anew in every epoch, nothing below is random, and they would fit."""
-    pipeline, free = evidence.pipeline, evidence.usage.available
+    pipeline, free = _own(evidence), evidence.usage.available
     if pipeline is None or free is None or (evidence.epochs or 1) < 2 or _holds(pipeline, "Cache"):
         return None
     place = _deterministic(pipeline)

@@ -77,31 +77,67 @@ def wanted(evidence: Evidence, *, within: float = WITHIN) -> Wanted | None:
     )
     if fewest is None:
         return None
+    why = f"{fewest} core{'s' * (fewest > 1)} (it kept {usage.busy:.1f} of {evidence.cores:g} busy)"
+    return _with_cores(evidence, fewest, why)
+
+
+def wanted_besides_cores(evidence: Evidence) -> Wanted | None:
+    """The same where others on the machine leave only the cores unknown; one core then stands for any number.
+
+    None where more is unknown, or all is known.
+    """
+    if not _measured(evidence) or not _disturbed(evidence):
+        return None
+    why = f"{_others(evidence)}; the profile's number stands"
+    return _with_cores(evidence, 1, f"a number of cores that cannot be told ({why})")
+
+
+def _with_cores(evidence: Evidence, cores: int, why: str) -> Wanted:
     gpus = used_gpus(evidence)
-    memory, why = _memory(evidence)
+    memory, because = _memory(evidence)
     return Wanted(
-        cpus=fewest,
+        cpus=cores,
         memory=memory,
         arch=str(evidence.header["machine"]) if evidence.header.get("machine") else None,
         gpus=len(gpus),
         gpu_memory=_gpu_memory(evidence, gpus),
-        reasons=(
-            f"{fewest} core{'s' * (fewest > 1)} (it kept {usage.busy:.1f} of {evidence.cores:g} busy)",
-            why,
-            *_gpu_reasons(evidence, gpus),
-        ),
+        reasons=(why, because, *_gpu_reasons(evidence, gpus)),
     )
 
 
 def untold(evidence: Evidence) -> str | None:
     """Why it cannot be said what the run needs; None where it can."""
+    found = _untold(evidence)
+    return found[0] if found else None
+
+
+def remedy(evidence: Evidence) -> str | None:
+    """What to run so that it can be told, beside `untold`; None where it can."""
+    found = _untold(evidence)
+    return found[1] if found else None
+
+
+def _untold(evidence: Evidence) -> tuple[str, str] | None:
+    """(why, what to do about it)."""
     if evidence.short:
-        return "the run was too short"
-    if evidence.usage.busy is None or not evidence.usage.peak_memory:
-        return "its cores and memory were not measured"
-    if evidence.crowded and not evidence.alone:
-        return f"others on the machine kept {evidence.others:.1f} of its cores busy"
+        return "the run was too short", "orch train    # 200 steps or 10 s of training are enough"
+    if not _measured(evidence):
+        return "its cores and memory were not measured", "orch size    # measures a step by itself, here"
+    if _disturbed(evidence):
+        return _others(evidence), "orch train    # again, while nothing else runs on the machine"
     return None
+
+
+def _measured(evidence: Evidence) -> bool:
+    return not evidence.short and evidence.usage.busy is not None and bool(evidence.usage.peak_memory)
+
+
+def _disturbed(evidence: Evidence) -> bool:
+    return evidence.crowded and not evidence.alone
+
+
+def _others(evidence: Evidence) -> str:
+    return f"others on the machine kept {evidence.others:.1f} of its cores busy"
 
 
 def times_on(evidence: Evidence, offer: Offer) -> Times | None:

@@ -16,6 +16,14 @@ ENOUGH = 4
 
 READERS = ("TFRecord", "TextLine", "FixedLengthRecord")
 RANDOM = ("Shuffle", "Random", "Sampling", "RejectionResample")
+_INDICES = (
+    "FlatMap", "Map", "Prefetch", "Range", "Repeat", "FiniteRepeat", "TensorSlice", "FromTensor", "Tensor",
+    "Concatenate",
+)  # fmt: skip
+_WHOLE = ("ForeverRepeat", "Repeat", "FromTensor", "Tensor")
+"""Of what nodes Keras makes the indices of a batch, and of what it gathers them from; sources that are read to
+their end may be missing."""
+
 _CALLS = {
     "Map": ".map(…)",
     "ParallelMap": ".map(…)",
@@ -60,8 +68,12 @@ class Node:
     @property
     def call(self) -> str:
         """How a script writes it."""
-        plain = self.name.rstrip("0123456789").removesuffix("V")
-        return _CALLS.get(plain, plain)
+        return _CALLS.get(self.plain, self.plain)
+
+    @property
+    def plain(self) -> str:
+        """Its name without a version."""
+        return self.name.rstrip("0123456789").removesuffix("V")
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,27 @@ class Pipeline:
         """What hands batches to the training."""
         feeding = self.nodes[0].inputs
         return self.nodes[feeding[0]] if feeding else None
+
+    @property
+    def of_arrays(self) -> bool:
+        """Whether Keras made it, of arrays given to `fit`: no call in the script is behind its nodes.
+
+        Keras zips indices (slices of a permutation, flattened) with the whole arrays, repeated without end,
+        and gathers from one what the other says.
+        """
+        place = 0
+        while len(self.nodes[place].inputs) == 1:
+            place = self.nodes[place].inputs[0]
+            if self.nodes[place].plain not in ("Prefetch", "ParallelMap", "Map", "Options", "Zip"):
+                return False
+        if self.nodes[place].plain != "Zip" or len(self.nodes[place].inputs) != 2:
+            return False
+        indices, arrays = (self._kinds(input_) for input_ in self.nodes[place].inputs)
+        repeated = bool(arrays & {"ForeverRepeat", "Repeat"}) and arrays <= {*_WHOLE}
+        return repeated and "FlatMap" in indices and indices <= {*_INDICES}
+
+    def _kinds(self, place: int) -> set[str]:
+        return {self.nodes[below].plain for below in self.below(place)}
 
     @property
     def sources(self) -> Sequence[Node]:

@@ -122,6 +122,39 @@ def test_prefetch_where_nothing_runs_ahead() -> None:
     assert "prefetch" not in told(SERIAL)
 
 
+ARRAYS = (
+    node("Prefetch", 4, 2), node("ParallelMapV2", 8, 3, parallelism=1), node("Zip", 1, 4, 5),
+    node("FlatMap", 2, 6, 7), node("ForeverRepeat", 1, 8), node("Prefetch", 1, 9), node("TensorSlice", 0.5),
+    node("FromTensor", 0.1), node("Map", 1, 10), node("Range", 0.1),
+)  # fmt: skip
+"""What Keras makes of `fit(x, y)`."""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "keras"),
+    [
+        (ARRAYS, True),
+        ((*ARRAYS[:8], node("Map", 1)), True),  # a source that was read to its end is missing
+        ((*ARRAYS[:8], node("Map", 1, 10), node("TFRecord", 0.1)), False),
+        ((node("Batch", 4, 2), *ARRAYS[1:]), False),
+        ((*ARRAYS[:3], node("Map", 2, 6, 7), *ARRAYS[4:]), False),
+    ],
+)
+def test_a_pipeline_that_keras_made_of_arrays_is_known(nodes: tuple[Node, ...], keras: bool) -> None:
+    assert pipeline(*nodes).of_arrays is keras
+
+
+def test_nobody_is_told_to_edit_what_keras_made_of_arrays() -> None:
+    """A pipeline of the script's own that is much the same is told; general advice is told of both."""
+    own = pipeline(*ARRAYS[:3], node("Filter", 2, 6, 7), *ARRAYS[4:])
+    assert {"cache", "parallel map"} <= set(told(own))
+    assert not {"cache", "parallel map", "prefetch", "parallel reads", "staging"} & set(
+        told(pipeline(*ARRAYS))
+    )
+    slow = {"gap": 0.005}
+    assert "steps per execution" in told(pipeline(*ARRAYS), steps=slow)
+
+
 READING = pipeline(
     node("Prefetch", 0, 2), node("BatchV2", 1, 3), node("FlatMap", 1, 4, 5, each=32), node("TensorSlice", 0),
     node("TFRecord", 16, each=32),

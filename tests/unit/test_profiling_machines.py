@@ -53,16 +53,25 @@ def test_what_a_run_needs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("evidence", "why"),
+    ("evidence", "why", "remedy"),
     [
-        (replace(RUN, steps=replace(RUN.steps, count=45, ended=1.0)), "too short"),
-        (using(busy=None), "not measured"),
-        (using(machine_busy=15.0, waiting=9.0), "others on the machine kept 13.0"),
+        (replace(RUN, steps=replace(RUN.steps, count=45, ended=1.0)), "too short", "200 steps or 10 s"),
+        (using(busy=None), "not measured", "orch size"),
+        (using(machine_busy=15.0, waiting=9.0), "others on the machine kept 13.0", "while nothing else runs"),
     ],
 )
-def test_what_cannot_be_told_is_not(evidence: Evidence, why: str) -> None:
+def test_what_cannot_be_told_is_not_and_has_its_own_remedy(evidence: Evidence, why: str, remedy: str) -> None:
     assert machines.wanted(evidence) is None
     assert why in (machines.untold(evidence) or "")
+    assert remedy in (machines.remedy(evidence) or "")
+    assert machines.remedy(RUN) is None
+
+
+def test_others_on_the_machine_hide_cores_alone() -> None:
+    needs = machines.wanted_besides_cores(using(machine_busy=15.0, waiting=9.0))
+    assert needs and needs.memory == int(6.5 * GIB) and "cannot be told" in needs.reasons[0]
+    assert machines.wanted_besides_cores(RUN) is None
+    assert machines.wanted_besides_cores(using(machine_busy=15.0, waiting=9.0, peak_memory=None)) is None
 
 
 def test_a_run_whose_memory_was_short_needs_more_than_it_had() -> None:
@@ -198,6 +207,16 @@ def test_like_a_run(pulled: Path) -> None:
         rightsize.like("r", pulled)
     with pytest.raises(UsageError, match="no trace of a run other"):
         rightsize.like("other", pulled)
+
+
+def test_like_a_run_beside_others_leaves_the_cores_to_the_profile(pulled: Path) -> None:
+    trace = pulled / "runs/r/trace.jsonl"
+    first, *samples = [json.loads(line) for line in trace.read_text().splitlines()]
+    crowd = [{**line, "waited": 8 * line["up"], "busy": [100] * 7 + [0]} for line in samples]
+    trace.write_text("\n".join(map(json.dumps, (first, *crowd))))
+    overrides, reasons = rightsize.like("r", pulled)
+    assert overrides == ("resources.memory=4096 MiB+",)
+    assert "others on the machine kept 5.5 of its cores busy; the profile's number stands" in reasons[0]
 
 
 def test_like_a_run_whose_gpu_did_nothing(pulled: Path) -> None:
