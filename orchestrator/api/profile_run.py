@@ -25,7 +25,7 @@ from orchestrator.profile import load
 from orchestrator.profiling.differential import Differential, differential
 from orchestrator.profiling.differential_files import FileReads, reads_of
 from orchestrator.profiling.differential_names import Named, name
-from orchestrator.profiling.trial import Tried, tried, winner
+from orchestrator.profiling.trial import Tried, tried, untried, winner
 from orchestrator.profiling.trial_change import diff
 
 RESULT = "feeding.json"
@@ -67,7 +67,8 @@ class Wish:
 @dataclass(frozen=True)
 class Profiled:
     """What came out. `found` is None where nothing could be measured, and `why` says so; `system` is what the
-    sampler saw. `change`: the winning fix as a diff of the script."""
+    sampler saw. `change`: the winning fix as a diff of the script. `untried`: why no fix was tried,
+    where that was asked for."""
 
     run_id: str
     folder: Path
@@ -77,6 +78,7 @@ class Profiled:
     why: str = ""
     named: Named | None = None
     tried: Sequence[Tried] = ()
+    untried: str = ""
     best: Tried | None = None
     change: str | None = None
     reads: Sequence[FileReads] = ()
@@ -101,6 +103,7 @@ class Profiled:
             "bottleneck": self.named.as_json() if self.named else None,
             "differential": self.found.as_json() if self.found else None,
             "tried": [each.as_json() for each in self.tried],
+            "untried": self.untried or None,
             "best": self.best.name if self.best else None,
             "change": self.change,
             "files": [each.as_json() for each in self.reads],
@@ -269,6 +272,7 @@ def read(
         found=found,
         named=name(found),
         tried=judged,
+        untried=untried(result) or "",
         best=best,
         change=_change(best, scratch) if best else None,
         trace=trace,

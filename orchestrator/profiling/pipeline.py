@@ -21,8 +21,8 @@ _INDICES = (
     "Concatenate",
 )  # fmt: skip
 _WHOLE = ("ForeverRepeat", "Repeat", "FromTensor", "Tensor")
-"""Of what nodes Keras makes the indices of a batch, and of what it gathers them from; sources that are read to
-their end may be missing."""
+"""Of what nodes Keras makes the indices of a batch, and what it gathers from; sources that were read to their
+end may be missing."""
 
 _CALLS = {
     "Map": ".map(…)",

@@ -64,6 +64,22 @@ def tried(found: Differential, result: Mapping[str, Any]) -> list[Tried]:
     return sorted(judged, key=lambda each: -(each.achieved or 0.0))
 
 
+def untried(result: Mapping[str, Any]) -> str | None:
+    """Why a scratch run that was to try fixes tried none; None where it tried one, or was not to."""
+    if result.get("fixes") != []:
+        return None
+    calls = result.get("calls") or ()
+    if not any(call.get("site") for call in calls):
+        if any(call["call"] == "map" and "GatherV2" in (call.get("operations") or ()) for call in calls):
+            return (
+                "Keras makes the batches of arrays by itself; the script has no pipeline of its own to change"
+            )
+        return "no call of the script makes this pipeline"
+    return (
+        "its calls are parallel, work ahead and are cached already, or cannot be, and no data can be staged"
+    )
+
+
 def winner(all_tried: Sequence[Tried]) -> Tried | None:
     """The simplest of those that give nearly the most and leave the batches in their order, else as they
     are."""

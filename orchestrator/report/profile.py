@@ -23,6 +23,8 @@ def profile_text(profile: Mapping[str, Any]) -> str:
             parts.append(where_time_went(profile["system"]))
     if profile["tried"]:
         parts.append(_tried(profile))
+    elif profile["untried"]:
+        parts.append(f"  tried: nothing could be tried: {profile['untried']}.")
     if profile["files"]:
         parts.append(_files(profile["files"]))
     if profile.get("trace"):

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from orchestrator.api import profile_run
+from orchestrator.api.profile_scratch import Scratch
 from orchestrator.profiling.differential import Differential, differential
 from orchestrator.profiling.differential_files import ROW, reads_of
 from orchestrator.profiling.differential_names import name
-from orchestrator.profiling.trial import tried, winner
+from orchestrator.profiling.trial import tried, untried, winner
+from orchestrator.report.profile import profile_text
 
 RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("differential_recorded.json").read_text())
 EXPECTED = {
@@ -209,6 +212,34 @@ def test_the_winner_leaves_the_batches_alone_and_is_the_simplest() -> None:
 
 
 # ---------------------------------------------------------------- files
+
+
+CALLS_OF_ARRAYS = [
+    {"call": "map", "num_parallel_calls": -1, "operations": ["GatherV2"], "elements": -2, "site": None},
+    {"call": "zip", "operations": [], "elements": -2, "site": None},
+]
+"""Of `fit(x, y)`."""
+OWN_CALL = {"call": "map", "num_parallel_calls": -1, "operations": [], "elements": 9, "site": ["a.py", 3]}
+
+
+@pytest.mark.parametrize(
+    ("calls", "why"),
+    [(CALLS_OF_ARRAYS, "Keras makes"), (CALLS_OF_ARRAYS[1:], "no call"), ([OWN_CALL], "parallel")],
+)
+def test_the_screen_says_why_nothing_could_be_tried(
+    calls: list[dict[str, Any]], why: str, tmp_path: Path
+) -> None:
+    asked = result(STEADY, calls=calls, fixes=[])
+    assert why in (untried(asked) or "")
+    (tmp_path / "feeding.json").write_text(json.dumps(asked))
+    same = Scratch(tmp_path, tmp_path)
+    text = profile_text(profile_run.read(tmp_path, "r", ("python",), {"reason": "completed"}, same).as_json())
+    assert f"nothing could be tried: {untried(asked)}." in text
+
+
+def test_nothing_is_said_of_tries_that_nobody_asked_for_or_that_were_made() -> None:
+    assert untried(result(STEADY, calls=CALLS_OF_ARRAYS)) is None
+    assert untried(result(STEADY, calls=[OWN_CALL], fixes=[fix("prefetch")])) is None
 
 
 def test_reads_of_all_processes_are_added_up(tmp_path: Path) -> None:
