@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,6 +113,7 @@ def _preparation(found: Differential) -> tuple[str, str]:
         return "threads", f"{said}: {crowd} threads are asked for on {found.cores} cores."
     busiest = busiest_call(found)
     works = busiest["words"] if busiest else "the pipeline"
+    works = "Keras' own gathering of batches" if of_arrays(found.calls) else works
     if pull.seconds <= OVERLAPS * found.ideal and not ahead(found):
         return "no prefetch", f"{said}, although it takes no longer than a step: nothing is prepared ahead."
     if pull.cpu + pull.waited < WAITING * pull.seconds:
@@ -197,6 +198,13 @@ def node_seconds(found: Differential, calls: tuple[str, ...]) -> float | None:
 
 def _plain(name: str) -> str:
     return name.rstrip("0123456789").removesuffix("V")
+
+
+def of_arrays(calls: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether Keras made the pipeline, of arrays given to `fit`: it zips indices with them and gathers."""
+    gathers = any(call["call"] == "map" and "GatherV2" in (call.get("operations") or ()) for call in calls)
+    zips = any(call["call"] == "zip" for call in calls)
+    return gathers and zips and not any(call.get("site") for call in calls)
 
 
 def busiest_call(found: Differential) -> dict[str, Any] | None:

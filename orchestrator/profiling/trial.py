@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.profiling.differential import Differential, Timing, ratio, timings_of
-from orchestrator.profiling.differential_names import ahead, node_seconds
+from orchestrator.profiling.differential_names import ahead, node_seconds, of_arrays
 
 HELPS = 1.05
 """A fix that gives less is said not to help."""
@@ -70,7 +70,7 @@ def untried(result: Mapping[str, Any]) -> str | None:
         return None
     calls = result.get("calls") or ()
     if not any(call.get("site") for call in calls):
-        if any(call["call"] == "map" and "GatherV2" in (call.get("operations") or ()) for call in calls):
+        if of_arrays(calls):
             return (
                 "Keras makes the batches of arrays by itself; the script has no pipeline of its own to change"
             )

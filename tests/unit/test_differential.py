@@ -237,6 +237,14 @@ def test_the_screen_says_why_nothing_could_be_tried(
     assert f"nothing could be tried: {untried(asked)}." in text
 
 
+def test_what_keras_makes_of_arrays_is_named_by_what_it_does() -> None:
+    """A map of the script's own that gathers is named as the map that it is."""
+    slow = {**STEADY, "pull": [0.020] * 3}
+    own = {**CALLS_OF_ARRAYS[0], "site": ["a.py", 3]}
+    assert "Keras' own gathering of batches waits" in name(read(slow, calls=CALLS_OF_ARRAYS)).words
+    assert "map(GatherV2) waits" in name(read(slow, calls=[own, CALLS_OF_ARRAYS[1]])).words
+
+
 def test_nothing_is_said_of_tries_that_nobody_asked_for_or_that_were_made() -> None:
     assert untried(result(STEADY, calls=CALLS_OF_ARRAYS)) is None
     assert untried(result(STEADY, calls=[OWN_CALL], fixes=[fix("prefetch")])) is None
