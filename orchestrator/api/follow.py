@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TypeVar
 
 from orchestrator import jobs
@@ -54,9 +58,10 @@ def to_the_end(session: Session, run_id: str, output: Callable[[bytes], None] | 
     mark = bookmark(session, run_id)
 
     def show(data: bytes) -> None:
-        if output:
-            output(data)
-        mark.advance(len(data))
+        with _interrupt_later():
+            if output:
+                output(data)
+            mark.advance(len(data))
 
     def rest() -> RunState:
         while True:
@@ -70,6 +75,32 @@ def to_the_end(session: Session, run_id: str, output: Callable[[bytes], None] | 
         return ended.exit if ended else None
     finally:
         mark.save()
+
+
+@contextmanager
+def _interrupt_later() -> Iterator[None]:
+    """Ctrl-C waits for the end of what is done here, so that what was shown is what was counted.
+
+    A second one does not wait: showing may hang, on a terminal that is held.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    usual = signal.getsignal(signal.SIGINT) or signal.SIG_DFL
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if len(came) > 1 and callable(usual):
+            usual(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if came:
+        signal.raise_signal(signal.SIGINT)
 
 
 def over_breaks(session: Session, act: Callable[[], T], *, advanced: Callable[[], int] = int) -> T | None:
