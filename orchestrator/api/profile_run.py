@@ -21,6 +21,7 @@ from orchestrator.api.session import local_agent
 from orchestrator.errors import LocalError, UsageError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job, Progress, Silent
+from orchestrator.parity.recording import read_object
 from orchestrator.profile import load
 from orchestrator.profiling.differential import Differential, differential
 from orchestrator.profiling.differential_files import FileReads, reads_of
@@ -255,7 +256,7 @@ def read(
     home: Path, run_id: str, command: tuple[str, ...], exit_: Mapping[str, Any], scratch: Scratch
 ) -> Profiled:
     """What lies in `home` of a scratch run, judged."""
-    result = _json(home / RESULT)
+    result = read_object(home / RESULT)
     system = rightsize.profile_of_run(home)
     found = differential(result) if result.get("v") == 1 and not result.get("unmeasured") else None
     reads = reads_of(home / "files")
@@ -277,14 +278,6 @@ def read(
         change=_change(best, scratch) if best else None,
         trace=trace,
     )
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _why(home: Path, result: Mapping[str, Any], exit_: Mapping[str, Any]) -> str:

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from orchestrator.hosts.whole import whole
+from orchestrator.parity.recording import read_object
 from orchestrator.runtime.acting import acts
 
 NAME = "rerun.json"
@@ -121,7 +121,7 @@ def keep(folder: Path, argv: Sequence[str], cwd: Path, before: Mapping[Path, byt
     """Copy what the run in `folder` executed and read, where it is small and still as it was, or was held
     `before`: after an edit, another run can still be given it. Nothing of the home folder, nothing that is
     called like a secret."""
-    facts = _json(folder / "observe" / "environment.json")
+    facts = read_object(folder / "observe" / "environment.json")
     code = facts.get("modules", {}).items()
     wanted = [(root / name, digest) for name, digest in code for root in _roots(argv, cwd)]
     read_ = (entry for entry in (facts.get("files") or {}).get("list") or [] if not entry.get("made"))
@@ -167,7 +167,7 @@ def _secret(name: str, value: str) -> bool:
 def _read_by(folder: Path, argv: Sequence[str], cwd: Path, environ: Mapping[str, str]) -> Iterable[str]:
     """The variables that the recorded run's own modules name when they read the environment; by a prefix,
     those of `environ` that begin with it."""
-    modules = _json(folder / "observe" / "environment.json").get("modules", {})
+    modules = read_object(folder / "observe" / "environment.json").get("modules", {})
     program = next((word for word in argv[1:] if word.endswith(".py")), "")
     for root in _roots(argv, cwd):
         for name in {*modules, program} - {""}:
@@ -182,7 +182,7 @@ def _read_by(folder: Path, argv: Sequence[str], cwd: Path, environ: Mapping[str,
 
 def read(folder: Path) -> Rerun | None:
     """What was noted beside a recording; None where nothing was."""
-    value = _json(folder / NAME)
+    value = read_object(folder / NAME)
     if value.get("v") != _FORMAT:
         return None
     return Rerun(
@@ -194,11 +194,3 @@ def read(folder: Path) -> Rerun | None:
         host=value["host"],
         made=tuple(value.get("made", ())),
     )
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

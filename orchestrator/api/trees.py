@@ -16,7 +16,7 @@ from orchestrator import sync
 from orchestrator.api.session import Session
 from orchestrator.errors import SyncError, UsageError
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import Agent, Manifest, Progress, TreeLink
+from orchestrator.model import Agent, Manifest, Progress, Silent, TreeLink
 from orchestrator.profile import DataTree, Profile
 
 CODE_TREE = "code"
@@ -43,7 +43,7 @@ def send(session: Session, local: Agent | None) -> Trees:
     there = [_link(session.agent, CODE_TREE, ".", copied=True)]
     here = []
     if local:
-        sync.push(HereHost(), local, code, CODE_TREE, progress=session.progress)
+        sync.push(HereHost(), local, code, CODE_TREE, progress=Silent())
         here.append(_link(local, CODE_TREE, ".", copied=True))
     manifests = []
     for number, each in enumerate(profile.data):
@@ -52,7 +52,7 @@ def send(session: Session, local: Agent | None) -> Trees:
         sync.push(session.host, session.agent, data, name, progress=session.progress)
         there.append(_link(session.agent, name, each.target))
         if local:
-            here.append(_data_here(session, local, each, data, name))
+            here.append(_data_here(local, each, data, name))
         manifests.append(data.manifest)
     return Trees(tuple(there), tuple(here), _facts(manifests), time.monotonic() - begun)
 
@@ -84,7 +84,7 @@ def _link(agent: Agent, name: str, target: str, *, copied: bool = False) -> Tree
     return TreeLink(f"{agent.base}/trees/{name}", target, copied)
 
 
-def _data_here(session: Session, local: Agent, tree: DataTree, data: sync.Scan, name: str) -> TreeLink:
+def _data_here(local: Agent, tree: DataTree, data: sync.Scan, name: str) -> TreeLink:
     """Here the data lie where they are; a script that expects them elsewhere must find them there too."""
     target = Path(tree.target)
     if target.is_absolute() and not target.exists():
@@ -95,7 +95,7 @@ def _data_here(session: Session, local: Agent, tree: DataTree, data: sync.Scan, 
             f"sudo ln -s {shlex.quote(str(tree.source))} {shlex.quote(str(target))}",
         )
     if data.skipped:  # the machine has less than lies here, so neither may the local side see more
-        sync.push(HereHost(), local, data, name, progress=session.progress)
+        sync.push(HereHost(), local, data, name, progress=Silent())
         return _link(local, name, tree.target)
     return TreeLink(str(tree.source), tree.target)
 

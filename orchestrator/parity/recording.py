@@ -88,7 +88,7 @@ class Recording:
 def read(run: Path) -> Recording:
     """The recording in `run`/observe. A torn last line is dropped; an absent file is a reason."""
     folder = run / "observe"
-    status = _json(folder / "status.json")
+    status = read_object(folder / "status.json")
     lines, unreadable = _lines(folder / "steps.jsonl")
     steps = _steps(lines, folder)
     notes = tuple(
@@ -99,7 +99,7 @@ def read(run: Path) -> Recording:
     return Recording(
         steps=steps,
         requested=int(status.get("requested", 0)),
-        environment=_json(folder / "environment.json"),
+        environment=read_object(folder / "environment.json"),
         not_compared=notes,
         failure=failure,
         why=why,
@@ -182,7 +182,7 @@ def _tensor(item: Mapping[str, Any], folder: Path) -> Tensor:
 
 def _failure(run: Path) -> str | None:
     """How the run failed, None where it did not, or nobody says."""
-    end = _json(run / "exit.json")
+    end = read_object(run / "exit.json")
     reason = str(end.get("reason", ""))
     if not reason or reason in ("completed", "observed"):
         return None
@@ -206,7 +206,8 @@ def _why(folder: Path, status: Mapping[str, Any], notes: tuple[str, ...], failur
     return "it was not recorded (there is no observe folder)"
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; empty where there is none, or something else."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -22,7 +22,7 @@ NOT_COMPARED = "NOT COMPARED"
 
 STAGE_WORDS = {
     "steps": "the number of steps",
-    "files": "the files that were read",
+    "files": "the files that are read",
     "batch": "the batch",
     "initial": "the initial weights",
     "activation": "a layer's output",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from orchestrator.parity.verdict import STAGE_WORDS
 from orchestrator.report.units import plural
 
 WIDTH = 80
@@ -24,17 +25,6 @@ _HEADS = {
     "DIVERGENT": "the two runs are not the same",
     "UNSTABLE": "the script differs from itself, on one machine",
     "NOT COMPARED": "nothing can be said of the two runs",
-}
-_STAGES = {
-    "steps": "the number of steps",
-    "files": "the files that are read",
-    "batch": "the batch",
-    "initial": "the initial weights",
-    "activation": "a layer's output",
-    "loss": "the loss",
-    "gradient": "a gradient",
-    "update": "the updated weights",
-    "metrics": "a metric",
 }
 _BEFORE = {
     "batch": "The files that were seen to be read are equal.",
@@ -116,7 +106,7 @@ def _finding(parity: Parity) -> Iterator[str]:
 
 
 def _stage(name: str) -> str:
-    return _STAGES.get(name, name)
+    return STAGE_WORDS.get(name, name)
 
 
 def _evidence(parity: Parity) -> Iterator[str]:

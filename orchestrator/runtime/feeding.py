@@ -24,6 +24,7 @@ from .feeding_files import Known
 from .feeding_measure import Measurement, unmeasured
 from .feeding_shim import begin_again
 from .observe import inputs
+from .stepclock import steps_per_execution
 from .stepprobe import is_plain
 
 Plan = Mapping[str, Any]
@@ -124,7 +125,7 @@ class Feeding:
         dataset = self._dataset_of(iterator)
         if dataset is None:
             return
-        drive = self._begin(dataset, "fit", _per_call(model))
+        drive = self._begin(dataset, "fit", steps_per_execution(model))
         try:
             fed = next(drive)
             while True:
@@ -268,14 +269,6 @@ class Feeding:
             sys.stderr.flush()
         finally:
             os._exit(0)
-
-
-def _per_call(model: Any) -> int:
-    for name in ("steps_per_execution", "_steps_per_execution"):
-        value = getattr(model, name, None)
-        if value is not None:
-            return int(value.numpy() if hasattr(value, "numpy") else value)
-    return 1
 
 
 def _say(text: str) -> None:

@@ -25,7 +25,8 @@ from .sizing_meter import Meter, available, held
 from .sizing_pipeline import measure as measure_pipeline
 from .sizing_result import Result
 from .sizing_state import describe, models_alive
-from .sizing_step import FunctionStep, steps_per_execution, train_function_step
+from .sizing_step import FunctionStep, train_function_step
+from .stepclock import steps_per_execution
 
 Steps = List[Callable[[int], Callable[[], Any]]]
 """Those that follow one another, each to be made ready with so many examples, and then called."""

@@ -22,15 +22,6 @@ def train_function_step(
     return step
 
 
-def steps_per_execution(model: Any) -> int:
-    for name in ("steps_per_execution", "_steps_per_execution"):
-        try:
-            return int(getattr(model, name))
-        except (AttributeError, TypeError, ValueError):
-            continue
-    return 1
-
-
 class FunctionStep:
     """One call of a tf.function. Its batch is in its arguments, or in a dataset or iterator among them."""
 

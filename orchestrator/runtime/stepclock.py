@@ -143,7 +143,7 @@ class _StepCounter:
     def start(self) -> int:
         """How many steps the next call takes at most."""
         self.calls += 1
-        self._most = _steps_per_execution(self.model)
+        self._most = steps_per_execution(self.model)
         self._before = self._iterations() if self._most > 1 else None
         return self._most
 
@@ -159,7 +159,8 @@ class _StepCounter:
             return None
 
 
-def _steps_per_execution(model: Any) -> int:
+def steps_per_execution(model: Any) -> int:
+    """Batches that one call of its train function takes."""
     for name in ("steps_per_execution", "_steps_per_execution"):
         try:
             return int(getattr(model, name))

@@ -72,7 +72,8 @@ class _Meter:
     def add(self, count: int) -> None:
         with self._mutex:
             self._done += count
-            self._progress.transfer("wheels", self._done, max(self._total, self._done))
+            # never all of it: another size may be learnt yet
+            self._progress.transfer("wheels", self._done, max(self._total, self._done + 1))
 
     def end(self) -> None:
         if self._done:
