@@ -6,6 +6,7 @@ import hashlib
 import platform
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -207,6 +208,27 @@ def test_a_wheel_is_downloaded_once(tmp_path: Path, index: _Index) -> None:
     for _ in range(2):
         assert [path.read_bytes() for path in collect([found], tmp_path, Silent())] == [BYTES]
     assert index.asked == [("/ok", None)]
+
+
+class Meter(Silent):
+    """Counts how often a transfer was told to be done."""
+
+    def __init__(self) -> None:
+        self.ends: list[int] = []
+
+    def transfer(self, label: str, done: int, total: int) -> None:
+        if done >= total:
+            self.ends.append(done)
+
+
+def test_downloads_whose_sizes_are_learnt_late_are_done_once(tmp_path: Path, index: _Index) -> None:
+    names = ("foo", "bar", "baz")
+    wheels = [
+        replace(at(index.url("/ok")), name=name, filename=f"{name}-1-py3-none-any.whl") for name in names
+    ]
+    meter = Meter()
+    collect(wheels, tmp_path, meter)
+    assert meter.ends == [len(BYTES) * len(index.asked)]
 
 
 def test_a_server_that_is_busy_is_asked_again(tmp_path: Path, index: _Index) -> None:
