@@ -92,7 +92,7 @@ def check_presence(module: Module) -> Iterator[Hit]:
         elif isinstance(node, ast.IfExp) and _asks_presence(module, node.test):
             if _makes_random(module, [node.body]) or _makes_random(module, [node.orelse]):
                 yield hit(MOCK, module.snippet, node, "random data where the file is missing")
-            elif _texts_alone(module, node.body) and _texts_alone(module, node.orelse):
+            elif all(_texts_alone(module, way) or _reads(module, way) for way in (node.body, node.orelse)):
                 yield hit(PRESENCE, module.snippet, node, "what is read hangs on whether a file exists")
         elif isinstance(node, ast.Try):
             for handler in node.handlers:
@@ -103,6 +103,10 @@ def check_presence(module: Module) -> Iterator[Hit]:
 def _texts_alone(module: Module, node: ast.AST) -> bool:
     found = module.value(node)
     return isinstance(found, ast.Constant) and isinstance(found.value, str) and "/" in found.value
+
+
+def _reads(module: Module, node: ast.AST) -> bool:
+    return any(_READS.match(module.called(call)) for call in calls_in(node))
 
 
 def _replaces(module: Module, node: ast.Try, handler: ast.ExceptHandler) -> bool:
