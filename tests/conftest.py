@@ -18,7 +18,14 @@ ROOT = Path(__file__).resolve().parent.parent
 DIGITS = ROOT / "examples" / "digits"
 
 
-SLOWEST_FIRST = ("tests/e2e/test_gcp.py", "tests/e2e/", "tests/conformance/", "tests/clouds/", "tests/unit/")
+SLOWEST_FIRST = (
+    "tests/parity/",
+    "tests/e2e/test_gcp.py",
+    "tests/e2e/",
+    "tests/conformance/",
+    "tests/clouds/",
+    "tests/unit/",
+)
 
 
 @pytest.hookimpl(tryfirst=True)

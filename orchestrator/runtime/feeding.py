@@ -17,12 +17,13 @@ import os
 import sys
 import threading
 import traceback
-from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from . import feeding_calls
 from .feeding_files import Known
 from .feeding_measure import Measurement, unmeasured
 from .feeding_shim import begin_again
+from .leaving import leave
 from .observe import inputs
 from .stepclock import steps_per_execution
 from .stepprobe import is_plain
@@ -227,7 +228,7 @@ class Feeding:
         kind = type(iterator).__name__
         if kind != "generator":  # which train_on_batch hands over, one batch at a time
             self._write(unmeasured(f"the training pulls from a {kind}, not from a tf.data pipeline"))
-            self._leave()
+            leave()
         return None
 
     def _begin(self, dataset: Any, loop: str, per_call: int) -> Any:
@@ -246,7 +247,7 @@ class Feeding:
     def _end(self) -> None:
         assert self._measurement is not None
         self._write(self._measurement.result)
-        self._leave()
+        leave()
 
     def _fail(self, error: BaseException) -> None:
         """What was measured before counts; what stopped it is said."""
@@ -254,7 +255,7 @@ class Feeding:
         result = self._measurement.result if self._measurement else unmeasured("")
         result["notes"].append(f"The measurement was stopped by {type(error).__name__}: {error}"[:400])
         self._write(result)
-        self._leave()
+        leave()
 
     def _write(self, result: Dict[str, Any]) -> None:
         path = str(self._plan["result"])
@@ -262,13 +263,6 @@ class Feeding:
         with open(part, "w", encoding="utf-8") as file:
             json.dump(result, file)
         os.replace(part, path)  # noqa: PTH105
-
-    def _leave(self) -> NoReturn:
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(0)
 
 
 def _say(text: str) -> None:

@@ -20,6 +20,7 @@ import weakref
 from typing import Any, Callable, Dict, Generator, List, Optional, Set
 
 from . import sizing_batch as batches
+from .leaving import leave
 from .sizing_course import Course, Wish
 from .sizing_meter import Meter, available, held
 from .sizing_pipeline import measure as measure_pipeline
@@ -311,9 +312,7 @@ class Sizing:
         else:
             self._result.facts["end"] = "done"
         self._result.save()
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(0)
+        leave()
 
     def _at_exit(self) -> None:
         """The program ended by itself: one step may have been all that it makes."""

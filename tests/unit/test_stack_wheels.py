@@ -217,7 +217,7 @@ class Meter(Silent):
         self.ends: list[int] = []
 
     def transfer(self, label: str, done: int, total: int) -> None:
-        if done >= total:
+        if label == "wheels" and done >= total:
             self.ends.append(done)
 
 
