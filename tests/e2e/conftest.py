@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.providers.local.survey import survey
 from tests.conftest import DIGITS, ROOT
+from tests.e2e.machine_bench import Bench, groups
 from tests.e2e.project import Project, tiny
 
 
@@ -40,3 +42,18 @@ def project(tmp_path: Path, machines: Path) -> Iterator[Project]:
     made = tiny(tmp_path / "project", machines, "print('hello')\n")
     yield made
     made.orch("down", "--discard")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    if survey().tier != "netns":
+        pytest.skip(f"needs an isolated machine; this computer allows {survey().tier}: {survey().missing}")
+    made = Bench(tmp_path)
+    try:
+        yield made
+    finally:
+        ids = {path.name for path in (tmp_path / "state/machines").glob("m-*")}
+        for machine in made.provider.list({}):
+            made.provider.delete(machine)
+        made.await_nothing()
+        assert not any(group.split(".")[0] in ids for group in groups())
