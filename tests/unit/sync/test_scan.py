@@ -1,0 +1,116 @@
+"""What a tree is: the same on both sides, with what will be different there named."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orchestrator import sync
+from orchestrator.errors import SyncError
+from orchestrator.model import Agent
+from tests.unit.sync.trees import HOST
+
+
+def test_a_scan_is_the_same_on_both_sides(agent: Agent, root: Path) -> None:
+    assert sync.far_scan(HOST, agent, str(root)) == sync.scan(root).manifest
+
+
+def test_a_scan_without_a_root(agent: Agent, tmp_path: Path) -> None:
+    with pytest.raises(SyncError, match="no folder or file"):
+        sync.scan(tmp_path / "absent")
+    with pytest.raises(SyncError, match=r"could not be listed|cannot be read"):
+        sync.far_scan(HOST, agent, str(tmp_path / "absent"))
+
+
+def test_special_files_are_skipped_with_a_reason(root: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(root / "s"))
+    assert sync.scan(root).skipped == (("s", "neither file, folder nor link"),)
+
+
+def test_unreadable_files_are_named() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        for name in ("closed", "folder/x"):
+            (Path(folder) / name).parent.mkdir(exist_ok=True)
+            (Path(folder) / name).write_text("x")
+        (Path(folder) / "closed").chmod(0)
+        (Path(folder) / "folder").chmod(0)
+        try:
+            assert as_a_user(lambda: list(sync.scan(Path(folder)).unreadable)) == [
+                ["folder", "Permission denied"],
+                ["closed", "Permission denied"],
+            ]
+        finally:
+            (Path(folder) / "folder").chmod(0o755)
+
+
+def as_a_user(act: Callable[[], object]) -> object:
+    """What `act` returns where the superuser's powers do not count."""
+    out, into = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.getuid() == 0:
+                os.setuid(65534)
+            os.write(into, json.dumps(act()).encode())
+        finally:
+            os._exit(0)
+    os.close(into)
+    with open(out, "rb") as file:
+        said = file.read()
+    os.waitpid(child, 0)
+    return json.loads(said)
+
+
+def test_warnings_name_what_will_be_different_there(root: Path) -> None:
+    (root / "PRIVATE").write_text("x")
+    (root / "e\u0301").write_text("x")
+    (root / "\u00e9").write_text("x")
+    (root / "out").symlink_to("/data/store")
+    warnings = " ".join(sync.scan(root).warnings)
+    assert "PRIVATE, private" in warnings
+    assert "out is a link" in warnings and "/data/store" in warnings
+    assert len(sync.scan(root).warnings) == 3
+
+
+def test_hashes_are_kept_and_never_stale(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "cache"
+    first = sync.scan(root, cache=cache)
+    read: list[bytes] = []
+    real = sync.scan.__globals__["tree"].content
+    monkeypatch.setattr("orchestrator.runtime.tree.content", lambda path: (read.append(path), real(path))[1])
+    assert sync.scan(root, cache=cache) == first
+    assert read == []
+    (root / "same").write_text("print(9)\n")  # within the clock's reach: must be read each time
+    for _ in range(2):
+        read.clear()
+        assert sync.scan(root, cache=cache).manifest == sync.scan(root).manifest
+        assert read.count(os.fsencode(root / "same")) == 2
+    for damaged in (b"", b"{", b"[]", b'{"schema": 1}'):
+        for file in cache.iterdir():
+            file.write_bytes(damaged)
+        assert sync.scan(root, cache=cache).manifest == sync.scan(root).manifest
+
+
+def test_a_file_that_is_always_written_is_named(root: Path) -> None:
+    """A writer that truncates and fills, as a log does that rotates."""
+    (root / "busy").write_bytes(b"x" * (64 << 20))
+    script = "import os, sys, time\nf = open(sys.argv[1], 'r+b', 0)\nprint('up', flush=True)\n"
+    script += "while True:\n  os.pwrite(f.fileno(), os.urandom(8), 0)"
+    writer = subprocess.Popen([sys.executable, "-c", script, str(root / "busy")], stdout=subprocess.PIPE)
+    try:
+        assert writer.stdout and writer.stdout.readline()
+        with pytest.raises(SyncError, match=r"busy changed while being read"):
+            sync.scan(root)
+    finally:
+        writer.kill()
+        writer.communicate()
