@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
+import sys
 from time import perf_counter, thread_time
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
@@ -112,10 +113,9 @@ class Probe:
 
 
 def is_plain(iterator: Any) -> bool:
-    """Whether it is tf.data's own iterator, neither a distributed one nor something of Python's."""
-    from tensorflow.python.data.ops import iterator_ops
-
-    return type(iterator) is iterator_ops.OwnedIterator
+    """Whether it is tf.data's own iterator, neither a distributed one nor something of Python's or JAX'."""
+    operations = sys.modules.get("tensorflow.python.data.ops.iterator_ops")
+    return operations is not None and type(iterator) is operations.OwnedIterator
 
 
 def _idle_pull(iterator: Any) -> Optional[float]:
