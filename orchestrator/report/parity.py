@@ -35,6 +35,7 @@ _BEFORE = {
     "update": "Everything before it, from the batch to the gradients, is equal to the bit.",
     "metrics": "Everything before it, from the batch to the updated weights, is equal to the bit.",
 }
+_SEEN_BEFORE = "Everything that was seen before it, from the batch on, is equal to the bit."
 _COLOURS = {"IDENTICAL": "32", "EQUIVALENT": "33"}
 
 Parity = Mapping[str, Any]
@@ -52,22 +53,29 @@ def letter(parity: Parity, *, width: int = WIDTH, colour: bool = False) -> str:
 
 
 def _parts(parity: Parity) -> tuple[tuple[str, Iterable[str]], ...]:
+    detail, unseen = _detail(parity)
     if not parity.get("stage"):
-        detail, _, unseen = (parity.get("detail") or "no detail was recorded").partition(" Not compared: ")
         return (
             ("Finding", (detail,)),
-            ("Not seen", (unseen,) if unseen else ()),
+            ("Not seen", unseen),
             ("Treatment", filter(None, [parity.get("fix")])),
         )
     return (
         ("Finding", _finding(parity)),
         ("Evidence", _evidence(parity)),
+        ("Not seen", unseen),
         ("Cause", _cause(parity)),
         ("Cleared", _listed(parity, "cleared")),
         ("Not tried", _listed(parity, "not tried")),
         ("Treatment", filter(None, [parity.get("fix")])),
         ("Prognosis", _prognosis(parity)),
     )
+
+
+def _detail(parity: Parity) -> tuple[str, tuple[str, ...]]:
+    """The detail, and what was not compared."""
+    detail, _, unseen = (parity.get("detail") or "no detail was recorded").partition(" Not compared: ")
+    return detail, (unseen,) if unseen else ()
 
 
 def _part(name: str, texts: Sequence[str], width: int, paint: Paint) -> list[str]:
@@ -117,7 +125,8 @@ def _evidence(parity: Parity) -> Iterator[str]:
         name = shows["stage"].capitalize() if shows["stage"] != "initial" else "Initial weights"
         yield f"{name}: {_measured(shows['detail'], shows['relative'], begins=False)}"
     elif parity["verdict"] != "UNSTABLE" and parity["stage"] in _BEFORE:
-        yield _BEFORE[parity["stage"]]
+        everything = _detail(parity)[1] and parity["stage"] not in ("batch", "initial")
+        yield _SEEN_BEFORE if everything else _BEFORE[parity["stage"]]
 
 
 def _measured(words: str, relative: float | None, *, begins: bool = True) -> str:

@@ -150,7 +150,7 @@ DISK = Disk("sda", rate=1e8, ops=100, busy=0.9, cap=0.95, basis="gp3 at its base
         ({}, {"gpu": 0.9}, "gpu", "90%"),
         ({"input_wait": 0.3}, {"gpu": 0.9}, "input", ""),
         ({}, {"cpu": 0.9}, "cpu", "90% of 4 cores"),
-        ({}, {"waiting": 2.5}, "cpu", "30% of 4 cores by this run, whose threads waited for a core 2.5 s"),
+        ({}, {"waiting": 2.5}, "cpu", "this run kept 1.2 of 4 busy, and its threads waited for a core 2.5 s"),
         ({}, {"throttled": 1.0}, "cpu", "quota"),
         ({}, {"steal": 1.0}, "cpu", "Other machines on the same host took 25%"),
         ({}, {"cpu": 0.25, "busy": 1.0}, "cpu", "One of 4 cores"),

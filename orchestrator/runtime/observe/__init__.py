@@ -10,6 +10,8 @@ from .files import Files
 from .imports import FRAMEWORKS, Announcer, teller
 from .settings import Settings, from_environment
 
+_OUTSIDE = "only what goes into a step of fit and what comes out of it is observed"
+
 __all__ = ["Observation", "Settings", "install_now", "observation"]
 
 
@@ -40,9 +42,7 @@ class Observation:
                 return
             self._kerases.add(keras.__name__)
             if self._backend(keras) != "tensorflow":
-                self._recorder().note(
-                    f"Keras on {self._backend(keras)}", "only the TensorFlow backend is observed"
-                )
+                self._outside(keras)
                 return
             import tensorflow as tf
 
@@ -54,6 +54,20 @@ class Observation:
                 self._hooks.facts.set_keras(keras)
             except Exception as error:
                 self._hooks.recorder.fail(f"hooking {keras.__name__} {keras.__version__}", error)
+
+    def _outside(self, keras: Any) -> None:
+        recorder, backend = self._recorder(), self._backend(keras)
+        try:
+            from .facts import Facts
+            from .outside import Outside
+
+            facts = self._hooks.facts if self._hooks else Facts(None, self._files)
+            facts.set_keras(keras)
+            recorder.environment = facts.gather
+            Outside(keras, recorder, facts).install()
+            recorder.note(f"layers and gradients of Keras on {backend}", _OUTSIDE)
+        except Exception as error:
+            recorder.fail(f"hooking {keras.__name__} {keras.__version__} on {backend}", error)
 
     def _start(self, tf: Any) -> None:
         if self._hooks is not None:

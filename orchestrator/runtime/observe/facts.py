@@ -28,6 +28,7 @@ environment.json, written after the first step and again after the last observed
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -48,7 +49,7 @@ class Facts:
     """Gathers facts during a run; `gather()` reads the rest when the first step is complete."""
 
     def __init__(self, tf: Any, files: Files) -> None:
-        self._tf = tf
+        self._tf = tf  # None where Keras is on another backend
         self._files = files
         self._keras: Any = None
         self._models: List[Dict[str, Any]] = []
@@ -100,7 +101,7 @@ class Facts:
     def add_optimizer(self, optimizer: Any) -> None:
         """An optimizer's settings."""
         if id(optimizer) not in self._optimizers:
-            with self._tf.init_scope():  # a learning rate is read as a number, also while a graph is built
+            with self._outside_graphs():  # a learning rate is a number, also while a graph is built
                 config = _reading(optimizer.get_config)
             self._optimizers[id(optimizer)] = {"class": type(optimizer).__name__, "config": config}
 
@@ -108,12 +109,16 @@ class Facts:
         """Read what a step moves, random states, and what Keras keeps for each thread apart. The first call
         counts; it comes from the thread that trains, `gather` from one of TensorFlow's."""
         if self._rng is None:
-            with self._tf.init_scope():  # states are read as numbers, also while a graph is built
+            with self._outside_graphs():  # states are read as numbers, also while a graph is built
                 self._rng = rng.states()
             self._keras_settings = self._keras_facts()
-            strategy = self._tf.distribute.get_strategy()
-            replicas = int(strategy.num_replicas_in_sync)
-            self._strategy = {"class": type(strategy).__name__, "replicas": replicas}
+            if self._tf is not None:
+                strategy = self._tf.distribute.get_strategy()
+                replicas = int(strategy.num_replicas_in_sync)
+                self._strategy = {"class": type(strategy).__name__, "replicas": replicas}
+
+    def _outside_graphs(self) -> Any:
+        return contextlib.nullcontext() if self._tf is None else self._tf.init_scope()
 
     def gather(self) -> Dict[str, Any]:
         """Everything, as JSON values; a fact that cannot be read is null."""
@@ -140,7 +145,9 @@ class Facts:
             "optimizers": list(self._optimizers.values()),
         }
 
-    def _threads(self, kind: str) -> int:
+    def _threads(self, kind: str) -> Optional[int]:
+        if self._tf is None:
+            return None
         threading = self._tf.config.threading
         configured = reading(getattr(threading, f"get_{kind}_op_parallelism_threads")) or 0
         variable = os.environ.get(f"TF_NUM_{kind.upper()}OP_THREADS", "")
@@ -148,6 +155,8 @@ class Facts:
 
     def _tensorflow(self) -> Dict[str, Any]:
         tf = self._tf
+        if tf is None:
+            return {}
         readings: Dict[str, Callable[[], Any]] = {
             "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads,
             "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads,

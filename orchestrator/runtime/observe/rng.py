@@ -42,15 +42,11 @@ def _numpy() -> Any:
 
 
 def _context() -> Any:
-    from tensorflow.python.eager import context
-
-    return context.context()
+    return sys.modules["tensorflow.python.eager.context"].context()
 
 
 def _global_generator() -> Any:
-    from tensorflow.python.ops import stateful_random_ops
-
-    made = stateful_random_ops.global_generator
+    made = sys.modules["tensorflow.python.ops.stateful_random_ops"].global_generator
     return None if made is None else _array(made.state)
 
 
@@ -63,7 +59,8 @@ def _keras(name: str) -> Any:
 def _array(variable: Any) -> str:
     value = getattr(variable, "value", variable)
     value = value() if callable(value) else value
-    return _digest(value.numpy().tobytes().hex())
+    array = value.numpy() if hasattr(value, "numpy") else sys.modules["numpy"].asarray(value)
+    return _digest(array.tobytes().hex())
 
 
 def _digest(text: str) -> str:

@@ -15,7 +15,7 @@ from orchestrator.hosts import connect
 from orchestrator.model import Host
 from tests.conformance import private_sshd
 from tests.unit.far_side import agent_at
-from tests.unit.test_sync import age, picture
+from tests.unit.sync.trees import age, picture
 
 
 @pytest.fixture(scope="module")
