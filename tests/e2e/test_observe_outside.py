@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import zipfile
 from pathlib import Path
@@ -38,10 +39,11 @@ class Job:
     """A script on JAX, and what became of it each time that it was started."""
 
     def __init__(self, folder: Path) -> None:
-        python = stack.local_environment(stack.read_lock(LOCKS / "jax.lock"), LOCKS, None).python
+        lock = stack.read_lock(LOCKS / "jax.lock")
+        self.python = str(stack.local_environment(lock, LOCKS, None).python)
         self.folder = folder
         (folder / "train.py").write_text(SCRIPT)
-        self._command = [str(python), "train.py"]
+        self._command = [self.python, "train.py"]
         self.weights: dict[str, str] = {}
         self._records: dict[str, RunRecord] = {}
 
@@ -102,3 +104,15 @@ def test_another_seed_is_found(job: Job) -> None:
     assert found.verdict == "DIVERGENT" and found.divergence is not None
     assert found.divergence.stage == "batch"
     assert found.cause is not None and "“1” in A, “2” in B" in found.cause
+
+
+def test_the_model_loads_and_predicts_where_nobody_says_on_what(job: Job) -> None:
+    runtime = Path(orch.__file__).parent / "runtime"
+    (job.folder / "orch_runtime").symlink_to(runtime)
+    environ = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
+    command = [job.python, "-m", "orch_runtime", "check-model", "model.keras"]
+    done = subprocess.run(
+        command, cwd=job.folder, env=environ, capture_output=True, text=True, timeout=120, check=True
+    )
+    found = json.loads(done.stdout)
+    assert found["loaded"] and found["outputs"][0]["shape"] == [4, 2]

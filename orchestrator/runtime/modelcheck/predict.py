@@ -143,10 +143,21 @@ def _keras() -> Any:
     legacy = os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true")
     for name in ("tf_keras", "keras") if legacy else ("keras", "tf_keras"):
         if _has(name):
+            _choose_backend()
             return importlib.import_module(name)
     raise Refusal(
         "neither keras nor tf_keras is installed here", "Use the stack of the lock with which it was trained."
     )
+
+
+def _choose_backend() -> None:
+    """Where nobody says on what Keras 3 is to run and TensorFlow, its choice, is not installed: what is."""
+    import os
+
+    if "KERAS_BACKEND" not in os.environ and not _has("tensorflow"):
+        found = next((name for name in ("jax", "torch") if _has(name)), None)
+        if found:
+            os.environ["KERAS_BACKEND"] = found
 
 
 def _has(name: str) -> bool:
@@ -248,7 +259,8 @@ def _named(outputs: Any) -> List[Tuple[str, Any]]:
         return [pair for key in sorted(outputs) for pair in _prefixed(str(key), outputs[key])]
     if isinstance(outputs, (list, tuple)):
         return [pair for index, value in enumerate(outputs) for pair in _prefixed(str(index), value)]
-    return [("", np.asarray(outputs))]
+    of_torch = hasattr(outputs, "detach")
+    return [("", np.asarray(outputs.detach().cpu() if of_torch else outputs))]
 
 
 def _prefixed(name: str, outputs: Any) -> List[Tuple[str, Any]]:
