@@ -12,6 +12,7 @@ from orchestrator.profiling.advice import apply as _apply
 from orchestrator.profiling.evidence import Evidence, Training, evidence_of
 from orchestrator.profiling.limits import verdict
 from orchestrator.profiling.model import IoSummary
+from orchestrator.profiling.pauses import Pauses
 from orchestrator.profiling.rules import RULES
 from orchestrator.profiling.trace import VERSION, Trace, number, read
 
@@ -77,6 +78,7 @@ def _measured(lines: Trace, found: Evidence) -> dict[str, Any]:
         "pipeline": found.pipeline.as_json() if found.pipeline else None,
         "model": asdict(found.training) if found.training != Training() else None,
         "epoch_steps": found.epoch_steps,
+        "pauses": asdict(found.pauses) if found.pauses != Pauses() else None,
         "train_s": round(steps.seconds, 3) if steps.seconds is not None else None,
         "wall_s": lines.wall,
         "sampler_cpu": usage.sampler_cpu,

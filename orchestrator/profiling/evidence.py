@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from orchestrator.profiling.pauses import Pauses, pauses_of
 from orchestrator.profiling.pipeline import Pipeline, pipeline_of
 from orchestrator.profiling.steps import Steps, steps_of
 from orchestrator.profiling.trace import Line, Trace, number
@@ -25,7 +26,11 @@ SHORT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Training:
-    """What is trained. None: not known. `batch` in examples; `growth`: GPU memory is taken as needed."""
+    """What is trained. None: not known. `batch` in examples; `growth`: GPU memory is taken as needed.
+
+    `eager`: `fit` runs operation by operation. `source`: PyDataset or generator, where Keras made the
+    pipeline of one, called `source_name`, with so many `workers`, which are `processes` or threads.
+    """
 
     parameters: int | None = None
     policy: str | None = None
@@ -36,6 +41,11 @@ class Training:
     epoch_steps: int | None = None
     gpus: int | None = None
     growth: bool | None = None
+    eager: bool | None = None
+    source: str | None = None
+    source_name: str | None = None
+    workers: int | None = None
+    processes: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,7 @@ class Evidence:
     pipeline: Pipeline | None = None
     training: Training = field(default_factory=Training)
     header: Line = field(default_factory=dict)
+    pauses: Pauses = field(default_factory=Pauses)
 
     @property
     def short(self) -> bool:
@@ -126,6 +137,7 @@ def evidence_of(trace: Trace) -> Evidence:
         pipeline=pipeline_of(trace, steps.process),
         training=_training(trace, steps.process),
         header=trace.header,
+        pauses=pauses_of(trace, steps.process, steps.began, steps.ended),
     )
 
 
@@ -143,13 +155,23 @@ def _training(trace: Trace, process: str | None) -> Training:
         epochs=_whole(told, "epochs"),
         epoch_steps=_whole(told, "epoch_steps"),
         gpus=_whole(told, "gpus"),
-        growth=told["growth"] if isinstance(told.get("growth"), bool) else None,
+        growth=_flag(told, "growth"),
+        eager=_flag(told, "eager"),
+        source=_text(told, "source"),
+        source_name=_text(told, "source_name"),
+        workers=_whole(told, "workers"),
+        processes=_flag(told, "processes"),
     )
 
 
 def _whole(line: Line, key: str) -> int | None:
     value = number(line, key)
     return None if value is None or value < 0 else int(value)
+
+
+def _flag(line: Line, key: str) -> bool | None:
+    value = line.get(key)
+    return value if isinstance(value, bool) else None
 
 
 def _text(line: Line, key: str) -> str | None:

@@ -17,6 +17,9 @@ IDLE_CORES = 0.5
 HEAVY = 0.3
 """Share of the pipeline's work from which on a node is worth naming."""
 
+WORTH_CACHING = 0.05
+"""Share of the work below which nothing is gained by keeping it: examples in memory already."""
+
 FITS = 0.7
 """Of the memory that was free at the worst moment, what a cache may take."""
 
@@ -54,9 +57,10 @@ def _fed(evidence: Evidence) -> Pipeline | None:
 
 
 def _own(evidence: Evidence) -> Pipeline | None:
-    """The pipeline, where it is the script's: Keras' own, around arrays, nobody can edit."""
+    """The pipeline, where it is the script's: Keras' own, of arrays or Python objects, nobody can edit."""
     pipeline = evidence.pipeline
-    return None if pipeline is None or pipeline.of_arrays else pipeline
+    made = pipeline is None or pipeline.of_arrays or evidence.training.source is not None
+    return None if made else pipeline
 
 
 # ---------------------------------------------------------------- prefetch, parallel map, parallel reads
@@ -137,11 +141,22 @@ def _opens(pipeline: Pipeline, place: int, readers: Sequence[int]) -> bool:
 
 def repeated_work(evidence: Evidence) -> Ground | None:
     """The same elements are made anew in every epoch, nothing below is random, and they would fit."""
+    return _repeated(evidence, python=False)
+
+
+def repeated_python(evidence: Evidence) -> Ground | None:
+    """The same, as far as can be seen: whether Python code gives the same again, only its author knows."""
+    return _repeated(evidence, python=True)
+
+
+def _repeated(evidence: Evidence, *, python: bool) -> Ground | None:
     pipeline, free = _own(evidence), evidence.usage.available
     if pipeline is None or free is None or (evidence.epochs or 1) < 2 or _holds(pipeline, "Cache"):
         return None
     place = _deterministic(pipeline)
-    if place is None or not _costs(evidence, pipeline, place):
+    if place is None or _runs_python(pipeline, place) != python or not _costs(evidence, pipeline, place):
+        return None
+    if not _heavy(pipeline, tuple(pipeline.below(place)), WORTH_CACHING):
         return None
     size = _epoch_bytes(evidence, pipeline, place)
     if size is None or size > FITS * free:
@@ -155,6 +170,11 @@ def repeated_work(evidence: Evidence) -> Ground | None:
         {"call": node.call},
         float(size),
     )
+
+
+def _runs_python(pipeline: Pipeline, place: int) -> bool:
+    below = [pipeline.nodes[each] for each in pipeline.below(place)]
+    return any(node.python or node.name.startswith("Generator") for node in below)
 
 
 def after_cache(evidence: Evidence, ground: Ground) -> float | None:
@@ -179,7 +199,7 @@ def _deterministic(pipeline: Pipeline) -> int | None:
             return None
         place = nodes[place].inputs[0]
         unstable = any(
-            nodes[below].name.startswith(RANDOM) or "Repeat" in nodes[below].name
+            nodes[below].name.startswith(RANDOM) or nodes[below].draws or "Repeat" in nodes[below].name
             for below in pipeline.below(place)
         )
         if not unstable and not nodes[place].name.startswith(("Prefetch", "Root")):
@@ -253,7 +273,9 @@ def _takes_names(pipeline: Pipeline, place: int) -> bool:
 
 
 def slow_generator(evidence: Evidence) -> Ground | None:
-    pipeline = _fed(evidence)
+    if evidence.training.source == "PyDataset":
+        return None
+    pipeline = evidence.pipeline if starved(evidence) else None
     places = (
         [p for p, node in enumerate(pipeline.nodes) if node.name.startswith("Generator")] if pipeline else []
     )
@@ -264,6 +286,59 @@ def slow_generator(evidence: Evidence) -> Ground | None:
         "one core runs.",
         tuple(places),
     )
+
+
+def slow_dataset(evidence: Evidence) -> Ground | None:
+    """A PyDataset of Keras with one worker, which makes batch after batch."""
+    training = evidence.training
+    if training.source != "PyDataset" or (training.workers or 1) > 1 or not starved(evidence):
+        return None
+    if evidence.cores < 2:
+        return None
+    return Ground(
+        f"{waits(evidence)}, and one Python thread makes the batches of {training.source_name} one after "
+        "another.",
+        words={"name": training.source_name or "PyDataset", "count": f"{min(8, int(evidence.cores))}"},
+    )
+
+
+SMALL_CALL = 200e-6
+"""Seconds of one call of a function for one example, of which calling is a good part."""
+
+SMALL_EXAMPLE = 16 << 10
+MANY = 32
+
+
+def one_by_one(evidence: Evidence) -> Ground | None:
+    """Cheap functions are called for each example, behind which a batch is made of many."""
+    pipeline = _fed(evidence)
+    if pipeline is None:
+        return None
+    places = [place for place in range(len(pipeline.nodes)) if _calls_each(pipeline, place)]
+    if not places or not _heavy(pipeline, places):
+        return None
+    calls = [(pipeline.nodes[place], _given(pipeline, place)) for place in places]
+    each = max(node.seconds / count for node, count in calls)
+    many = round(max(count for _, count in calls) / pipeline.batches)
+    return Ground(
+        f"{waits(evidence)}, {_share(pipeline, places)} of the pipeline's work is in .map(…), called "
+        f"{many:,} times a batch for {each * 1e6:.0f} µs: much of that is calling.",
+        tuple(places),
+        {"call": ".map(…)"},
+    )
+
+
+def _calls_each(pipeline: Pipeline, place: int) -> bool:
+    node, given = pipeline.nodes[place], _given(pipeline, place)
+    if node.plain not in ("Map", "ParallelMap", "MapAndBatch") or node.python or node.draws or not given:
+        return False
+    small = node.bytes / given <= SMALL_EXAMPLE and node.seconds / given <= SMALL_CALL
+    return small and given / pipeline.batches >= MANY
+
+
+def _given(pipeline: Pipeline, place: int) -> int:
+    """How many elements it was given."""
+    return max((pipeline.nodes[input_].elements for input_ in pipeline.nodes[place].inputs), default=0)
 
 
 # ---------------------------------------------------------------- what they share
@@ -290,8 +365,8 @@ def _size(count: float) -> str:
     return f"{count / _GIB:.3g} GiB" if count >= _GIB else f"{count / _MIB:.3g} MiB"
 
 
-def _heavy(pipeline: Pipeline, places: Sequence[int]) -> bool:
-    return sum(pipeline.nodes[place].seconds for place in places) >= HEAVY * max(_work(pipeline), 1e-9)
+def _heavy(pipeline: Pipeline, places: Sequence[int], share: float = HEAVY) -> bool:
+    return sum(pipeline.nodes[place].seconds for place in places) >= share * max(_work(pipeline), 1e-9)
 
 
 def _share(pipeline: Pipeline, places: Sequence[int]) -> str:

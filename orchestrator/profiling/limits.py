@@ -1,15 +1,16 @@
 """What limited a run: by thresholds, each with its reason, the first that applies.
 
 A step that waits for its batch is limited by input, whatever else is true: that is looked at first, after
-memory, whose shortage slows all else. GPU, then cores, then disk and network. A run of which steps, waits and
-cores are known and none is at its limit was limited by nothing that is measured here. A run of few steps
-gets a verdict only where no chance could have made it.
+memory, whose shortage slows all else, and after what is no step at all (validation, callbacks, first batches,
+the script between steps), where that takes more than waiting does. GPU, then cores, then disk and network. A
+run of which steps, waits and cores are known and none is at its limit was limited by nothing that is measured
+here. A run of few steps gets a verdict only where no chance could have made it.
 """
 
 from __future__ import annotations
 
 from orchestrator.profiling.devices import Disk
-from orchestrator.profiling.evidence import CPU_WAITING, FEW_STEPS, SHORT_SECONDS, Evidence
+from orchestrator.profiling.evidence import CPU_BUSY, FEW_STEPS, SHORT_SECONDS, Evidence
 
 MEMORY_FULL = 0.95
 """Peak memory, of what the run was allowed."""
@@ -36,6 +37,15 @@ STOLEN = 0.1
 ONE_CORE = (0.9, 1.1)
 """Busy cores of a run that does one thing at a time."""
 
+PAUSED = 0.3
+"""Share of the training in which no step was made, for one reason."""
+
+ONE_THREAD = 0.8
+"""Share of the time in which the thread that trains had a core, or was in want of one. Of a training in
+graphs it is far below: that thread waits for those that compute."""
+
+GPU_USED = 0.05
+
 IDLE_CPU = 0.5
 DISK_RATE = 50e6
 NETWORK_RATE = 50e6
@@ -51,7 +61,8 @@ Verdict = tuple[str, str] | None
 
 def verdict(evidence: Evidence) -> tuple[str | None, str | None]:
     """(limited_by, because)."""
-    rules = (_memory, _input) if evidence.short else (_memory, _input, _gpu, _cpu, _transfer)
+    all_rules = (_memory, _paused, _input, _gpu, _cpu, _transfer)
+    rules = (_memory, _input) if evidence.short else all_rules
     for rule in rules:
         found = rule(evidence)
         if found is not None:
@@ -94,11 +105,50 @@ def _memory(evidence: Evidence) -> Verdict:
     )
 
 
+def paused(evidence: Evidence) -> tuple[str, float] | None:
+    """(what no step was made for, its share of the training), the most of it; None where that is little, or
+    less than steps waited for input."""
+    pauses = evidence.pauses
+    shares = {
+        "validation": pauses.validation,
+        "callbacks": pauses.callbacks,
+        "first batch": pauses.opening,
+        "script": pauses.script if _is_script(evidence) else None,
+    }
+    known = {name: share for name, share in shares.items() if share is not None}
+    name = max(known, key=lambda each: known[each], default=None)
+    if name is None or known[name] < PAUSED:
+        return None
+    waited = (evidence.steps.input_wait or 0.0) * max(0.0, 1 - sum(known.values()))
+    return (name, known[name]) if known[name] >= waited else None
+
+
+def _is_script(evidence: Evidence) -> bool:
+    """Whether what passes between two steps is the script's: not Keras' loop, and not a wait for a GPU."""
+    return evidence.pauses.source in ("batch", "function") and (evidence.usage.gpu or 0.0) < GPU_USED
+
+
+def _paused(evidence: Evidence) -> Verdict:
+    found = paused(evidence)
+    if found is None:
+        return None
+    name, share = found
+    times = f" (of {evidence.pauses.passes} epochs)" if evidence.pauses.passes > 1 else ""
+    words = {
+        "validation": "of the training's time went into validation.",
+        "callbacks": "of the training's time went into callbacks, while no step was made.",
+        "first batch": f"of the training's time went into waiting for the first batches of epochs{times}: "
+        "buffers fill, files are opened.",
+        "script": "of the training's time passed between two steps, in the script's own Python code.",
+    }
+    return name, f"{share:.0%} {words[name]}"
+
+
 def _input(evidence: Evidence) -> Verdict:
     share, usage = evidence.steps.input_wait, evidence.usage
     if share is None or share < INPUT_WAIT or (evidence.short and not _surely_waits(evidence)):
         return None
-    said = f"Steps waited for input for {share:.0%} of their time"
+    said = f"Steps waited for input for {share:.0%} of their time{_most_of_it(evidence)}"
     if evidence.crowded and not evidence.alone:
         return "input", f"{said}, while others on the machine kept {evidence.others:.1f} cores busy."
     if evidence.crowded:
@@ -112,7 +162,27 @@ def _input(evidence: Evidence) -> Verdict:
         return "input", f"{said}, while {_rate(usage.reading)} came from the disk and cores were idle."
     if usage.cpu is None:
         return "input", f"{said}."
-    return "input", f"{said}, while cores were idle: more of it could be done at once, or ahead."
+    return "input", f"{said}, while cores were idle."
+
+
+MOST = 0.5
+"""Share of a pipeline's work that one node does, from which on it is named."""
+
+
+def _most_of_it(evidence: Evidence) -> str:
+    """Where in the pipeline, in the words of a script: what Keras makes by itself is in none."""
+    pipeline = evidence.pipeline
+    if evidence.training.source:
+        return f", for {KERAS_INPUTS.get(evidence.training.source, evidence.training.source)}"
+    if pipeline is None or pipeline.of_arrays:
+        return ""
+    work = sum(node.seconds for node in pipeline.nodes)
+    node = pipeline.busiest
+    share = node.seconds / work if work else 0.0
+    return f", for {node.call} more than all else ({share:.0%} of its work)" if share >= MOST else ""
+
+
+KERAS_INPUTS = {"PyDataset": "a PyDataset, which is Python code", "generator": "a Python generator"}
 
 
 def _surely_waits(evidence: Evidence) -> bool:
@@ -137,8 +207,16 @@ def _cpu(evidence: Evidence) -> Verdict:
         return "cpu", f"A quota kept it from its {cores:g} cores for {usage.throttled:.2f} s of each second."
     if usage.steal is not None and usage.steal / cores >= STOLEN:
         return "cpu", f"Other machines on the same host took {usage.steal / cores:.0%} of its cores from it."
+    if usage.cpu is not None and usage.cpu >= CPU_BUSY:
+        return "cpu", f"The cores were busy: {_cpu_words(evidence)}."
+    if one_thread(evidence):
+        return (
+            "cpu",
+            "One thread did nearly everything, Python and its calls of TensorFlow: it had a core, or waited "
+            f"for one, for {evidence.pauses.thread:.0%} of the time. More cores would not help.",
+        )
     if evidence.crowded:
-        return "cpu", f"The cores were busy: {_cpu_words(evidence)}{_waiting_words(evidence)}."
+        return "cpu", f"No core was idle: {_crowd_words(evidence)}."
     if cores >= 2 and usage.busy is not None and ONE_CORE[0] <= usage.busy <= ONE_CORE[1]:
         return "cpu", f"One of {cores:g} cores was busy: the run does one thing at a time."
     return None
@@ -165,12 +243,19 @@ def _rate(bytes_a_second: float | None) -> str:
     return f"{(bytes_a_second or 0) / _MIB:.3g} MiB/s"
 
 
-def _waiting_words(evidence: Evidence) -> str:
+def one_thread(evidence: Evidence) -> bool:
+    """Whether the thread that trains does all, while there are other cores."""
+    return evidence.cores >= 2 and (evidence.pauses.thread or 0.0) >= ONE_THREAD
+
+
+def _crowd_words(evidence: Evidence) -> str:
     """Threads that wait although the run itself leaves cores free: somebody else has them."""
-    waiting = evidence.usage.waiting
-    if waiting is None or waiting / evidence.cores < CPU_WAITING:
-        return ""
-    return f" by this run, whose threads waited for a core {waiting:.1f} s in every second"
+    usage = evidence.usage
+    others = "" if evidence.alone else f", others on the machine {evidence.others:.1f}"
+    return (
+        f"this run kept {usage.busy or 0:.1f} of {evidence.cores:g} busy{others}, and its threads waited for "
+        f"a core {usage.waiting or 0:.1f} s in every second"
+    )
 
 
 def _cpu_words(evidence: Evidence) -> str:

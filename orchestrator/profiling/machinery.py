@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 
 from orchestrator.profiling.advice import Ground
 from orchestrator.profiling.devices import Gpu
 from orchestrator.profiling.evidence import Evidence
 from orchestrator.profiling.inputs import starved, waits
-from orchestrator.profiling.limits import FAULTS_PER_S, GPU_BUSY, MEMORY_FULL, STOLEN, SWAPPING, THROTTLED
+from orchestrator.profiling.limits import (
+    FAULTS_PER_S,
+    GPU_BUSY,
+    MEMORY_FULL,
+    STOLEN,
+    SWAPPING,
+    THROTTLED,
+    one_thread,
+    paused,
+)
 
 STEPS_AT_ONCE = 32
 BETWEEN = 0.1
 """Share of a step that passes between two calls, from which on fewer calls are worth it."""
+
+SMALL_STEP = 0.01
+"""Seconds of a step below which calling it may be what takes the time."""
 
 CROWD = 1.0
 """Threads that could run and have no core, for each core."""
@@ -123,6 +136,8 @@ def python_between_steps(evidence: Evidence) -> Ground | None:
     gap, step = evidence.steps.gap, evidence.step
     if gap is None or not step or evidence.training.steps_per_execution != 1 or gap / step < BETWEEN:
         return None
+    if evidence.training.eager or paused(evidence) is not None:
+        return None
     return Ground(
         f"{gap / step:.0%} of the time passes between two steps ({gap * 1e6:.0f} µs each): callbacks, logs "
         "and Keras' own loop.",
@@ -132,6 +147,63 @@ def python_between_steps(evidence: Evidence) -> Ground | None:
 
 def after_steps_at_once(evidence: Evidence, ground: Ground) -> float | None:
     return evidence.step - ground.amount * (1 - 1 / STEPS_AT_ONCE) if evidence.step else None
+
+
+def much_calling(evidence: Evidence) -> Ground | None:
+    """Graphs so small that calling them is the work."""
+    step, training = evidence.step, evidence.training
+    if not _calls_much(evidence) or training.eager or evidence.pauses.source != "fit":
+        return None
+    if training.steps_per_execution != 1 or python_between_steps(evidence) or not step or step > SMALL_STEP:
+        return None
+    return Ground(
+        f"A step takes {step * 1000:.2g} ms, and the thread that calls it is at work for "
+        f"{evidence.pauses.thread:.0%} of the time: calling takes longer than computing."
+    )
+
+
+def eager_fit(evidence: Evidence) -> Ground | None:
+    """`fit` runs the step operation by operation, and Python takes the time."""
+    if not evidence.training.eager or not _calls_much(evidence):
+        return None
+    return Ground(
+        "The model was compiled with run_eagerly=True: Python calls every operation of a step by itself, "
+        f"which keeps one thread at work for {evidence.pauses.thread:.0%} of the time."
+    )
+
+
+def eager_loop(evidence: Evidence) -> Ground | None:
+    if evidence.pauses.source != "eager" or not _calls_much(evidence):
+        return None
+    return Ground(
+        "The loop trains operation by operation, called from Python, which keeps one thread at work for "
+        f"{evidence.pauses.thread:.0%} of the time."
+    )
+
+
+def _calls_much(evidence: Evidence) -> bool:
+    return one_thread(evidence) and not starved(evidence) and paused(evidence) is None
+
+
+def pause_for(kind: str) -> Callable[[Evidence], Ground | None]:
+    """Where most of the training's time is no step's, for this reason."""
+
+    def ground(evidence: Evidence) -> Ground | None:
+        found = paused(evidence)
+        if found is None or found[0] != kind:
+            return None
+        what = _PAUSES[kind]
+        return Ground(f"{found[1]:.0%} of the training's time {what}.", amount=found[1])
+
+    return ground
+
+
+_PAUSES = {
+    "validation": "is validation's",
+    "callbacks": "is callbacks', and no step is made meanwhile",
+    "first batch": "is waiting for the first batch of an epoch, as a shuffle buffer that fills makes it",
+    "script": "is the script's own code between two steps, and nothing trains meanwhile",
+}
 
 
 def full_precision(evidence: Evidence) -> Ground | None:

@@ -21,9 +21,11 @@ class IoSummary:
     was allowed, `cpu_utilisation` of them; `cpu_waiting`: time in which threads could have run and had no
     core, `cpu_throttled` by a quota, `cpu_stolen` by other machines, all in cores. `gpu_utilisation` the mean
     of all GPUs, `gpus` each. `disk`: the one that moved most. `pipeline`: tf.data's own nodes, last first.
-    `model`: what is trained. `epoch_steps`: steps of an epoch. `train_s`: from the first step's end to the
+    `model`: what is trained. `epoch_steps`: steps of an epoch. `pauses`: shares of the training in which no
+    step was made, and of its own thread. `train_s`: from the first step's end to the
     last; `wall_s` from start to end. `sampler_cpu`: what measuring cost, in cores.
-    `limited_by`: input, cpu, memory, gpu, disk, network, nothing, or None where too little is known;
+    `limited_by`: memory, validation, callbacks, first batch, script, input, gpu, cpu, disk, network, nothing,
+    or None where too little is known;
     `because` says why in a sentence; `unknown`: what could not be told, a sentence each. `advice`: what to
     change, the greatest predicted gain first. `alarms`: what was said while it ran.
     """
@@ -54,6 +56,7 @@ class IoSummary:
     pipeline: Sequence[Mapping[str, Any]] | None = None
     model: Mapping[str, Any] | None = None
     epoch_steps: int | None = None
+    pauses: Mapping[str, Any] | None = None
     train_s: float | None = None
     wall_s: float | None = None
     sampler_cpu: float | None = None

@@ -47,7 +47,8 @@ class Node:
     """One transformation. `seconds` of work for `elements`, waiting for its inputs left out.
 
     `parallelism` and `buffer` as tf.data last set them; None where the node has no such thing. `copies`:
-    how many such nodes there were at once, as an interleave makes them.
+    how many such nodes there were at once, as an interleave makes them. `draws`: its function draws random
+    numbers; `python`: it runs Python; None: that is not known, or it has none.
     """
 
     name: str
@@ -59,6 +60,8 @@ class Node:
     buffer: int | None
     copies: int
     inputs: tuple[int, ...]
+    draws: bool | None = None
+    python: bool | None = None
 
     @property
     def per_element(self) -> float | None:
@@ -155,6 +158,8 @@ class Pipeline:
                 "parallelism": node.parallelism,
                 "buffer": node.buffer,
                 "inputs": list(node.inputs),
+                "draws": node.draws,
+                "python": node.python,
             }
             for node in self.nodes
         ]
@@ -203,7 +208,14 @@ def _node(node: Line, place: int, count: int) -> Node:
         inputs=tuple(i for i in inputs if isinstance(i, int) and i in later)
         if isinstance(inputs, list)
         else (),
+        draws=_flag(node, "draws"),
+        python=_flag(node, "python"),
     )
+
+
+def _flag(node: Line, key: str) -> bool | None:
+    value = node.get(key)
+    return value if isinstance(value, bool) else None
 
 
 def _optional(node: Line, key: str) -> int | None:

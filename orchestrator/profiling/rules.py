@@ -78,6 +78,14 @@ RULES: tuple[Rule, ...] = (
         lambda ground: {"cache": ground.places[0], "bytes": int(ground.amount)},
     ),
     Rule(
+        "batch first",
+        inputs.one_by_one,
+        "call .batch(…) before .map(…), so that the function works on a whole batch at once",
+        unpredicted,
+        "not predicted: what calling costs is not told apart from the work",
+        "The same numbers, if the function does to a batch what it does to each example.",
+    ),
+    Rule(
         "staging",
         inputs.far_data,
         "bring the {size} that an epoch reads onto the machine before training: `data:` in the profile, or a "
@@ -104,6 +112,76 @@ RULES: tuple[Rule, ...] = (
         "The same numbers, if the order of the examples is kept.",
     ),
     Rule(
+        "workers",
+        inputs.slow_dataset,
+        "give {name} workers={count}, and use_multiprocessing=True where its code is Python's own: "
+        "super().__init__(workers={count}, use_multiprocessing=True)",
+        unpredicted,
+        "not predicted: how much of its code runs side by side is not known",
+        "The same batches in the same order, if __getitem__ depends on its index alone; random numbers that "
+        "it draws become others.",
+    ),
+    Rule(
+        "cache of python",
+        inputs.repeated_python,
+        "put .cache() after {call}, if its Python code gives the same examples in every epoch: no shuffling, "
+        "no augmentation",
+        unpredicted,
+        "not predicted: whether Python code repeats itself is not known; orch profile --try looks",
+        "Other numbers, and a worse training, where it shuffles or augments; else the same.",
+        lambda ground: {"cache": ground.places[0], "bytes": int(ground.amount)},
+    ),
+    Rule(
+        "validation",
+        machinery.pause_for("validation"),
+        "validate less: validation_freq=…, a smaller validation_steps, or a larger validation_batch_size",
+        unpredicted,
+        "an epoch gets shorter by what validation gets",
+        "The same training; metrics are known less often, or of fewer examples.",
+    ),
+    Rule(
+        "callbacks",
+        machinery.pause_for("callbacks"),
+        "do less in callbacks, or less often: ModelCheckpoint(save_freq='epoch'), logs every so many steps",
+        unpredicted,
+        "a training gets shorter by what callbacks get",
+        "The same numbers, unless a callback changes the training (a learning rate, an early stop).",
+    ),
+    Rule(
+        "first batch",
+        machinery.pause_for("first batch"),
+        "make first batches cheaper: a smaller shuffle buffer, .shuffle before the work instead of behind, "
+        "or .repeat() and steps_per_epoch so that buffers stay filled",
+        unpredicted,
+        "epochs get shorter by what their first batches get",
+        "Another order of the examples.",
+    ),
+    Rule(
+        "script",
+        machinery.pause_for("script"),
+        "move what makes the batches into a tf.data pipeline that ends with .prefetch(tf.data.AUTOTUNE): the "
+        "next one is then made while a step runs",
+        unpredicted,
+        "at best the longer of the two, the step or the making of its batch",
+        "The same numbers, if batches and their order are kept.",
+    ),
+    Rule(
+        "run eagerly",
+        machinery.eager_fit,
+        "leave out run_eagerly=True (and tf.config.run_functions_eagerly)",
+        unpredicted,
+        "not predicted: it depends on how many operations a step has",
+        "Nearly the same: a graph may join operations and round otherwise; compare with a tolerance.",
+    ),
+    Rule(
+        "tf.function",
+        machinery.eager_loop,
+        "put @tf.function around the training step, with what needs Python (metrics, prints) outside of it",
+        unpredicted,
+        "not predicted: it depends on how many operations a step has",
+        "Nearly the same: a graph may join operations and round otherwise; compare with a tolerance.",
+    ),
+    Rule(
         "cores",
         machinery.too_few_cores,
         "take a machine with {cores} cores or more",
@@ -127,8 +205,17 @@ RULES: tuple[Rule, ...] = (
         f"model.compile(…, steps_per_execution={machinery.STEPS_AT_ONCE})",
         machinery.after_steps_at_once,
         f"step − time between steps × (1 − 1 ÷ {machinery.STEPS_AT_ONCE})",
-        f"The same numbers; callbacks see every {machinery.STEPS_AT_ONCE}th step.",
-        lambda _: {"steps_per_execution": machinery.STEPS_AT_ONCE},
+        f"The same numbers; callbacks see every {machinery.STEPS_AT_ONCE}nd step.",
+    ),
+    Rule(
+        "larger calls",
+        machinery.much_calling,
+        f"give each call more to do: model.compile(…, steps_per_execution={machinery.STEPS_AT_ONCE}), or "
+        "larger batches",
+        unpredicted,
+        "not predicted: what a call costs is not told apart from the work",
+        f"The same with steps_per_execution, and callbacks see every {machinery.STEPS_AT_ONCE}nd step; "
+        "larger batches are another training.",
     ),
     Rule(
         "mixed precision",

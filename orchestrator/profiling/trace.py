@@ -32,6 +32,7 @@ class Trace:
     clock: Sequence[Line] = ()
     pipelines: Sequence[Line] = ()
     models: Sequence[Line] = ()
+    pauses: Sequence[Line] = ()
     alarms: Sequence[Line] = ()
     wall: float | None = None
 
@@ -58,6 +59,7 @@ def parse(raw: Iterable[bytes]) -> Trace:
         pipelines=[line for line in lines if line.get("event") == "pipeline"],
         models=[line for line in lines if line.get("event") == "model"],
         alarms=[line for line in lines if line.get("event") == "alarm"],
+        pauses=[line for line in lines if line.get("event") == "pauses"],
         wall=max(ups) if ups else None,
     )
 

@@ -19,10 +19,13 @@ import functools
 import os
 import sys
 import threading
+import weakref
 from time import perf_counter
 from typing import Any, Callable, Optional
 
+from .stepinputs import name_sources
 from .steplog import StepLog
+from .steppauses import time_pauses
 from .steppipeline import Pipelines
 from .stepprobe import Probe, Pulled
 
@@ -51,6 +54,8 @@ def on_keras(keras: Any) -> None:
     trainer = _defining(keras.Model, "make_train_function")
     if trainer is not None:
         trainer.make_train_function = _timed_maker(trainer, trainer.make_train_function)
+    name_sources(keras)
+    time_pauses(keras, _pause)
     optimizer = _defining(keras.optimizers.Optimizer, "apply")
     if optimizer is not None:
         optimizer.apply = _noticed_apply(optimizer.apply)
@@ -69,6 +74,11 @@ def _open() -> Optional[StepLog]:
         _pipelines = Pipelines(_log)
         atexit.register(flush)
     return _log
+
+
+def _pause(kind: str, seconds: float) -> None:
+    if _log is not None:
+        _log.pause(kind, seconds)
 
 
 def _defining(kind: type, name: str) -> Any:
@@ -105,13 +115,14 @@ def _may_probe(model: Any, trainer: Any) -> bool:
 def _timed_steps(model: Any, function: Callable[..., Any], probe: Optional[Probe]) -> Callable[..., Any]:
     """One call trains `steps_per_execution` steps."""
     counter = _StepCounter(model)
+    fed = _Fed()
 
     @functools.wraps(function)
     def train_function(*args: Any) -> Any:
         log = _log
         if log is None or getattr(_inside_fit, "now", False):
             return function(*args)
-        most = counter.start()
+        most, opening = counter.start(), fed.anew(args[0] if args else None)
         _inside_fit.now = True
         began = perf_counter()
         try:
@@ -123,12 +134,25 @@ def _timed_steps(model: Any, function: Callable[..., Any], probe: Optional[Probe
         if probe:
             probe.learn(took)
         steps = counter.done()
-        log.step("fit", began, took - pulled.cost, steps, pulled.wait, first=counter.calls == 1)
+        log.step(
+            _source(args),
+            began,
+            took - pulled.cost,
+            steps,
+            pulled.wait,
+            first=counter.calls == 1,
+            opening=opening,
+        )
         if _pipelines is not None:
             _pipelines.pulled(args[0] if args else None, steps, counter.model)
         return result
 
     return train_function
+
+
+def _source(args: Any) -> str:
+    """`train_on_batch` hands over a generator of its one batch."""
+    return "batch" if args and type(args[0]).__name__ == "generator" else "fit"
 
 
 class _StepCounter:
@@ -169,12 +193,29 @@ def steps_per_execution(model: Any) -> int:
     return 1
 
 
+class _Fed:
+    """Knows whether an iterator is another one than before."""
+
+    def __init__(self) -> None:
+        self._last: Callable[[], Any] = lambda: None
+
+    def anew(self, iterator: Any) -> bool:
+        same = iterator is not None and self._last() is iterator
+        if not same:
+            try:
+                self._last = weakref.ref(iterator)
+            except TypeError:  # None, or something that nobody can refer to
+                return False
+        return not same
+
+
 # ---------------------------------------------------------------- custom loops
 
 
 def _timed_pull(tf: Any, pull: Callable[..., Any]) -> Callable[..., Any]:
     """Pulling a batch in Python, by the thread that trains: in tf.data's own threads it is no wait."""
     main = threading.main_thread().ident
+    fed = _Fed()
 
     @functools.wraps(pull)
     def _next_internal(self: Any) -> Any:
@@ -187,7 +228,7 @@ def _timed_pull(tf: Any, pull: Callable[..., Any]) -> Callable[..., Any]:
         try:
             batch = pull(self)
         finally:
-            log.pull(began, perf_counter() - began)
+            log.pull(began, perf_counter() - began, opening=fed.anew(self))
         if _pipelines is not None:  # the pull that finds the end is no batch
             _pipelines.pulled(self, 1, None)
         return batch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from threading import get_ident
 from time import perf_counter
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -27,6 +28,8 @@ class Window:
         self.probed_wall = 0.0
         self.wait = 0.0
         self.squares = [0.0, 0.0, 0.0]
+        self.opening = 0.0
+        self.opened = 0
 
     def probe(self, wait: float, took: float) -> None:
         """A call of `took` seconds was looked at, and waited `wait` of them."""
@@ -40,6 +43,7 @@ class Window:
         """Seconds. `period` from one call's start to the next one's, `gap` between two calls.
 
         `squares`: sums over the probed calls of wait², wait × wall and wall², for the share's error.
+        `opening`: of `wall`, what the first calls on a new iterator took, `opened` how many these were.
         """
         return {
             "n": self.steps,
@@ -52,6 +56,8 @@ class Window:
             "probed_wall": round(self.probed_wall, 6),
             "wait": round(self.wait, 6),
             "squares": [float(f"{value:.4g}") for value in self.squares],
+            "opening": round(self.opening, 6),
+            "opened": self.opened,
         }
 
 
@@ -72,6 +78,8 @@ class StepLog:
         self._pull_wait = 0.0
         self._pulled_since: Optional[float] = None
         self._last_pull = 0.0
+        self._pauses: Dict[str, float] = {}
+        self._thread = _Thread()
 
     def step(
         self,
@@ -82,22 +90,29 @@ class StepLog:
         wait: Optional[float],
         *,
         first: bool = False,
+        opening: bool = False,
     ) -> None:
         """A call of `steps` steps began at `began` (perf_counter) and took `took` seconds, None if unknown.
 
         `wait` is what of it went into waiting for input, None if that was not looked at. The `first` of a
-        function is written by itself: in it, graphs are traced and libraries warm up.
+        function is written by itself: in it, graphs are traced and libraries warm up. `opening`: it pulls the
+        first batch of its iterator, for which buffers are filled.
         """
         self._totals[source] = self._totals.get(source, 0) + steps
         if first:
             self._write({"event": "first_step", "source": source, "n": steps, "wall": round(took or 0.0, 6)})
             self._last.pop(source, None)
+            self._pauses.clear()
+            self._thread = _Thread()
             self._due = perf_counter() + self._cadence.next()
             return
         window = self._windows.setdefault(source, Window())
         window.steps += steps
         window.calls += 1
         window.wall += took or 0.0
+        if opening:
+            window.opening += took or 0.0
+            window.opened += 1
         last = self._last.get(source)
         self._last[source] = (began, began + (took or 0.0))
         if last is not None and len(window.periods) < _KEPT:
@@ -108,8 +123,16 @@ class StepLog:
         if perf_counter() >= self._due:
             self.flush()
 
-    def pull(self, began: float, took: float) -> None:
+    def pause(self, kind: str, took: float) -> None:
+        """What is no step took so many seconds of the training: validation, callbacks, a loop's first batches
+        (which are counted as "opened")."""
+        self._pauses[kind] = self._pauses.get(kind, 0.0) + took
+
+    def pull(self, began: float, took: float, *, opening: bool = False) -> None:
         """A batch was pulled by Python code, which waited `took` seconds for it."""
+        if opening:
+            self.pause("opening", took)
+            self.pause("opened", 1)
         if self._pulled_since is None:
             self._pulled_since = began
         self._pulls += 1
@@ -122,6 +145,7 @@ class StepLog:
         """Write what there is. In a forked child it does nothing: what was measured is its parent's."""
         if os.getpid() != self._pid:
             return
+        anything = bool(self._windows or self._pulls or self._pauses)
         for source, window in self._windows.items():
             self._write({"event": "steps", "source": source, "total": self._totals[source], **window.line()})
         self._windows = {}
@@ -130,6 +154,10 @@ class StepLog:
             self._write({"event": "pulls", "n": self._pulls, "wait": round(self._pull_wait, 6), "span": span})
             self._pulls, self._pull_wait = 0, 0.0
             self._pulled_since = self._last_pull
+        if self._totals and anything:
+            spent = {kind: round(seconds, 6) for kind, seconds in self._pauses.items()}
+            self._write({"event": "pauses", **spent, **self._thread.grown()})
+        self._pauses = {}
         self._due = perf_counter() + self._cadence.next(size=self._size)
 
     def note(self, line: Dict[str, Any]) -> int:
@@ -150,6 +178,32 @@ class StepLog:
                 os.close(file)
         except OSError:  # the disk is full: the job's trouble to tell, not ours
             pass
+
+
+class _Thread:
+    """The thread that trains: how long it had a core, or was in want of one, since it was asked before."""
+
+    def __init__(self) -> None:
+        self._ident = get_ident()
+        self._last = _running()
+
+    def grown(self) -> Dict[str, float]:
+        """{span, ran, queued} in seconds; {} where it is another thread that asks, or Linux does not tell."""
+        now, before = _running(), self._last
+        if now is None or before is None or get_ident() != self._ident:
+            return {}
+        self._last = now
+        grown = [round(now[place] - before[place], 6) for place in range(3)]
+        return dict(zip(("span", "ran", "queued"), grown))  # noqa: B905
+
+
+def _running() -> Optional[Tuple[float, float, float]]:
+    try:
+        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
+            ran, queued, _ = file.read().split()
+        return perf_counter(), int(ran) / 1e9, int(queued) / 1e9
+    except (OSError, ValueError):
+        return None
 
 
 def _quantile(values: List[float], share: float) -> Optional[float]:

@@ -14,6 +14,7 @@ from time import perf_counter, process_time
 from typing import Any, Dict, List, Optional, Tuple
 
 from .cadence import Cadence
+from .stepinputs import Work, mark, source_of, works_along
 from .steplog import StepLog
 from .stepprobe import is_plain
 
@@ -46,6 +47,7 @@ class Pipelines:
         self._early = list(_EARLY)
         self._epoch: Optional[int] = None
         self._told = False
+        self._works_of: Tuple[Any, List[Work]] = (None, [])
 
     def pulled(self, iterator: Any, batches: int, model: Any) -> None:
         """The step before took `batches` from `iterator`. Says what it knows if it is time to."""
@@ -85,6 +87,7 @@ class Pipelines:
             self._works = False
             return {"event": "pipeline", "unknown": f"TensorFlow {tf.__version__}"}
         nodes = describe_nodes(tf.data.experimental.get_model_proto(iterator))
+        mark(nodes, self._functions(iterator))
         return {
             "event": "pipeline",
             "iterator": self._ordinal,
@@ -92,6 +95,15 @@ class Pipelines:
             "epoch_batches": self._epoch,
             "nodes": nodes,
         }
+
+    def _functions(self, iterator: Any) -> List[Work]:
+        """What the functions of its dataset do, looked at once: every epoch is fed by the same."""
+        dataset = getattr(iterator, "_dataset", None)
+        known, found = self._works_of
+        if dataset is None or known is None or known() is not dataset:
+            found = [] if dataset is None else works_along(dataset)
+            self._works_of = (None if dataset is None else weakref.ref(dataset), found)
+        return found
 
 
 def describe_nodes(model: Any) -> List[Dict[str, Any]]:
@@ -146,6 +158,8 @@ def describe(model: Any, iterator: Any) -> Dict[str, Any]:
         "epoch_steps": _try(lambda: int(model.history.params["steps"])),
         "gpus": _try(_gpus_in_use),
         "growth": _try(_growth),
+        "eager": _try(lambda: bool(model.run_eagerly)),
+        **(_try(lambda: source_of(iterator._dataset)) or {}),
     }
 
 

@@ -139,11 +139,12 @@ def test_steps_and_pulls_are_summed_up(tmp_path: Path) -> None:
     log.pull(9.0, 1.0)
     log.flush()
     log.flush()
-    first, steps, pulls = [json.loads(line) for line in (tmp_path / "trace").read_text().splitlines()]
+    first, steps, pulls, pauses = [json.loads(line) for line in (tmp_path / "trace").read_text().splitlines()]
     assert (first["event"], first["n"], first["wall"]) == ("first_step", 1, 3.0)
     assert (steps["n"], steps["calls"], steps["wall"], steps["probed"]) == (20, 10, 5.0, 5)
     assert (steps["period_p50"], steps["gap_p50"], steps["wait"]) == (0.5, 0.5, 1.25)
     assert (pulls["n"], pulls["wait"], pulls["span"]) == (2, 2.0, 10.0)
+    assert pauses["event"] == "pauses" and pauses["span"] >= pauses["ran"] >= 0
 
 
 def test_a_forked_child_writes_nothing_of_its_parents(tmp_path: Path) -> None:
