@@ -226,10 +226,16 @@ class _Copier:
             elif entry.is_dir():
                 if deep and not _linked(path):
                     self.folder(path, place)
+                    self._drop_made(path, place)
                 else:
                     place.symlink_to(self._reach(path))
             elif entry.is_file():
                 self._file(path, place, entry.stat().st_size)
+
+    def _drop_made(self, folder: Path, copy: Path) -> None:
+        """A folder in which nothing lies but what the run made was made by it, too."""
+        if not any(copy.iterdir()) and any(folder in path.parents for path in self._made):
+            copy.rmdir()
 
     def _file(self, path: Path, place: Path, size: int) -> None:
         if size > LARGE or size > self._bytes or not self._files:
@@ -281,11 +287,16 @@ def _copied(seats: Sequence[Seat], name: str) -> Path:
 
 
 def _put(place: Path, source: Path | None, reach: Callable[[Path], Path]) -> None:
-    if os.path.lexists(place):
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    elif os.path.lexists(place):
         place.unlink()
     if source is None:
         return
     place.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        place.mkdir()  # for its name alone
+        return
     if source.stat().st_size > LARGE:
         place.symlink_to(reach(source))
     else:

@@ -87,8 +87,20 @@ def test_what_the_recorded_run_made_is_left_out(project: Path) -> None:
     base = project / ".orch/here"
     made = frozenset((project / "data/1.csv", project / "large"))
     copy = Folders(project, made=made).lay_out(base / "runs/confirm", Imposed(), base)
-    assert sorted(path.name for path in copy.cwd.iterdir()) == ["data", "linked", "train.py"]
-    assert list((copy.cwd / "data").iterdir()) == []
+    assert sorted(path.name for path in copy.cwd.iterdir()) == ["linked", "train.py"]
+
+
+def test_a_folder_of_nothing_but_what_the_run_made_was_made_by_it(project: Path) -> None:
+    base = project / ".orch/here"
+    (project / "cache/deep").mkdir(parents=True)
+    (project / "cache/deep/x").write_text("made")
+    (project / "empty").mkdir()
+    (project / "data/2.csv").write_text("given")
+    made = frozenset((project / "cache/deep/x", project / "data/1.csv"))
+    copy = Folders(project, made=made).lay_out(base / "runs/confirm", Imposed(), base)
+    assert not (copy.cwd / "cache").exists()
+    assert (copy.cwd / "empty").is_dir()
+    assert [path.name for path in (copy.cwd / "data").iterdir()] == ["2.csv"]
 
 
 def test_what_lies_nowhere_cannot_be_put_in_its_place(project: Path) -> None:
