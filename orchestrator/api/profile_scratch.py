@@ -1,7 +1,7 @@
-"""A scratch folder for a run that is only measured: the project's code copied, everything else linked to.
+"""A scratch folder for a run that is only measured: code and models copied, everything else linked to.
 
 Data are read where they lie, on the disk that is to be measured. What the run writes lands in the scratch
-folder; writing through a link is refused by the runtime's guard.
+folder: the runtime's guard turns a link into a file of the copy's own before it is written.
 """
 
 from __future__ import annotations
@@ -15,6 +15,11 @@ from typing import Any
 
 CODE = frozenset((".py", ".pyi", ".toml", ".yaml", ".yml", ".json", ".cfg", ".ini", ".txt", ".sh", ".md"))
 CODE_BYTES = 1 << 20
+MODELS = frozenset((".keras", ".h5", ".hdf5", ".tflite", ".pb", ".pkl", ".joblib"))
+MODEL_BYTES = 256 << 20
+"""What an earlier run left is written again by this one, and libraries write through links: it is copied, up
+to this size."""
+
 MANY = 5000
 """Entries of a folder from which on it is linked to as a whole."""
 
@@ -67,10 +72,14 @@ def _fill(source: Path, target: Path) -> None:
             place.symlink_to(path.resolve())
         elif entry.is_dir():
             _fill_or_link(path, place)
-        elif path.suffix in CODE and entry.stat().st_size <= CODE_BYTES:
+        elif _is_copied(path.suffix, entry.stat().st_size):
             shutil.copy2(path, place)
         else:
             place.symlink_to(path)
+
+
+def _is_copied(suffix: str, size: int) -> bool:
+    return (suffix in CODE and size <= CODE_BYTES) or (suffix in MODELS and size <= MODEL_BYTES)
 
 
 def _fill_or_link(source: Path, target: Path) -> None:

@@ -11,6 +11,7 @@ Nothing of the model is kept: when all is measured, the result is written and th
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import os
@@ -19,13 +20,14 @@ import threading
 import traceback
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from . import feeding_calls
+from . import feeding_calls, guard
 from .feeding_files import Known
 from .feeding_measure import Measurement, unmeasured
 from .feeding_shim import begin_again
 from .leaving import leave
 from .observe import inputs
 from .stepclock import steps_per_execution
+from .stepinputs import name_sources, source_of
 from .stepprobe import is_plain
 
 Plan = Mapping[str, Any]
@@ -59,6 +61,7 @@ class Feeding:
         self._latest: Any = None
         self._fed: Any = None
         self._steps = 0
+        self._singles = 0
         self._tf: Any = None
 
     # ------------------------------------------------------------ hooks
@@ -68,6 +71,7 @@ class Feeding:
         if self._tf is not None:
             return
         self._tf = tf
+        guard.watch_tensorflow()
         feeding_calls.record(tf)
         inputs.watch(tf, self.known, lambda: True)  # type: ignore[arg-type]
         from tensorflow.python.data.ops import iterator_ops
@@ -83,6 +87,8 @@ class Feeding:
 
     def on_keras(self, keras: Any) -> None:
         """Take over the function that `fit` calls."""
+        guard.watch_hdf5()
+        name_sources(keras)
         trainer = next((base for base in keras.Model.__mro__ if "make_train_function" in vars(base)), None)
         if trainer is not None:
             trainer.make_train_function = self._fed_maker(trainer.make_train_function)
@@ -226,10 +232,26 @@ class Feeding:
         if is_plain(iterator) and dataset is not None:
             return dataset
         kind = type(iterator).__name__
-        if kind != "generator":  # which train_on_batch hands over, one batch at a time
+        if kind != "generator":
             self._write(unmeasured(f"the training pulls from a {kind}, not from a tf.data pipeline"))
             leave()
+        self._single()
         return None
+
+    def _single(self) -> None:
+        """`train_on_batch` hands over one batch at a time: unless something else is fed later, say so."""
+        if not self._singles:
+            atexit.register(self._only_singles)
+        self._singles += 1
+
+    def _only_singles(self) -> None:
+        if self._measurement is None and self._ours():
+            self._write(
+                unmeasured(
+                    f"the script makes its {self._singles:,} batches by itself, and hands them over one by "
+                    "one (train_on_batch). What passes between two steps is told by: orch record -- COMMAND"
+                )
+            )
 
     def _begin(self, dataset: Any, loop: str, per_call: int) -> Any:
         self._local.inside = True
@@ -237,6 +259,7 @@ class Feeding:
         self._measurement.result["notes"] += self._notes
         self._measurement.result.update(
             loop=loop,
+            source=source_of(dataset),
             steps_per_call=per_call,
             tensorflow=str(self._tf.__version__),
             cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),

@@ -1,19 +1,25 @@
 """Keeps a repeated run from changing what is the user's: it may write in its copy and in temporary folders.
 
-Python's own file operations are watched by an audit hook, which can refuse them. What native code writes is
-not seen.
+Python's own file operations are watched by an audit hook, which can refuse them. Of native code, what Python
+has TensorFlow and HDF5 write is watched where they are imported (`watch_tensorflow`, `watch_hdf5`); other
+native code is not seen. A link of the copy to a file that must stay as it is becomes a file of the copy's own
+before it is written.
 """
 
 # Thin over the kernel: paths are compared as text.
+# ruff: noqa: PTH100, PTH105, PTH113, PTH114, PTH118
 
 from __future__ import annotations
 
+import functools
 import os
+import shutil
 import sys
 import tempfile
-from typing import Any, Sequence, Tuple
+from typing import Any, Callable, Optional, Sequence, Tuple
 
-_FIRST = frozenset(("os.remove", "os.rmdir", "os.truncate", "os.mkdir", "shutil.rmtree", "os.chmod"))
+_CONTENTS = frozenset(("os.truncate", "os.chmod"))
+_FIRST = frozenset(("os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree"))
 _SECOND = frozenset(("os.link", "os.symlink"))
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -34,26 +40,103 @@ class Guard:
         """From here on, for the rest of this process: an audit hook cannot be taken off."""
         sys.dont_write_bytecode = True  # Python's own writing is none of the script's
         sys.addaudithook(self._audit)
+        global _installed
+        _installed = self
 
     def _audit(self, event: str, arguments: Tuple[Any, ...]) -> None:
         if event == "open":
             if _writes(arguments[1], arguments[2]):
-                self._check(arguments[0])
+                self.writes(arguments[0])
+        elif event in _CONTENTS:
+            self.writes(arguments[0])
         elif event in _FIRST:
-            self._check(arguments[0])
+            self._names(arguments[0])
         elif event in _SECOND:
-            self._check(arguments[1])
+            self._names(arguments[1])
         elif event == "os.rename":
-            self._check(arguments[0])
-            self._check(arguments[1])
+            self._names(arguments[0])
+            self._names(arguments[1])
 
-    def _check(self, path: Any) -> None:
+    def writes(self, path: Any) -> None:
+        """The contents of this file are about to change. Raises PermissionError where they may not."""
         if isinstance(path, int) or path is None:
             return
-        wanted = os.path.realpath(os.fsdecode(path))
-        if _depth(wanted, self._free) <= _depth(wanted, self._kept):
-            os.write(self._refusals, os.fsencode(wanted) + b"\n")
-            raise PermissionError(13, "A repeated run may not change this", wanted)
+        wanted, entry = os.path.realpath(os.fsdecode(path)), _entry(path)
+        if self._may(wanted):
+            return
+        if os.path.islink(entry) and self._may(entry) and os.path.isfile(wanted):
+            part = f"{entry}.own"
+            shutil.copyfile(wanted, part)
+            os.replace(part, entry)
+            return
+        self._refuse(wanted)
+
+    def _names(self, path: Any) -> None:
+        """What has this name is about to be another thing, or none: a link itself, not what it leads to."""
+        if isinstance(path, int) or path is None:
+            return
+        entry = _entry(path)
+        if not self._may(entry):
+            self._refuse(entry)
+
+    def _may(self, path: str) -> bool:
+        return _depth(path, self._free) > _depth(path, self._kept)
+
+    def _refuse(self, path: str) -> None:
+        os.write(self._refusals, os.fsencode(path) + b"\n")
+        raise PermissionError(13, "A repeated run may not change this", path)
+
+
+_installed: Optional[Guard] = None
+
+
+def watch_tensorflow() -> None:
+    """What TensorFlow's Python writes by native code: records, and files of its own file system."""
+    if _installed is None:
+        return
+    from tensorflow.python.lib.io import file_io, tf_record
+
+    writer, files = tf_record.TFRecordWriter, file_io.FileIO
+    writer.__init__ = _watched(_installed, writer.__init__, lambda given, _: given[1:2])
+    name = f"_{files.__name__}__name"
+    files._prewrite_check = _watched(
+        _installed, files._prewrite_check, lambda given, _: [getattr(given[0], name, None)]
+    )
+
+
+def watch_hdf5() -> None:
+    """What h5py writes, where it was imported: Keras' weights are such files."""
+    kind = getattr(sys.modules.get("h5py"), "File", None)
+    if _installed is not None and kind is not None:
+        kind.__init__ = _watched(_installed, kind.__init__, _of_hdf5)
+
+
+def _of_hdf5(given: Sequence[Any], named: Any) -> Sequence[Any]:
+    mode = given[2] if len(given) > 2 else named.get("mode", "r")
+    name = given[1] if len(given) > 1 else named.get("name")
+    return [name] if mode not in (None, "r") and isinstance(name, (str, bytes, os.PathLike)) else []
+
+
+def _watched(
+    guard: Guard, original: Callable[..., Any], paths: Callable[..., Sequence[Any]]
+) -> Callable[..., Any]:
+    if getattr(original, "_orch_watched", False):
+        return original
+
+    @functools.wraps(original)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        for path in paths(args, kwargs):
+            guard.writes(path)
+        return original(*args, **kwargs)
+
+    watched._orch_watched = True  # type: ignore[attr-defined]
+    return watched
+
+
+def _entry(path: Any) -> str:
+    """A path whose folder is resolved, and whose last name is not."""
+    folder, name = os.path.split(os.path.abspath(os.fsdecode(path)))
+    return os.path.join(os.path.realpath(folder), name)
 
 
 def _folders(places: Sequence[str]) -> Tuple[str, ...]:

@@ -19,6 +19,7 @@ import threading
 import weakref
 from typing import Any, Callable, Dict, Generator, List, Optional, Set
 
+from . import guard
 from . import sizing_batch as batches
 from .leaving import leave
 from .sizing_course import Course, Wish
@@ -71,6 +72,7 @@ class Sizing:
         from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
         self._tf = tf
+        guard.watch_tensorflow()
         self._result.facts["modules"].append("tensorflow")
         self._result.save()
         function, iterator = polymorphic_function.Function, iterator_ops.OwnedIterator
@@ -83,6 +85,7 @@ class Sizing:
         if keras.__name__ in self._kerases:
             return
         self._kerases.add(keras.__name__)
+        guard.watch_hdf5()
         self._keras = keras
         trainer = _defining(keras.Model, "make_train_function")
         if trainer is not None:

@@ -19,6 +19,8 @@ from orchestrator.runtime.feeding_files import Known, chill, copied, read_rate, 
 from orchestrator.runtime.feeding_shim import FOLDER, build
 from orchestrator.runtime.feeding_windows import LEAD, Mode, connections, window
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 def driven(mode: Mode, steps: int, look: Callable[[Any, int], None] | None = None) -> tuple[Any, list[int]]:
     """Train on what a window feeds: its line, and the batches that were trained on."""
@@ -173,6 +175,40 @@ def test_a_scratch_folder_copies_code_and_links_data(tmp_path: Path) -> None:
     )
     assert scratch.back(scratch.copy / "train.py") == project / "train.py"
     assert scratch.plan("free", "refused")["guard"]["kept"] == [str(project)]
+
+
+def test_what_an_earlier_run_left_may_be_written_again_and_stays_as_it_is(tmp_path: Path) -> None:
+    """In a process of its own: an audit hook cannot be taken off."""
+    project = tmp_path / "project"
+    (project / "data").mkdir(parents=True)
+    for name in ("log.bin", "gone.bin", "other.bin", "w.weights.h5", "data/a.bin"):
+        (project / name).write_text("mine")
+    scratch = lay_out(project, tmp_path / "scratch" / "project")
+    assert not (scratch.copy / "w.weights.h5").is_symlink() and (scratch.copy / "log.bin").is_symlink()
+    program = (
+        "import os, sys\n"
+        "from orchestrator.runtime.guard import Guard\n"
+        "copy, project, refused = sys.argv[1:]\n"
+        "Guard([project], [copy], refused).install()\n"
+        "os.chdir(copy)\n"
+        "open('log.bin', 'a').write(' and more')\n"
+        "os.remove('gone.bin')\n"
+        "open('new.bin', 'w').write('new')\n"
+        "os.replace('new.bin', 'other.bin')\n"
+        "open('data/a.bin', 'w').write('other')\n"
+        "try:\n"
+        "    open(project + '/log.bin', 'a')\n"
+        "except PermissionError:\n"
+        "    print(open('log.bin').read(), os.path.exists('gone.bin'), open('other.bin').read())\n"
+    )
+    there = [str(scratch.copy), str(project), str(tmp_path / "refused")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "none")}
+    done = subprocess.run(
+        [sys.executable, "-c", program, *there], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "mine and more False new\n", done.stderr
+    assert (tmp_path / "refused").read_text() == f"{project / 'log.bin'}\n"
+    assert {path.read_text() for path in project.rglob("*") if path.is_file()} == {"mine"}
 
 
 def test_in_place_nothing_is_imposed(tmp_path: Path) -> None:
