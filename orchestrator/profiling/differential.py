@@ -87,7 +87,8 @@ class Differential:
 
     `fetch`: cold against warm, None where no disk had to give anything; `prep`: warm against synthetic;
     `stall`:
-    all of it. `cold`: whether the training as it is must be thought of with cold files.
+    all of it. `cold`: whether the training as it is must be thought of with cold files. `source`: what Keras
+    made the pipeline of, as `stepinputs.source_of` tells.
     """
 
     timings: Mapping[str, Timing]
@@ -104,6 +105,7 @@ class Differential:
     nodes: Sequence[Mapping[str, Any]] = ()
     node_batches: int = 0
     notes: Sequence[str] = ()
+    source: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -119,6 +121,10 @@ class Differential:
     def pulling(self) -> Timing:
         """The pipeline alone, with nothing to train."""
         return self.timings["pull cold" if self.cold else "pull"]
+
+    def share(self, gap: Gap) -> float:
+        """Of the step as it is: what a gap takes of it."""
+        return min(1.0, max(0.0, gap.seconds / self.actual.seconds)) if self.actual.seconds > 0 else 0.0
 
     def rate(self, mode: str) -> float | None:
         """Examples a second (batches, where their size is not fixed)."""
@@ -185,8 +191,12 @@ def differential(result: Mapping[str, Any]) -> Differential | None:
     return Differential(
         timings=timings,
         fetch=fetch,
-        prep=gap(warm, ideal),
-        stall=gap(timings["cold" if cold else "warm"], ideal),
+        prep=_possible(gap(warm, ideal), warm, timings.get("pull")),
+        stall=_possible(
+            gap(timings["cold" if cold else "warm"], ideal),
+            timings["cold" if cold else "warm"],
+            timings.get("pull cold" if cold else "pull"),
+        ),
         cold=cold,
         cores=int(result.get("cores") or 1),
         batch=result.get("batch"),
@@ -197,8 +207,19 @@ def differential(result: Mapping[str, Any]) -> Differential | None:
         nodes=pipeline.get("nodes") or (),
         node_batches=int(pipeline.get("batches") or 0),
         notes=_notes(result, warm, int(result.get("cores") or 1)),
-        facts={key: result.get(key) for key in ("loop", "tensorflow", "gpus", "steps", "steps_per_call")},
+        source=result.get("source") or {},
+        facts={
+            key: result.get(key)
+            for key in ("loop", "tensorflow", "gpus", "steps", "steps_per_call", "cardinality")
+        },
     )
+
+
+def _possible(found: Gap, slower: Timing, pull: Timing | None) -> Gap:
+    """Input holds a step up by no more than making its batch takes: the rest is the computer's unrest."""
+    if pull is None or found.seconds <= pull.seconds or slower.seconds <= 0:
+        return found
+    return Gap(pull.seconds, found.noise, pull.seconds / slower.seconds)
 
 
 def quickest(timings: Mapping[str, Timing]) -> Timing:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from orchestrator.profiling.differential import WARM_READS, Differential
+from orchestrator.profiling.differential_also import findings, many_small_files, remedy
 
 ACCUSED = 0.1
 """Share of a step that must be stalled before anything is accused."""
 
-SMALL_FILE = 1 << 20
 CROWD = 4
 """Threads for each core that one stage of a pipeline may ask for."""
 
@@ -24,9 +25,6 @@ FULL = 0.8
 OVERLAPS = 1.2
 """Of a step: preparation that takes no longer would be hidden by working ahead."""
 
-MIXED = 8
-"""A shuffle buffer below this share (one in …) of the examples mixes them hardly at all."""
-
 REMOTE_SHARE = 0.25
 REMOTE_BYTES = 4096
 FAULTS = 20.0
@@ -35,27 +33,27 @@ FAULTS = 20.0
 @dataclass(frozen=True)
 class Named:
     """`kind`: storage, small files, memory, generator, remote, serial map, threads, decode, cores, no
-    prefetch,
-    preparation, or none; `words` for people. `findings`: what is no stall and still worth a word, as
-    (kind, words)."""
+    prefetch, preparation, or none; `words` for people. `findings`: what else is worth a word, as (kind,
+    words). `remedy`: what to do where no fix that can be tried helps; None where nothing is held up."""
 
     kind: str
     words: str
     findings: tuple[tuple[str, str], ...] = ()
+    remedy: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         told = [{"kind": kind, "words": words} for kind, words in self.findings]
-        return {"kind": self.kind, "words": self.words, "findings": told}
+        return {"kind": self.kind, "words": self.words, "findings": told, "remedy": self.remedy}
 
 
 def name(found: Differential) -> Named:
     """The bottleneck. "none" where input holds up less than a tenth of a step, or nothing that is sure."""
     kind, words = _kind(found)
-    return Named(kind, words, tuple(_findings(found)))
+    return Named(kind, words, findings(found, kind), None if of_arrays(found.calls) else remedy(found, kind))
 
 
 def _kind(found: Differential) -> tuple[str, str]:
-    share = min(found.stall.share, _most(found))
+    share = found.stall.share
     if not found.stall.significant or share < ACCUSED:
         return "none", f"Steps are not held up by their input: {_percent(share)} at most."
     short = _memory(found)
@@ -65,12 +63,6 @@ def _kind(found: Differential) -> tuple[str, str]:
     if fetch >= found.prep.seconds and found.cold:
         return _storage(found)
     return _preparation(found)
-
-
-def _most(found: Differential) -> float:
-    """The share that input can hold up at all: a step and its batch, one after the other, are the worst."""
-    pull = found.timings.get("pull cold" if found.cold else "pull")
-    return pull.seconds / found.actual.seconds if pull else 1.0
 
 
 def _percent(share: float) -> str:
@@ -93,19 +85,16 @@ def _memory(found: Differential) -> str | None:
 
 
 def _storage(found: Differential) -> tuple[str, str]:
-    share = _percent(found.fetch.share if found.fetch else 0.0)
-    mean = found.file_bytes / found.files if found.files else 0.0
-    if found.files >= max(64, found.batch or 0) and mean < SMALL_FILE:
-        return "small files", (
-            f"Reading holds up {share} of a step: {found.files:,} files of {mean / 1024:.0f} KiB on average, "
-            "each opened by itself."
-        )
+    share = _percent(found.share(found.fetch) if found.fetch else 0.0)
+    files = many_small_files(found)
+    if files:
+        return "small files", f"Reading holds up {share} of a step: {files}."
     speed = found.storage_bytes or 0.0
     return "storage", f"Reading holds up {share} of a step: the disk gives {speed / 1e6:.1f} MB/s."
 
 
 def _preparation(found: Differential) -> tuple[str, str]:
-    share = _percent(min(found.prep.share, _most(found)))
+    share = _percent(found.share(found.prep))
     pull = found.timings.get("pull") or found.timings["warm"]
     said = f"Preparing batches holds up {share} of a step"
     crowd = crowded(found)
@@ -114,6 +103,11 @@ def _preparation(found: Differential) -> tuple[str, str]:
     busiest = busiest_call(found)
     works = busiest["words"] if busiest else "the pipeline"
     works = "Keras' own gathering of batches" if of_arrays(found.calls) else works
+    source = found.source.get("source")
+    if source == "PyDataset":
+        workers = found.source.get("workers") or 1
+        hands = "one thread" if workers == 1 else f"{workers} {_hands(found.source)}"
+        return "generator", f"{said}: {found.source.get('source_name')}, a PyDataset, makes them in {hands}."
     if pull.seconds <= OVERLAPS * found.ideal and not ahead(found):
         return "no prefetch", f"{said}, although it takes no longer than a step: nothing is prepared ahead."
     if pull.cpu + pull.waited < WAITING * pull.seconds:
@@ -133,8 +127,17 @@ def _preparation(found: Differential) -> tuple[str, str]:
     if busiest and any(_decodes(name) for name in busiest["operations"]):
         return "decode", f"{said}: {works} takes all cores that are free."
     if full(found):
-        return "cores", f"{said}: {found.cores} cores are not enough for {works} and the step together."
+        others = found.actual.others
+        beside = f", of which others kept {others:.1f} busy," if found.actual.busy else ""
+        return (
+            "cores",
+            f"{said}: {found.cores} cores{beside} are not enough for {works} and the step together.",
+        )
     return ("serial map" if serial(busiest) else "preparation"), f"{said}: {works} takes longest."
+
+
+def _hands(source: Mapping[str, Any]) -> str:
+    return "processes" if source.get("processes") else "threads"
 
 
 def _network(found: Differential) -> float:
@@ -231,8 +234,10 @@ def _likely(call: Mapping[str, Any]) -> int:
 def _worded(call: Mapping[str, Any]) -> dict[str, Any]:
     operations = list(call.get("operations") or ())
     telling = [name for name in operations if name not in _DULL][:3]
-    words = f"{call['call']}({', '.join(telling)})" if telling else call["call"]
-    return {**call, "operations": operations, "words": words}
+    words = f"{call['call']}({', '.join(telling)})" if telling else str(call["call"])
+    site = call.get("site")
+    where = f" ({PurePath(str(site[0])).name}:{site[1]})" if site else ""
+    return {**call, "operations": operations, "words": words + where}
 
 
 _DULL = (
@@ -247,14 +252,3 @@ _DULL = (
     "RealDiv",
     "Transpose",
 )
-
-
-def _findings(found: Differential) -> list[tuple[str, str]]:
-    told = []
-    for call in found.calls:
-        buffer, size = call.get("buffer_size"), call.get("elements") or 0
-        if call["call"] == "shuffle" and buffer and size >= 256 and buffer * MIXED <= size:
-            told.append(
-                ("shuffle", f"shuffle({buffer:,}) mixes {size:,} examples hardly at all: neighbours stay so.")
-            )
-    return told

@@ -69,12 +69,22 @@ def untried(result: Mapping[str, Any]) -> str | None:
     if result.get("fixes") != []:
         return None
     calls = result.get("calls") or ()
+    source = result.get("source") or {}
+    if source.get("source") == "PyDataset":
+        return f"the batches come from {source.get('source_name')}, a PyDataset, whose code stays as it is"
+    if source.get("source") == "generator":
+        return "the batches come from a Python generator that `fit` was given, which gives one after another"
     if not any(call.get("site") for call in calls):
         if of_arrays(calls):
             return (
                 "Keras makes the batches of arrays by itself; the script has no pipeline of its own to change"
             )
-        return "no call of the script makes this pipeline"
+        return "the pipeline is made in a library, not by calls of the script"
+    if any(call.get("call") == "from_generator" for call in calls):
+        return (
+            "the examples come from a Python generator, which gives one after another, and not the same in "
+            "every pass"
+        )
     return (
         "its calls are parallel, work ahead and are cached already, or cannot be, and no data can be staged"
     )
@@ -131,6 +141,8 @@ def predicted_seconds(
     pull = found.timings.get("pull cold" if cold else "pull")
     if pull is None:
         return None
+    if not found.stall.significant and str(fix["name"]) in _RULES:
+        return base.seconds
     rule = _RULES.get(str(fix["name"]))
     return rule(found, base, pull, fix) if rule else None
 

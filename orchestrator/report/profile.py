@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from orchestrator.report.units import plural, size, table
 from orchestrator.report.where import where_time_went
 
 MOST_FILES = 10
+_WIDTH = 108
 
 
 def profile_text(profile: Mapping[str, Any]) -> str:
@@ -16,24 +18,24 @@ def profile_text(profile: Mapping[str, Any]) -> str:
     parts = [f"profile {profile['run_id']}: {' '.join(profile['command'])}"]
     found = profile["differential"]
     if found:
-        parts.append(_stalls(found, profile["bottleneck"]))
+        parts.append(_stalls(found, profile["bottleneck"], helped=bool(profile["best"])))
     else:
-        parts.append(f"  {profile['why']}")
+        parts.append(_wrapped("  ", profile["why"]))
         if profile.get("system"):
             parts.append(where_time_went(profile["system"]))
     if profile["tried"]:
         parts.append(_tried(profile))
     elif profile["untried"]:
-        parts.append(f"  tried: nothing could be tried: {profile['untried']}.")
+        parts.append(_wrapped("  ", f"tried: nothing could be tried: {profile['untried']}."))
     if profile["files"]:
         parts.append(_files(profile["files"]))
     if profile.get("trace"):
         parts.append(f"  tf.profiler: xprof --logdir {profile['trace']}    # pip install xprof")
-    notes = [f"  note: {note}" for note in profile["notes"]]
+    notes = [_wrapped("  note: ", note) for note in profile["notes"]]
     return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])])
 
 
-def _stalls(found: Mapping[str, Any], bottleneck: Mapping[str, Any]) -> str:
+def _stalls(found: Mapping[str, Any], bottleneck: Mapping[str, Any], *, helped: bool) -> str:
     step = found["step"]
     actual = step["cold" if found["files_cold"] else "warm"]
     rows = [
@@ -41,16 +43,22 @@ def _stalls(found: Mapping[str, Any], bottleneck: Mapping[str, Any]) -> str:
         ("step", _step(actual, found)),
         (
             "fetch stall",
-            _gap(found["fetch_stall"]) if found["fetch_stall"] else "none: no disk was read from",
+            _gap(found["fetch_stall"], actual) if found["fetch_stall"] else "none: no disk was read from",
         ),
-        ("prep stall", _gap(found["prep_stall"])),
+        ("prep stall", _gap(found["prep_stall"], actual)),
         ("rates", _rates(found["rates"])),
         ("first batch", f"{found['first_batch']:.2f} s after an epoch begins"),
         ("read from", f"{plural(found['files'], 'file')}, {size(found['file_bytes'])}"),
     ]
     rows += [("also", finding["words"]) for finding in bottleneck["findings"]]
+    if bottleneck.get("remedy") and not helped:
+        rows.append(("what to do", f"{bottleneck['remedy'][0].upper()}{bottleneck['remedy'][1:]}"))
     width = max(len(name) for name, _ in rows)
-    return "\n".join(f"  {name.ljust(width)}  {text}" for name, text in rows)
+    return "\n".join(_wrapped(f"  {name.ljust(width)}  ", text) for name, text in rows)
+
+
+def _wrapped(begin: str, text: str) -> str:
+    return "\n".join(textwrap.wrap(text, _WIDTH, initial_indent=begin, subsequent_indent=" " * len(begin)))
 
 
 def _step(actual: float, found: Mapping[str, Any]) -> str:
@@ -63,11 +71,13 @@ def _ms(seconds: float) -> str:
     return f"{seconds * 1000:.3g} ms"
 
 
-def _gap(gap: Mapping[str, Any]) -> str:
+def _gap(gap: Mapping[str, Any], step: float) -> str:
+    """As a share of the step as it is: fetching and preparing add up to no more than all of it."""
     if not gap["significant"]:
         noise = "unknown" if gap["noise"] is None else _ms(gap["noise"])
         return f"not significant ({_ms(max(0.0, gap['seconds']))}, noise {noise})"
-    return f"{gap['share']:.0%} of a step ({_ms(gap['seconds'])}, noise {_ms(gap['noise'])})"
+    part = min(1.0, gap["seconds"] / step) if step else 0.0
+    return f"{part:.0%} of a step ({_ms(gap['seconds'])}, noise {_ms(gap['noise'])})"
 
 
 def _rates(rates: Mapping[str, Any]) -> str:

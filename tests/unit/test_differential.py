@@ -224,7 +224,7 @@ OWN_CALL = {"call": "map", "num_parallel_calls": -1, "operations": [], "elements
 
 @pytest.mark.parametrize(
     ("calls", "why"),
-    [(CALLS_OF_ARRAYS, "Keras makes"), (CALLS_OF_ARRAYS[1:], "no call"), ([OWN_CALL], "parallel")],
+    [(CALLS_OF_ARRAYS, "Keras makes"), (CALLS_OF_ARRAYS[1:], "in a library"), ([OWN_CALL], "parallel")],
 )
 def test_the_screen_says_why_nothing_could_be_tried(
     calls: list[dict[str, Any]], why: str, tmp_path: Path
@@ -234,7 +234,7 @@ def test_the_screen_says_why_nothing_could_be_tried(
     (tmp_path / "feeding.json").write_text(json.dumps(asked))
     same = Scratch(tmp_path, tmp_path)
     text = profile_text(profile_run.read(tmp_path, "r", ("python",), {"reason": "completed"}, same).as_json())
-    assert f"nothing could be tried: {untried(asked)}." in text
+    assert f"nothing could be tried: {untried(asked)}." in " ".join(text.split())
 
 
 def test_what_keras_makes_of_arrays_is_named_by_what_it_does() -> None:
@@ -242,7 +242,7 @@ def test_what_keras_makes_of_arrays_is_named_by_what_it_does() -> None:
     slow = {**STEADY, "pull": [0.020] * 3}
     own = {**CALLS_OF_ARRAYS[0], "site": ["a.py", 3]}
     assert "Keras' own gathering of batches waits" in name(read(slow, calls=CALLS_OF_ARRAYS)).words
-    assert "map(GatherV2) waits" in name(read(slow, calls=[own, CALLS_OF_ARRAYS[1]])).words
+    assert "map(GatherV2) (a.py:3) waits" in name(read(slow, calls=[own, CALLS_OF_ARRAYS[1]])).words
 
 
 def test_nothing_is_said_of_tries_that_nobody_asked_for_or_that_were_made() -> None:
