@@ -69,7 +69,8 @@ def confirmed(
     known, theirs = rerun.read(mine), rerun.read(other)
     assert known
     where = theirs.cwd if theirs and not theirs.obstacle else None
-    to_imitate = imitated(other, recordings[1 - index], theirs.python if theirs else None, where)
+    python, their_own = (theirs.python, theirs.made) if theirs else (None, ())
+    to_imitate = imitated(other, recordings[1 - index], python, where, their_own)
     sides = Sides(recordings[0], recordings[1], base, to_imitate, mine / "observe")
     recorded = recordings[index]
     steps, light = max(len(recorded.steps), recorded.requested), light_steps(verdict, recorded)
@@ -91,6 +92,9 @@ def _with_variables(recording: Recording, known: Rerun | None) -> Recording:
     if known is None or not recording.environment:
         return recording
     facts = {**recording.environment, "variables": dict(known.variables), "cwd": str(known.cwd)}
+    program = program_of(known.argv)
+    if program and not program.module:
+        facts["start"] = os.path.relpath(known.cwd / program.name, known.cwd)
     return replace(recording, environment=named_by_variables(facts))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.api.confirm_baseline import baseline, restless
+from orchestrator.api.confirm_baseline import baseline, restless, unsettled
 from orchestrator.api.confirm_runs import Runs, cores
 from orchestrator.api.confirm_search import Clock, Search, Sides
-from orchestrator.api.confirm_trees import Tree, unseen
+from orchestrator.api.confirm_trees import Tree, only_listed, unseen
 from orchestrator.api.rerun import KEPT
 from orchestrator.model import Progress, Verdict
 from orchestrator.parity.changes import changes
@@ -40,6 +41,8 @@ def confirm(sides: Sides, first: Verdict, runs: Runs, budget: float, tell: Progr
         return begin.verdict
     search = Search(sides, runs, clock, begin.own, begin.differs, tell)
     found = search.verdict(first, finding, listed)
+    if search.unsettles and begin.differs is None:
+        return unsettled(search.unsettles, runs, clock.until) or found
     if begin.differs is not None:
         return besides(found, begin.verdict) if begin.verdict else found
     return restless(begin.own, runs, clock.until, most=3 if search.shaken else 1) or found
@@ -59,18 +62,28 @@ def _candidates(sides: Sides, finding: Finding, runs: Runs) -> list[Candidate]:
     known = candidates(finding, found, sides.base, sides.mine.environment, sides.other)
     seen = {change.name for change in found if change.topic == "data"}
     seen |= set(next((change.a for change in found if change.topic == "source"), ()))
-    trees = Tree(runs.original, sides.observe), Tree(sides.other.folder, sides.other.observe)
-    more = unseen(*trees, seen, sides.mine.environment)
+    names = sides.base, "B" if sides.base == "A" else "A"
+    mine = Tree(runs.original, sides.observe, frozenset(runs.rerun.made), names[0])
+    theirs = Tree(sides.other.folder, sides.other.observe, sides.other.made, names[1])
+    if any(change.topic == "start" for change in found):
+        mine = theirs  # started from different folders, the same names are other files
+    more = unseen(mine, theirs, seen, sides.mine.environment)
     differences = [each for each in known if each.kind == "difference"]
-    return [*differences, *more, *(each for each in known if each.kind != "difference")]
+    listed = only_listed(mine, theirs) if finding.stage in ("batch", "initial", "files", "steps") else ()
+    return [*differences, *more, *listed, *(each for each in known if each.kind != "difference")]
 
 
-def imitated(folder: Path, recording: Recording, python: str | None = None, cwd: Path | None = None) -> Other:
-    """The side to imitate: `folder` holds its recording; `python` and `cwd` are its own, if they are here."""
-    kept = folder / KEPT
-    return Other(
-        recording.environment, folder / "observe", cwd, python, cores(), kept if kept.is_dir() else None
-    )
+def imitated(
+    folder: Path,
+    recording: Recording,
+    python: str | None = None,
+    cwd: Path | None = None,
+    made: Iterable[str] = (),
+) -> Other:
+    """The side to imitate: `folder` holds its recording; `python` and `cwd` are its own, if they are here,
+    and `made` the files in it that its run made."""
+    kept = folder / KEPT if (folder / KEPT).is_dir() else None
+    return Other(recording.environment, folder / "observe", cwd, python, cores(), kept, frozenset(made))
 
 
 def confirmable(verdict: Verdict, a: Recording, b: Recording) -> bool:

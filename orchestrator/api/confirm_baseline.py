@@ -24,7 +24,7 @@ from orchestrator.parity.explain import (
     unstable,
     worded,
 )
-from orchestrator.parity.imposed import Imposed
+from orchestrator.parity.imposed import Candidate, Imposed
 from orchestrator.parity.ladder import climb, same_records_overall
 from orchestrator.parity.luck import LEAST, needed, shown
 from orchestrator.parity.recording import Recording
@@ -91,6 +91,27 @@ def restless(own: Trial, runs: Runs, until: float, *, most: int = 1) -> Verdict 
         if other.recording.steps and place(own.recording, other.recording) is not None:
             return _unstable(own, other, runs, until)
     return None
+
+
+def unsettled(by: Candidate, runs: Runs, until: float) -> Verdict | None:
+    """The verdict on a script that is the same each time as this side has it, and differs from itself with
+    what the other side has."""
+    before = runs.always
+    runs.always = before | (by.imposed or Imposed())
+    try:
+        one, other = (runs.run(Imposed(), until, again=again) for again in (0, 1))
+        found = _unstable(one, other, runs, until)
+    finally:
+        runs.always = before
+    if found is None:
+        return None
+    besides = f"That is so on one side only, by this: {by.words}."
+    return replace(
+        found,
+        cause=f"{found.cause} {besides}",
+        detail=f"{found.detail} {besides}",
+        fix=" ".join(filter(None, (found.fix, by.fix))),
+    )
 
 
 def _same_but_other(mine: Recording, own: Trial, runs: Runs, until: float) -> Baseline:

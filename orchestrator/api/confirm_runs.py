@@ -179,6 +179,8 @@ class Runs:
         try:
             if copy.mounts and not self.forks:
                 return "only what is simply a Python program can be given mounts of its own"
+            if imposed.start and not (self.forks and copy.moved):
+                return "only what is simply a Python program can be started from another folder"
             if imposed.arguments is not None and self.program is None:
                 return "only what is simply a Python program can be given other arguments"
             return (self._fork if self.forks else self._job)(run, copy, imposed, until)
@@ -230,16 +232,21 @@ class Runs:
     def _fork(self, run: RunDir, copy: Copy, imposed: Imposed, until: float) -> str:
         assert self.program
         environment = self._environment(run, imposed, self._plan(run, copy, imposed))
-        environment["PWD"] = str(copy.cwd)
-        name = self.program.name
+        name, cwd = self.program.name, copy.cwd
         if not self.program.module:
             name = self._program_there(copy, name)
+        if imposed.start:
+            place = started_in(os.path.normpath(copy.cwd / name), imposed.start, copy)
+            if place is None:
+                return "the folder to start it from is not one that is copied for a repeated run"
+            name, cwd = imposed.start, place
+        environment["PWD"] = str(cwd)
         arguments = self.program.arguments if imposed.arguments is None else imposed.arguments
         request = {
             "program": name,
             "module": self.program.module,
             "arguments": list(arguments),
-            "cwd": str(copy.cwd),
+            "cwd": str(cwd),
             "env": environment,
             "moved": [[str(original), str(seen)] for original, seen in copy.moved],
             "mounts": [[str(source), str(target)] for source, target in copy.mounts],
@@ -361,6 +368,13 @@ class Runs:
             return f"it writes to {refused}, which a repeated run may not change"
         lines = [line for line in _text(run.log).strip().splitlines() if line.strip()]
         return f"{ending}; {lines[-1].strip()[:200]}" if lines else f"{ending}; {recording.why}"
+
+
+def started_in(program: str, start: str, copy: Copy) -> Path | None:
+    """The folder from which `program` is started as `start`; None where it is in no folder of the copy."""
+    place = Path(program.removesuffix(start)) if program.endswith(f"/{start}") else None
+    inside = place is not None and any(place.is_relative_to(seen) for _, seen in copy.moved)
+    return place if inside else None
 
 
 def _without_hook(path: str) -> str:

@@ -10,10 +10,12 @@ from pathlib import Path
 from orchestrator.api.confirm_runs import Runs, Trial
 from orchestrator.model import Progress, Tried, Verdict
 from orchestrator.parity import band as band_
+from orchestrator.parity.changes import changes
 from orchestrator.parity.explain import ARITHMETIC, Diagnosis, Place, concluded, place
-from orchestrator.parity.imposed import Candidate, Imposed, Other
+from orchestrator.parity.imposed import Candidate, Imposed, Other, as_if_recorded
 from orchestrator.parity.ladder import Finding
 from orchestrator.parity.luck import LEAST
+from orchestrator.parity.plan import brings_about
 from orchestrator.parity.probes import innocent_flips
 from orchestrator.parity.recording import STAGES, Recording
 from orchestrator.parity.smallest import smallest
@@ -69,6 +71,10 @@ class Search:
         self._drifts: dict[str, tuple[str, band_.Drift]] = {}
         self._late: dict[int, str] = {}
         self._cut = False
+        self._acting: tuple[Candidate, ...] = ()
+        self._follows: frozenset[str] = frozenset()
+        self.unsettles: Candidate | None = None
+        """What of the other side makes the script differ from itself, where nothing makes the runs equal."""
         self.shaken = False
         """Whether something was enough in one run and not in another."""
 
@@ -76,9 +82,11 @@ class Search:
         """The verdict with what was found."""
         self._kind = finding.kind
         causes = self._causes(listed)
+        self.unsettles = None if causes else self._unsettling(listed)
         apart = band_.drift(self._sides.a, self._sides.b)
         rounding = finding.kind == "value" and finding.stage in band_.STAGES
         band = self._band(causes) if rounding and (finding.rounding or causes) else None
+        self._follows = self._brought_about(causes)
         told = [self._told(each, causes) for each in self._opened(listed, causes)]
         diagnosis = Diagnosis(
             causes=causes,
@@ -87,6 +95,7 @@ class Search:
             until=self._self_place,
             located=self._located(listed, causes),
             suspects=self._suspects(listed, causes),
+            acting=self._acting if causes else (),
         )
         return concluded(first, finding, diagnosis, band, apart)
 
@@ -114,7 +123,7 @@ class Search:
             for each in (each for each in able if each.kind == kind):
                 outcome = self._try(each, anyhow=not self._tried)
                 if outcome == "confirmed":
-                    return self._narrowed((each,)) if each.parts else (each,)
+                    return self._deepest(each, able)
                 if outcome == "part":
                     parts.append(each)
             several = self._several(able, parts)
@@ -122,11 +131,33 @@ class Search:
                 return several
         for each in (each for each in able if each.kind == "difference" and id(each) in self._late):
             if self._try(each, anyhow=True) == "confirmed":
-                return self._narrowed((each,)) if each.parts else (each,)
+                return self._deepest(each, able)
         for each in (each for each in able if each.kind == "replay"):
             if self._try(each) == "confirmed":
                 break
         return ()
+
+    def _deepest(self, found: Candidate, able: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """What is enough, or else what brings it about: a variable that the program makes threads of."""
+        self._acting = (found,)
+        for each in able if found.kind == "difference" else ():
+            if brings_about(each, found) and id(each) not in self._tried and self._try(each) == "confirmed":
+                found = each
+                break
+        return self._narrowed((found,)) if found.parts else (found,)
+
+    def _unsettling(self, listed: Sequence[Candidate]) -> Candidate | None:
+        """The first difference that changes the run into another one each time."""
+        for each in listed:
+            known = self._tried.get(id(each))
+            if each.kind != "difference" or known is None or known.why != _OTHERWISE or each.imposed is None:
+                continue
+            if not self._clock.allows(self._runs.estimate(each.imposed, 1)):
+                return None
+            one, other = (self._runs.run(each.imposed, self._clock.until, again=n) for n in (0, 1))
+            if one.recording.steps and other.recording.steps and place(one.recording, other.recording):
+                return each
+        return None
 
     def _again(self, causes: Sequence[Candidate]) -> tuple[int, int]:
         """In how many runs with `causes` the other side's result was seen, and in how many it was looked for:
@@ -153,7 +184,7 @@ class Search:
         return (
             self._self_place is not None
             or self._kind == "order"
-            or any(each.kind == "probe" or each.topic in _FICKLE for each in causes)
+            or any(each.kind == "probe" or each.topic in _FICKLE for each in (*causes, *self._acting))
         )
 
     def _several(self, able: Sequence[Candidate], parts: Sequence[Candidate]) -> tuple[Candidate, ...]:
@@ -226,7 +257,7 @@ class Search:
             return "part", "with it the runs differ later: it explains the first difference, not all"
         if place(trial.recording, self._own.recording) is None:
             return "cleared", _NOTHING
-        return "cleared", "tried: it changes the run, but not into the other one"
+        return "cleared", _OTHERWISE
 
     def _equal(self, how: str) -> str:
         mine, theirs = ("A", "B") if self._sides.base == "A" else ("B", "A")
@@ -252,7 +283,7 @@ class Search:
             trial = self._runs.run(flip.imposed, self._clock.until)
             if trial.recording.steps:
                 self._drifts[flip.topic] = flip.words, band_.drift(self._own.recording, trial.recording)
-        topics = {cause.topic for cause in causes}
+        topics = {cause.topic for cause in (*causes, *self._acting)}
         others = [drift for topic, drift in self._drifts.items() if topic not in topics]
         return band_.calibrated(others) or band_.calibrated(self._drifts.values())
 
@@ -267,8 +298,25 @@ class Search:
             for one in (each.parts if any(id(part) in guilty for part in each.parts) else (each,))
         ]
 
+    def _brought_about(self, causes: Sequence[Candidate]) -> frozenset[str]:
+        """The differences, in words, that are none any more where the causes are imposed."""
+        together = Imposed()
+        for each in causes:
+            together |= each.imposed or Imposed()
+        trial = self._runs.run(together, self._clock.until) if causes else None
+        if trial is None or not trial.recording.steps:
+            return frozenset()
+        a, b = self._sides.a.environment, self._sides.b.environment
+        before = {change.words for change in changes(a, b)}
+        now = as_if_recorded(trial.recording.environment, self._sides.mine.environment, together)
+        a, b = (now, b) if self._sides.base == "A" else (a, now)
+        return frozenset(before - {change.words for change in changes(a, b)})
+
     def _told(self, each: Candidate, causes: Sequence[Candidate]) -> Tried | None:
         known = self._tried.get(id(each))
+        if causes and not any(each is one for one in causes) and self._is_brought_about(each):
+            seconds = known.seconds if known else None
+            return Tried(each.words, "follows", _FOLLOWS, each.kind, each.topic, seconds)
         if known and not (each.topic == "folder" and known.outcome == "not tried"):
             return known
         if causes:
@@ -281,6 +329,9 @@ class Search:
             return self._cleared(each, "it cannot act at this stage")
         why = each.why or self._late.get(id(each)) or f"the budget of {self._clock.budget:.0f} s was used up"
         return known or Tried(each.words, "not tried", why, each.kind, each.topic)
+
+    def _is_brought_about(self, each: Candidate) -> bool:
+        return all(one.words in self._follows for one in each.parts or (each,))
 
     def _cleared(self, each: Candidate, why: str) -> Tried:
         return Tried(each.words, "cleared", why, each.kind, each.topic)
@@ -317,6 +368,8 @@ _FICKLE = frozenset(("order", "cores", "threads", "determinism"))
 """Topics of causes that could be no cause but a race."""
 
 _LUCK = "one run with it was equal, another was not: it was luck"
+_OTHERWISE = "tried: it changes the run, but not into the other one"
 _NOTHING = "tried: it changes nothing"
 _SAME_ELSEWHERE = "repeated in another folder, the run is the same"
+_FOLLOWS = "with the cause imposed, it is no difference any more"
 _STILL = "left as it was, and the runs are equal without it"

@@ -74,8 +74,9 @@ class Tried:
     """One thing that might have been the cause, and what became of it.
 
     `outcome`: confirmed (with it alone, or with the other confirmed ones, the runs are equal to the bit),
-    part (it moves the first difference to a later place), cleared (it changes nothing, or the runs are equal
-    although it differs), or not tried; `why` says how that is known. `kind`: difference, probe or replay.
+    part (it moves the first difference to a later place), follows (the cause brings it about), cleared (it
+    changes nothing, or the runs are equal although it differs), or not tried; `why` says how that is known.
+    `kind`: difference, probe or replay.
     """
 
     words: str

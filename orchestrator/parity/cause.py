@@ -38,7 +38,7 @@ _BY_STAGE = {
 }
 """What can round differently, the most probable first; elsewhere as in _ARITHMETIC."""
 
-_CIRCUMSTANCES = ("environment", "hashing", "timezone", "locale", "folder")
+_CIRCUMSTANCES = ("environment", "hashing", "timezone", "locale", "start", "seed", "settings", "folder")
 """What a script may read to decide what it does."""
 
 
@@ -58,9 +58,9 @@ def suspect(finding: Finding, found: tuple[Change, ...], *, initial_differs: boo
             "Set the same dtype policy and floatx on both sides.",
         )
     if finding.stage == "initial":
-        return _pick(found, (*_CIRCUMSTANCES[:2], "data", "folder")) or Cause(
-            "the random seed differs or is not set", _SEED
-        )
+        return _pick(
+            found, ("environment", "hashing", "seed", "data", "start", "settings", "folder")
+        ) or Cause("the random seed differs or is not set", _SEED)
     if finding.rounding:
         return _pick(found, _BY_STAGE.get(finding.stage, _ARITHMETIC)) or Cause(
             "operations that are not deterministic, since nothing recorded of the two environments differs",
@@ -77,7 +77,7 @@ def _files(finding: Finding, found: tuple[Change, ...]) -> Cause:
     """Files that differ, in content or in order: what led to them is named before they are."""
     if finding.kind == "order":
         return _pick(found, ("order",)) or Cause(finding.detail, _ORDER)
-    led = _pick(found, ("environment", "paths")) if finding.kind == "missing" else None
+    led = _pick(found, ("environment", "start", "paths")) if finding.kind == "missing" else None
     named = next((c for c in found if c.topic == "data" and c.name == finding.tensor), None)
     chosen = named or next((c for c in found if c.topic == "data"), None)
     cause = Cause(chosen.words, chosen.fix) if chosen else Cause(finding.detail, _SYNC)

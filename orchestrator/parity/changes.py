@@ -5,6 +5,7 @@ Versions are left out: measured, several versions of TensorFlow and NumPy are eq
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -182,7 +183,11 @@ def named_by_variables(facts: Facts) -> Facts:
     machine alike. As with folders that arguments name."""
     variables = {**facts.get("environment", {}), **facts.get("variables", {})}
     places = sorted(
-        ((value.rstrip("/"), name) for name, value in variables.items() if _leads(value) and value[0] == "/"),
+        (
+            (posixpath.normpath(value), name)
+            for name, value in variables.items()
+            if _leads(value) and value[0] == "/"
+        ),
         key=lambda place: -len(place[0]),
     )
     files = facts.get("files") or {}
@@ -192,7 +197,7 @@ def named_by_variables(facts: Facts) -> Facts:
 
 def _called(name: str, places: Sequence[tuple[str, str]]) -> str:
     for folder, variable in places:
-        if folder and (name == folder or name.startswith(f"{folder}/")):
+        if folder != "/" and (name == folder or name.startswith(f"{folder}/")):
             return f"${variable}{name[len(folder) :]}"
     return name
 
@@ -232,6 +237,19 @@ def _settings(a: Facts, b: Facts) -> Iterator[Change]:
         yield from _one("compile", said, a, b, ("tensorflow", name), f"Set {said} alike on both sides.")
     fix = "Use the same tf.distribute strategy and number of replicas, or rescale the batch."
     yield from _one("compile", "replicas", a, b, ("strategy", "replicas"), fix)
+    yield from _seeds(a, b)
+
+
+def _seeds(a: Facts, b: Facts) -> Iterator[Change]:
+    """The seed that generators stood on before the first step, as Keras or TensorFlow keep it."""
+    left, right = a.get("rng") or {}, b.get("rng") or {}
+    for name in ("keras_seed", "tensorflow_seed"):
+        one, other = left.get(name), right.get(name)
+        if left and right and one != other:
+            words = f"the seed is {_shown(one)} in A and {_shown(other)} in B"
+            fix = "Use one constant on both sides: keras.utils.set_random_seed(1)."
+            yield Change("seed", words, fix, "seed", one, other)
+            return
 
 
 def _losses(facts: Facts) -> tuple[Any, Any]:
@@ -247,8 +265,15 @@ def _which(a: Any, b: Any) -> str:
         left, right = one.get("config") or {}, other.get("config") or {}
         for name in left:
             if left.get(name) != right.get(name):
-                return f": {name} is {_shown(left.get(name))} in A and {_shown(right.get(name))} in B"
+                values = _told_apart(left.get(name), right.get(name))
+                return f": {name} is {values[0]} in A and {values[1]} in B"
     return ""
+
+
+def _told_apart(a: Any, b: Any) -> tuple[str, str]:
+    """Two settings, those that are single precision as they were typed: 0.001, not 0.0010000000474974513."""
+    short = [f"{value:.6g}" if isinstance(value, float) else _shown(value) for value in (a, b)]
+    return (short[0], short[1]) if short[0] != short[1] else (_shown(a), _shown(b))
 
 
 # ---------------------------------------------------------------- machine
@@ -262,6 +287,8 @@ def _threads(a: Facts, b: Facts) -> Iterator[Change]:
         )
         lower = min(n for n in (left, right) if n) if (left and right) else 1
         fix = f"Set TF_NUM_INTRAOP_THREADS={lower} on both sides."
+        if any((side.get("tensorflow") or {}).get("intra_op_threads") for side in (a, b)):
+            fix = f"Call tf.config.threading.set_intra_op_parallelism_threads({lower}) on both sides."
         yield Change("threads", words, fix, "intra_op", left, right)
     fix = "Give interleave and map explicit parallelism."
     yield from _one("cores", "the number of usable cores", a, b, ("cpu", "count"), fix)
@@ -305,6 +332,14 @@ def _surroundings(a: Facts, b: Facts) -> Iterator[Change]:
         yield from _one("locale", said, a, b, ("locale", name), fix)
     fix = "Export TZ=UTC on both sides, and parse times with their zone."
     yield from _one("timezone", "the offsets from UTC", a, b, ("timezone", "utc_offsets"), fix)
+    left, right = a.get("start"), b.get("start")
+    if left and right and left != right:
+        words = f"the program is started from another folder: as {left} in A and as {right} in B"
+        fix = (
+            "Start it from the same folder on both sides, or have it find its files by where it lies itself: "
+            "Path(__file__).parent."
+        )
+        yield Change("start", words, fix, "start", left, right)
     left, right = a.get("cwd"), b.get("cwd")
     if left and right and left != right:
         words = f"the working folder's path is {left} in A and {right} in B"

@@ -21,10 +21,15 @@ Place = tuple[int, int]
 
 
 def place(a: Recording, b: Recording) -> Place | None:
-    """Where two recordings first differ; None where they are equal, number of steps included."""
+    """Where two recordings first differ; None where they are equal, number of steps included.
+
+    Of files it is where they first change what is computed: a file that is another and changes nothing does
+    not stand before what does.
+    """
     outcome = climb(a, b)
     if outcome.finding:
-        return outcome.finding.step, STAGES.index(outcome.finding.stage)
+        seen = outcome.finding.shows or outcome.finding
+        return seen.step, STAGES.index(seen.stage)
     return None if len(a.steps) == len(b.steps) else (outcome.steps + 1, 0)
 
 
@@ -43,6 +48,8 @@ class Diagnosis:
     until: Place | None = None
     located: str = ""
     suspects: tuple[Candidate, ...] = ()
+    acting: tuple[Candidate, ...] = ()
+    """What is enough by itself and lies nearer to the numbers than the causes that bring it about."""
 
 
 def concluded(
@@ -63,7 +70,9 @@ def concluded(
     else:
         verdict = _suspected(verdict, diagnosis)
     return replace(
-        verdict, verdict=_grade(first, finding, causes, band, drift), detail=_detail(first, verdict)
+        verdict,
+        verdict=_grade(first, finding, diagnosis.acting or causes, band, drift),
+        detail=_detail(first, verdict),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.parity.changes import Facts
+from orchestrator.parity.changes import Facts, named_by_variables
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,11 @@ class Imposed:
     """What one run is given beyond what it had. Two can be joined by `|`; the right one wins.
 
     `env`: variables to set, None to unset. `plan`: see runtime.imposing. `files`: where the run looks for a
-    file (relative to its folders, or absolute) → the file whose bytes to put there, None to leave it out.
+    file (relative to its folders, or absolute) → the file whose bytes to put there, None to leave it out; of
+    a folder, the name alone is put there.
     `times`: the same → when it was last changed (Unix seconds). `arguments` and `python` replace the run's
-    own. `path`: where its working folder seems to lie; what is in it stays its own.
+    own. `path`: where its working folder seems to lie; what is in it stays its own. `start`: as what the
+    program is started, by which follows from where (src/train.py: from the folder above its own).
     """
 
     env: Mapping[str, str | None] = field(default_factory=dict)
@@ -28,6 +30,7 @@ class Imposed:
     arguments: tuple[str, ...] | None = None
     python: str | None = None
     path: Path | None = None
+    start: str | None = None
 
     def __or__(self, other: Imposed) -> Imposed:
         return Imposed(
@@ -38,12 +41,15 @@ class Imposed:
             self.arguments if other.arguments is None else other.arguments,
             other.python or self.python,
             other.path or self.path,
+            other.start or self.start,
         )
 
     @property
     def key(self) -> str:
         """Equal for two that impose the same."""
-        parts = (self.env, self.plan, self.files, self.times, self.arguments, self.python, self.path)
+        parts = (
+            self.env, self.plan, self.files, self.times, self.arguments, self.python, self.path, self.start,
+        )  # fmt: skip
         return json.dumps(parts, sort_keys=True, default=str)
 
 
@@ -54,7 +60,7 @@ class Candidate:
     `kind`: difference (the two sides' facts differ in it), probe (nothing recorded differs, but the stage
     suggests it) or replay (the other side's tensors instead of its circumstances: it locates, it explains
     nothing). `can_act`: whether it can act as early as the first difference. `parts`: what it consists of,
-    where several things are tried as one first.
+    where several things are tried as one first. `variable`: it is one of the environment.
     """
 
     topic: str
@@ -65,13 +71,14 @@ class Candidate:
     why: str = ""
     can_act: bool = True
     parts: tuple[Candidate, ...] = ()
+    variable: bool = False
 
 
 @dataclass(frozen=True)
 class Other:
     """The side that is imitated: its facts, its observe folder, where its files and its interpreter are here,
     if they are. `cores`: how many this computer can give to a run. `kept`: a folder of files as that side had
-    them, each called by its sha256."""
+    them, each called by its sha256. `made`: files of its folder that its run made."""
 
     facts: Facts
     observe: Path | None = None
@@ -79,3 +86,14 @@ class Other:
     python: str | None = None
     cores: int = 1
     kept: Path | None = None
+    made: frozenset[str] = frozenset()
+
+
+def as_if_recorded(repeated: Facts, recorded: Facts, imposed: Imposed) -> Facts:
+    """The facts of a repeated run with what is noted beside a recording, not in it: where `recorded` was, and
+    its variables, less what was `imposed`."""
+    given = {name: value for name, value in imposed.env.items() if value is not None}
+    kept = {n: v for n, v in (recorded.get("variables") or {}).items() if n not in imposed.env}
+    beside = {name: recorded[name] for name in ("cwd", "start") if name in recorded}
+    told = {name: str(value) for name, value in (("cwd", imposed.path), ("start", imposed.start)) if value}
+    return named_by_variables({**repeated, **beside, **told, "variables": {**kept, **given}})

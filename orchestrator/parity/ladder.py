@@ -198,11 +198,13 @@ def _records_kind(a: Records | None, b: Records | None) -> tuple[str, str]:
     if a.count == b.count and in_place * 2 >= len(a.rows) > 0:
         return (
             "some",
-            f"{len(a.rows) - in_place} of {a.count} records differ, the others are equal and in place",
+            f"{len(a.rows) - in_place} of {a.count} records differ{'s' * (len(a.rows) - in_place == 1)}, "
+            "the others are equal and in place",
         )
     common = len(set(a.rows) & set(b.rows))
     if common:
-        return "content", f"{common} of {a.count} records are the same, the others are not"
+        verb = "is" if common == 1 else "are"
+        return "content", f"{common} of {a.count} records {verb} the same, the others are not"
     return "content", f"none of the {a.count} records is the same"
 
 

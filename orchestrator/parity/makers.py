@@ -16,7 +16,7 @@ def made(change: Change, base: str, mine: Facts, other: Other) -> Candidate:
     here, there = (change.a, change.b) if base == "A" else (change.b, change.a)
     make: Maker = _MAKERS.get(change.topic, _variable)
     imposed, why = make(change, here, there, other, mine)
-    return Candidate(change.topic, change.words, change.fix, imposed, why=why)
+    return Candidate(change.topic, change.words, change.fix, imposed, why=why, variable=change.variable)
 
 
 Made = tuple[Imposed | None, str]
@@ -117,18 +117,40 @@ def _is_file_of(path: Path, entry: Mapping[str, Any]) -> bool:
 
 def _order(_change: Change, _here: Any, there: Any, other: Other, mine: Facts) -> Made:
     """The order in which folders list them, and by which time they are sorted."""
-    listed = (other.facts.get("files") or {}).get("list") or []
-    known = {entry["name"]: entry for entry in (mine.get("files") or {}).get("list") or []}
-    times = {}
-    for entry in listed:
+    return Imposed(plan={"listing": [Path(name).name for name in there]}, times=_times(other, mine)), ""
+
+
+def _times(other: Other, mine: Facts) -> dict[str, float]:
+    """When the files that the other side read were last changed there, by where this side looks for them."""
+    known = {entry["name"]: entry for entry in _read(mine)}
+    found = {}
+    for entry in _read(other.facts):
         place = _place(str(entry["name"]), known.get(entry["name"]), mine)
-        try:
-            moment = Path(str(entry["path"])).stat().st_mtime
-        except OSError:
-            continue
-        if place and not entry.get("made"):
-            times[place] = moment
-    return Imposed(plan={"listing": [Path(name).name for name in there]}, times=times), ""
+        moment = entry.get("changed") or _changed(Path(str(entry["path"])))
+        if place and moment:
+            found[place] = float(moment)
+    return found
+
+
+def _read(facts: Facts) -> list[Mapping[str, Any]]:
+    """The files that a run read and did not make."""
+    return [each for each in (facts.get("files") or {}).get("list") or [] if not each.get("made")]
+
+
+def _changed(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
+
+
+def other_times(mine: Facts, other: Other) -> Iterator[Candidate]:
+    """A probe: the files' times of change are those of the other side."""
+    times = _times(other, mine)
+    if times:
+        words = "the times at which files were last changed"
+        fix = "Derive nothing (no seed, no order, no choice of data) from when a file was last changed."
+        yield Candidate("times", words, fix, Imposed(times=times), "probe")
 
 
 def _threads(change: Change, here: Any, there: Any, *rest: Any) -> Made:
@@ -141,6 +163,17 @@ def _cores(_change: Change, _here: Any, there: Any, other: Other, *_rest: Any) -
     if 0 < int(there or 0) <= other.cores:
         return Imposed(plan={"cpus": int(there)}), ""
     return None, f"the other side has {there} cores, and this computer has {other.cores}"
+
+
+def _seed(_change: Change, here: Any, there: Any, *_rest: Any) -> Made:
+    """Where the program seeds with this side's number, it seeds with the other's."""
+    if isinstance(here, int) and isinstance(there, int):
+        return Imposed(plan={"reseed": [here, there]}), ""
+    return None, "a side without a seed is another one in each run"
+
+
+def _start(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
+    return Imposed(start=str(there)), ""
 
 
 def _folder(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
@@ -237,6 +270,8 @@ _MAKERS: Mapping[str, Maker] = {
     "policy": _policy,
     "devices": _devices,
     "folder": _folder,
+    "seed": _seed,
+    "start": _start,
     "locale": _locale,
     "timezone": _timezone,
 }

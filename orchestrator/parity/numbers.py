@@ -8,7 +8,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.parity.recording import Tensor
@@ -20,6 +20,8 @@ MOST_ULPS = 999
 """Of a larger distance nobody learns anything: the numbers are others, or lie around zero."""
 
 _WIDTHS = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+_INFINITY = {"float64": 0x7FF << 52, "float32": 0xFF << 23, "float16": 0x1F << 10, "bfloat16": 0xFF << 7}
+"""The bits of infinity: what is above it, but for the sign, is not a number."""
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _SIGNED = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
 
@@ -41,10 +43,16 @@ class Gap:
     largest: float | None
     square: float
     norm_square: float
+    nans: tuple[int, int] = field(default=(0, 0), compare=False)
+    """Elements of each side that are not numbers."""
+    single: tuple[float, float] | None = field(default=None, compare=False)
+    """The two numbers, where there is one on each side."""
 
     @property
     def words(self) -> str:
-        """For people: how many elements, how many ULP, how far at most."""
+        """For people: how many elements, how many ULP, how far at most; of single numbers what they are."""
+        if self.single and f"{self.single[0]:.6g}" != f"{self.single[1]:.6g}":
+            return f"{self.single[0]:.6g} in A and {self.single[1]:.6g} in B"
         share = f"{self.differing:,} of {self.compared:,}"
         share += (
             " elements differ"
@@ -54,7 +62,14 @@ class Gap:
         near = self.ulps is not None and self.ulps <= MOST_ULPS
         ulps = f", at most {self.ulps} ULP" if near else ""
         largest = f", largest absolute difference {self.largest:.3g}" if self.largest is not None else ""
-        return share + ulps + largest
+        return share + ulps + largest + self._nans
+
+    @property
+    def _nans(self) -> str:
+        a, b = self.nans
+        if not a and not b:
+            return ""
+        return f", {a or 'none'} of A and {b or 'none'} of B {'is' if a + b == 1 else 'are'} NaN"
 
 
 def gap(a: Tensor, b: Tensor, most: int = MOST) -> Gap | None:
@@ -85,6 +100,8 @@ def measure(bits_a: Sequence[int], bits_b: Sequence[int], dtype: str, elements: 
         largest=largest if math.isfinite(largest) else None,
         square=square if finite else math.inf,
         norm_square=norms if finite else math.inf,
+        nans=(_nans(bits_a, dtype), _nans(bits_b, dtype)),
+        single=(a[0], b[0]) if elements == 1 and finite else None,
     )
 
 
@@ -104,6 +121,15 @@ def _floats(bits: Sequence[int], dtype: str) -> Sequence[float]:
     code = {"float64": "d", "float32": "f", "float16": "e"}[dtype]
     packed = struct.pack(f"<{len(bits)}{_CODES[_WIDTHS[dtype]]}", *bits)
     return struct.unpack(f"<{len(bits)}{code}", packed)
+
+
+def _nans(bits: Sequence[int], dtype: str) -> int:
+    """How many of raw bit patterns are no number: all bits of the exponent are set, and one of the rest."""
+    if dtype not in _WIDTHS:
+        return 0
+    width = _WIDTHS[dtype] * 8
+    infinity = _INFINITY[dtype]
+    return sum((bit & ((1 << (width - 1)) - 1)) > infinity for bit in bits)
 
 
 def _ulps(pairs: Sequence[tuple[int, int]], dtype: str) -> int | None:

@@ -13,29 +13,31 @@ from dataclasses import replace
 from orchestrator.parity.changes import Change, Facts
 from orchestrator.parity.imposed import Candidate, Imposed, Other
 from orchestrator.parity.ladder import Finding
-from orchestrator.parity.makers import made, other_packages
+from orchestrator.parity.makers import made, other_packages, other_times
 from orchestrator.parity.probes import probes, replays
 
 _INPUT = (
-    "source", "arguments", "keras", "environment", "data", "paths", "order", "cores", "hashing", "timezone",
-    "locale", "policy", "settings", "determinism", "threads", "isa", "onednn", "folder", "versions",
+    "source", "arguments", "keras", "environment", "data", "start", "paths", "order", "cores", "hashing",
+    "timezone", "locale", "policy", "settings", "seed", "determinism", "threads", "isa", "onednn", "folder",
+    "versions",
 )  # fmt: skip
 _ORDER = {
     "files": _INPUT,
     "batch": _INPUT,
     "steps": _INPUT,
     "initial": (
-        "source", "arguments", "keras", "environment", "data", "hashing", "paths", "policy", "determinism",
-        "locale", "timezone", "order", "cores", "settings", "threads", "isa", "onednn", "folder", "versions",
+        "source", "arguments", "keras", "environment", "data", "start", "hashing", "paths", "policy",
+        "determinism", "locale", "timezone", "order", "cores", "settings", "seed", "threads", "isa", "onednn",
+        "folder", "versions",
     ),
     "gradient": (
         "source", "arguments", "keras", "data", "threads", "determinism", "cores", "compile", "isa", "onednn",
-        "policy", "environment", "settings", "paths", "folder", "versions",
+        "policy", "environment", "settings", "start", "paths", "seed", "folder", "versions",
     ),
 }  # fmt: skip
 _ORDER_OF_THE_REST = (
     "source", "arguments", "keras", "data", "isa", "onednn", "compile", "threads", "determinism", "cores",
-    "policy", "environment", "devices", "settings", "paths", "folder", "versions",
+    "policy", "environment", "devices", "settings", "start", "paths", "seed", "folder", "versions",
 )  # fmt: skip
 
 _ARITHMETIC = frozenset(("threads", "isa", "onednn"))
@@ -58,6 +60,8 @@ def candidates(
     differences = [*_grouped(differences), *other_packages(mine, other)]
     known = {candidate.topic for candidate in differences}
     suggested = [probe for probe in probes(finding, mine) if probe.topic not in known]
+    if finding.stage in ("batch", "initial", "files"):
+        suggested += other_times(mine, other)
     order = _ORDER.get(finding.stage, _ORDER_OF_THE_REST)
     if finding.kind in ("dtype", "missing", "shape"):
         order = ("source", "arguments", "keras", "policy", "compile", *order)
@@ -71,6 +75,26 @@ def candidates(
 
 _BROUGHT_ABOUT = frozenset(("intra_op", "onednn", "deterministic_ops", "utc_offsets", "categories", "tf32"))
 """Facts that a variable of the same topic brings about: the variable is tried instead."""
+
+
+_MADE_BY_A_PROGRAM = frozenset(
+    ("threads", "determinism", "compile", "policy", "cores", "seed", "onednn", "isa")
+)
+"""What a program may set by what it is told in a variable, an argument or a file."""
+
+_TOLD = frozenset(("environment", "data", "settings", "hashing", "arguments", "source", "start"))
+
+
+def brings_about(each: Candidate, found: Candidate) -> bool:
+    """Whether `each` may be why `found` differs: what a program is told, of what it makes of that; and where
+    it was started, of a file that it then does not find. A seed may be made of a path or a time as well."""
+    if found.topic == "seed" and each.topic in ("folder", "times"):
+        return True
+    if each is found or each.kind != "difference":
+        return False
+    if found.topic == "data":
+        return each.topic == "start"
+    return found.topic in _MADE_BY_A_PROGRAM and not found.variable and each.topic in _TOLD
 
 
 # ---------------------------------------------------------------- differences

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,7 +142,7 @@ def _differing(a: Recording, b: Recording, outcome: Climb, finding: Finding) -> 
         fix=cause.fix,
         compared=outcome.compared,
         steps=finding.step,
-        detail=_paragraph(finding, cause, found) + _versions(a, b) + _unseen(a, b),
+        detail=_paragraph(finding, cause, found) + _versions(a, b) + _unseen(a, b, finding.stage),
     )
 
 
@@ -242,14 +242,29 @@ def _versions(a: Recording, b: Recording) -> str:
     return f" Versions differ ({differing}), which alone explains nothing." if differing else ""
 
 
-def _unseen(a: Recording, b: Recording) -> str:
-    """What was not compared, so that nothing passes in silence."""
+def _unseen(a: Recording, b: Recording, until: str = STAGES[-1]) -> str:
+    """What was not compared, so that nothing passes in silence; of single tensors those `until` a stage."""
     notes = sorted({*a.not_compared, *b.not_compared})
+    merged = _merged(a, b, STAGES[: STAGES.index(until) + 1])
+    notes += [merged] if merged else []
     short = [name for name, side in (("A", a), ("B", b)) if len(side.steps) < side.requested]
     text = f" Not compared: {'; '.join(notes)}." if notes else ""
     if short and len(a.steps) == len(b.steps):
         text += f" The program made fewer steps than the {a.requested} asked for."
     return text
+
+
+def _merged(a: Recording, b: Recording, stages: Sequence[str]) -> str:
+    """Tensors of `stages` that one side or both could not read, for people; "" where all were read."""
+    mine, theirs = ({f"{t.stage}/{t.name}" for step in s.steps for t in step.tensors} for s in (a, b))
+    unread = {name for side in (a, b) for step in side.steps for name in step.unread} - (mine & theirs)
+    said = []
+    for stage, what in (("activation", "the output of"), ("gradient", "the gradient of")):
+        names = sorted(name.partition("/")[2] for name in unread if name.startswith(f"{stage}/"))
+        names = names if stage in stages else []
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        said += [f"{what} {', '.join(names[:3])}{more}"] if names else []
+    return f"{'; '.join(said)} (TensorFlow computes it in one with what reads it)" if said else ""
 
 
 def _steps(count: int) -> str:

@@ -27,7 +27,7 @@ _HEADS = {
     "NOT COMPARED": "nothing can be said of the two runs",
 }
 _BEFORE = {
-    "batch": "The files that were seen to be read are equal.",
+    "batch": "The data that were seen to be read are equal.",
     "initial": "The batch before it is equal to the bit.",
     "activation": "Batch and initial weights before it are equal to the bit.",
     "loss": "Batch, initial weights and layer outputs before it are equal to the bit.",
@@ -35,6 +35,8 @@ _BEFORE = {
     "update": "Everything before it, from the batch to the gradients, is equal to the bit.",
     "metrics": "Everything before it, from the batch to the updated weights, is equal to the bit.",
 }
+_MANY = ("initial", "update")
+"""Stages whose words are in the plural."""
 _SEEN_BEFORE = "Everything that was seen before it, from the batch on, is equal to the bit."
 _COLOURS = {"IDENTICAL": "32", "EQUIVALENT": "33"}
 
@@ -110,7 +112,8 @@ def _finding(parity: Parity) -> Iterator[str]:
     yield f"{who} first differ in step {parity['step']}, in {_stage(parity['stage'])}{tensor}{more}."
     shows = parity.get("shows")
     if shows:
-        yield f"What that does: {_stage(shows['stage'])} of step {shows['step']} differs, {shows['tensor']}."
+        verb = "differ" if shows["stage"] in _MANY else "differs"
+        yield f"What that does: {_stage(shows['stage'])} of step {shows['step']} {verb}, {shows['tensor']}."
 
 
 def _stage(name: str) -> str:
@@ -149,6 +152,9 @@ def _cause(parity: Parity) -> Iterator[str]:
     for each in candidates:
         if each["outcome"] == "part":
             yield f"In part: {each['words']} ({each['why']})."
+    follows = [each["words"] for each in candidates if each["outcome"] == "follows"]
+    if follows:
+        yield f"It brings about: {textwrap.shorten('; '.join(follows[:MOST]), 200, placeholder=' …')}."
     if parity.get("untried") and not any(each["outcome"] == "not tried" for each in candidates):
         yield parity["untried"]
 
@@ -188,15 +194,18 @@ def _rows(parity: Parity, band: Mapping[str, Any]) -> Iterator[str]:
     shown = [stage for stage in shown if band["drift"][stage][-1] or band["limit"][stage][-1]]
     count = max((len(band["drift"][stage]) for stage in shown), default=0)
     after = f"after {plural(count, 'step')}"
+    beyond = "more" if parity["verdict"] == "EQUIVALENT" else "BEYOND"
     yield f" {after:16}{'apart':>10}{'rounding alone':>18}   (relative L2)"
     for stage in shown:
         apart, limit = band["drift"][stage][-1], band["limit"][stage][-1]
-        most, verb = f"up to {_number(limit)}", "within" if apart <= limit else "BEYOND"
+        most, verb = f"up to {_number(limit)}", "within" if apart <= limit else beyond
         yield f" {_NAMES[stage]:16}{_number(apart):>10}{most:>18}   {verb}"
     flips = "; ".join(textwrap.shorten(each, 70, placeholder=" …") for each in band["flips"])
     yield f"Rounding alone was measured on this model here ({flips}), times {band['margin']:g}."
     if parity["verdict"] == "EQUIVALENT":
-        yield "It grows with every step: final metrics agree in their leading digits only."
+        grown = [stage for stage in shown if band["drift"][stage][-1] > band["limit"][stage][-1]]
+        more = "The difference began at the size of rounding and has grown beyond these. " if grown else ""
+        yield f"{more}It grows with every step: final metrics agree in their leading digits only."
 
 
 def _number(value: float) -> str:

@@ -4,6 +4,7 @@ A plan is a JSON object with any of
     env              {name: value or null}: variables set, or unset, although a shell script said otherwise
     seed             number; every generator is seeded with it before the program begins
     seed_forced      true: what the program itself says of seeds is not heard
+    reseed           [from, to]: where the program seeds with the first number, it seeds with the second
     generators       true: numpy.random.default_rng() and random.Random() without a seed get one
     unseeded         a file, to which is written where the program's own code made one of those
     cpus             how many of the usable cores
@@ -27,7 +28,8 @@ import json
 import os
 import random
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+import types
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from . import listing
 from .guard import Guard
@@ -69,6 +71,8 @@ def install(plan: Plan, *, now: bool) -> None:
         random.seed(plan["seed"])
         if plan.get("seed_forced"):
             silence(random, "seed")
+    if plan.get("reseed"):
+        reseeded(random, "seed", plan["reseed"])
     if plan.get("generators"):
         _seed_unseeded(random.Random, _Heard(plan.get("unseeded")))
     announcer = Announcer(_MODULES, _teller(listeners))
@@ -103,6 +107,8 @@ class Imposition:
             numpy.random.seed(self._plan["seed"] % (1 << 32))
             if self._plan.get("seed_forced"):
                 silence(numpy.random, "seed")
+        for name in ("seed", "default_rng") if self._plan.get("reseed") else ():
+            reseeded(numpy.random, name, self._plan["reseed"])
         if self._plan.get("generators"):
             heard = _Heard(self._plan.get("unseeded"))
             numpy.random.default_rng = _seeded(numpy.random.default_rng, heard)
@@ -114,6 +120,8 @@ class Imposition:
             tf.random.set_seed(plan["seed"])
             if plan.get("seed_forced"):
                 silence(tf.random, "set_seed")
+        if plan.get("reseed"):
+            reseeded(tf.random, "set_seed", plan["reseed"])
         if "intra_op" in plan:
             tf.config.threading.set_intra_op_parallelism_threads(int(plan["intra_op"]))
             silence(tf.config.threading, "set_intra_op_parallelism_threads")
@@ -134,6 +142,8 @@ class Imposition:
             keras.utils.set_random_seed(plan["seed"])
             if plan.get("seed_forced"):
                 silence(keras.utils, "set_random_seed")
+        if plan.get("reseed"):
+            reseeded(keras.utils, "set_random_seed", plan["reseed"])
         if plan.get("policy"):
             keras.mixed_precision.set_global_policy(plan["policy"])
             for owner, name in _policy_setters(keras):
@@ -152,6 +162,43 @@ def silence(owner: Any, name: str) -> None:
     if getattr(function, "__code__", None) is not None and not function.__code__.co_freevars:
         function.__code__ = _unheard.__code__
     setattr(owner, name, _unheard)
+
+
+def reseeded(owner: Any, name: str, numbers: Sequence[int]) -> None:
+    """owner.name() takes the second of two numbers where it is given the first, by whatever name it is
+    known."""
+    function = getattr(owner, name)
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_freevars:
+        setattr(owner, name, _Reseeding(function, numbers))
+        return
+    original = types.FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    original.__kwdefaults__ = function.__kwdefaults__
+    function.__globals__["_orch_reseeding"] = _Reseeding(original, numbers)
+    function.__defaults__ = function.__kwdefaults__ = None
+    function.__code__ = _reseeding.__code__
+
+
+class _Reseeding:
+    """A function of a seed that takes one number for another."""
+
+    def __init__(self, function: Callable[..., Any], numbers: Sequence[int]) -> None:
+        self._function = function
+        self._from, self._to = numbers
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = [self._other(value) for value in args]
+        return self._function(*given, **{name: self._other(value) for name, value in kwargs.items()})
+
+    def _other(self, value: Any) -> Any:
+        return self._to if isinstance(value, int) and value == self._from else value
+
+
+def _reseeding(*args: Any, **kwargs: Any) -> Any:
+    """The code of a function whose module holds what stands for it."""
+    return _orch_reseeding(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
 
 
 def _unheard(*_args: Any, **_kwargs: Any) -> None:

@@ -61,7 +61,7 @@ def test_a_file_is_named_with_what_it_did(tmp_path: Path) -> None:
     assert (found["shows"]["stage"], found["shows"]["tensor"]) == ("batch", "data/0")
     text = re.sub(r"\s+", " ", CliRunner().invoke(app, ["compare", str(a), str(b)]).stdout)
     assert "first differ in step 1, in the files that are read: data.csv." in text
-    assert "Batch: 1 of 4 records differ, the others are equal and in place" in text
+    assert "Batch: 1 of 4 records differs, the others are equal and in place" in text
 
 
 def test_where_neither_run_can_be_repeated_that_is_said(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ FILE = Verdict(
             "batch",
             "data/0",
             0.0013,
-            "1 of 64 records differ, the others are equal and in place; 1 of 4,096 elements differ, "
+            "1 of 64 records differs, the others are equal and in place; 1 of 4,096 elements differ, "
             "largest absolute difference 0.502",
         ),
     ),

@@ -7,8 +7,9 @@ environment.json, written after the first step and again after the last observed
     argv         [argument…] without the program, which is `script`; `program` {name, sha256}
     environment  {variable: value}, those of acting.acts; `set_late`: those set after TensorFlow's import
     modules      {path: sha256} of the project's own imported modules
-    files        {list: [{name, path, bytes, sha256, whole, way, made}…] in the order of first opening,
-                 left_out}: see files.Files.gather. Compare by `name`; `made` ones the program wrote itself
+    files        {list: [{name, path, bytes, changed, sha256, whole, way, made}…] in the order of first
+                 opening, left_out}: see files.Files.gather. Compare by `name`; `made` ones the program wrote
+                 itself
     rng          {python, numpy, tensorflow_seed, tensorflow_operations, tensorflow_generator, keras_seed,
                  keras_generator}: states before the first step, see rng.states. No proof of a difference
     locale       {categories {LC_CTYPE…}, decimal_point, preferred_encoding, filesystem_encoding, utf8_mode}

@@ -83,8 +83,9 @@ class Files:
 
     def gather(self) -> Dict[str, Any]:
         """`list`: of each file, in the order of first opening, name (see project.roots), path, bytes,
-        sha256 (None where the budget was used up), whole (whether all of it is hashed), way ("python",
-        "named" or "descriptor"), made (the program wrote it itself). `left_out`: how many more there are."""
+        changed (Unix seconds), sha256 (None where the budget was used up), whole (whether all of it is
+        hashed), way ("python", "named" or "descriptor"), made (the program wrote it itself). `left_out`: how
+        many more there are."""
         self._busy.now = True
         try:
             known = roots()
@@ -135,6 +136,7 @@ class Files:
             "name": name_of_file(path, known),
             "path": path,
             "bytes": found.st_size,
+            "changed": found.st_mtime,
             "sha256": self._hash(path, found),
             "whole": found.st_size <= WHOLE,
             "way": way,

@@ -1,11 +1,16 @@
-"""Where a program names files to TensorFlow: datasets of files, lists of names, single reads."""
+"""Where a program names files to TensorFlow: datasets of files, lists of names, single reads; what it resumes
+from: checkpoints, stored datasets, weights in HDF5."""
 
-# ruff: noqa: PTH207
+# ruff: noqa: PTH116, PTH207
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import glob
+import importlib
+import os
+import time
 from typing import Any, Callable, List, Optional
 
 from .files import Files
@@ -26,17 +31,35 @@ def watch(tf: Any, files: Files, wants: Callable[[], bool]) -> None:
             patterns = [name.decode() if isinstance(name, bytes) else name for name in names(tf, given)]
             files.named(path for pattern in patterns for path in sorted(glob.glob(pattern)))
 
+    began = time.time()
+
+    def hear_parts(given: Any) -> None:
+        found = [path for name in names(tf, given) for path in _parts(name)] if wants() else []
+        files.made(path for path in found if os.stat(path).st_mtime >= began)  # by TensorFlow, unheard
+        files.named(found)
+
+    def hear_made(given: Any) -> None:
+        files.made(names(tf, given))
+
     from tensorflow.python.lib.io import file_io
+    from tensorflow.python.training import py_checkpoint_reader
 
     data = tf.data
     for kind in (data.TFRecordDataset, data.TextLineDataset, data.FixedLengthRecordDataset):
         _before(kind, "__init__", 1, "filenames", hear)
-    _before(tf.io.TFRecordWriter, "__init__", 1, "path", lambda given: files.made(names(tf, given)))
+    _before(tf.io.TFRecordWriter, "__init__", 1, "path", hear_made)
     _before(file_io.FileIO, "__init__", 1, "name", hear, unless=_writes)
     _before(data.Dataset, "from_tensor_slices", 0, "tensors", hear, static=True)
     _before(data.Dataset, "list_files", 0, "file_pattern", hear_pattern, static=True)
     _before(tf.io, "read_file", 0, "filename", hear)
     _before(tf.io, "matching_files", 0, "pattern", hear_pattern)
+    _before(data.Dataset, "cache", 1, "filename", hear_parts)
+    _before(py_checkpoint_reader, "NewCheckpointReader", 0, "filepattern", hear_parts)
+    with contextlib.suppress(ImportError):
+        h5py = importlib.import_module("h5py")
+
+        _before(h5py.File, "__init__", 1, "name", hear, unless=_writes)
+        _before(h5py.File, "__init__", 1, "name", hear_made, unless=_reads)
 
 
 def names(tf: Any, given: Any) -> List[Any]:
@@ -52,6 +75,18 @@ def names(tf: Any, given: Any) -> List[Any]:
     return found
 
 
+def _parts(name: Any) -> List[str]:
+    """The files that are there of a checkpoint, or of a stored dataset, called `name`."""
+    if not name:
+        return []
+    prefix = os.fsdecode(name)
+    return [
+        path
+        for pattern in (".index", ".data-*-of-*")
+        for path in sorted(glob.glob(glob.escape(prefix) + pattern))
+    ]
+
+
 def _strings(array: Any) -> List[Any]:
     import numpy as np
 
@@ -59,8 +94,12 @@ def _strings(array: Any) -> List[Any]:
 
 
 def _writes(args: Any, kwargs: Any) -> bool:
-    """Whether a call of FileIO opens for writing."""
+    """Whether a call of FileIO or h5py.File opens for writing."""
     return not str(args[2] if len(args) > 2 else kwargs.get("mode", "r")).startswith("r")
+
+
+def _reads(args: Any, kwargs: Any) -> bool:
+    return not _writes(args, kwargs)
 
 
 def _before(

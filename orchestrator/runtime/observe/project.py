@@ -73,7 +73,7 @@ def roots() -> List[Root]:
     found += [root for root in _of_arguments(sys.argv[1:]) if root[1] not in own]
     for folder in own:
         found += _links(folder)
-    found.append(("~", str(Path.home())))
+    found.append(("~", os.path.abspath(Path.home())))
     return sorted(found, key=lambda root: -len(root[1]))
 
 
