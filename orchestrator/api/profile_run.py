@@ -31,6 +31,9 @@ from orchestrator.profiling.trial_change import diff
 
 RESULT = "feeding.json"
 OBJECT = "profile.json"
+_LAST, _LONGEST = 8, 200
+"""Lines of a failed command's output that are shown, and characters of one."""
+
 LIMIT = 900.0
 """Seconds, start-up included, after which a scratch run is ended."""
 
@@ -86,6 +89,7 @@ class Profiled:
     trace: Path | None = None
     system: Mapping[str, Any] | None = None
     notes: Sequence[str] = field(default_factory=tuple)
+    last_lines: Sequence[str] = ()
 
     @property
     def failed(self) -> bool:
@@ -111,6 +115,7 @@ class Profiled:
             "trace": str(self.trace) if self.trace else None,
             "system": dict(self.system) if self.system else None,
             "notes": list(self.notes),
+            "last_lines": list(self.last_lines),
         }
 
 
@@ -265,7 +270,8 @@ def read(
     plain = Profiled(run_id, home, command, exit_, system=system, notes=notes, reads=reads)
     trace = home / "trace" if any((home / "trace").rglob("*.xplane.pb")) else None
     if found is None:
-        return replace(plain, why=_why(home, result, exit_), trace=trace)
+        unmade = replace(plain, why=_why(home, result, exit_), trace=trace)
+        return replace(unmade, system=None, last_lines=_last_lines(home)) if unmade.failed else unmade
     judged = tried(found, result)
     best = winner(judged)
     return replace(
@@ -278,6 +284,16 @@ def read(
         change=_change(best, scratch) if best else None,
         trace=trace,
     )
+
+
+def _last_lines(home: Path) -> tuple[str, ...]:
+    """Of what a failed command printed: what it failed of is at the end."""
+    try:
+        text = (home / "output.log").read_text(errors="replace")
+    except OSError:
+        return ()
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("orch: ")]
+    return tuple(line[:_LONGEST] for line in lines[-_LAST:])
 
 
 def _why(home: Path, result: Mapping[str, Any], exit_: Mapping[str, Any]) -> str:

@@ -35,7 +35,9 @@ STOLEN = 0.1
 """Seconds a second that a quota, or another machine on the host, kept the run from its cores, for each."""
 
 ONE_CORE = (0.9, 1.1)
-"""Busy cores of a run that does one thing at a time."""
+"""Cores that a run which does one thing at a time keeps busy, or wants."""
+
+WAITED = 0.1
 
 PAUSED = 0.3
 """Share of the training in which no step was made, for one reason."""
@@ -217,8 +219,10 @@ def _cpu(evidence: Evidence) -> Verdict:
         )
     if evidence.crowded:
         return "cpu", f"No core was idle: {_crowd_words(evidence)}."
-    if cores >= 2 and usage.busy is not None and ONE_CORE[0] <= usage.busy <= ONE_CORE[1]:
-        return "cpu", f"One of {cores:g} cores was busy: the run does one thing at a time."
+    wanted = None if usage.busy is None else usage.busy + (usage.waiting or 0.0)
+    if cores >= 2 and wanted is not None and ONE_CORE[0] <= wanted <= ONE_CORE[1]:
+        waited = f", which it had to wait for {usage.waiting:.0%} of the time" if _waited(evidence) else ""
+        return "cpu", f"One of {cores:g} cores was wanted{waited}: the run does one thing at a time."
     return None
 
 
@@ -233,6 +237,10 @@ def _transfer(evidence: Evidence) -> Verdict:
     if (usage.network or 0) >= NETWORK_RATE:
         return "network", f"Cores were idle while {_rate(usage.network)} went over the network."
     return None
+
+
+def _waited(evidence: Evidence) -> bool:
+    return (evidence.usage.waiting or 0.0) >= WAITED
 
 
 def _full(disk: Disk) -> str:

@@ -9,6 +9,9 @@ from typing import Any
 from orchestrator.profiling.differential import Differential, Timing, ratio, timings_of
 from orchestrator.profiling.differential_names import ahead, node_seconds, of_arrays
 
+_OF_STEPS = ("more cores", "fewer threads")
+"""Fixes that help steps which do not wait, too."""
+
 HELPS = 1.05
 """A fix that gives less is said not to help."""
 
@@ -20,7 +23,8 @@ class Tried:
     """One fix. `predicted` and `achieved`: how many times as fast a step is; None: nothing is claimed, or it
     was
     not measured. `noise` of what was achieved. `parity`: order (the same batches in the same order), examples
-    (the same ones in another order), none, or None where it cannot be told; `why` then says so."""
+    (the same ones in another order), none, or None where it cannot be told; `why` then says so. `chance`:
+    there was no stall that it could mend."""
 
     name: str
     predicted: float | None
@@ -31,10 +35,12 @@ class Tried:
     batches: int = 0
     edits: Sequence[Mapping[str, Any]] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    chance: bool = False
 
     @property
     def helped(self) -> bool:
-        return self.achieved is not None and self.achieved >= HELPS and self.achieved - 1 > self.noise
+        gained = self.achieved is not None and self.achieved >= HELPS and self.achieved - 1 > self.noise
+        return gained and not self.chance
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -43,6 +49,7 @@ class Tried:
             "achieved": _short(self.achieved),
             "noise": _short(self.noise),
             "helped": self.helped,
+            "chance": self.chance,
             "parity": {"same": self.parity, "batches": self.batches, "why": self.why},
             "edits": [dict(edit) for edit in self.edits],
             **self.facts,
@@ -69,6 +76,8 @@ def untried(result: Mapping[str, Any]) -> str | None:
     if result.get("fixes") != []:
         return None
     calls = result.get("calls") or ()
+    if result.get("stalls") is False:
+        return "steps do not wait for their input, and no fix of it could give anything"
     source = result.get("source") or {}
     if source.get("source") == "PyDataset":
         return f"the batches come from {source.get('source_name')}, a PyDataset, whose code stays as it is"
@@ -127,6 +136,7 @@ def _judged(
         batches=int(parity.get("batches") or 0),
         edits=fix.get("edits") or (),
         facts=facts,
+        chance=not found.stall.significant and str(fix["name"]) not in _OF_STEPS,
     )
 
 
@@ -141,7 +151,7 @@ def predicted_seconds(
     pull = found.timings.get("pull cold" if cold else "pull")
     if pull is None:
         return None
-    if not found.stall.significant and str(fix["name"]) in _RULES:
+    if not found.stall.significant and str(fix["name"]) not in _OF_STEPS:
         return base.seconds
     rule = _RULES.get(str(fix["name"]))
     return rule(found, base, pull, fix) if rule else None

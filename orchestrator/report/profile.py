@@ -21,6 +21,8 @@ def profile_text(profile: Mapping[str, Any]) -> str:
         parts.append(_stalls(found, profile["bottleneck"], helped=bool(profile["best"])))
     else:
         parts.append(_wrapped("  ", profile["why"]))
+        if profile.get("last_lines"):
+            parts.append("\n".join(f"    {line}" for line in profile["last_lines"]))
         if profile.get("system"):
             parts.append(where_time_went(profile["system"]))
     if profile["tried"]:
@@ -111,7 +113,9 @@ def _times(ratio: float | None) -> str:
 def _achieved(each: Mapping[str, Any]) -> str:
     if each["achieved"] is None:
         return "not measured"
-    return _times(each["achieved"]) + ("" if each["helped"] else ": did not help")
+    if each["helped"]:
+        return _times(each["achieved"])
+    return _times(each["achieved"]) + (": no stall to mend" if each["chance"] else ": did not help")
 
 
 def _parity(parity: Mapping[str, Any]) -> str:

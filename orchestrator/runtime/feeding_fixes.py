@@ -7,9 +7,10 @@ import os
 from types import MappingProxyType
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
-from .feeding_calls import READERS, Call, call_of, chain, operations, rebuilt
+from .feeding_calls import READERS, Call, call_of, chain, rebuilt
 from .feeding_staging import to_copies
 from .observe.digest import describe
+from .stepinputs import work_of
 
 MOST_CALLS = 32
 """Parallel calls asked for where calls wait rather than compute."""
@@ -114,6 +115,7 @@ def _calls(name: str, dataset: Any, names: Any, wishes: Wishes) -> Optional[Fix]
         and call.site
         and _number(_parallel(call)) in (None, 1)
         and not _given_none(call)
+        and _files_at_once(call) != 1
     ]
     if not serial:
         return None
@@ -124,18 +126,30 @@ def _calls(name: str, dataset: Any, names: Any, wishes: Wishes) -> Optional[Fix]
     def change(one: Any, call: Call) -> Optional[Call]:
         if id(one) not in chosen:
             return None
-        wanted = _set(call, value)
+        wanted = _set(call, _within(call, value))
         return wanted.with_(use_unbounded_threadpool=True) if unbound else wanted
 
     text = f"num_parallel_calls={value if value > 0 else 'tf.data.AUTOTUNE'}"
     text += ", use_unbounded_threadpool=True" if unbound else ""
     return Fix(
         name,
-        [_edit(call, keyword=text) for _, call in serial],
+        [_edit(call, keyword=text.replace(f"={value}", f"={_within(call, value)}")) for _, call in serial],
         lambda whole: rebuilt(whole, change),
         lambda whole: rebuilt(whole, change, fresh=True),
         facts={"parallel": value, "calls": len(serial)},
     )
+
+
+def _files_at_once(call: Call) -> Optional[int]:
+    """What an interleave was told to open at once, None where it was told nothing: more would give another
+    order of the elements."""
+    return _number(call.given(2, "cycle_length")) if call.name == "interleave" else None
+
+
+def _within(call: Call, value: int) -> int:
+    """An interleave cannot read more files at once than it has open."""
+    most = _files_at_once(call) or 0
+    return min(value, most) if most > 0 and value > 0 else value
 
 
 def _at_once(wishes: Wishes, threads: bool) -> int:
@@ -307,16 +321,15 @@ def _cacheable(dataset: Any) -> Any:
 def _is_random(dataset: Any, call: Call) -> bool:
     if call.name == "list_files":
         return bool(call.given(1, "shuffle", True) is not False)
-    drawing = any("Random" in name and not name.startswith("Stateless") for name in operations(dataset))
-    return call.name in _RANDOM or call.name == "repeat" or drawing
+    work = work_of(dataset)
+    return call.name in _RANDOM or call.name == "repeat" or bool(work and work.draws)
 
 
 def _repeats_itself(dataset: Any) -> bool:
     """Whether two passes give the same elements, where Python code makes them; looked at on a few."""
-    unsure = any(
-        call.name == "from_generator" or "PyFunc" in "".join(operations(one)) for one, call in chain(dataset)
-    )
-    if not unsure:
+    works = [work_of(one) for one, _ in chain(dataset)]
+    generated = any(call.name == "from_generator" for _, call in chain(dataset))
+    if not generated and not any(work and work.python is not False for work in works):
         return True
     passes = [list(map(_digest, dataset.take(4))) for _ in range(2)]
     return passes[0] == passes[1]

@@ -13,6 +13,7 @@ from .feeding_files import Known, another_disk, chill, copied, read_rate, warm
 from .feeding_fixes import Fix, Wishes
 from .feeding_parity import Parity
 from .feeding_windows import Feed, Mode, window
+from .stepinputs import mark, works_along
 from .steppipeline import describe_nodes
 
 FORMAT = 1
@@ -30,6 +31,9 @@ ENOUGH = 3
 
 CACHED_BYTES = 512 << 20
 """Of batches that the cached windows hold."""
+
+WORTH = 1.05
+"""A step over one that never waits: below, no fix of the input is tried."""
 
 SIGNIFICANT = 1.1
 """Cold over warm: from here on, fixes are tried with cold files."""
@@ -157,6 +161,12 @@ class Measurement:
         cold = self._device("cold") and self._median("cold") > SIGNIFICANT * self._median("warm")
         before = self._chill if cold else self._heat
         fixes = self._fixes(cold)
+        if not self._stalls(cold):
+            self.result["stalls"] = False
+            fixes = [fix for fix in fixes if fix.cores or fix.name == "fewer threads"]
+            if not fixes:
+                self.result["fixes"] = []
+                return
         base = Mode("base", lambda: iter(self._dataset), before)
         tried: List[Tuple[Fix, Mode]] = []
         for fix in fixes:
@@ -181,6 +191,11 @@ class Measurement:
         self.result["fixes"] = [
             {"name": fix.name, "edits": fix.edits, **fix.facts, "parity": parity.of(fix)} for fix, _ in tried
         ]
+
+    def _stalls(self, cold: bool) -> bool:
+        """Whether steps wait for their input by anything that a fix of it could give back."""
+        ideal = min(self._median(mode) or float("inf") for mode in ("synthetic", "cached"))
+        return self._median("cold" if cold else "warm") > WORTH * ideal
 
     def _fixes(self, cold: bool) -> List[Fix]:
         pulled = [line for line in self._windows if line["mode"] == "pull" and line.get("wall")]
@@ -215,9 +230,7 @@ class Measurement:
             if fix.name == "cache":
                 feeding_data.primed(dataset, self._steps + 6)
         except Exception as error:
-            self.result["notes"].append(
-                f"{fix.name} could not be tried: {type(error).__name__}: {error}"[:300]
-            )
+            self.result["notes"].append(f"{fix.name} could not be tried: {_plainly(error)}")
             return None
         widened = _Affinity() if fix.cores else None
         staged = fix.name == "staging"
@@ -271,10 +284,9 @@ class Measurement:
         try:
             import tensorflow as tf
 
-            self._nodes = {
-                "batches": given,
-                "nodes": describe_nodes(tf.data.experimental.get_model_proto(iterator)),
-            }
+            nodes = describe_nodes(tf.data.experimental.get_model_proto(iterator))
+            mark(nodes, works_along(self._dataset))
+            self._nodes = {"batches": given, "nodes": nodes}
         except Exception:  # autotuning is off, or it is another version: a fact less
             self._nodes = None
 
@@ -313,6 +325,12 @@ class _Affinity:
                 self._os.sched_setaffinity(int(task), cores)
             except OSError:  # it has ended, or a cpuset does not allow it
                 continue
+
+
+def _plainly(error: Exception) -> str:
+    """Its first line, without the names that TensorFlow puts before."""
+    said = str(error).split("}} ")[-1].strip().split("\n")[0]
+    return f"{type(error).__name__}: {said}"[:200]
 
 
 def _cores() -> int:

@@ -237,6 +237,71 @@ def test_the_screen_says_why_nothing_could_be_tried(
     assert f"nothing could be tried: {untried(asked)}." in " ".join(text.split())
 
 
+def test_a_command_that_failed_shows_its_last_lines(tmp_path: Path) -> None:
+    (tmp_path / "output.log").write_text(
+        "fine\norch: round 1 of 5\n\nTraceback\nValueError: no such column\n"
+    )
+    failed = {"reason": "failed", "detail": "The command ended with status 1."}
+    found = profile_run.read(tmp_path, "r", ("python",), failed, Scratch(tmp_path, tmp_path))
+    assert found.failed and found.last_lines == ("fine", "Traceback", "ValueError: no such column")
+    assert profile_text(found.as_json()).endswith("    Traceback\n    ValueError: no such column")
+
+
+def test_a_fix_of_what_is_no_stall_helped_by_chance(tmp_path: Path) -> None:
+    """Steps are as fast as those that never wait; what is quicker yet, unrest made."""
+    even = {"synthetic": [0.020] * 3, "warm": [0.020] * 3, "pull": [0.001] * 3}
+    times = {"base": [0.020] * 3, "fix cache": [0.015] * 3, "fix more cores": [0.010] * 3}
+    asked = result({**even, **times}, fixes=[fix("cache"), {**fix("more cores"), "cores": 8}])
+    found = differential(asked)
+    assert found is not None
+    judged = {each.name: each for each in tried(found, asked)}
+    assert not judged["cache"].helped and judged["cache"].predicted == 1.0
+    assert judged["more cores"].helped
+    (tmp_path / "feeding.json").write_text(json.dumps(asked))
+    same = Scratch(tmp_path, tmp_path)
+    text = profile_text(profile_run.read(tmp_path, "r", ("python",), {"reason": "completed"}, same).as_json())
+    assert "1.33x: no stall to mend" in text
+
+
+def test_input_holds_up_no_more_than_making_a_batch_takes() -> None:
+    """A tenth of a second between two kinds of windows, and batches that take a millisecond: unrest."""
+    found = read({"synthetic": [0.020] * 3, "warm": [0.120] * 3, "pull": [0.001] * 3})
+    assert found.prep.seconds == pytest.approx(0.001) and not found.stall.significant
+    assert name(found).kind == "none" and name(found).remedy is None
+
+
+def test_what_keras_makes_of_python_objects_is_named_with_what_to_do() -> None:
+    slow = {"synthetic": [0.002] * 3, "warm": [0.050] * 3, "pull": [0.050] * 3}
+    given = {"source": "PyDataset", "source_name": "Pictures", "workers": 1, "processes": False}
+    named = name(read(slow, source=given))
+    assert named.kind == "generator" and "Pictures, a PyDataset, makes them in one thread" in named.words
+    assert named.remedy and named.remedy.startswith("give Pictures workers")
+    assert "Pictures" in (untried(result(slow, source=given, fixes=[])) or "")
+    handed = {"source": "generator"}
+    assert "generator that `fit` was given" in (untried(result(slow, source=handed, fixes=[])) or "")
+    assert "do not wait" in (untried(result(slow, stalls=False, fixes=[])) or "")
+
+
+def test_a_long_first_batch_and_cheap_calls_are_told_beside() -> None:
+    nodes = [
+        {"name": "Root", "n": 100, "s": 0.0, "inputs": [1]},
+        {"name": "MapAndBatch", "n": 100, "s": 2.0, "inputs": [2]},
+        {"name": "TensorSlice", "n": 51200, "s": 0.1, "inputs": []},
+    ]
+    calls = [{"call": "shuffle", "buffer_size": 5000, "elements": 5120, "operations": [], "site": None}]
+    slow = {"synthetic": [0.002] * 3, "warm": [0.022] * 3, "pull": [0.022] * 3}
+    made = result(slow, pipeline={"nodes": nodes, "batches": 100}, calls=calls, cardinality=10)
+    for line in made["windows"]:
+        line["first"] = 2.0
+    found = differential(made)
+    assert found is not None
+    told = dict(name(found).findings)
+    assert "90% of an epoch of 10 steps: shuffle(5,000) fills first" in told["first batch"]
+    assert "called 512 times a batch, for 39 µs" in told["batch first"]
+    nodes[1]["python"] = True
+    assert "batch first" not in dict(name(read(slow, pipeline={"nodes": nodes, "batches": 100})).findings)
+
+
 def test_what_keras_makes_of_arrays_is_named_by_what_it_does() -> None:
     """A map of the script's own that gathers is named as the map that it is."""
     slow = {**STEADY, "pull": [0.020] * 3}

@@ -153,7 +153,7 @@ DISK = Disk("sda", rate=1e8, ops=100, busy=0.9, cap=0.95, basis="gp3 at its base
         ({}, {"waiting": 2.5}, "cpu", "this run kept 1.2 of 4 busy, and its threads waited for a core 2.5 s"),
         ({}, {"throttled": 1.0}, "cpu", "quota"),
         ({}, {"steal": 1.0}, "cpu", "Other machines on the same host took 25%"),
-        ({}, {"cpu": 0.25, "busy": 1.0}, "cpu", "One of 4 cores"),
+        ({}, {"cpu": 0.25, "busy": 1.0}, "cpu", "One of 4 cores was wanted:"),
         ({}, {"reading": 1e8}, "disk", "95.4 MiB/s"),
         ({}, {"disk": DISK}, "disk", "95%"),
         ({}, {"network": 1e8}, "network", "95.4 MiB/s"),
