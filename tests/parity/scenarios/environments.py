@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.parity.scenarios.model import Expected, Scenario, Side, diverges, edit, innocent, rounds
 
+_JAX = Side(environment="other", environ={"KERAS_BACKEND": "jax"})
 _OLD_KERAS = Side(environment="other", environ={"TF_USE_LEGACY_KERAS": "1"})
 
 SCENARIOS = (
@@ -36,6 +37,28 @@ SCENARIOS = (
         b=Side(edits=edit("legacy.py", ('name="hidden"', 'kernel_initializer="he_normal", name="hidden"'))),
     ),
     Scenario(
+        "JAX instead of TensorFlow",
+        "table.py",
+        diverges("batch initial", "KERAS_BACKEND", confirmed=True),
+        both=Side(environment="other"),
+        b=Side(environ={"KERAS_BACKEND": "jax"}),
+    ),
+    Scenario(
+        "JAX: another seed",
+        "table.py",
+        diverges("batch initial", r"table\.py", confirmed=True),
+        both=_JAX,
+        b=Side(edits=edit("table.py", ("set_random_seed(11)", "set_random_seed(12)"))),
+    ),
+    Scenario(
+        "JAX: quick and careless arithmetic",
+        "table.py",
+        rounds("loss update", "XLA_FLAGS"),
+        both=_JAX,
+        b=Side(environ={"XLA_FLAGS": "--xla_cpu_enable_fast_math=true"}),
+        local=True,
+    ),
+    Scenario(
         "another TensorFlow, and another module",
         "images.py",
         Expected(("DIVERGENT",), ("batch",), (r"prepare\.py",), True),
@@ -52,5 +75,6 @@ CONTROLS = (
     ),
     Scenario("another TensorFlow in a loop", "loop.py", innocent("IDENTICAL"), b=Side(environment="other")),
     Scenario("an older TensorFlow, no convolution", "reading.py", innocent(), b=Side(environment="older")),
+    Scenario("JAX, twice", "table.py", innocent("IDENTICAL"), both=_JAX),
     Scenario("the Keras of old, twice", "legacy.py", innocent("IDENTICAL"), both=_OLD_KERAS),
 )

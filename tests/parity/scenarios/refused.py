@@ -58,18 +58,4 @@ SCENARIOS = (
         ),
         b=Side(files={"data/part-0.bin": None}),
     ),
-    Scenario(
-        "JAX instead of TensorFlow",
-        "table.py",
-        _REFUSED,
-        both=Side(environment="other"),
-        b=Side(environ={"KERAS_BACKEND": "jax"}),
-    ),
-    Scenario(
-        "JAX on both sides",
-        "table.py",
-        _REFUSED,
-        both=Side(environment="other", environ={"KERAS_BACKEND": "jax"}),
-        b=Side(edits=edit("table.py", ("set_random_seed(11)", "set_random_seed(12)"))),
-    ),
 )
