@@ -173,7 +173,8 @@ UNSTABLE = (
         both=Side(
             edits=edit(
                 "table.py", ('["Aarhus", "Bergen", "Malmö", "Turku"]', "list({row[2] for row in rows})")
-            )
+            ),
+            command=("{interpreter}", "{script}"),  # each with a hash seed of its own
         ),
     ),
 )
