@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from orchestrator.api.ending import down
     from orchestrator.api.lease import plan, up
     from orchestrator.api.recording import record
+    from orchestrator.api.sizing import size
     from orchestrator.api.standing import status
     from orchestrator.api.training import attach, cancel, pull, train
     from orchestrator.api.whole import run
@@ -26,6 +27,7 @@ _HOME = {
     "pull": "orchestrator.api.training",
     "record": "orchestrator.api.recording",
     "run": "orchestrator.api.whole",
+    "size": "orchestrator.api.sizing",
     "status": "orchestrator.api.standing",
     "train": "orchestrator.api.training",
     "up": "orchestrator.api.lease",
@@ -42,6 +44,7 @@ __all__ = [
     "pull",
     "record",
     "run",
+    "size",
     "status",
     "train",
     "up",
