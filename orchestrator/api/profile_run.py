@@ -72,7 +72,7 @@ class Wish:
 class Profiled:
     """What came out. `found` is None where nothing could be measured, and `why` says so; `system` is what the
     sampler saw. `change`: the winning fix as a diff of the script. `untried`: why no fix was tried,
-    where that was asked for."""
+    where that was asked for. `last_lines` of a command that failed."""
 
     run_id: str
     folder: Path
@@ -271,7 +271,9 @@ def read(
     trace = home / "trace" if any((home / "trace").rglob("*.xplane.pb")) else None
     if found is None:
         unmade = replace(plain, why=_why(home, result, exit_), trace=trace)
-        return replace(unmade, system=None, last_lines=_last_lines(home)) if unmade.failed else unmade
+        if unmade.failed:
+            return replace(unmade, system=None, last_lines=_last_lines(home))
+        return replace(unmade, system=None) if result.get("unmeasured") else unmade
     judged = tried(found, result)
     best = winner(judged)
     return replace(
@@ -299,7 +301,10 @@ def _last_lines(home: Path) -> tuple[str, ...]:
 def _why(home: Path, result: Mapping[str, Any], exit_: Mapping[str, Any]) -> str:
     """Why there is nothing to tell of the input."""
     if result.get("unmeasured"):
-        return f"The input was not measured: {result['unmeasured']}."
+        return (
+            f"The input was not measured: {result['unmeasured']}. What its steps take, and what passes "
+            "between them, is told after a run: orch record -- COMMAND, or orch train."
+        )
     if result:
         return (
             "No batch could be fed to the training: "

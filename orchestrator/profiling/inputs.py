@@ -308,11 +308,14 @@ SMALL_CALL = 200e-6
 SMALL_EXAMPLE = 16 << 10
 MANY = 32
 
+WORTH_A_WORD = 0.15
+"""Share of a step that is waited for, below which nothing is advised whose gain is not predicted."""
+
 
 def one_by_one(evidence: Evidence) -> Ground | None:
     """Cheap functions are called for each example, behind which a batch is made of many."""
     pipeline = _fed(evidence)
-    if pipeline is None:
+    if pipeline is None or (evidence.steps.input_wait or 0.0) < WORTH_A_WORD:
         return None
     places = [place for place in range(len(pipeline.nodes)) if _calls_each(pipeline, place)]
     if not places or not _heavy(pipeline, places):

@@ -61,7 +61,7 @@ class Feeding:
         self._latest: Any = None
         self._fed: Any = None
         self._steps = 0
-        self._singles = 0
+        self._singles = False
         self._tf: Any = None
 
     # ------------------------------------------------------------ hooks
@@ -242,14 +242,13 @@ class Feeding:
         """`train_on_batch` hands over one batch at a time: unless something else is fed later, say so."""
         if not self._singles:
             atexit.register(self._only_singles)
-        self._singles += 1
+        self._singles = True
 
     def _only_singles(self) -> None:
         if self._measurement is None and self._ours():
             self._write(
                 unmeasured(
-                    f"the script makes its {self._singles:,} batches by itself, and hands them over one by "
-                    "one (train_on_batch). What passes between two steps is told by: orch record -- COMMAND"
+                    "the script makes its batches by itself, and hands them over one by one (train_on_batch)"
                 )
             )
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -73,6 +74,30 @@ def test_the_profile_tells_where_the_time_went(run: dict) -> None:
 def test_the_screen_shows_where_the_time_went(digits: Project, run: dict) -> None:
     screen = " ".join(digits.orch("train", "--run-id", "main").out.split())
     assert "waiting for input" in screen and run["profile"]["because"] in screen
+
+
+def test_what_its_input_costs_is_measured_on_the_machine(digits: Project, run: dict) -> None:
+    """As `orch train --io-analyze` does after the run, with fewer and shorter windows."""
+    before = (digits.folder / "runs/main/run.json").read_bytes()
+    program = (
+        "from orchestrator.api.profile_far import analyse\n"
+        "from orchestrator.api.profile_run import Wish\n"
+        f"analyse({run['run_id']!r}, wish=Wish(attempt=True, rounds=3, seconds=0.1))\n"
+    )
+    argv = [sys.executable, "-c", program]
+    done = subprocess.run(argv, cwd=digits.folder, env=digits.env(), capture_output=True, timeout=280)
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    found = json.loads((digits.folder / "runs/main/io/profile.json").read_text())
+    assert found["measured"] and found["bottleneck"]["words"], found["why"]
+    stalls = found["differential"]
+    assert stalls["loop"] == "fit" and stalls["batch"] == 32 and stalls["files"] >= 10
+    assert 0 < stalls["ideal_step"] <= stalls["step"]["warm"]
+    assert found["tried"] or found["untried"]
+    for fix in found["tried"]:
+        assert fix["parity"]["same"] in ("order", "examples", None), fix
+    assert (digits.folder / "runs/main/run.json").read_bytes() == before
+    runs = [each["run_id"] for each in digits.json("status")["leases"][0]["runs"]]
+    assert "main" in runs and "main-io1" not in runs, "it is no run of the user's"
 
 
 def test_the_same_run_id_gives_the_same_run(digits: Project, run: dict) -> None:
