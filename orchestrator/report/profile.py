@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from orchestrator.report.units import plural, size, table
@@ -141,7 +142,9 @@ def _deed(best: Mapping[str, Any]) -> str:
 
 
 def _files(files: Sequence[Mapping[str, Any]]) -> str:
-    rows = [["path", "opens", "reads", "bytes", "in reads"]]
+    many = len(files) > MOST_FILES
+    files = _folders(files) if many else files
+    rows = [["folder" if many else "path", "opens", "reads", "bytes", "in reads"]]
     rows += [
         [
             each["path"],
@@ -153,4 +156,19 @@ def _files(files: Sequence[Mapping[str, Any]]) -> str:
         for each in files[:MOST_FILES]
     ]
     more = len(files) - MOST_FILES
-    return table(rows, indent="  ") + (f"\n  and {more:,} more (--json tells all)" if more > 0 else "")
+    left = f"\n  and {more:,} more folders" if more > 0 else ""
+    each = "\n  --json tells of each file" if many else ""
+    return table(rows, indent="  ") + left + each
+
+
+def _folders(files: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """What was read of each folder, the most first."""
+    found: dict[str, dict[str, Any]] = {}
+    for each in files:
+        folder = str(PurePath(each["path"]).parent)
+        one = found.setdefault(folder, {"files": 0, "opens": 0, "reads": 0, "bytes": 0, "seconds": 0.0})
+        one["files"] += 1
+        for key in ("opens", "reads", "bytes", "seconds"):
+            one[key] += each[key]
+    named = [{**one, "path": f"{folder} ({plural(one['files'], 'file')})"} for folder, one in found.items()]
+    return sorted(named, key=lambda one: -one["bytes"])

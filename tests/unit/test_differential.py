@@ -315,6 +315,19 @@ def test_nothing_is_said_of_tries_that_nobody_asked_for_or_that_were_made() -> N
     assert untried(result(STEADY, calls=[OWN_CALL], fixes=[fix("prefetch")])) is None
 
 
+def test_many_files_are_told_by_folder(tmp_path: Path) -> None:
+    (tmp_path / "feeding.json").write_text(json.dumps(result(STEADY)))
+    same = Scratch(tmp_path, tmp_path)
+    told = profile_run.read(tmp_path, "r", ("python",), {"reason": "completed"}, same).as_json()
+    one = {"opens": 1, "reads": 2, "bytes": 1 << 20, "seconds": 0.5}
+    few = [{**one, "path": f"/data/{number}"} for number in range(3)]
+    assert "/data/2  1      2      1.0 MiB  0.50 s" in profile_text({**told, "files": few})
+    many = [*({**one, "path": f"/data/{number}"} for number in range(40)), {**one, "path": "/more/x"}]
+    text = profile_text({**told, "files": many})
+    assert "/data (40 files)  40     80     40.0 MiB  20.00 s" in text and "/more (1 file)" in text
+    assert "/data/3" not in text and "--json tells of each file" in text
+
+
 def test_reads_of_all_processes_are_added_up(tmp_path: Path) -> None:
     def table(*rows: tuple[str, int, int, int, int]) -> bytes:
         return b"".join(ROW.pack(path.encode(), *counts) for path, *counts in rows) + bytes(ROW.size)
