@@ -38,7 +38,9 @@ _BY_STAGE = {
 }
 """What can round differently, the most probable first; elsewhere as in _ARITHMETIC."""
 
-_CIRCUMSTANCES = ("environment", "hashing", "timezone", "locale", "start", "seed", "settings", "folder")
+_CIRCUMSTANCES = (
+    "environment", "hashing", "timezone", "locale", "start", "host", "seed", "settings", "folder",
+)  # fmt: skip
 """What a script may read to decide what it does."""
 
 
@@ -59,7 +61,7 @@ def suspect(finding: Finding, found: tuple[Change, ...], *, initial_differs: boo
         )
     if finding.stage == "initial":
         return _pick(
-            found, ("environment", "hashing", "seed", "data", "start", "settings", "folder")
+            found, ("environment", "hashing", "host", "seed", "data", "start", "settings", "folder")
         ) or Cause("the random seed differs or is not set", _SEED)
     if finding.rounding:
         return _pick(found, _BY_STAGE.get(finding.stage, _ARITHMETIC)) or Cause(

@@ -332,6 +332,7 @@ def _surroundings(a: Facts, b: Facts) -> Iterator[Change]:
         yield from _one("locale", said, a, b, ("locale", name), fix)
     fix = "Export TZ=UTC on both sides, and parse times with their zone."
     yield from _one("timezone", "the offsets from UTC", a, b, ("timezone", "utc_offsets"), fix)
+    yield from _host(a.get("host") or {}, b.get("host") or {})
     left, right = a.get("start"), b.get("start")
     if left and right and left != right:
         words = f"the program is started from another folder: as {left} in A and as {right} in B"
@@ -345,6 +346,15 @@ def _surroundings(a: Facts, b: Facts) -> Iterator[Change]:
         words = f"the working folder's path is {left} in A and {right} in B"
         fix = "Derive nothing (no seed, no choice of data) from the folder's name or path."
         yield Change("folder", words, fix, "cwd", left, right)
+
+
+def _host(a: Facts, b: Facts) -> Iterator[Change]:
+    """Computers have different names, as a rule: that is a difference where the program asks for it."""
+    left, right = a.get("name"), b.get("name")
+    if left != right and left and right and (a.get("asked") or b.get("asked")):
+        words = f"the computer's name, for which the code asks, is {left} in A and {right} in B"
+        fix = "Derive nothing (no seed, no batch, no path) from the computer's name: pass it as an argument."
+        yield Change("host", words, fix, "host", left, right)
 
 
 def _one(topic: str, what: str, a: Facts, b: Facts, path: tuple[str, str], fix: str) -> Iterator[Change]:

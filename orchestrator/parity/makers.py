@@ -172,6 +172,10 @@ def _seed(_change: Change, here: Any, there: Any, *_rest: Any) -> Made:
     return None, "a side without a seed is another one in each run"
 
 
+def _host(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
+    return Imposed(plan={"host": str(there)}), ""
+
+
 def _start(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
     return Imposed(start=str(there)), ""
 
@@ -270,6 +274,7 @@ _MAKERS: Mapping[str, Maker] = {
     "policy": _policy,
     "devices": _devices,
     "folder": _folder,
+    "host": _host,
     "seed": _seed,
     "start": _start,
     "locale": _locale,

@@ -18,8 +18,8 @@ from orchestrator.parity.probes import probes, replays
 
 _INPUT = (
     "source", "arguments", "keras", "environment", "data", "start", "paths", "order", "cores", "hashing",
-    "timezone", "locale", "policy", "settings", "seed", "determinism", "threads", "isa", "onednn", "folder",
-    "versions",
+    "timezone", "locale", "policy", "settings", "seed", "host", "determinism", "threads", "isa", "onednn",
+    "folder", "versions",
 )  # fmt: skip
 _ORDER = {
     "files": _INPUT,
@@ -27,17 +27,17 @@ _ORDER = {
     "steps": _INPUT,
     "initial": (
         "source", "arguments", "keras", "environment", "data", "start", "hashing", "paths", "policy",
-        "determinism", "locale", "timezone", "order", "cores", "settings", "seed", "threads", "isa", "onednn",
-        "folder", "versions",
+        "determinism", "locale", "timezone", "order", "cores", "settings", "seed", "host", "threads", "isa",
+        "onednn", "folder", "versions",
     ),
     "gradient": (
         "source", "arguments", "keras", "data", "threads", "determinism", "cores", "compile", "isa", "onednn",
-        "policy", "environment", "settings", "start", "paths", "seed", "folder", "versions",
+        "policy", "environment", "settings", "start", "paths", "seed", "host", "folder", "versions",
     ),
 }  # fmt: skip
 _ORDER_OF_THE_REST = (
     "source", "arguments", "keras", "data", "isa", "onednn", "compile", "threads", "determinism", "cores",
-    "policy", "environment", "devices", "settings", "start", "paths", "seed", "folder", "versions",
+    "policy", "environment", "devices", "settings", "start", "paths", "seed", "host", "folder", "versions",
 )  # fmt: skip
 
 _ARITHMETIC = frozenset(("threads", "isa", "onednn"))
@@ -88,7 +88,7 @@ _TOLD = frozenset(("environment", "data", "settings", "hashing", "arguments", "s
 def brings_about(each: Candidate, found: Candidate) -> bool:
     """Whether `each` may be why `found` differs: what a program is told, of what it makes of that; and where
     it was started, of a file that it then does not find. A seed may be made of a path or a time as well."""
-    if found.topic == "seed" and each.topic in ("folder", "times"):
+    if found.topic == "seed" and each.topic in ("folder", "host", "times"):
         return True
     if each is found or each.kind != "difference":
         return False

@@ -7,6 +7,7 @@ A plan is a JSON object with any of
     reseed           [from, to]: where the program seeds with the first number, it seeds with the second
     generators       true: numpy.random.default_rng() and random.Random() without a seed get one
     unseeded         a file, to which is written where the program's own code made one of those
+    host             what the computer is called, for whoever asks in Python
     cpus             how many of the usable cores
     intra_op         threads within one operation, whatever the program says
     deterministic    true or false: deterministic operations, whatever the program says
@@ -58,6 +59,8 @@ def install(plan: Plan, *, now: bool) -> None:
             os.environ[name] = value
     if plan.get("cpus"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(plan["cpus"])])
+    if plan.get("host"):
+        _call_host(str(plan["host"]))
     if plan.get("guard"):
         Guard(**plan["guard"]).install()
     if "listing" in plan or "mirror" in plan:
@@ -93,6 +96,20 @@ def _teller(listeners: List[Any]) -> Callable[[Any], None]:
             tell(module)
 
     return told
+
+
+def _call_host(name: str) -> None:
+    """What Python tells of this computer's name."""
+    import platform
+    import socket
+
+    about = list(os.uname())
+    about[1] = name
+    named = os.uname_result(about)
+    os.uname = lambda: named
+    socket.gethostname = lambda: name
+    socket.getfqdn = lambda name=name: name
+    platform._uname_cache = None  # type: ignore[attr-defined]
 
 
 class Imposition:

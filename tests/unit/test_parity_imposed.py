@@ -18,7 +18,7 @@ from orchestrator.api.session import local_agent
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
 PROGRAM = """
-import json, locale, os, random, sys, time
+import json, locale, os, platform, random, socket, sys, time
 import keras, numpy as np, tensorflow as tf
 from tensorflow.python.framework import config
 
@@ -44,6 +44,7 @@ print("FACTS", json.dumps({
     "listed": os.listdir("data"),
     "hour": time.localtime(0).tm_hour,
     "cwd": os.getcwd(),
+    "host": sorted({socket.gethostname(), platform.node(), os.uname().nodename}),
     "variable": os.environ.get("VARIABLE"),
 }))
 """
@@ -110,6 +111,7 @@ def usual(bench: Bench) -> dict[str, Any]:
         ({"floatx": "float64"}, "floatx", "float64"),
         ({"compile": {"run_eagerly": True}}, "eager", True),
         ({"cpus": 1}, "cpus", 1),
+        ({"host": "elsewhere"}, "host", ["elsewhere"]),
         ({"listing": "sorted"}, "listed", ["a", "b", "c"]),
         ({"listing": ["c", "a", "b"]}, "listed", ["c", "a", "b"]),
     ],
@@ -120,7 +122,7 @@ def test_the_plan_holds_and_nothing_else_changes(
 ) -> None:
     found = bench.facts(plan)
     assert found[name] == value
-    for other in {"intra_op", "deterministic", "tf32", "policy", "eager", "cpus", "listed"} - {name}:
+    for other in {"intra_op", "deterministic", "tf32", "policy", "eager", "cpus", "host", "listed"} - {name}:
         assert found[other] == usual[other] or other == "listed", other
 
 

@@ -170,6 +170,19 @@ def test_the_path_of_a_folder_is_imposed_without_what_is_in_it(tmp_path: Path) -
     assert only(planned(facts(cwd=str(tmp_path)), "batch", folder=tmp_path)).imposed == Imposed(path=tmp_path)
 
 
+def test_the_computers_name_is_a_difference_where_the_code_asks_for_it() -> None:
+    mine, theirs = ({**FACTS, "host": {"name": name, "asked": False}} for name in ("one", "two"))
+    assert changes(mine, theirs) == ()
+    (change,) = changes(mine, {**theirs, "host": {"name": "two", "asked": True}})
+    (candidate,) = (
+        each
+        for each in candidates(at("batch"), [change], "A", mine, Other(theirs))
+        if each.kind == "difference"
+    )
+    assert candidate.imposed == Imposed(plan={"host": "two"})
+    assert "one in A and two in B" in candidate.words
+
+
 def file(name: str, path: Path | str, content: bytes) -> dict[str, Any]:
     digest = hashlib.sha256(content).hexdigest()
     return {"name": name, "path": str(path), "bytes": len(content), "sha256": digest, "whole": True}
@@ -276,3 +289,16 @@ def test_a_rounding_difference_that_nothing_explains_is_probed() -> None:
 def test_arithmetic_is_no_cause_of_other_records() -> None:
     found = only(planned(facts(environment__TF_NUM_INTRAOP_THREADS="1"), "batch"))
     assert not found.can_act
+
+
+def test_a_path_that_is_not_written_out_names_its_files_all_the_same() -> None:
+    files = {"list": [{"name": "/data/v1/x.npy", "path": "/data/v1/x.npy"}]}
+    found = named_by_variables({"variables": {"DATA": "/home/me/../../data/v1"}, "files": files})
+    assert found["files"]["list"][0]["name"] == "$DATA/x.npy"
+
+
+def test_files_are_given_the_other_sides_times_as_they_were_recorded() -> None:
+    entry = {"name": "x.npy", "path": "/gone/x.npy", "bytes": 1, "sha256": "1", "changed": 1000.0}
+    theirs = facts(files__list=[entry])
+    (probe,) = [each for each in planned(theirs, "initial") if each.topic == "times"]
+    assert probe.kind == "probe" and probe.imposed == Imposed(times={"x.npy": 1000.0})

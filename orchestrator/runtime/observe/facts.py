@@ -7,6 +7,7 @@ environment.json, written after the first step and again after the last observed
     argv         [argument…] without the program, which is `script`; `program` {name, sha256}
     environment  {variable: value}, those of acting.acts; `set_late`: those set after TensorFlow's import
     modules      {path: sha256} of the project's own imported modules
+    host         {name of the computer, asked: whether those modules seem to ask for it}
     files        {list: [{name, path, bytes, changed, sha256, whole, way, made}…] in the order of first
                  opening, left_out}: see files.Files.gather. Compare by `name`; `made` ones the program wrote
                  itself
@@ -38,8 +39,9 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from ..acting import acting  # noqa: TID252 (the package has another name where it runs)
 from . import rng
 from .files import Files
+from .hostname import host
 from .kerases import steps_of_a_call
-from .project import project_modules, script_facts
+from .project import project_files, project_modules, script_facts
 from .surroundings import cpu_count, reading, surroundings
 
 MOST_DATASETS = 8
@@ -132,6 +134,7 @@ class Facts:
             "environment": variables,
             "set_late": sorted(set(variables) - self._early),
             "modules": project_modules(),
+            "host": reading(lambda: host(project_files().values())),
             "files": reading(self._files.gather),
             "rng": self._rng,
             "versions": _versions(),

@@ -39,9 +39,14 @@ def project_modules() -> Dict[str, str]:
     installs) they are made of the module's dotted name: so two machines name them alike. Packages of the
     environment are left out (the lock vouches for them).
     """
+    return {name: sha256(path) for name, path in sorted(project_files().items())}
+
+
+def project_files() -> Dict[str, Path]:
+    """The same modules' files."""
     main = script()
     folders = [folder for folder in (main and main.parent, Path.cwd()) if folder and folder != Path("/")]
-    found: Dict[str, str] = {}
+    found: Dict[str, Path] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if file and str(file).endswith((".py", ".so")) and not name.startswith(_GENERATED):
@@ -51,8 +56,8 @@ def project_modules() -> Dict[str, str]:
                 continue
             relative = relative or _dotted(name, path)
             if relative.parts[0] != ".venv":
-                found[relative.as_posix()] = sha256(path)
-    return dict(sorted(found.items()))
+                found[relative.as_posix()] = path
+    return found
 
 
 def _dotted(name: str, path: Path) -> Path:

@@ -141,7 +141,7 @@ SCENARIOS = (
     Scenario(
         "a seed made of the computer's name",
         "images.py",
-        diverges("batch initial", "host|computer|machine|seed"),
+        diverges("batch initial", "computer's name", confirmed=True),
         both=Side(
             edits=edit(
                 "images.py",
