@@ -22,6 +22,14 @@ _READ = re.compile(
     r"""(?:environ(?:\.(?:get|pop|setdefault))?\s*[\[(]|getenv\s*\()\s*["']([A-Za-z_][A-Za-z0-9_]*)["']"""
 )
 _PREFIXES = re.compile(r"""(?:startswith\(\s*|env_prefix\s*=\s*)["']([A-Za-z][A-Za-z0-9_]*_)["']""")
+_READS = re.compile(r"\benviron\b|\bgetenv\b|\benvvar\b|\bdotenv\b|BaseSettings")
+"""What says that a program reads its environment, in whatever way."""
+_WORDS = re.compile(r"""["']([A-Z][A-Z0-9_]+)["']""")
+_BEGINNINGS = re.compile(r"""["']([A-Z][A-Z0-9_]*_)(?:\{|["']\s*\+)""")
+_EVERYBODYS = frozenset(
+    ("PATH", "HOME", "PWD", "OLDPWD", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "HOSTNAME")
+)
+"""Set for every program, and seldom meant by a word of that spelling."""
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE|AUTH", re.IGNORECASE)
 _CREDENTIALS = re.compile(r"://[^/\s]*@")
 
@@ -166,7 +174,11 @@ def _secret(name: str, value: str) -> bool:
 
 def _read_by(folder: Path, argv: Sequence[str], cwd: Path, environ: Mapping[str, str]) -> Iterable[str]:
     """The variables that the recorded run's own modules name when they read the environment; by a prefix,
-    those of `environ` that begin with it."""
+    those of `environ` that begin with it. Where the name stands elsewhere, in a list or in another module,
+    those of `environ` that are called like a word of theirs."""
+    named: set[str] = set()
+    beginnings: set[str] = set()
+    reads = False
     modules = read_object(folder / "observe" / "environment.json").get("modules", {})
     program = next((word for word in argv[1:] if word.endswith(".py")), "")
     for root in _roots(argv, cwd):
@@ -178,6 +190,12 @@ def _read_by(folder: Path, argv: Sequence[str], cwd: Path, environ: Mapping[str,
             yield from _READ.findall(text)
             prefixes = tuple(_PREFIXES.findall(text)) if "environ" in text or "env_prefix" in text else ()
             yield from (known for known in environ if prefixes and known.startswith(prefixes))
+            reads = reads or bool(_READS.search(text))
+            named.update(_WORDS.findall(text))
+            beginnings.update(_BEGINNINGS.findall(text))
+    for known in environ if reads else ():
+        if known not in _EVERYBODYS and (known in named or known.startswith(tuple(beginnings))):
+            yield known
 
 
 def read(folder: Path) -> Rerun | None:

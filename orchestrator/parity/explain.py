@@ -56,6 +56,7 @@ def concluded(
     first: Verdict, finding: Finding | None, diagnosis: Diagnosis, band: Band | None, drift: Drift
 ) -> Verdict:
     """The verdict `first` on two recordings, with what repeated runs showed."""
+    first = _less_cleared(first, finding, diagnosis) if finding else first
     measured = _band(band, drift) if band else None
     causes = diagnosis.causes
     verdict = replace(first, tried=diagnosis.tried, untried=diagnosis.untried, band=measured)
@@ -74,6 +75,27 @@ def concluded(
         verdict=_grade(first, finding, diagnosis.acting or causes, band, drift),
         detail=_detail(first, verdict),
     )
+
+
+def _less_cleared(first: Verdict, finding: Finding, diagnosis: Diagnosis) -> Verdict:
+    """The verdict without a file that was named as the first difference and has nothing to do with it: what
+    has is another file, or stands where the difference shows."""
+    if finding.stage != "files" or finding.shows is None or first.divergence is None:
+        return first
+    mine = f"the file {finding.tensor} is "
+    data = [each for each in diagnosis.tried if each.topic == "data"]
+    if not any(each.outcome == "cleared" and each.words.startswith(mine) for each in data):
+        return first
+    guilty = next((each.words for each in data if each.outcome == "confirmed"), None)
+    shows = divergence_of(finding.shows)
+    if guilty:
+        name = guilty.removeprefix("the file ").split(" is ")[0]
+        found = replace(first.divergence, tensor=name, detail=guilty, others=0)
+        said = f"the files that are read: {name} ({guilty})"
+    else:
+        found, said = shows, located(finding.shows)
+    before = f"{located(finding)}. It shows in {located(finding.shows)}"
+    return replace(first, divergence=found, detail=first.detail.replace(before, said))
 
 
 def _suspected(verdict: Verdict, diagnosis: Diagnosis) -> Verdict:

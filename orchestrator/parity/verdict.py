@@ -126,7 +126,7 @@ _OBSERVED = (
 def _differing(a: Recording, b: Recording, outcome: Climb, finding: Finding) -> Verdict:
     found = changes(a.environment, b.environment)
     if absorbed(a, b, finding):
-        return _absorbed(a, b, outcome, finding)
+        return _absorbed(a, b, outcome, finding.shows or finding)
     cause = suspect(
         finding,
         found,
@@ -155,7 +155,8 @@ def _initial_differs(a: Recording, b: Recording, step: int) -> bool:
 
 def absorbed(a: Recording, b: Recording, finding: Finding) -> bool:
     """Whether batches differ in their dtype alone, and nothing that is computed from them differs."""
-    if (finding.stage, finding.kind) != ("batch", "dtype"):
+    seen = finding.shows or finding
+    if (seen.stage, seen.kind) != ("batch", "dtype"):
         return False
     return all(
         tensor.equals(other[tensor.name])
@@ -180,7 +181,7 @@ def _absorbed(a: Recording, b: Recording, outcome: Climb, finding: Finding) -> V
         cause=f"Innocent: {words}.",
         compared=outcome.compared,
         steps=steps,
-        detail=detail + _versions(a, b) + _unseen(a, b),
+        detail=detail + _other_files(a, b) + _versions(a, b) + _unseen(a, b),
     )
 
 

@@ -206,8 +206,9 @@ class _Reseeding:
         self._from, self._to = numbers
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given = [self._other(value) for value in args]
-        return self._function(*given, **{name: self._other(value) for name, value in kwargs.items()})
+        if "seed" in kwargs:
+            kwargs["seed"] = self._other(kwargs["seed"])
+        return self._function(*(self._other(value) for value in args[:1]), *args[1:], **kwargs)
 
     def _other(self, value: Any) -> Any:
         return self._to if isinstance(value, int) and value == self._from else value

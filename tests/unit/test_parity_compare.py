@@ -223,3 +223,27 @@ def test_sides_are_called_by_their_places() -> None:
     assert found.detail == (
         "Nothing was observed there: it is late. the run here ended after 1 step. BA and in Aachen stay."
     )
+
+
+def test_what_one_side_could_not_read_is_said_where_it_would_come_first(tmp_path: Path) -> None:
+    blind = [value for value in step() if (value.stage, value.name) != ("activation", "a")]
+    a, b = Run([step(), step()]), Run([blind, blind], unread=["activation/a"])
+    said = " Not compared: the output of a (TensorFlow computes it in one with what reads it)."
+    assert said in compare(tmp_path / "1", a, b).detail
+    late = Run([[*blind[:-1], Value("update", "b/kernel", [9.0, 9.0])]] * 2, unread=["activation/a"])
+    assert said in compare(tmp_path / "2", a, late).detail
+    early = Run([[Value("batch", "data/0", [9.0, 2.0, 3.0, 4.0]), *blind[1:]]] * 2, unread=["activation/a"])
+    assert said not in compare(tmp_path / "3", a, early).detail
+
+
+def test_a_file_of_another_dtype_that_is_cast_away_is_innocent(tmp_path: Path) -> None:
+    def side(digest: str, dtype: str) -> Run:
+        entry = {"name": "x.npy", "path": "/x.npy", "bytes": 1, "sha256": digest, "way": "python"}
+        values = [Value("batch", "data/0", [1.0, 2.0], dtype), *step()[1:]]
+        return Run([values, values], environment={**ENVIRONMENT, "files": {"list": [entry]}})
+
+    found = compare(tmp_path, side("1", "float32"), side("2", "float64"))
+    assert found.verdict == "EQUIVALENT" and str(found.cause).startswith("Innocent")
+    assert (
+        found.divergence and found.divergence.stage == "batch" and "x.npy has other content" in found.detail
+    )

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.confirm_copy import LARGE, Copy, Folders, Staged, Unplaceable
-from orchestrator.api.confirm_trees import Tree, unseen
+from orchestrator.api.confirm_copy import LARGE, Copy, Folders, Seat, Staged, Unplaceable
+from orchestrator.api.confirm_runs import started_in
+from orchestrator.api.confirm_trees import Tree, only_listed, unseen
 from orchestrator.model import TreeLink
 from orchestrator.parity.imposed import Imposed
 from orchestrator.runtime.mounting import Refused, mount_all
@@ -215,3 +216,38 @@ def test_what_was_written_after_the_observed_steps_is_no_cause_of_them(tmp_path:
         trees.append(Tree(folder, observe))
     (found,) = unseen(*trees, set(), {})
     assert found.imposed and list(found.imposed.files) == ["read"]
+
+
+def test_what_a_run_made_was_not_there_when_it_began(tmp_path: Path) -> None:
+    """A made at its end what B had from the beginning: the same bytes, and yet the difference."""
+    for side in ("a", "b"):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "ckpt-1").write_text("same")
+    mine, theirs = Tree(tmp_path / "a", made=frozenset({"ckpt-1"})), Tree(tmp_path / "b", side="B")
+    (found,) = unseen(mine, theirs, set(), {})
+    assert found.words == "the file ckpt-1 is in B alone (no run was seen to open it)"
+    assert found.fix == "Delete ckpt-1 in B, or copy it to A too."
+    assert found.imposed and found.imposed.files == {"ckpt-1": tmp_path / "b/ckpt-1"}
+
+
+def test_an_empty_folder_is_put_in_place_and_taken_away(tmp_path: Path) -> None:
+    for folder in ("a/data/cat", "a/empty", "b/data/cat", "b/data/.ipynb_checkpoints", "b/.git"):
+        (tmp_path / folder).mkdir(parents=True)
+    for side in ("a", "b"):
+        (tmp_path / side / "data/cat/1.npy").write_text("1")
+    (found,) = only_listed(Tree(tmp_path / "a"), Tree(tmp_path / "b", side="B"))
+    assert found.words == "what folders list: data/.ipynb_checkpoints is in B alone; empty is in A alone"
+    copy = laid_out(tmp_path / "a", found.imposed)
+    assert (copy.cwd / "data/.ipynb_checkpoints").is_dir() and not (copy.cwd / "empty").exists()
+    assert (tmp_path / "a/empty").is_dir() and (copy.cwd / "data/cat/1.npy").read_text() == "1"
+    assert list(only_listed(Tree(tmp_path / "a"), Tree(tmp_path / "a"))) == []
+
+
+@pytest.mark.parametrize(
+    ("start", "inside"),
+    [("train.py", "/copy/src"), ("src/train.py", "/copy"), ("p/src/train.py", None), ("x.py", None)],
+)
+def test_where_a_program_is_started(start: str, inside: str | None) -> None:
+    seat = Seat(Path("/p"), Path("/copy"), Path("/copy"), Path("/under"))
+    found = started_in("/copy/src/train.py", start, Copy(Path("/copy"), (seat,)))
+    assert found == (inside and Path(inside))

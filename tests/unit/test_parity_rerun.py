@@ -154,3 +154,16 @@ def test_what_a_run_read_and_then_wrote_over_is_kept_as_it_read_it(tmp_path: Pat
 
 def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_variables_whose_names_stand_elsewhere_are_kept(tmp_path: Path) -> None:
+    """In a list, in another module, behind a prefix; not what every program has, and no secret."""
+    (tmp_path / "train.py").write_text("import os, names\nvalues = [os.environ.get(n) for n in names.ALL]\n")
+    (tmp_path / "names.py").write_text("ALL = ['LR', 'HOME', 'MY_TOKEN', f'RUN_{1}', 'lower']\n")
+    (tmp_path / "run/observe").mkdir(parents=True)
+    modules = {"modules": {"train.py": "0", "names.py": "0"}}
+    (tmp_path / "run/observe/environment.json").write_text(json.dumps(modules))
+    environ = {"LR": "0.1", "HOME": "/root", "MY_TOKEN": "s", "RUN_1": "2", "lower": "x", "OTHER": "y"}
+    note(tmp_path / "run", ["python", "train.py"], tmp_path, "/usr/bin/python3", environ)
+    found = read(tmp_path / "run")
+    assert found and found.variables == {"LR": "0.1", "RUN_1": "2"}
