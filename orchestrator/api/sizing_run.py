@@ -190,8 +190,10 @@ def _too_small(result: Mapping[str, Any] | None) -> LocalError:
 
 
 def _failed(result: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    notes = (result or {}).get("notes", ())
-    return next((note for note in notes if note["why"] == "failed"), None)
+    """Of the sizes that failed the program's own, where it was tried."""
+    failed = [note for note in (result or {}).get("notes", ()) if note["why"] == "failed"]
+    own = (result or {}).get("own_batch")
+    return next((note for note in failed if note["batch"] == own), failed[0] if failed else None)
 
 
 def _exhausted(result: Mapping[str, Any] | None) -> bool:
@@ -201,7 +203,8 @@ def _exhausted(result: Mapping[str, Any] | None) -> bool:
 def _why(result: Mapping[str, Any] | None, outcome: _Outcome) -> str:
     note = _failed(result)
     if note:
-        return f" With a batch of {note['batch']}: {note['error']}: {note['detail']}"
+        own = ", its own" if note["batch"] == (result or {}).get("own_batch") else ""
+        return f" With a batch of {note['batch']}{own}: {note['error']}: {note['detail']}"
     detail = (result or {}).get("detail")
     return f" {detail}" if detail else _said(outcome)
 

@@ -23,12 +23,14 @@ class State:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """To make one batch: seconds of cores, seconds, bytes that were read."""
+    """To make one batch: seconds of cores, seconds, bytes that were read. `one_thread`: Python code that only
+    one thread runs makes them all."""
 
     cpu: float
     seconds: float
     bytes_read: int
     batches: int
+    one_thread: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,8 @@ def _size(each: Mapping[str, Any]) -> Size:
 def _pipeline(found: Mapping[str, Any] | None) -> Pipeline | None:
     if not found:
         return None
-    return Pipeline(found["cpu"], found["seconds"], found["bytes_read"], found["batches"])
+    one_thread = bool(found.get("one_thread"))
+    return Pipeline(found["cpu"], found["seconds"], found["bytes_read"], found["batches"], one_thread)
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,10 @@ def _cpus(model: Model, batch: int, *, gpu: bool) -> Minimum:
     if spent is None:
         return Minimum("cpus", _FEWEST_CPUS, "how long the input takes could not be measured", estimated=True)
     made = f"making a batch of {batch} takes {spent:.2g} s of a core"
+    pipeline = model.measured.pipeline
+    if pipeline is not None and pipeline.one_thread:
+        said = f"{made}, in one Python thread: more would not make it faster, workers or tf.data would"
+        return Minimum("cpus", _FEWEST_CPUS, said, estimated=model.measured.gpu is None and gpu)
     if model.measured.gpu is not None or not gpu:
         step = model.seconds.at(batch).value
         cores = math.ceil(spent / step) if step else 1

@@ -29,6 +29,7 @@ from .sizing_result import Result
 from .sizing_state import describe, models_alive
 from .sizing_step import FunctionStep, train_function_step
 from .stepclock import steps_per_execution
+from .stepinputs import name_sources, one_thread
 
 Steps = List[Callable[[int], Callable[[], Any]]]
 """Those that follow one another, each to be made ready with so many examples, and then called."""
@@ -86,6 +87,7 @@ class Sizing:
             return
         self._kerases.add(keras.__name__)
         guard.watch_hdf5()
+        name_sources(keras)
         self._keras = keras
         trainer = _defining(keras.Model, "make_train_function")
         if trainer is not None:
@@ -186,7 +188,7 @@ class Sizing:
                     "policy": str(getattr(getattr(model, "dtype_policy", None), "name", "float32")),
                 }
                 self._begin(facts, batch)
-                self._pipeline(lambda: next(iterator))
+                self._pipeline(lambda: next(iterator), iterator)
                 self._drive([step])
                 self._state([model], optimizers, [])
             finally:
@@ -202,7 +204,7 @@ class Sizing:
                 self._begin({"kind": "function", "xla": xla, "functions": len(self._functions)}, batch)
                 iterator = self._iterator()
                 if iterator is not None:
-                    self._pipeline(lambda: next(iterator))
+                    self._pipeline(lambda: next(iterator), iterator)
                 self._drive([step.call for step in self._functions])
                 variables = [v for step in self._functions for v in step.variables()]
                 self._state(self._models(), self._optimizers, variables)
@@ -251,7 +253,7 @@ class Sizing:
         batch = pull()
         self._begin({"kind": "eager", "xla": False}, batch)
         self._state(self._models(), self._optimizers, [])
-        self._pipeline(pull)
+        self._pipeline(pull, self._iterator())
         self._eager = (self._course.run(self._result.facts["own_batch"]), batch, None)
 
     # ------------------------------------------------------------ what is written
@@ -282,8 +284,11 @@ class Sizing:
         self._result.facts["own_batch"] = rows
         self._result.facts["batch_bytes"] = batches.bytes_of(batch)
 
-    def _pipeline(self, pull: Callable[[], Any]) -> None:
-        self._result.facts["pipeline"] = measure_pipeline(pull)
+    def _pipeline(self, pull: Callable[[], Any], iterator: Any) -> None:
+        found = measure_pipeline(pull)
+        if found is not None:
+            found["one_thread"] = one_thread(getattr(iterator, "_dataset", None))
+        self._result.facts["pipeline"] = found
         self._result.save()
 
     def _state(self, models: List[Any], optimizers: List[Any], variables: List[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from time import perf_counter
 from typing import Any, Callable, Dict, Generator, List, NamedTuple, Optional, Tuple
 
@@ -19,6 +20,19 @@ _SLOW = 2.0
 
 _SAFETY = 1.3
 """Of what a larger batch is expected to need; it is not tried where that is not free."""
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_FRAMES = ("File ", "Detected at", "in user code", "<frozen", "[[{{", "Stack trace", "Graph execution error")
+_LONGEST = 300
+
+
+def told(error: BaseException) -> str:
+    """What an error says in a line: of many that frameworks print, those that name the cause."""
+    text = _COLOURS.sub("", str(error)).split("Arguments received by")[0]
+    lines = [line.strip() for line in text.splitlines()]
+    telling = [line for line in lines if line and not line.startswith(_FRAMES)]
+    return " ".join(telling or [line for line in lines if line])[:_LONGEST]
 
 
 class Wish(NamedTuple):
@@ -61,9 +75,8 @@ class Course:
         """A step with so many examples could not be made."""
         if self.notes and self.notes[-1]["why"] == "began":
             self.notes.pop()
-        text = str(error).strip().splitlines()
         self.notes.append(
-            {"batch": rows, "why": "failed", "error": type(error).__name__, "detail": (text or [""])[0][:300]}
+            {"batch": rows, "why": "failed", "error": type(error).__name__, "detail": told(error)}
         )
         self._save()
 

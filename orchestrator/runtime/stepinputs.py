@@ -66,6 +66,17 @@ def works_along(dataset: Any) -> List[Work]:
     return [work for one in _along(dataset) if (work := work_of(one)) is not None]
 
 
+def one_thread(dataset: Any) -> bool:
+    """Whether all batches come from Python code that one thread runs: a generator, or a PyDataset with one
+    worker. More cores make them no faster."""
+    if dataset is None:
+        return False
+    source = source_of(dataset)
+    if source:
+        return int(source.get("workers") or 1) == 1
+    return any("GeneratorDataset" in (operations(one) or ()) for one in _along(dataset))
+
+
 def _along(dataset: Any) -> Iterator[Any]:
     waiting, seen = [dataset], 0
     while waiting and seen < _MOST:

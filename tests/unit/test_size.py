@@ -17,7 +17,7 @@ from orchestrator.profile.tree import Refused
 from orchestrator.profiling.size import model, read
 from orchestrator.profiling.size_minimums import GIB, Files, Minimum, minimums
 from orchestrator.report.size import size_text
-from orchestrator.runtime.sizing_course import Course, Wish, planned
+from orchestrator.runtime.sizing_course import Course, Wish, planned, told
 
 MIB = 1 << 20
 
@@ -252,3 +252,35 @@ def test_a_profile_in_another_hand_is_refused_with_the_lines_to_put_in(tmp_path:
     )
     with pytest.raises(UsageError, match=r"left as it is(.|\n)*resources:\n  cpus: 2\+"):
         sizing_profile.change(path, sized_for(path))
+
+
+def test_one_python_thread_is_not_answered_with_cores() -> None:
+    """A batch takes four seconds to make, a step a third: many cores, unless one thread makes it."""
+    pipeline = {"batches": 8, "cpu": 8.0, "seconds": 8.0, "bytes_read": 4, "batch_bytes": 64 * MIB}
+    files = Files(stack=None, code=0, data=0)
+    many, one = (
+        minimums(model(read(result(pipeline={**pipeline, "one_thread": alone}))), 32, files, gpu=False)[0]
+        for alone in (False, True)
+    )
+    assert many.amount > 2 and one.amount == 2
+    assert "one Python thread" in one.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "Exception encountered when calling Sequential.call().\n\n\x1b[1mInput 0 is odd\x1b[0m\n\n"
+            "Arguments received by Sequential.call():\n  • inputs=…",
+            "Exception encountered when calling Sequential.call(). Input 0 is odd",
+        ),
+        (
+            'Graph execution error:\n\nDetected at x\n  File "a.py"\nIncompatible shapes: [1] vs. [2]\n'
+            "\t [[{{node x}}]]",
+            "Incompatible shapes: [1] vs. [2]",
+        ),
+        ("", ""),
+    ],
+)
+def test_of_what_frameworks_say_the_cause_is_told(text: str, said: str) -> None:
+    assert told(ValueError(text)) == said
