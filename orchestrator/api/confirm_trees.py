@@ -82,7 +82,9 @@ class _Sides:
 
     def differing(self) -> set[str]:
         left, right = self.mine.began_with, self.theirs.began_with
-        return {n for n in left & right if not _same(self.here / n, self.there / n)} | (left ^ right)
+        linked = {n for n in left ^ right if (self.here / n).is_symlink() or (self.there / n).is_symlink()}
+        alone = (left ^ right) - {n for n in linked if _same(self.here / n, self.there / n)}
+        return {n for n in left & right if not _same(self.here / n, self.there / n)} | alone
 
     def candidate(self, name: str) -> Candidate:
         """The other side's file instead of this side's."""

@@ -84,9 +84,10 @@ def _less_cleared(first: Verdict, finding: Finding, diagnosis: Diagnosis) -> Ver
         return first
     mine = f"the file {finding.tensor} is "
     data = [each for each in diagnosis.tried if each.topic == "data"]
-    if not any(each.outcome == "cleared" and each.words.startswith(mine) for each in data):
-        return first
+    outcomes = {each.outcome for each in data if each.words.startswith(mine)}
     guilty = next((each.words for each in data if each.outcome == "confirmed"), None)
+    if not outcomes & ({"cleared", "follows"} if guilty else {"cleared"}):
+        return first
     shows = divergence_of(finding.shows)
     if guilty:
         name = guilty.removeprefix("the file ").split(" is ")[0]

@@ -35,6 +35,7 @@ _BEFORE = {
     "update": "Everything before it, from the batch to the gradients, is equal to the bit.",
     "metrics": "Everything before it, from the batch to the updated weights, is equal to the bit.",
 }
+_OTHER_FILES = "The files that differ do not bring that about."
 _MANY = ("initial", "update")
 """Stages whose words are in the plural."""
 _SEEN_BEFORE = "Everything that was seen before it, from the batch on, is equal to the bit."
@@ -128,6 +129,10 @@ def _evidence(parity: Parity) -> Iterator[str]:
         name = shows["stage"].capitalize() if shows["stage"] != "initial" else "Initial weights"
         yield f"{name}: {_measured(shows['detail'], shows['relative'], begins=False)}"
     elif parity["verdict"] != "UNSTABLE" and parity["stage"] in _BEFORE:
+        files = [each["outcome"] for each in parity.get("candidates") or () if each.get("topic") == "data"]
+        if parity["stage"] == "batch" and files:
+            yield from () if {"confirmed", "part", "not tried"} & {*files} else (_OTHER_FILES,)
+            return
         everything = _detail(parity)[1] and parity["stage"] not in ("batch", "initial")
         yield _SEEN_BEFORE if everything else _BEFORE[parity["stage"]]
 

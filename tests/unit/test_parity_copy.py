@@ -230,6 +230,17 @@ def test_what_a_run_made_was_not_there_when_it_began(tmp_path: Path) -> None:
     assert found.imposed and found.imposed.files == {"ckpt-1": tmp_path / "b/ckpt-1"}
 
 
+def test_a_file_and_a_link_to_the_same_are_no_difference(tmp_path: Path) -> None:
+    for name in ("a/train.py", "far/train.py"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("same")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/train.py").symlink_to("../far/train.py")
+    assert list(unseen(Tree(tmp_path / "a"), Tree(tmp_path / "b", side="B"), set(), {})) == []
+    (tmp_path / "far/train.py").write_text("other")
+    assert len(list(unseen(Tree(tmp_path / "a"), Tree(tmp_path / "b", side="B"), set(), {}))) == 1
+
+
 def test_an_empty_folder_is_put_in_place_and_taken_away(tmp_path: Path) -> None:
     for folder in ("a/data/cat", "a/empty", "b/data/cat", "b/data/.ipynb_checkpoints", "b/.git"):
         (tmp_path / folder).mkdir(parents=True)

@@ -129,6 +129,7 @@ def test_a_file_that_changes_nothing_does_not_stand_before_what_does(tmp_path: P
         ({"x.npz": "confirmed"}, "files", "x.npz"),
         ({"x.npz": "follows"}, "files", "x.npz"),
         ({"x.npz": "cleared", "y.npz": "confirmed"}, "files", "y.npz"),
+        ({"x.npz": "follows", "y.npz": "confirmed"}, "files", "y.npz"),
     ],
 )
 def test_a_cleared_file_is_not_the_first_difference(
@@ -193,6 +194,22 @@ def test_stages_in_the_plural() -> None:
 
 def _flat(parity: dict[str, Any]) -> str:
     return " ".join(letter(parity).split())
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (None, "The data that were seen to be read are equal."),
+        ("cleared", "The files that differ do not bring that about."),
+        ("confirmed", ""),
+    ],
+)
+def test_files_are_called_equal_only_where_they_are(outcome: str | None, said: str) -> None:
+    tried = (Tried("the file x is not the same", outcome, topic="data"),) if outcome else ()
+    found = Verdict("DIVERGENT", divergence=Divergence(1, "batch", "data/0", None, "all differ"), tried=tried)
+    text = _flat(found.as_json())
+    assert said in text
+    assert ("The data" in text, "The files that" in text) == (outcome is None, outcome == "cleared")
 
 
 def test_rounding_that_has_grown_is_not_called_beyond() -> None:
