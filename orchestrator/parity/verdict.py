@@ -85,7 +85,8 @@ def judge(a: Recording, b: Recording) -> Verdict:
     for name, side in (("A", a), ("B", b)):
         if not side.steps:
             detail = f"Nothing was observed of {name}: {side.why}."
-            return Verdict(NOT_COMPARED, detail=detail, fix=_OBSERVED)
+            fix = _OBSERVABLE if side.not_compared and not side.failure else _OBSERVED
+            return Verdict(NOT_COMPARED, detail=detail, fix=fix)
     outcome = climb(a, b)
     if outcome.finding:
         return _differing(a, b, outcome, outcome.finding)
@@ -120,6 +121,10 @@ def _other_files(a: Recording, b: Recording) -> str:
 _OBSERVED = (
     "Record it so that it gets through its first training steps: orch record -- python train.py …; "
     "what it printed is in output.log of its run."
+)
+_OBSERVABLE = (
+    "Only what is observed can be compared: fit and loops of TensorFlow with Keras 2 or 3, and fit of a current "
+    "Keras on JAX or torch; docs/parity.md says what of each."
 )
 
 

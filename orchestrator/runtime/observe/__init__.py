@@ -64,8 +64,10 @@ class Observation:
             facts = self._hooks.facts if self._hooks else Facts(None, self._files)
             facts.set_keras(keras)
             recorder.environment = facts.gather
-            Outside(keras, recorder, facts).install()
-            recorder.note(f"layers and gradients of Keras on {backend}", _OUTSIDE)
+            if Outside(keras, recorder, facts).install():
+                recorder.note(f"layers and gradients of Keras on {backend}", _OUTSIDE)
+            else:
+                recorder.note(f"Keras {keras.__version__} on {backend}", "its steps are not observed")
         except Exception as error:
             recorder.fail(f"hooking {keras.__name__} {keras.__version__} on {backend}", error)
 

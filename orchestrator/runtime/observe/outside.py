@@ -28,14 +28,17 @@ class Outside:
         self._making: Any = None
         self._order = 0
 
-    def install(self) -> None:
-        """Watch every model's step function from when it is made."""
+    def install(self) -> bool:
+        """Watch every model's step function from when it is made; whether it is known how it is called."""
         trainer = owner_of(self._model, "make_train_function")
         functional = hasattr(self._model, "_make_function")  # JAX: a step takes the state and returns another
+        if not functional and trainer.__module__ != "keras.src.backend.torch.trainer":
+            return False
         trainer.make_train_function = self._maker(trainer.make_train_function, functional)
         if functional:
             owner = owner_of(self._model, "_make_function")
             owner._make_function = self._wrapper(owner._make_function)
+        return True
 
     # ------------------------------------------------------------ where steps are made
 
