@@ -123,8 +123,8 @@ _OBSERVED = (
     "what it printed is in output.log of its run."
 )
 _OBSERVABLE = (
-    "Only what is observed can be compared: fit and loops of TensorFlow with Keras 2 or 3, and fit of a current "
-    "Keras on JAX or torch; docs/parity.md says what of each."
+    "Only what is observed can be compared: fit and loops of TensorFlow with Keras 2 or 3, and fit of a "
+    "current Keras on JAX or torch; docs/parity.md says what of each."
 )
 
 
