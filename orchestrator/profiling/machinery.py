@@ -25,6 +25,11 @@ STEPS_AT_ONCE = 32
 BETWEEN = 0.1
 """Share of a step that passes between two calls, from which on fewer calls are worth it."""
 
+GROWN = 256 << 20
+"""Bytes that memory must have grown by: less is what libraries and buffers come to."""
+
+SOME_EPOCHS = 2
+
 SMALL_STEP = 0.01
 """Seconds of a step below which calling it may be what takes the time."""
 
@@ -67,6 +72,25 @@ def memory_short(evidence: Evidence) -> Ground | None:
         return None
     wanted = math.ceil(1.25 * max(held, usage.memory_limit or 0) / _GIB)
     return Ground(f"Memory was short: {reason}.", words={"memory": f"{wanted} GiB"}, amount=wanted * _GIB)
+
+
+def keeps_growing(evidence: Evidence) -> Ground | None:
+    """Memory grows from epoch to epoch, to the end, and no buffer of the pipeline is why."""
+    growing, seconds = evidence.usage.growing, evidence.steps.seconds
+    if not growing or not seconds or growing * seconds < GROWN or evidence.pauses.passes < SOME_EPOCHS:
+        return None
+    if evidence.pipeline is not None and any("Cache" in node.name for node in evidence.pipeline.nodes):
+        return None
+    limit, peak = evidence.usage.memory_limit, evidence.usage.peak_memory or 0
+    full = f"; its {limit / _GIB:.3g} GiB are full in {_time((limit - peak) / growing)} more" if limit else ""
+    return Ground(
+        f"Memory grew by {growing / (1 << 20):.3g} MiB a second from the first step to the last{full}.",
+        amount=growing,
+    )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{max(1, round(seconds / 60))} minutes"
 
 
 def held_by_quota(evidence: Evidence) -> Ground | None:

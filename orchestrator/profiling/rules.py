@@ -26,6 +26,15 @@ RULES: tuple[Rule, ...] = (
         "The same numbers on a bigger machine; another batch size changes the training.",
     ),
     Rule(
+        "growing memory",
+        machinery.keeps_growing,
+        "look for what is kept of every step: tensors or arrays in a list, in a loop or a callback, and functions "
+        "that are traced anew",
+        unpredicted,
+        "not predicted: it saves memory, and a run that is ended by the lack of it",
+        "The same numbers.",
+    ),
+    Rule(
         "quota",
         machinery.held_by_quota,
         "raise the CPU quota, or take a machine without one",

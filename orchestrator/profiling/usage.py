@@ -20,7 +20,8 @@ class Usage:
     `reading` (from a disk), `asked` (by read calls) and `network` in bytes, `faults` in pages read back from
     disk, `read_calls`, `swapping` in bytes, `steal` in cores, each a second. `machine_busy`: cores that
     anybody kept busy. `available`: the least memory that was free; `swap`: the most of the job that was
-    swapped out. `cache_hit`: share of the bytes read that no disk had to give.
+    swapped out. `cache_hit`: share of the bytes read that no disk had to give. `growing`: bytes a second by
+    which the peak rose in every quarter of the time, None where it did not.
     """
 
     bytes_read: int | None = None
@@ -52,6 +53,7 @@ class Usage:
     resent: int | None = None
     disk: Disk | None = None
     gpus: Sequence[Gpu] = ()
+    growing: float | None = None
 
     @property
     def idle(self) -> float | None:
@@ -99,6 +101,7 @@ def usage_of(trace: Trace, began: float | None, ended: float | None) -> Usage:
         resent=_whole(number(last, "resent")),
         disk=busiest_disk(trace.header, rates.samples),
         gpus=gpus_of(trace.header, rates.samples),
+        growing=_growing(rates.samples),
     )
 
 
@@ -151,6 +154,24 @@ class _Rates:
             return None
         grown = sum(amount(self.samples[-1], key) - amount(self.samples[0], key) for key in keys)
         return round(max(0.0, grown) / self._seconds, 4)
+
+
+_QUARTERS = 4
+_EVENLY = 0.5
+"""Of what it grew in a quarter on average, the least of each for it to be called growing."""
+
+
+def _growing(samples: Sequence[Line]) -> float | None:
+    if len(samples) < 2 * _QUARTERS:
+        return None
+    marks = [samples[place * (len(samples) - 1) // _QUARTERS] for place in range(_QUARTERS + 1)]
+    grown = [
+        (amount(after, "peak") - amount(before, "peak"))
+        / max(1e-3, amount(after, "up") - amount(before, "up"))
+        for before, after in pairwise(marks)
+    ]
+    mean = sum(grown) / _QUARTERS
+    return round(mean) if mean > 0 and min(grown) >= _EVENLY * mean else None
 
 
 def _network(last: Line) -> int | None:

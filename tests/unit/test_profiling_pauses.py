@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from orchestrator.profiling import Evidence, apply, summarise
-from orchestrator.profiling.evidence import Training
+from orchestrator.profiling.evidence import Training, evidence_of
 from orchestrator.profiling.limits import verdict
 from orchestrator.profiling.pauses import Pauses
 from orchestrator.profiling.pipeline import Node, Pipeline
 from orchestrator.profiling.steps import Steps
+from orchestrator.profiling.trace import read
 from orchestrator.profiling.usage import Usage
 
 STEPS = Steps(
@@ -149,6 +150,38 @@ def test_cheap_functions_called_for_each_example() -> None:
 def _of_many(**of_map: Any) -> Pipeline:
     given = fed(**of_map)
     return replace(given, nodes=(*given.nodes[:4], node("TensorSlice", 0.1, each=of_map["each"])))
+
+
+# ---------------------------------------------------------------- memory
+
+
+def test_memory_that_grows_to_the_end_is_told() -> None:
+    grows = {"growing": 50 << 20, "memory_limit": 8 << 30, "peak_memory": 2 << 30}
+    (advice,) = apply(evidence(usage=grows, pauses={"passes": 3}))
+    assert advice.rule == "growing memory"
+    assert "50 MiB a second" in advice.because and "full in 2 minutes" in advice.because
+    assert rules(usage=grows, pauses={"passes": 1}) == []  # the first epoch fills buffers
+    assert rules(usage={**grows, "growing": 1 << 20}, pauses={"passes": 3}) == []
+    kept = Pipeline((node("Root", 0, 1), node("MemoryCache", 0)), 100, 100, 3)
+    assert rules(kept, usage=grows, pauses={"passes": 3}) == []
+
+
+@pytest.mark.parametrize(
+    ("peaks", "growing"),
+    [
+        (range(0, 170, 10), 10),
+        ([*range(0, 90, 10), *[80] * 8], None),  # it came to rest
+        ([5] * 17, None),
+        ([0, 100], None),
+    ],
+)
+def test_growing_is_in_every_quarter(peaks: Any, growing: int | None, tmp_path: Path) -> None:
+    samples = [
+        {"event": "sample", "t": second, "up": second, "peak": peak} for second, peak in enumerate(peaks)
+    ]
+    file = tmp_path / "trace.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in samples))
+    assert evidence_of(read(file)).usage.growing == growing
 
 
 # ---------------------------------------------------------------- the trace
