@@ -28,8 +28,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "growing memory",
         machinery.keeps_growing,
-        "look for what is kept of every step: tensors or arrays in a list, in a loop or a callback, and functions "
-        "that are traced anew",
+        "look for what is kept of every step: tensors or arrays in a list, in a loop or a callback, and "
+        "functions that are traced anew",
         unpredicted,
         "not predicted: it saves memory, and a run that is ended by the lack of it",
         "The same numbers.",
