@@ -107,7 +107,7 @@ class Cgroup:
         return found
 
     def freeze(self, frozen: bool) -> bool:
-        """Stop or continue every process at once; False where there is no freezer."""
+        """Stop or continue every process at once; False where there is no freezer, or no group any more."""
         if "freezer" in self._where.v1:
             target, value = self._where.v1["freezer"] / self._name / "freezer.state", _V1_FREEZER[frozen]
         elif self._where.v2 is not None:
@@ -116,8 +116,10 @@ class Cgroup:
             return False
         try:
             target.write_text(value)
-        except FileNotFoundError:
-            return False
+        except OSError as error:
+            if error.errno in _GONE:
+                return False
+            raise
         return True
 
     def remove(self, patience_s: float = 5.0) -> bool:
@@ -141,6 +143,9 @@ class Cgroup:
             folders.add(self._where.v2 / self._name)
         return sorted(folders)
 
+
+_GONE = frozenset((errno.ENOENT, errno.ENODEV))
+"""How a group's file answers once the group is removed; the second while it is being removed."""
 
 _V1_FREEZER = {True: "FROZEN", False: "THAWED"}
 
