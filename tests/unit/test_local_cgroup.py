@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -131,16 +132,18 @@ def test_freezing(
     assert not Cgroup("orch/m-1", Hierarchies({})).freeze(True)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="makes a device file")
 def test_a_group_that_is_being_removed_is_not_frozen(v1: Hierarchies, tmp_path: Path) -> None:
     """The kernel answers ENODEV then, as it does for a device that nobody drives."""
     group = Cgroup("orch/m-1", v1)
     group.create(LIMITS)
     state = tmp_path / "freezer/orch/m-1/freezer.state"
     state.unlink()
-    os.mknod(state, stat.S_IFCHR | 0o600, os.makedev(10, 253))
-    with pytest.raises(OSError, match="No such device"):
+    try:
+        os.mknod(state, stat.S_IFCHR | 0o600, os.makedev(10, 253))
         state.write_text("THAWED")
+    except OSError as error:
+        if error.errno != errno.ENODEV:
+            pytest.skip("no device file can be made, or opened, here")
     assert not group.freeze(False)
 
 
