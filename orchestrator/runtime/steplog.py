@@ -79,6 +79,8 @@ class StepLog:
         self._pulled_since: Optional[float] = None
         self._last_pull = 0.0
         self._pauses: Dict[str, float] = {}
+        self._since: Dict[str, float] = {}
+        self._active = perf_counter()
         self._thread = _Thread()
 
     def step(
@@ -99,13 +101,17 @@ class StepLog:
         first batch of its iterator, for which buffers are filled.
         """
         self._totals[source] = self._totals.get(source, 0) + steps
+        self._active = began + (took or 0.0)
         if first:
             self._write({"event": "first_step", "source": source, "n": steps, "wall": round(took or 0.0, 6)})
             self._last.pop(source, None)
-            self._pauses.clear()
+            self._since.clear()
             self._thread = _Thread()
             self._due = perf_counter() + self._cadence.next()
             return
+        for kind, spent in self._since.items():
+            self._pauses[kind] = self._pauses.get(kind, 0.0) + spent
+        self._since.clear()
         window = self._windows.setdefault(source, Window())
         window.steps += steps
         window.calls += 1
@@ -125,8 +131,8 @@ class StepLog:
 
     def pause(self, kind: str, took: float) -> None:
         """What is no step took so many seconds of the training: validation, callbacks, a loop's first batches
-        (which are counted as "opened")."""
-        self._pauses[kind] = self._pauses.get(kind, 0.0) + took
+        (which are counted as "opened"). What comes after the last step is not told."""
+        self._since[kind] = self._since.get(kind, 0.0) + took
 
     def pull(self, began: float, took: float, *, opening: bool = False) -> None:
         """A batch was pulled by Python code, which waited `took` seconds for it."""
@@ -137,7 +143,7 @@ class StepLog:
             self._pulled_since = began
         self._pulls += 1
         self._pull_wait += took
-        self._last_pull = began + took
+        self._last_pull = self._active = began + took
         if perf_counter() >= self._due:
             self.flush()
 
@@ -146,12 +152,15 @@ class StepLog:
         if os.getpid() != self._pid:
             return
         anything = bool(self._windows or self._pulls or self._pauses)
+        last = time.time() - max(0.0, perf_counter() - self._active)
         for source, window in self._windows.items():
-            self._write({"event": "steps", "source": source, "total": self._totals[source], **window.line()})
+            told = {"event": "steps", "source": source, "total": self._totals[source], **window.line()}
+            self._write(told, last)
         self._windows = {}
         if self._pulls and self._pulled_since is not None:
             span = round(self._last_pull - self._pulled_since, 6)
-            self._write({"event": "pulls", "n": self._pulls, "wait": round(self._pull_wait, 6), "span": span})
+            wait = round(self._pull_wait, 6)
+            self._write({"event": "pulls", "n": self._pulls, "wait": wait, "span": span}, last)
             self._pulls, self._pull_wait = 0, 0.0
             self._pulled_since = self._last_pull
         if self._totals and anything:
@@ -166,8 +175,9 @@ class StepLog:
             self._write(line)
         return self._size
 
-    def _write(self, line: Dict[str, Any]) -> None:
-        line = {"t": round(time.time(), 3), "pid": self._pid, **line}
+    def _write(self, line: Dict[str, Any], at: Optional[float] = None) -> None:
+        """`at`: when it was, where that is not now: a script may do much after its last step."""
+        line = {"t": round(time.time() if at is None else at, 3), "pid": self._pid, **line}
         text = json.dumps(line, separators=(",", ":")) + "\n"
         try:
             file = os.open(self._trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -145,6 +147,20 @@ def test_steps_and_pulls_are_summed_up(tmp_path: Path) -> None:
     assert (steps["period_p50"], steps["gap_p50"], steps["wait"]) == (0.5, 0.5, 1.25)
     assert (pulls["n"], pulls["wait"], pulls["span"]) == (2, 2.0, 10.0)
     assert pauses["event"] == "pauses" and pauses["span"] >= pauses["ran"] >= 0
+
+
+def test_what_comes_after_the_last_step_is_no_training(tmp_path: Path) -> None:
+    """Half a second of it, and a validation: neither counts."""
+    log = StepLog(str(tmp_path / "trace"))
+    log.step("fit", perf_counter(), 0.0, 1, None, first=True)
+    log.pause("validation", 2.0)
+    log.step("fit", perf_counter(), 0.0, 1, None)
+    log.pause("validation", 30.0)
+    time.sleep(0.5)
+    ended = time.time()
+    log.flush()
+    _, steps, pauses = [json.loads(line) for line in (tmp_path / "trace").read_text().splitlines()]
+    assert steps["t"] <= ended - 0.4 and pauses["validation"] == 2.0
 
 
 def test_a_forked_child_writes_nothing_of_its_parents(tmp_path: Path) -> None:
