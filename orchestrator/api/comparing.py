@@ -94,7 +94,11 @@ def _with_variables(recording: Recording, known: Rerun | None) -> Recording:
     facts = {**recording.environment, "variables": dict(known.variables), "cwd": str(known.cwd)}
     program = program_of(known.argv)
     if program and not program.module:
-        facts["start"] = os.path.relpath(known.cwd / program.name, known.cwd)
+        place = Path(os.path.normpath(known.cwd / program.name))
+        facts["start"] = {
+            "as": os.path.relpath(place, known.cwd),
+            "in": os.path.relpath(known.cwd, place.parent),
+        }
     return replace(recording, environment=named_by_variables(facts))
 
 

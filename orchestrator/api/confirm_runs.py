@@ -236,10 +236,11 @@ class Runs:
         if not self.program.module:
             name = self._program_there(copy, name)
         if imposed.start:
-            place = started_in(os.path.normpath(copy.cwd / name), imposed.start, copy)
+            program = Path(os.path.normpath(copy.cwd / name))
+            place = started_in(program, imposed.start, copy)
             if place is None:
                 return "the folder to start it from is not one that is copied for a repeated run"
-            name, cwd = imposed.start, place
+            name, cwd = os.path.relpath(program, place), place
         environment["PWD"] = str(cwd)
         arguments = self.program.arguments if imposed.arguments is None else imposed.arguments
         request = {
@@ -370,11 +371,12 @@ class Runs:
         return f"{ending}; {lines[-1].strip()[:200]}" if lines else f"{ending}; {recording.why}"
 
 
-def started_in(program: str, start: str, copy: Copy) -> Path | None:
-    """The folder from which `program` is started as `start`; None where it is in no folder of the copy."""
-    place = Path(program.removesuffix(start)) if program.endswith(f"/{start}") else None
-    inside = place is not None and any(place.is_relative_to(seen) for _, seen in copy.moved)
-    return place if inside else None
+def started_in(program: Path, start: str, copy: Copy) -> Path | None:
+    """The folder from which `program` is started, seen from its own as `start`; None where that is not in a
+    folder of the copy."""
+    place = Path(os.path.normpath(program.parent / start))
+    inside = any(place.is_relative_to(seen) for _, seen in copy.moved)
+    return place if inside and place.is_dir() else None
 
 
 def _without_hook(path: str) -> str:

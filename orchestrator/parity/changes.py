@@ -333,14 +333,14 @@ def _surroundings(a: Facts, b: Facts) -> Iterator[Change]:
     fix = "Export TZ=UTC on both sides, and parse times with their zone."
     yield from _one("timezone", "the offsets from UTC", a, b, ("timezone", "utc_offsets"), fix)
     yield from _host(a.get("host") or {}, b.get("host") or {})
-    left, right = a.get("start"), b.get("start")
-    if left and right and left != right:
-        words = f"the program is started from another folder: as {left} in A and as {right} in B"
+    left, right = a.get("start") or {}, b.get("start") or {}
+    if left and right and left["in"] != right["in"]:
+        words = f"the program is started from another folder: as {left['as']} in A and as {right['as']} in B"
         fix = (
             "Start it from the same folder on both sides, or have it find its files by where it lies itself: "
             "Path(__file__).parent."
         )
-        yield Change("start", words, fix, "start", left, right)
+        yield Change("start", words, fix, "start", left["in"], right["in"])
     left, right = a.get("cwd"), b.get("cwd")
     if left and right and left != right:
         words = f"the working folder's path is {left} in A and {right} in B"

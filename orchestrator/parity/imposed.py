@@ -19,8 +19,8 @@ class Imposed:
     file (relative to its folders, or absolute) → the file whose bytes to put there, None to leave it out; of
     a folder, the name alone is put there.
     `times`: the same → when it was last changed (Unix seconds). `arguments` and `python` replace the run's
-    own. `path`: where its working folder seems to lie; what is in it stays its own. `start`: as what the
-    program is started, by which follows from where (src/train.py: from the folder above its own).
+    own. `path`: where its working folder seems to lie; what is in it stays its own. `start`: from
+    which folder the program is started, seen from its own (..: from the one above).
     """
 
     env: Mapping[str, str | None] = field(default_factory=dict)
@@ -95,5 +95,7 @@ def as_if_recorded(repeated: Facts, recorded: Facts, imposed: Imposed) -> Facts:
     given = {name: value for name, value in imposed.env.items() if value is not None}
     kept = {n: v for n, v in (recorded.get("variables") or {}).items() if n not in imposed.env}
     beside = {name: recorded[name] for name in ("cwd", "start") if name in recorded}
-    told = {name: str(value) for name, value in (("cwd", imposed.path), ("start", imposed.start)) if value}
+    told: dict[str, Any] = {"cwd": str(imposed.path)} if imposed.path else {}
+    if imposed.start:
+        told["start"] = {**(recorded.get("start") or {}), "in": imposed.start}
     return named_by_variables({**repeated, **beside, **told, "variables": {**kept, **given}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,12 @@ def _read(facts: Facts) -> list[Mapping[str, Any]]:
     return [each for each in (facts.get("files") or {}).get("list") or [] if not each.get("made")]
 
 
+def _told_time(entry: Mapping[str, Any]) -> str:
+    """When a file was last changed, in UTC; "" where that was not recorded."""
+    moment = entry.get("changed")
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] if moment else ""
+
+
 def _changed(path: Path) -> float | None:
     try:
         return path.stat().st_mtime
@@ -144,11 +151,16 @@ def _changed(path: Path) -> float | None:
         return None
 
 
-def other_times(mine: Facts, other: Other) -> Iterator[Candidate]:
+def other_times(base: str, mine: Facts, other: Other) -> Iterator[Candidate]:
     """A probe: the files' times of change are those of the other side."""
     times = _times(other, mine)
-    if times:
-        words = "the times at which files were last changed"
+    theirs = {entry["name"]: _told_time(entry) for entry in _read(other.facts)}
+    pairs = [(e["name"], _told_time(e), theirs[e["name"]]) for e in _read(mine) if e["name"] in theirs]
+    differing = [(name, *((x, y) if base == "A" else (y, x))) for name, x, y in pairs if x != y and x and y]
+    if times and differing:
+        name, left, right = differing[0]
+        more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
+        words = f"when {name}{more} was last changed: {left} in A and {right} in B"
         fix = "Derive nothing (no seed, no order, no choice of data) from when a file was last changed."
         yield Candidate("times", words, fix, Imposed(times=times), "probe")
 

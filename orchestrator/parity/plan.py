@@ -61,7 +61,7 @@ def candidates(
     known = {candidate.topic for candidate in differences}
     suggested = [probe for probe in probes(finding, mine) if probe.topic not in known]
     if finding.stage in ("batch", "initial", "files"):
-        suggested += other_times(mine, other)
+        suggested += other_times(base, mine, other)
     order = _ORDER.get(finding.stage, _ORDER_OF_THE_REST)
     if finding.kind in ("dtype", "missing", "shape"):
         order = ("source", "arguments", "keras", "policy", "compile", *order)

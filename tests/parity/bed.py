@@ -134,4 +134,7 @@ def lay_out(folder: Path, project: str, side: Side) -> None:
         if content is not None:
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
+            if name.endswith("/"):
+                path.mkdir(exist_ok=True)
+                continue
             path.write_bytes(content.encode() if isinstance(content, str) else content)

@@ -255,10 +255,12 @@ def test_an_empty_folder_is_put_in_place_and_taken_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "inside"),
-    [("train.py", "/copy/src"), ("src/train.py", "/copy"), ("p/src/train.py", None), ("x.py", None)],
+    ("start", "inside"), [(".", "src"), ("..", ""), ("../data", "data"), ("../..", None), ("gone", None)]
 )
-def test_where_a_program_is_started(start: str, inside: str | None) -> None:
-    seat = Seat(Path("/p"), Path("/copy"), Path("/copy"), Path("/under"))
-    found = started_in("/copy/src/train.py", start, Copy(Path("/copy"), (seat,)))
-    assert found == (inside and Path(inside))
+def test_where_a_program_is_started(tmp_path: Path, start: str, inside: str | None) -> None:
+    for folder in ("src", "data"):
+        (tmp_path / "copy" / folder).mkdir(parents=True)
+    copy = tmp_path / "copy"
+    seat = Seat(Path("/p"), copy, copy, tmp_path / "under")
+    found = started_in(copy / "src/train.py", start, Copy(copy, (seat,)))
+    assert found == (None if inside is None else copy / inside)

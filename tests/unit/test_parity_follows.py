@@ -221,8 +221,16 @@ def test_rounding_that_has_grown_is_not_called_beyond() -> None:
 
 
 def test_a_seed_and_a_start_are_differences() -> None:
-    a = {**ENVIRONMENT, "rng": {"keras_seed": 1, "tensorflow_seed": 1}, "start": "src/train.py"}
-    b = {**ENVIRONMENT, "rng": {"keras_seed": 2, "tensorflow_seed": 2}, "start": "train.py"}
+    a = {
+        **ENVIRONMENT,
+        "rng": {"keras_seed": 1, "tensorflow_seed": 1},
+        "start": {"as": "src/train.py", "in": ".."},
+    }
+    b = {
+        **ENVIRONMENT,
+        "rng": {"keras_seed": 2, "tensorflow_seed": 2},
+        "start": {"as": "train.py", "in": "."},
+    }
     seed, start = changes(a, b)
     assert seed.words == "the seed is 1 in A and 2 in B"
     assert (
@@ -231,7 +239,7 @@ def test_a_seed_and_a_start_are_differences() -> None:
     finding = Finding(1, "initial", "a/kernel", "value", "float32", None, 0, None, False, "")
     imposed = {each.topic: each.imposed for each in candidates(finding, (seed, start), "B", b, Other(a))}
     assert imposed["seed"] == Imposed(plan={"reseed": [2, 1]})
-    assert imposed["start"] == Imposed(start="src/train.py")
+    assert imposed["start"] == Imposed(start="..")
     (unseeded,) = changes({**a, "start": None}, {**b, "start": None, "rng": {"keras_seed": None}})
     (found,) = candidates(finding, (unseeded,), "A", a, Other(b))[:1]
     assert found.imposed is None and found.why

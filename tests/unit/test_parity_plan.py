@@ -183,6 +183,11 @@ def test_the_computers_name_is_a_difference_where_the_code_asks_for_it() -> None
     assert "one in A and two in B" in candidate.words
 
 
+def test_threads_of_tensorflow_are_no_difference_on_jax() -> None:
+    mine, theirs = ({**FACTS, "keras": {"backend": "jax"}, "cpu": {"count": count}} for count in (2, 4))
+    assert [change.topic for change in changes(mine, theirs)] == ["cores"]
+
+
 def file(name: str, path: Path | str, content: bytes) -> dict[str, Any]:
     digest = hashlib.sha256(content).hexdigest()
     return {"name": name, "path": str(path), "bytes": len(content), "sha256": digest, "whole": True}
@@ -299,6 +304,10 @@ def test_a_path_that_is_not_written_out_names_its_files_all_the_same() -> None:
 
 def test_files_are_given_the_other_sides_times_as_they_were_recorded() -> None:
     entry = {"name": "x.npy", "path": "/gone/x.npy", "bytes": 1, "sha256": "1", "changed": 1000.0}
-    theirs = facts(files__list=[entry])
-    (probe,) = [each for each in planned(theirs, "initial") if each.topic == "times"]
+    mine, theirs = facts(files__list=[{**entry, "changed": 0.5}]), facts(files__list=[entry])
+    (probe,) = [e for e in candidates(at("initial"), (), "B", mine, Other(theirs)) if e.topic == "times"]
     assert probe.kind == "probe" and probe.imposed == Imposed(times={"x.npy": 1000.0})
+    assert probe.words == (
+        "when x.npy was last changed: 1970-01-01 00:16:40.000 in A and 1970-01-01 00:00:00.500 in B"
+    )
+    assert not [e for e in candidates(at("initial"), (), "B", mine, Other(mine)) if e.topic == "times"]

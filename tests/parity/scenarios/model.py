@@ -15,10 +15,10 @@ class Side:
     """One run of the script.
 
     `edits`: file → (old, new) pairs, each old occurring exactly once. `files` come over those of the
-    project, in this order last. `cpus` are the processors it may use. `folder` is the project's name and
-    `start` the folder below it where the command is typed. In `environ` and `command`, {folder} stands for
-    the project's folder, {bin} for that of Python, {python} and {script} for what is run by default,
-    {interpreter} for a Python that has imported nothing yet.
+    project, in this order last; a name that ends in "/" is that of an empty folder. `cpus` are the processors
+    it may use. `folder` is the project's name and `start` the folder below it where the command is typed. In
+    `environ` and `command`, {folder} stands for the project's folder, {bin} for that of Python, {python} and
+    {script} for what is run by default, {interpreter} for a Python that has imported nothing yet.
     `memory`: the project lies in the computer's memory, where there is such a file system. `host`: the
     computer's name, where it may be changed. `environment`: which of tests/parity/locks it runs in; "" for
     that of all other tests.
