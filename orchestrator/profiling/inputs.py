@@ -97,8 +97,10 @@ def serial_map(evidence: Evidence) -> Ground | None:
 
 
 def _could_be_parallel(node: Node, cores: float) -> bool:
-    serial = node.name.startswith("Map") and not node.name.startswith("MapAndBatch")
-    return serial or (node.name.startswith("ParallelMap") and (node.parallelism or 1) <= cores / 2)
+    """A map that was written without `num_parallel_calls` is fused with the batch behind it, and stays so."""
+    if node.name.startswith(("MapAndBatch", "ParallelMap")):
+        return (node.parallelism or 1) <= cores / 2
+    return node.name.startswith("Map")
 
 
 def _now(node: Node) -> str:
@@ -107,6 +109,9 @@ def _now(node: Node) -> str:
 
 
 def after_parallel(evidence: Evidence, ground: Ground) -> float | None:
+    """Not of Python code: its threads take turns, and of what it does outside of Python nothing is known."""
+    if evidence.pipeline is not None and evidence.pipeline.nodes[ground.places[0]].python:
+        return None
     return predicted(evidence, Change(parallel=dict.fromkeys(ground.places[:1], ground.amount)))
 
 

@@ -46,6 +46,12 @@ ONE_THREAD = 0.8
 """Share of the time in which the thread that trains had a core, or was in want of one. Of a training in
 graphs it is far below: that thread waits for those that compute."""
 
+ONE_THREAD_WAITS = 0.25
+"""Of a step: where that thread is at work most of the time, it cannot wait for more than the rest."""
+
+NOTICED = 0.1
+"""Share of the training without a step from which on it is told, although it does not limit."""
+
 GPU_USED = 0.05
 
 IDLE_CPU = 0.5
@@ -78,7 +84,10 @@ def verdict(evidence: Evidence) -> tuple[str | None, str | None]:
             None,
             "How long the steps waited for input could not be measured, and nothing else was at its limit.",
         )
-    return "nothing", f"Nothing that is measured was at its limit: {_cpu_words(evidence)}."
+    return (
+        "nothing",
+        f"Nothing that is measured was at its limit: {_cpu_words(evidence)}{_noticed(evidence)}.",
+    )
 
 
 def _too_short(evidence: Evidence) -> str:
@@ -125,6 +134,17 @@ def paused(evidence: Evidence) -> tuple[str, float] | None:
     return (name, known[name]) if known[name] >= waited else None
 
 
+def _noticed(evidence: Evidence) -> str:
+    """What took no small part of the time, and is no limit."""
+    pauses = evidence.pauses
+    named = ("validation", pauses.validation), ("callbacks", pauses.callbacks)
+    known = [
+        (name, share or 0.0) for name, share in (*named, ("the first batches of epochs", pauses.opening))
+    ]
+    name, share = max(known, key=lambda each: each[1])
+    return f"; {share:.0%} of the time went into {name}" if share >= NOTICED else ""
+
+
 def _is_script(evidence: Evidence) -> bool:
     """Whether what passes between two steps is the script's: not Keras' loop, and not a wait for a GPU."""
     return evidence.pauses.source in ("batch", "function") and (evidence.usage.gpu or 0.0) < GPU_USED
@@ -149,6 +169,8 @@ def _paused(evidence: Evidence) -> Verdict:
 def _input(evidence: Evidence) -> Verdict:
     share, usage = evidence.steps.input_wait, evidence.usage
     if share is None or share < INPUT_WAIT or (evidence.short and not _surely_waits(evidence)):
+        return None
+    if one_thread(evidence) and share < ONE_THREAD_WAITS:
         return None
     said = f"Steps waited for input for {share:.0%} of their time{_most_of_it(evidence)}"
     if evidence.crowded and not evidence.alone:

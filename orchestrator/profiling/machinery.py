@@ -14,6 +14,7 @@ from orchestrator.profiling.limits import (
     FAULTS_PER_S,
     GPU_BUSY,
     MEMORY_FULL,
+    ONE_THREAD_WAITS,
     STOLEN,
     SWAPPING,
     THROTTLED,
@@ -206,7 +207,8 @@ def eager_loop(evidence: Evidence) -> Ground | None:
 
 
 def _calls_much(evidence: Evidence) -> bool:
-    return one_thread(evidence) and not starved(evidence) and paused(evidence) is None
+    little = (evidence.steps.input_wait or 0.0) < ONE_THREAD_WAITS
+    return one_thread(evidence) and little and paused(evidence) is None
 
 
 def pause_for(kind: str) -> Callable[[Evidence], Ground | None]:

@@ -91,6 +91,20 @@ def test_one_thread_that_does_everything(given: dict[str, Any], advised: list[st
     assert verdict(evidence(**given, usage={"cores": 1.0, "cpu": 0.8, "busy": 0.8}))[0] == "nothing"
 
 
+def test_a_thread_at_work_all_the_time_can_wait_for_little() -> None:
+    """Input of very small steps is waited for by a fifth of them; more would not be one thread at work."""
+    busy: dict[str, Any] = {"pauses": {"thread": 0.85}}
+    assert verdict(evidence(**busy, steps={"input_wait": 0.2}))[0] == "cpu"
+    assert rules(**busy, steps={"input_wait": 0.2}) == ["larger calls"]
+    assert verdict(evidence(**busy, steps={"input_wait": 0.6}))[0] == "input"
+
+
+def test_what_is_no_limit_and_no_small_part_is_told_beside() -> None:
+    limit, because = verdict(evidence(pauses={"opening": 0.2}))
+    assert limit == "nothing" and because
+    assert because.endswith("20% of the time went into the first batches of epochs.")
+
+
 def test_callbacks_are_not_blamed_on_the_number_of_calls() -> None:
     slow = {"gap": 0.0019}
     assert rules(steps=slow) == ["steps per execution"]
@@ -136,6 +150,19 @@ def test_what_keras_made_of_python_objects_has_no_call_to_edit() -> None:
     assert advice.rule == "workers" and advice.change.startswith("give Pictures workers=4")
     assert rules(made, **WAITS, training={**threads, "workers": 4}) == []
     assert "for a PyDataset" in str(verdict(evidence(made, **WAITS, training=threads))[1])
+
+
+def test_a_serial_map_that_was_fused_with_its_batch_is_still_one() -> None:
+    """Of Python code no gain is predicted: its threads take turns."""
+    nodes = (node("Root", 0, 1), node("Prefetch", 0, 2))
+    waits = {"steps": WAITS["steps"]}
+    for python in (False, True):
+        fused = node("MapAndBatch", 18, 3, parallelism=1, python=python)
+        made = Pipeline((*nodes, fused, node("Shuffle", 0.1, each=32)), 100, 100, 3)
+        (advice,) = apply(evidence(made, **waits))
+        assert advice.rule == "parallel map" and (advice.gain is None) == python
+    parallel = node("MapAndBatch", 18, 3, parallelism=4)
+    assert rules(Pipeline((*nodes, parallel, node("Shuffle", 0.1, each=32)), 100, 100, 3), **waits) == []
 
 
 def test_cheap_functions_called_for_each_example() -> None:
