@@ -220,7 +220,9 @@ def _read(path: Path) -> str | None:
     try:
         if path.stat().st_size > _MAX_BYTES:
             return None
-        return path.read_bytes().decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
+        return (
+            path.read_bytes().decode("utf-8-sig", "surrogateescape").replace("\r\n", "\n").replace("\r", "\n")
+        )
     except OSError:
         return None
 

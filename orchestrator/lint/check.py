@@ -59,7 +59,8 @@ def check(
     the paths of other files that are there: a lock among them pins what a list of packages leaves open.
     """
     settings, around = config or Config(), surroundings or Surroundings()
-    kept = {path: text for path, text in texts.items() if not _excluded(path, settings)}
+    there = {*texts, *neighbours}
+    kept = {p: t for p, t in texts.items() if not _excluded(p, settings) and not _compiled(p, there)}
     parts = [snippet for path, text in kept.items() for snippet in snippets(path, text)]
     modules = [Module(snippet) for snippet in parts if snippet.language == "python"]
     others = tuple(snippet for snippet in parts if snippet.language != "python")
@@ -67,6 +68,12 @@ def check(
     project = Project(tuple(programs(modules)), others, around.gpu, around.variables, locked)
     wanted = set(kept if only is None else only)
     return _judged([*_hits(project), *_unknown_silences(parts)], parts, settings, wanted)
+
+
+def _compiled(path: str, there: set[str]) -> bool:
+    """Whether `requirements.in` has beside it the `requirements.txt` that was made of it."""
+    place = PurePosixPath(path)
+    return place.suffix == ".in" and str(place.with_suffix(".txt")) in there
 
 
 def _excluded(path: str, config: Config) -> bool:

@@ -24,6 +24,7 @@ class Module:
         self.tree = self.parsed.tree
         self._parents: dict[int, ast.AST] = {}
         self._scopes: dict[int, ast.AST] = {}
+        self._called: dict[int, str] = {}
         self.nodes = list(self._walk())
         self.calls = [node for node in self.nodes if isinstance(node, ast.Call)]
         self.imports = [node for node in self.nodes if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -98,7 +99,12 @@ class Module:
 
     def called(self, node: ast.AST | None) -> str:
         """The dotted name of what a call calls; "" where it is no call, or of an unknown thing."""
-        return self.dotted(node.func) if isinstance(node, ast.Call) else ""
+        if not isinstance(node, ast.Call):
+            return ""
+        name = self._called.get(id(node))
+        if name is None:
+            name = self._called[id(node)] = self.dotted(node.func)
+        return name
 
     @cached_property
     def _defined(self) -> set[str]:

@@ -8,6 +8,8 @@ import textwrap
 import warnings
 from dataclasses import dataclass
 
+from orchestrator.lint.magics import without_magics
+
 _MAX_REPAIRS = 20
 _REQUIREMENT = re.compile(
     r"^\s*[A-Za-z0-9][\w.-]*(\[[\w,\s-]+\])?\s*(===?|~=|>=|<=)\s*\d+(\.[\w*]+)*\s*(#.*)?$"
@@ -82,15 +84,7 @@ def _plain(code: str) -> tuple[str, list[int]]:
     lines = ["" if number in required else line for number, line in enumerate(lines, 1)]
     if lines and lines[0].startswith("%%") and not lines[0].startswith(("%%time", "%%capture")):
         lines = [""] * len(lines)
-    return "\n".join(_magic(line) for line in lines), required
-
-
-def _magic(line: str) -> str:
-    """`%matplotlib inline` and `!ls` become nothing that acts, at the same indent."""
-    text = line.lstrip()
-    if text.startswith(("%", "!")) or re.match(r"[\w.]+\?{1,2}$", text):
-        return line[: len(line) - len(text)] + "pass"
-    return line
+    return "\n".join(without_magics(lines)), required
 
 
 def _without_statement(code: str, line: int) -> str:

@@ -51,6 +51,11 @@ class Program:
                     yield module, call
 
     @cached_property
+    def runs(self) -> bool:
+        """Whether something happens when a module is run; one that only defines is for another's use."""
+        return any(_acts(module) for module in self.modules)
+
+    @cached_property
     def uses_keras(self) -> bool:
         return any(module.imports_any(*_FRAMEWORKS) for module in self.modules)
 
@@ -65,16 +70,58 @@ class Program:
         """Where a Keras model is trained, in the order of the modules and lines."""
         if not self.uses_keras:
             return []
-        tapes = list(self.calls("tensorflow.GradientTape"))
+        tapes = [each for each in self.calls("tensorflow.GradientTape") if not _by_fit(*each)]
         found = [each for each in self.methods(*_TRAINS) if _trains(*each)]
         return sorted([*found, *tapes], key=lambda each: (self.modules.index(each[0]), each[1].lineno))
 
     def variables(self, *names: str) -> Iterator[tuple[Module, ast.AST, str, str]]:
         """(module, node, variable, value or "") of environment variables that are set; all without names."""
-        for module in self.modules:
-            for node, name, value in _set_variables(module):
-                if not names or name in names:
-                    yield module, node, name, value
+        for found in self._variables:
+            if not names or found[2] in names:
+                yield found
+
+    @cached_property
+    def _variables(self) -> list[tuple[Module, ast.AST, str, str]]:
+        return [(module, *found) for module in self.modules for found in _set_variables(module)]
+
+
+def _acts(module: Module) -> bool:
+    if module.snippet.fragment or "main" in module.functions:
+        return True
+    return any(_acting(module, statement) for statement in module.tree.body)
+
+
+def _acting(module: Module, statement: ast.stmt) -> bool:
+    """Whether a statement of a module does more than to define, import, or name a value."""
+    if isinstance(
+        statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom
+    ):
+        return False
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Call)
+    if isinstance(statement, ast.Try):
+        return any(_acting(module, each) for each in statement.body)
+    if isinstance(statement, ast.If):
+        return "__name__" in ast.dump(statement.test) or any(_acting(module, e) for e in statement.body)
+    if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        return any(_of_module(module, c.func) for c in ast.walk(statement) if isinstance(c, ast.Call))
+    return isinstance(statement, ast.For | ast.While | ast.With)
+
+
+def _of_module(module: Module, function: ast.expr) -> bool:
+    """A function of this module, or a method of an object of it."""
+    if isinstance(function, ast.Name):
+        return function.id in module.functions
+    held = function.value if isinstance(function, ast.Attribute) else None
+    return isinstance(held, ast.Name) and held.id not in module.aliases
+
+
+def _by_fit(module: Module, call: ast.Call) -> bool:
+    """Whether a tape is a model's own step, which runs where somebody calls fit."""
+    function = module.scope(call)
+    return getattr(function, "name", "") in ("train_step", "test_step") and isinstance(
+        module.parent(function), ast.ClassDef
+    )
 
 
 def _trains(module: Module, call: ast.Call) -> bool:

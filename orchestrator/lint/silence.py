@@ -45,6 +45,8 @@ def _is_code(line: str) -> bool:
 
 
 def _found(snippet: Snippet) -> Iterator[tuple[int, int, re.Match[str]]]:
+    if _SILENCE.search(snippet.code) is None:
+        return
     for number, column, text in _comments(snippet):
         found = _SILENCE.search(text)
         if found:

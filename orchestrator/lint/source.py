@@ -38,11 +38,14 @@ _NAMES = (
     (re.compile(r".*\.ipynb$"), "notebook"),
     (re.compile(r".*\.(md|markdown)$"), "markdown"),
     (re.compile(r"pyproject\.toml$"), "pyproject"),
-    (re.compile(r"(.*[-_.])?(requirements|constraints)([-_.].*)?\.txt$"), "requirements"),
+    (re.compile(r"(.*[-_.])?(requirements|constraints)([-_.].*)?\.(txt|in)$"), "requirements"),
     (re.compile(r"environment([-_.].*)?\.ya?ml$"), "conda"),
     (re.compile(r"(.*\.)?dockerfile(\..*)?$|containerfile$"), "docker"),
     (re.compile(r".*\.(sh|bash)$"), "shell"),
 )
+_NO_UTF8 = re.compile("[\udc80-\udcff]")
+"""Bytes that are not UTF-8, as "surrogateescape" reads them."""
+_CODING = re.compile(r"(#.*\n)?[ \t\f]*#.*?coding[:=][ \t]*[-\w.]+")
 _FOREIGN_CELL = re.compile(r"\s*%%(?!time|capture|timeit|prun|memit)")
 _LANGUAGES = {
     **dict.fromkeys(("python", "py", "python3", "ipython", "pycon"), "python"),
@@ -63,6 +66,10 @@ def language_of(path: str) -> str | None:
 def snippets(path: str, text: str) -> list[Snippet]:
     """The snippets of a file, in its order. A name that tells nothing is taken for Python."""
     language = language_of(path) or "python"
+    if _NO_UTF8.search(text):
+        if language != "python" or not _CODING.match(text):
+            return [Snippet(path, "unreadable", "it is not UTF-8, and names no other encoding", ((0, 1),))]
+        text = _NO_UTF8.sub("\ufffd", text)
     if language == "markdown":
         return list(_of_markdown(path, text))
     if language == "notebook":
@@ -100,12 +107,16 @@ def _shell_lines(path: str, found: Sequence[tuple[int, str]]) -> list[Snippet]:
     shell: list[tuple[int, int, str]] = []
     for number, code in found:
         whole = re.match(r"\s*%%(bash|sh|!)", code) is not None
+        continued = False
         for n, line in enumerate(code.split("\n"), 1):
             text = line.lstrip()
-            if whole and n > 1:
+            if (whole and n > 1) or continued:
                 shell.append((number, n, line))
             elif text.startswith("!") or re.match(r"%(pip|conda|sh|cd)\b", text):
                 shell.append((number, n, text[1:]))
+            else:
+                continue
+            continued = line.rstrip().endswith("\\")
     if not shell:
         return []
     lines = tuple((number, n) for number, n, _ in shell)

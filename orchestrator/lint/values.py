@@ -77,6 +77,36 @@ def _texts(module: Module, node: ast.AST, depth: int) -> Iterator[str]:
             yield from texts(module, value, depth - 1)
     elif isinstance(node, ast.Call):
         yield from _called(module, node, depth)
+    elif isinstance(node, ast.Subscript):
+        for value in _held(module, node):
+            yield from texts(module, value, depth - 1)
+    elif isinstance(node, ast.Attribute):
+        for value in _of_class(module, node):
+            yield from texts(module, value, depth - 1)
+
+
+def _held(module: Module, node: ast.Subscript) -> list[ast.expr]:
+    """What a dictionary that is written out holds under a key, or under any where the key is not known."""
+    table = module.value(node.value)
+    if not isinstance(table, ast.Dict):
+        return []
+    wanted = texts(module, node.slice, 2)
+    pairs = [(key, value) for key, value in zip(table.keys, table.values, strict=True) if key is not None]
+    return [value for key, value in pairs if not wanted or getattr(key, "value", None) in wanted]
+
+
+def _of_class(module: Module, node: ast.Attribute) -> list[ast.expr]:
+    """`Paths.ROOT`, of a class that stands here with `ROOT = …` in its body."""
+    found = module.classes.get(node.value.id) if isinstance(node.value, ast.Name) else None
+    given: list[ast.expr] = []
+    for statement in found.body if found else ():
+        targets = (
+            statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        )
+        value = getattr(statement, "value", None)
+        if value is not None and any(isinstance(each, ast.Name) and each.id == node.attr for each in targets):
+            given.append(value)
+    return given
 
 
 def _operated(module: Module, node: ast.BinOp, depth: int) -> Iterator[str]:

@@ -46,6 +46,27 @@ def test_cells_that_are_no_python_do_not_hide_the_others() -> None:
     assert [rule for *_, rule in found].count("ORC901") == 1
 
 
+def test_what_ipython_alone_understands_is_no_fault() -> None:
+    cells: list[str | list[str]] = [
+        "names = !ls data | head -3\nwhen = %timeit -o f()\n?names\nnames??\n!pip install \\\n  keras==3.6.0",
+        'share = ("%d of %d"\n  % (1, 2))\ntext = """\n%not a magic\n!nor this\n"""\nprint(share, text)',
+        "import os\nfirst = os.listdir('d')[0]",
+    ]
+    assert rules({"a.ipynb": notebook(*cells)}) == [("a.ipynb", 2, "ORC401")]
+
+
+def test_a_list_that_was_compiled_is_judged_by_what_came_of_it() -> None:
+    loose = {"requirements.in": "keras\n"}
+    assert rules(loose) == [("requirements.in", 1, "ORC801")]
+    assert rules({**loose, "requirements.txt": "keras==3.6.0\n"}) == []
+
+
+def test_bytes_that_are_not_utf_8_are_said_where_no_encoding_is_named() -> None:
+    text = b"# gr\xf6\xdfe\nimport os\nfirst = os.listdir('d')[0]\n".decode("utf-8", "surrogateescape")
+    assert rules({"train.py": text}) == [("train.py", 1, "ORC902")]
+    assert rules({"train.py": f"# -*- coding: latin-1 -*-\n{text}"}) == [("train.py", 4, "ORC401")]
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"cells": 3}'])
 def test_what_is_no_notebook_is_said(text: str) -> None:
     assert rules({"a.ipynb": text}) == [("a.ipynb", 1, "ORC902")]

@@ -142,12 +142,11 @@ def check_index(program: Program, _: Project) -> Iterator[Hit]:
             if not _guarded(module, node):
                 message = f"{source(node)[:60]} is an error where there is none"
                 yield hit(UNGUARDED, module.snippet, node, message)
-            parent = module.parent(node)
-            if (
-                isinstance(parent, ast.Call)
-                and module.called(parent) == "tensorflow.config.set_memory_growth"
-            ):
-                yield hit(PARTIAL_GROWTH, module.snippet, parent, "memory growth is set for one GPU only")
+
+    for module, call in program.calls("tensorflow.config.set_memory_growth"):
+        device = module.value(argument(call, 0, "device"))
+        if device is not None and _takes_one(module, device):
+            yield hit(PARTIAL_GROWTH, module.snippet, call, "memory growth is set for one GPU only")
 
 
 def _takes_one(module: Module, node: ast.AST) -> bool:
@@ -160,8 +159,8 @@ def _takes_one(module: Module, node: ast.AST) -> bool:
         inner = node.args[0] if module.called(node) == "next" and len(node.args) == 1 else None
         return module.called(inner) == "iter" and any(_is_list(module, a) for a in inner.args)  # type: ignore[union-attr]
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple | ast.List):
-        starred = any(isinstance(each, ast.Starred) for each in node.targets[0].elts)
-        return not starred and _is_list(module, node.value)
+        single = any(not isinstance(each, ast.Starred) for each in node.targets[0].elts)
+        return single and _is_list(module, node.value)
     return False
 
 

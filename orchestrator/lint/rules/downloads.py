@@ -64,6 +64,8 @@ def _unchecked(module: Module, call: ast.Call) -> str:
         given = [argument(call, -1, each) for each in ("file_hash", "md5_hash")]
         if not unclear(call) and all(each is None or is_none(each) for each in given):
             return "get_file without file_hash takes whatever is there, or in ~/.keras"
+    elif name == "urllib.request.urlopen" and _sends(module, call):
+        return ""
     elif name in _FETCH or (name in _REQUESTS and _stored(module, call)):
         return f"{name} takes whatever is there"
     elif _WITH_URL.match(name) and any(_URL.match(text) for text in texts(module, argument(call, 0))):
@@ -80,6 +82,17 @@ def _unchecked(module: Module, call: ast.Call) -> str:
     ):
         return f"{name.rpartition('.')[2]} without revision= takes the newest one"
     return ""
+
+
+def _sends(module: Module, call: ast.Call) -> bool:
+    """Whether a request brings data there: what comes back is an answer, and no file."""
+    request = module.value(argument(call, 0, "url"))
+    asked = [call, request] if isinstance(request, ast.Call) else [call]
+    methods = [text for each in asked for text in texts(module, argument(each, -1, "method"))]
+    given = [argument(each, 1, "data") for each in asked]
+    return any(each is not None and not is_none(each) for each in given) or bool(
+        {"POST", "PUT", "PATCH", "DELETE", "HEAD"} & set(methods)
+    )
 
 
 def _stored(module: Module, call: ast.Call) -> bool:

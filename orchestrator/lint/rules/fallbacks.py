@@ -83,6 +83,10 @@ _READS = re.compile(r"(open|pandas\.read_\w+|numpy\.(load\w*|genfromtxt|fromfile
                     r"|keras\.(models\.load_model|datasets\..+)|tensorflow_datasets\.load"
     r"|tensorflow\.(device|config\..+))$")  # fmt: skip
 
+_GENERATORS = ("numpy.random.default_rng", "numpy.random.RandomState")
+_FETCHES = re.compile(r"fetch|download|^load|^open|^read|urlretrieve", re.IGNORECASE)
+_WRITES = re.compile(r"write_(bytes|text)|save\w*|to_\w+|dump|imwrite")
+
 
 @module_check(MOCK, PRESENCE)
 def check_presence(module: Module) -> Iterator[Hit]:
@@ -125,6 +129,8 @@ def _replaces(module: Module, node: ast.Try, handler: ast.ExceptHandler) -> bool
 
 def _blanks(module: Module, body: Sequence[ast.stmt], other: Sequence[ast.stmt]) -> bool:
     """Whether `body` fills with zeros or the like what `other` takes from elsewhere."""
+    if any(_FETCHES.search(_last_name(call)) for statement in body for call in calls_in(statement)):
+        return False  # what is made empty there is filled with what is read
     wanted = {name for statement in other for name in _given(statement)}
     for statement in body:
         made = [c for c in calls_in(statement) if _BLANK.match(module.called(c))]
@@ -140,6 +146,8 @@ def _given(statement: ast.stmt) -> list[str]:
 
 def _branch(module: Module, node: ast.If, asked: str) -> Iterator[Hit]:
     other = node.orelse or (_rest(module, node) if _leaves(node.body) else [])
+    if _prepares(module, node):
+        return
     if _makes_random(module, other) or _makes_random(module, node.body):
         yield hit(MOCK, module.snippet, node, f"where {asked} is missing, random data are used")
     elif node.orelse and (_blanks(module, node.body, node.orelse) or _blanks(module, node.orelse, node.body)):
@@ -148,6 +156,21 @@ def _branch(module: Module, node: ast.If, asked: str) -> Iterator[Hit]:
         yield hit(PRESENCE, module.snippet, node, f"what is used hangs on whether {asked} exists")
     if _trains(node.body) and _trains(node.orelse):
         yield hit(PRESENCE, module.snippet, node, f"what is trained on hangs on whether {asked} exists")
+
+
+def _last_name(call: ast.Call) -> str:
+    return str(getattr(call.func, "attr", "") or getattr(call.func, "id", ""))
+
+
+def _prepares(module: Module, node: ast.If) -> bool:
+    """`if not place.exists(): place.write_bytes(…)`: every machine makes the same file, by a seed."""
+    if node.orelse or _leaves(node.body):
+        return False
+    calls = [call for statement in node.body for call in calls_in(statement)]
+    draws = [call for call in calls if _RANDOM.match(module.called(call)) or _drawn(module, call)]
+    seeded = [call for call in calls if module.called(call) in _GENERATORS and call.args]
+    written = any(_WRITES.match(_last_name(call)) for call in calls)
+    return written and bool(seeded) and all(call in seeded or _drawn(module, call) for call in draws)
 
 
 def _asks_presence(module: Module, test: ast.AST) -> str:
@@ -200,10 +223,7 @@ def _drawn(module: Module, call: ast.Call) -> bool:
     """A draw from a generator of NumPy: `rng.normal(…)`."""
     if not (isinstance(call.func, ast.Attribute) and call.func.attr in _DRAWS):
         return False
-    return module.called(module.value(call.func.value)) in (
-        "numpy.random.default_rng",
-        "numpy.random.RandomState",
-    )
+    return module.called(module.value(call.func.value)) in _GENERATORS
 
 
 def _raises(statement: ast.AST) -> bool:

@@ -125,7 +125,7 @@ def _ordered_use(module: Module, call: ast.AST, *, walk: bool = False, follow: b
                     continue
                 return True
             name = module.called(parent)
-            if name in _UNORDERED or name.endswith(".update"):
+            if name in _UNORDERED or name.endswith(".update") or _asserts(parent):
                 return False
             if name == "next" and walk:
                 child = parent
@@ -150,6 +150,11 @@ def _ordered_use(module: Module, call: ast.AST, *, walk: bool = False, follow: b
             return True
         child = parent
     return True
+
+
+def _asserts(call: ast.Call) -> bool:
+    """`self.assertEqual(os.listdir(folder), [])`: a test of what is there."""
+    return isinstance(call.func, ast.Attribute) and call.func.attr.startswith("assert")
 
 
 def _variable_orders(module: Module, statement: ast.AST) -> bool:
@@ -187,9 +192,23 @@ def _sorts(module: Module, load: ast.Name) -> bool:
 def _loop_orders(module: Module, loop: ast.For, *, walk: bool) -> bool:
     if walk and _walk_sorted(loop):
         return False
-    if all(_harmless(module, statement) for statement in loop.body):
+    if all(_harmless(module, statement) for statement in loop.body) or _only_counts(module, loop):
         return False
     return not _collected_then_sorted(module, loop)
+
+
+def _only_counts(module: Module, loop: ast.For) -> bool:
+    """`total += path.stat().st_size`: a loop that adds up numbers, and keeps nothing else."""
+    counted = False
+    for node in (each for statement in loop.body for each in ast.walk(statement)):
+        if isinstance(node, ast.AugAssign):
+            start = module.bound(node.target)[:1] if isinstance(node.target, ast.Name) else []
+            if not (start and isinstance(start[0], ast.Constant) and isinstance(start[0].value, int)):
+                return False
+            counted = True
+        elif isinstance(node, ast.Return | ast.Break | ast.Yield | ast.YieldFrom | ast.Assign | ast.Expr):
+            return False
+    return counted
 
 
 def _walk_sorted(loop: ast.For) -> bool:

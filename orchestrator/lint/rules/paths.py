@@ -49,10 +49,12 @@ _DEVICE = re.compile(r"^/(job:|replica:|task:|device:|[CGT]PU:)", re.IGNORECASE)
 _DRIVE = re.compile(r"^[A-Za-z]:[\\/](?!/)|^\\\\[\w.]+\\\w|^/[A-Za-z]:/")
 _BACKSLASHES = re.compile(r"^(\.{0,2}\\)?[\w .\x00-]+(\\[\w .*\x00-]+)+\\?$")
 _PATH_NAME = re.compile(
-    r"path|dir|file|folder|root|base|data|csv|ckpt|checkpoint|model|home|out|input|src|dst|dest|location|weights"
-    r"|train|test|val|log|image|dataset|corpus|vocab|cache",
+    r"path|dir|file|folder|root|base|data|csv|ckpt|checkpoint|model|home|output|input|location|weights"
+    r"|train|image|dataset|corpus|vocab|cache|(^|_)(out|src|dst|dest|test|val|log)s?(\d|_|$)",
     re.IGNORECASE,
 )
+_WEB_NAME = re.compile(r"route|url|uri|endpoint|href|redirect|(^|_)api(_|$)", re.IGNORECASE)
+"""Names of places on a web server."""
 _SINKS = re.compile(
     r"(open|io\.open|codecs\.open|gzip\.open|pandas\.read_\w+"
     r"|numpy\.(load|loadtxt|genfromtxt|fromfile|memmap|save\w*)"
@@ -187,6 +189,8 @@ def _regex(text: str) -> bool:
 def _use(module: Module, node: ast.AST, follow: bool = True) -> str:
     """How a text is used: as a "path", as a "default" of an option, by a "local" function, or ""."""
     child: ast.AST = node
+    if _of_web(module, node):
+        return ""
     for parent in module.above(node):
         if isinstance(parent, ast.Call):
             found = _call_use(module, parent, child)
@@ -223,6 +227,8 @@ def _call_use(module: Module, call: ast.Call, child: ast.AST) -> str | None:
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if child is call.func:  # a method of the text itself: "…".format(), Path("…").open()
         return None if method in ("format", "joinpath", "glob", "rglob", "iterdir") else "path"
+    if name in JOINS and _expected(module, call):
+        return ""
     if _SINKS.match(name) or name in JOINS or name in _HOMES or method in _SINK_METHODS:
         return "path"
     if method == "add_argument":
@@ -239,6 +245,28 @@ def _call_use(module: Module, call: ast.Call, child: ast.AST) -> str | None:
     if isinstance(function, ast.Name) and function.id in module.functions:
         return "local"
     return "local" if _READERS.search(method or getattr(function, "id", "")) else ""
+
+
+def _expected(module: Module, call: ast.Call) -> bool:
+    """Whether a test compares a path, and opens nothing."""
+    parent = module.parent(call)
+    method = (
+        parent.func.attr if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute) else ""
+    )
+    return method.startswith("assert") or (
+        isinstance(parent, ast.Compare) and isinstance(module.parent(parent), ast.Assert)
+    )
+
+
+def _of_web(module: Module, node: ast.AST) -> bool:
+    """Whether a text stands in a table of routes: `ROUTES = {"home": "/home"}`."""
+    statement = module.statement(node)
+    if not isinstance(statement, ast.Assign | ast.AnnAssign) or not isinstance(
+        statement.value, ast.Dict | ast.List | ast.Tuple
+    ):
+        return False
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    return any(_WEB_NAME.search(str(getattr(t, "attr", None) or getattr(t, "id", ""))) for t in targets)
 
 
 def _dict_key(node: ast.Dict, child: ast.AST) -> bool:

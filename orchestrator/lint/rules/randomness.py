@@ -160,7 +160,7 @@ def check_orders(module: Module) -> Iterator[Hit]:
         if orders and _is_set(module, call.args[0]) and not _unordered_use(module, call):
             yield hit(SET_ORDER, module.snippet, call, "a set is put in order by chance")
     for node in module.nodes:
-        looped = isinstance(node, ast.ListComp | ast.DictComp) and _is_set(module, node.generators[0].iter)
+        looped = isinstance(node, ast.ListComp) and _is_set(module, node.generators[0].iter)
         if isinstance(node, ast.For) and _is_set(module, node.iter) and _orders(node):
             yield hit(SET_ORDER, module.snippet, node.iter, "the loop goes over a set in an order of chance")
         elif looped and not _unordered_use(module, node):

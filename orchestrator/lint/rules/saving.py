@@ -58,6 +58,7 @@ _H5 = re.compile(r"\.(h5|hdf5)$")
 _LOADS = ("keras.models.load_model",)
 _SAVERS = ("tensorflow.saved_model.save", "keras.models.save_model")
 _VARIABLES = {"trainable_variables", "trainable_weights", "variables", "weights"}
+_SAVES = {"save", "export", "save_weights"}
 _PARTS = {*_VARIABLES, "layers", "get_layer"}
 _CHANGES = {
     "fit",
@@ -193,7 +194,7 @@ def _events(module: Module, statement: ast.stmt) -> Iterator[tuple[str, ast.AST,
                 yield source(node.args[0]), node, True
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             receiver = node.func.value
-            if node.func.attr in ("save", "export", "save_weights") and is_model(module, receiver):
+            if node.func.attr in _SAVES and is_model(module, receiver):
                 yield source(receiver), node, True
             elif node.func.attr in _CHANGES and is_model(module, receiver):
                 yield source(receiver), node, False
@@ -201,6 +202,31 @@ def _events(module: Module, statement: ast.stmt) -> Iterator[tuple[str, ast.AST,
                 yield source(owner), node, False
         elif _sets_trainable(node) and is_model(module, node.value):
             yield source(node.value), node, False
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield from _by_function(module, node)
+
+
+def _by_function(module: Module, call: ast.Call) -> Iterator[tuple[str, ast.AST, bool]]:
+    """What a function of this file does last to each model that it is given: changes it, or saves it."""
+    function = module.functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
+    if function is None or any(isinstance(each, ast.Starred) for each in call.args):
+        return
+    for given, parameter in zip(call.args, function.args.args, strict=False):
+        if is_model(module, given):
+            ends = [saves for node in ast.walk(function) for saves in _done_to(parameter.arg, node)]
+            if ends:
+                yield source(given), call, any(ends)
+
+
+def _done_to(name: str, node: ast.AST) -> Iterator[bool]:
+    """Whether a node saves (True) or changes (False) the model of that name; nothing where neither."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if source(node.func.value) == name and node.func.attr in _SAVES:
+            yield True
+        elif source(node.func.value) == name and node.func.attr in _CHANGES:
+            yield False
+    elif _sets_trainable(node) and source(node.value) == name:
+        yield False
 
 
 def _owner(module: Module, statement: ast.stmt, call: ast.Call) -> ast.AST | None:

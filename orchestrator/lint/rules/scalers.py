@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from orchestrator.lint.datasets import is_model
 from orchestrator.lint.module import Module
 from orchestrator.lint.program import Program
 from orchestrator.lint.registry import Project, program_check, project_check
@@ -127,6 +128,10 @@ def _kind(name: str) -> str:
 
 def _maker(module: Module, receiver: ast.AST, call: ast.Call) -> ast.AST | None:
     """The call that made the scaler: the last one above that the variable was given."""
+    if isinstance(receiver, ast.Attribute):
+        name = source(receiver)
+        given = (node for node in module.nodes if isinstance(node, ast.Assign))
+        return next((n.value for n in given if any(source(t) == name for t in n.targets)), receiver)
     if not isinstance(receiver, ast.Name):
         return receiver
     bound = [value for value in module.bound(receiver) if getattr(value, "lineno", 0) <= call.lineno]
@@ -135,6 +140,7 @@ def _maker(module: Module, receiver: ast.AST, call: ast.Call) -> ast.AST | None:
 
 @program_check(REFIT)
 def check_refit(program: Program, _: Project) -> Iterator[Hit]:
+    serves = bool(program.calls("keras.models.load_model")) and not program.training
     for module in program.modules:
         seen: dict[int, Fit] = {}
         for fit in _fits(module):
@@ -147,9 +153,61 @@ def check_refit(program: Program, _: Project) -> Iterator[Hit]:
                 )
             elif test and not train:
                 yield hit(REFIT, module.snippet, fit.call, f"{fit.kind} is fitted on {fit.data[:40]}")
+            elif serves and _ALIKE[0].search(fit.kind) and _predicts_below(module, fit):
+                message = f"{fit.kind} is fitted anew, for a model that was trained before"
+                yield hit(REFIT, module.snippet, fit.call, message)
             seen.setdefault(fit.made, fit)
         yield from _twice_by_new(module)
         yield from _fits_by_function(module)
+
+
+def _predicts_below(module: Module, fit: Fit) -> bool:
+    """Whether a model is asked after the fit, and not before: what it gives may be scaled as one likes."""
+    lines = [
+        call.lineno
+        for call in module.calls
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("predict", "predict_on_batch", "evaluate")
+        and is_model(module, call.func.value)
+    ]
+    return bool(lines) and min(lines) >= fit.call.lineno
+
+
+@program_check()
+def check_by_hand(program: Program, _: Project) -> Iterator[Hit]:
+    """`(x_test - x_test.mean()) / x_test.std()`: the test side by its own mean and width."""
+    for module in program.modules:
+        for node in module.nodes:
+            if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)):
+                continue
+            lower = node.left
+            if not (isinstance(lower, ast.BinOp) and isinstance(lower.op, ast.Sub)):
+                continue
+            name = source(lower.left)
+            own = _statistic(module, lower.right, name, "mean") and _statistic(
+                module, node.right, name, "std"
+            )
+            if (
+                own
+                and isinstance(lower.left, ast.Name)
+                and _TEST.search(name)
+                and "train" not in name.lower()
+            ):
+                yield hit(REFIT, module.snippet, node, f"{name} is scaled by its own mean and deviation")
+
+
+def _statistic(module: Module, node: ast.AST, of: str, kind: str) -> bool:
+    """Whether an expression is `x.mean(…)` or `np.mean(x, …)`, with something small added or not."""
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        node = node.left
+    found = module.value(node)
+    if (
+        not isinstance(found, ast.Call)
+        or not isinstance(found.func, ast.Attribute)
+        or found.func.attr != kind
+    ):
+        return False
+    return source(found.func.value) == of or (bool(found.args) and source(found.args[0]) == of)
 
 
 def _fits_by_function(module: Module) -> Iterator[Hit]:
@@ -194,7 +252,7 @@ def _twice_by_new(module: Module) -> Iterator[Hit]:
 
 @program_check(NOT_SAVED)
 def check_saved(program: Program, _: Project) -> Iterator[Hit]:
-    if program.calls(*_KEPT):
+    if program.calls(*_KEPT) or not program.runs:
         return
     fits = [fit for module in program.modules for fit in _fits(module) if fit.kind not in _IN_THE_MODEL]
     dumped = any(True for _ in program.methods("dump", "log_model", "log_artifact", "to_json"))

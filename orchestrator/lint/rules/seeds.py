@@ -191,6 +191,9 @@ def check_seeds(program: Program, _: Project) -> Iterator[Hit]:
     missing = {kind: calls for kind, calls in found.drawn.items() if kind not in found.seeded}
     if not missing:
         return
+    at_once = (module.top_level(call) for calls in missing.values() for module, call in calls)
+    if not found.seeded and not program.runs and not any(at_once):
+        return
     if not found.seeded:
         module, call = _first([calls[0] for calls in map(_ordered, missing.values())], program)
         yield hit(
