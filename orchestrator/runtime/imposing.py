@@ -33,7 +33,7 @@ import types
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from . import listing
-from .guard import Guard
+from .guard import Guard, watch_hdf5, watch_tensorflow
 from .observe.imports import FRAMEWORKS, Announcer, teller
 from .observe.project import of_environment
 
@@ -131,8 +131,9 @@ class Imposition:
             numpy.random.default_rng = _seeded(numpy.random.default_rng, heard)
 
     def on_tensorflow(self, tf: Any) -> None:
-        """Seeds, threads, determinism and precision of TensorFlow."""
+        """Seeds, threads, determinism and precision of TensorFlow; what it writes is guarded."""
         plan = self._plan
+        watch_tensorflow()
         if "seed" in plan:
             tf.random.set_seed(plan["seed"])
             if plan.get("seed_forced"):
@@ -153,8 +154,9 @@ class Imposition:
             listing.on_tensorflow(tf, plan.get("listing"), plan.get("mirror") or [])
 
     def on_keras(self, keras: Any) -> None:
-        """Seeds, policy and compilation of one Keras."""
+        """Seeds, policy and compilation of one Keras; what h5py writes for it is guarded."""
         plan = self._plan
+        watch_hdf5()
         if "seed" in plan:
             keras.utils.set_random_seed(plan["seed"])
             if plan.get("seed_forced"):
