@@ -13,6 +13,9 @@ from orchestrator.profiling.differential_also import findings, many_small_files,
 ACCUSED = 0.1
 """Share of a step that must be stalled before anything is accused."""
 
+SURE = 0.05
+"""What must be left of it without its noise."""
+
 CROWD = 4
 """Threads for each core that one stage of a pipeline may ask for."""
 
@@ -54,7 +57,8 @@ def name(found: Differential) -> Named:
 
 def _kind(found: Differential) -> tuple[str, str]:
     share = found.stall.share
-    if not found.stall.significant or share < ACCUSED:
+    sure = found.stall.seconds - found.stall.noise >= SURE * found.actual.seconds
+    if not found.stall.significant or not sure or share < ACCUSED:
         return "none", f"Steps are not held up by their input: {_percent(share)} at most."
     short = _memory(found)
     if short:

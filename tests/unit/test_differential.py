@@ -270,6 +270,16 @@ def test_input_holds_up_no_more_than_making_a_batch_takes() -> None:
     assert name(found).kind == "none" and name(found).remedy is None
 
 
+def test_a_stall_that_is_hardly_more_than_its_noise_accuses_nobody() -> None:
+    """About a seventh of a step, and nearly as much of unrest."""
+    rounds = {"synthetic": [0.0100, 0.0100, 0.0100, 0.0100], "warm": [0.0109, 0.0109, 0.0123, 0.0123]}
+    found = read({**rounds, "pull": [0.01] * 4})
+    assert found.stall.significant and found.stall.share > 0.1
+    assert name(found).kind == "none"
+    sure = read({**rounds, "warm": [0.0116] * 4, "pull": [0.01] * 4})
+    assert name(sure).kind != "none"
+
+
 def test_what_keras_makes_of_python_objects_is_named_with_what_to_do() -> None:
     slow = {"synthetic": [0.002] * 3, "warm": [0.050] * 3, "pull": [0.050] * 3}
     given = {"source": "PyDataset", "source_name": "Pictures", "workers": 1, "processes": False}
