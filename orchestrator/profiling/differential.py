@@ -24,6 +24,9 @@ WARM_READS = 0.3
 """Of what cold windows read from disk: a warm window that reads as much did not find it in memory."""
 
 
+AT_MOST = 1.5
+"""Of what making a batch takes by itself: beside a step, which wants the same cores, it takes longer."""
+
 BUSY = 0.25
 """Of the cores: from here on it is said that strangers used them."""
 
@@ -216,10 +219,12 @@ def differential(result: Mapping[str, Any]) -> Differential | None:
 
 
 def _possible(found: Gap, slower: Timing, pull: Timing | None) -> Gap:
-    """Input holds a step up by no more than making its batch takes: the rest is the computer's unrest."""
-    if pull is None or found.seconds <= pull.seconds or slower.seconds <= 0:
+    """Input holds a step up by no more than making its batch takes, and what they cost each other: the rest
+    is the computer's unrest."""
+    most = AT_MOST * pull.seconds if pull else math.inf
+    if found.seconds <= most or slower.seconds <= 0:
         return found
-    return Gap(pull.seconds, found.noise, pull.seconds / slower.seconds)
+    return Gap(most, found.noise, most / slower.seconds)
 
 
 def quickest(timings: Mapping[str, Timing]) -> Timing:
