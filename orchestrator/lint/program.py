@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from orchestrator.lint.datasets import is_model
 from orchestrator.lint.module import Module
 from orchestrator.lint.source import Snippet
-from orchestrator.lint.values import argument, texts
+from orchestrator.lint.values import argument, source, texts
 
 Found = tuple[Module, ast.Call]
 _TRAINS = {"fit", "train_on_batch", "fit_generator"}
@@ -150,6 +150,7 @@ def _set_variables(module: Module) -> Iterator[tuple[ast.AST, str, str]]:
                 ):
                     for name in texts(module, target.slice):
                         yield node, name, _text(module, node.value)
+                    yield from _from_dict(module, node, _looped_over(module, target.slice))
         elif isinstance(node, ast.AugAssign) and module.dotted(node.target) == "os.environ":
             yield from _from_dict(module, node, node.value)
         elif isinstance(node, ast.Call) and module.called(node) in ("os.environ.setdefault", "os.putenv"):
@@ -157,6 +158,21 @@ def _set_variables(module: Module) -> Iterator[tuple[ast.AST, str, str]]:
                 yield node, name, _text(module, argument(node, 1))
         elif isinstance(node, ast.Call) and module.called(node) == "os.environ.update":
             yield from _updated(module, node)
+
+
+def _looped_over(module: Module, key: ast.AST) -> ast.AST | None:
+    """The dictionary over whose items a loop goes that gives `key`: `for key, value in FLAGS.items()`."""
+    for loop in module.above(key):
+        call = loop.iter if isinstance(loop, ast.For) else None
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr == "items"
+            and isinstance(loop.target, ast.Tuple)  # type: ignore[attr-defined]
+            and source(loop.target.elts[0]) == source(key)  # type: ignore[attr-defined]
+        ):
+            return call.func.value
+    return None
 
 
 def _updated(module: Module, call: ast.Call) -> Iterator[tuple[ast.AST, str, str]]:

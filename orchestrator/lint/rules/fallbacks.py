@@ -10,7 +10,7 @@ from orchestrator.lint.datasets import is_dataset
 from orchestrator.lint.module import Module
 from orchestrator.lint.registry import module_check
 from orchestrator.lint.rule import Hit, Rule, Severity, hit
-from orchestrator.lint.values import calls_in, source
+from orchestrator.lint.values import calls_in, is_none, source
 
 MOCK = Rule(
     "ORC511",
@@ -93,6 +93,11 @@ def check_presence(module: Module) -> Iterator[Hit]:
     for node in module.nodes:
         if isinstance(node, ast.If) and (asked := _asks_presence(module, node.test)):
             yield from _branch(module, node, asked)
+        elif isinstance(node, ast.If) and (asked := _asks_what_was_read(module, node.test)):
+            if any(asked in _given(s) and _makes_random(module, [s]) for s in node.body):
+                yield hit(
+                    MOCK, module.snippet, node, f"where {asked} could not be read, random data are used"
+                )
         elif isinstance(node, ast.IfExp) and _asks_presence(module, node.test):
             if _makes_random(module, [node.body]) or _makes_random(module, [node.orelse]):
                 yield hit(MOCK, module.snippet, node, "random data where the file is missing")
@@ -186,6 +191,23 @@ def _asks_presence(module: Module, test: ast.AST) -> str:
         if isinstance(call.func, ast.Attribute) and call.func.attr in _EXISTS_METHODS and not call.args:
             return source(call.func.value)[:40]
     return ""
+
+
+def _asks_what_was_read(module: Module, test: ast.AST) -> str:
+    """`data is None`, where data come from a function here that gives None when reading fails; its name."""
+    name = test.left if isinstance(test, ast.Compare) and is_none(test.comparators[0]) else None
+    made = module.value(name) if isinstance(name, ast.Name) and isinstance(test.ops[0], ast.Is) else None  # type: ignore[attr-defined]
+    called = made.func.id if isinstance(made, ast.Call) and isinstance(made.func, ast.Name) else ""
+    function = module.functions.get(called)
+    tries = [node for node in ast.walk(function) if isinstance(node, ast.Try)] if function else []
+    gives_up = any(_gives_none(h.body) for each in tries for h in each.handlers)
+    reads = any(_reads(module, each) for each in tries)
+    return name.id if isinstance(name, ast.Name) and gives_up and reads else ""
+
+
+def _gives_none(body: Sequence[ast.stmt]) -> bool:
+    last = body[-1]
+    return isinstance(last, ast.Return) and (last.value is None or is_none(last.value))
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:

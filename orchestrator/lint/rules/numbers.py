@@ -162,7 +162,9 @@ def check_condition(program: Program, _: Project) -> Iterator[Hit]:
         mixed = any(
             "mixed" in text for text in texts(module, argument(call, 0, "policy", "policy_name", "name"))
         )
-        test = next((each.test for each in module.above(call) if isinstance(each, ast.If)), None)
+        given = module.value(argument(call, 0, "policy", "policy_name", "name"))
+        inner = given.test if isinstance(given, ast.IfExp) else None
+        test = next((each.test for each in module.above(call) if isinstance(each, ast.If)), inner)
         if mixed and test is not None and _of_machine(module, test):
             yield hit(ONE_SIDED, module.snippet, call, f"mixed precision only where {source(test)[:40]}")
 

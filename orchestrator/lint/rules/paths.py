@@ -44,7 +44,9 @@ _ROOTS = re.compile(
     r"(/[^\s]*)?$"
 )
 _ANY = re.compile(r"^/[\w.\x00-]+(/[\w .\x00*?{}\[\]-]+)+/?$|^/[\w-]+\.\w{1,8}$")
-_EVERYWHERE = re.compile(r"^/(dev|proc|sys|tmp|run|etc/(os-release|hostname|localtime)|bin|usr/bin/env)(/|$)")
+_EVERYWHERE = re.compile(
+    r"^/(dev|proc|sys|tmp|run|etc/(os-release|hostname|localtime)|bin|usr/bin/env|api|v\d)(/|$)"
+)
 _DEVICE = re.compile(r"^/(job:|replica:|task:|device:|[CGT]PU:)", re.IGNORECASE)
 _DRIVE = re.compile(r"^[A-Za-z]:[\\/](?!/)|^\\\\[\w.]+\\\w|^/[A-Za-z]:/")
 _BACKSLASHES = re.compile(r"^(\.{0,2}\\)?[\w .\x00-]+(\\[\w .*\x00-]+)+\\?$")

@@ -88,6 +88,7 @@ _CHANGING = frozenset(
 )
 _SEEDERS = {"random.seed", "numpy.random.seed"}
 _DRAWN = {"random.randint", "random.random", "random.randrange", "random.getrandbits", "numpy.random.randint"}
+_OF_TEXTS = {"split", "strip", "lower", "upper", "stem", "basename", "rstrip", "lstrip", "removesuffix"}
 _UNORDERED_USE = {
     "sorted",
     "len",
@@ -190,9 +191,26 @@ def _is_set(module: Module, node: ast.AST, depth: int = 6) -> bool:
         return True
     if isinstance(found, ast.BinOp) and isinstance(found.op, ast.BitOr | ast.BitAnd | ast.Sub):
         return _is_set(module, found.left, depth - 1) and _is_set(module, found.right, depth - 1)
-    if not isinstance(found, ast.Call) or module.called(found) not in ("set", "frozenset") or not found.args:
+    if not isinstance(found, ast.Call) or module.called(found) not in ("set", "frozenset"):
         return False
+    if not found.args:
+        return isinstance(node, ast.Name) and _takes_texts(module, node.id)
     return module.called(module.value(found.args[0])) not in ("range", "numpy.arange")
+
+
+def _takes_texts(module: Module, name: str) -> bool:
+    """Whether what is added to a set is, as far as can be seen, a text: a file's name, part of a line."""
+    added = [
+        module.value(call.args[0])
+        for call in module.calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "add"
+        and isinstance(call.func.value, ast.Name) and call.func.value.id == name and call.args
+    ]  # fmt: skip
+    parts = [node for each in added if each is not None for node in ast.walk(each)]
+    return any(
+        isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Attribute) and node.attr in _OF_TEXTS)
+        for node in parts
+    ) and not any(isinstance(node, ast.Name) and node.id in ("int", "float", "hash", "len") for node in parts)
 
 
 def _unordered_use(module: Module, node: ast.AST) -> bool:

@@ -63,6 +63,7 @@ _TEST = re.compile(
 )
 _KEPT = {"joblib.dump", "pickle.dump", "pickle.dumps", "cloudpickle.dump", "dill.dump", "skops.io.dump",
          "sklearn.externals.joblib.dump"}  # fmt: skip
+_DECOMPOSITIONS = {"PCA", "IncrementalPCA", "KernelPCA", "SparsePCA", "TruncatedSVD", "NMF", "FastICA"}
 _IN_THE_MODEL = {"Normalization", "TextVectorization", "StringLookup", "IntegerLookup", "Discretization"}
 """Layers: what they learn is saved with the model."""
 _ALIKE = (
@@ -153,12 +154,30 @@ def check_refit(program: Program, _: Project) -> Iterator[Hit]:
                 )
             elif test and not train:
                 yield hit(REFIT, module.snippet, fit.call, f"{fit.kind} is fitted on {fit.data[:40]}")
+            elif _for_each_side(module, fit):
+                message = f"{fit.kind} is fitted anew for the training side and for the test side"
+                yield hit(REFIT, module.snippet, fit.call, message)
             elif serves and _ALIKE[0].search(fit.kind) and _predicts_below(module, fit):
                 message = f"{fit.kind} is fitted anew, for a model that was trained before"
                 yield hit(REFIT, module.snippet, fit.call, message)
             seen.setdefault(fit.made, fit)
         yield from _twice_by_new(module)
         yield from _fits_by_function(module)
+
+
+def _for_each_side(module: Module, fit: Fit) -> bool:
+    """`for side in ("train", "test"): StandardScaler().fit_transform(frames[side])`."""
+    loops = [each for each in module.above(fit.call) if isinstance(each, ast.For)]
+    for loop in loops:
+        sides = [
+            n.value for n in ast.walk(loop.iter) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+        ]
+        sides += names_in(loop.iter)
+        made_inside = any(id(node) == fit.made for node in ast.walk(loop))
+        both = any("train" in side.lower() for side in sides) and any(_TEST.search(side) for side in sides)
+        if made_inside and both and names_in(loop.target) & fit.words:
+            return True
+    return False
 
 
 def _predicts_below(module: Module, fit: Fit) -> bool:
@@ -256,9 +275,16 @@ def check_saved(program: Program, _: Project) -> Iterator[Hit]:
         return
     fits = [fit for module in program.modules for fit in _fits(module) if fit.kind not in _IN_THE_MODEL]
     dumped = any(True for _ in program.methods("dump", "log_model", "log_artifact", "to_json"))
+    fits = [fit for fit in fits if not _only_seen(program, fit)]
     if fits and not dumped:
         fit = fits[0]
         yield hit(NOT_SAVED, fit.module.snippet, fit.call, f"{fit.kind} is fitted, and saved nowhere")
+
+
+def _only_seen(program: Program, fit: Fit) -> bool:
+    """Whether a decomposition serves a picture alone: nothing is trained on what it gives."""
+    trained = any(len(call.args) > 1 for _, call in program.methods("fit"))
+    return fit.kind in _DECOMPOSITIONS and not trained and not program.training
 
 
 @project_check(MISMATCH)
