@@ -12,7 +12,7 @@ from orchestrator.api import collect, rerun
 from orchestrator.api import confirm as confirming
 from orchestrator.api.confirm import BUDGET, Sides, confirmable, imitated, light_steps
 from orchestrator.api.confirm_copy import Folders
-from orchestrator.api.confirm_program import program_of
+from orchestrator.api.confirm_program import folder_of, program_of, worded
 from orchestrator.api.confirm_runs import Runs
 from orchestrator.api.confirm_stale import changed_since, restored
 from orchestrator.api.confirm_workshop import Workshop
@@ -69,8 +69,9 @@ def confirmed(
     known, theirs = rerun.read(mine), rerun.read(other)
     assert known
     where = theirs.cwd if theirs and not theirs.obstacle else None
+    beside = folder_of(theirs.argv, where) if theirs and where else None
     python, their_own = (theirs.python, theirs.made) if theirs else (None, ())
-    to_imitate = imitated(other, recordings[1 - index], python, where, their_own)
+    to_imitate = imitated(other, recordings[1 - index], python, where, their_own, beside)
     sides = Sides(recordings[0], recordings[1], base, to_imitate, mine / "observe")
     recorded = recordings[index]
     steps, light = max(len(recorded.steps), recorded.requested), light_steps(verdict, recorded)
@@ -93,7 +94,9 @@ def _with_variables(recording: Recording, known: Rerun | None) -> Recording:
         return recording
     facts = {**recording.environment, "variables": dict(known.variables), "cwd": str(known.cwd)}
     program = program_of(known.argv)
-    if program and not program.module:
+    if program is None:
+        facts["command"] = worded(known.argv, known.cwd)
+    elif not program.module:
         place = Path(os.path.normpath(known.cwd / program.name))
         facts["start"] = {
             "as": os.path.relpath(place, known.cwd),
@@ -128,9 +131,7 @@ def _made(known: Rerun, run: Path, recorded: Recording) -> frozenset[Path]:
 
 
 def _folders(known: Rerun, made: frozenset[Path]) -> Folders:
-    program = program_of(known.argv)
-    beside = (known.cwd / program.name).resolve().parent if program and not program.module else None
-    return Folders(known.cwd, beside, made)
+    return Folders(known.cwd, folder_of(known.argv, known.cwd), made)
 
 
 def observed(place: Folder, run: Path | str) -> Path:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from orchestrator.api.confirm_search import Clock, Search, Sides
 from orchestrator.api.confirm_trees import Tree, only_listed, unseen
 from orchestrator.api.rerun import KEPT
 from orchestrator.model import Progress, Verdict
-from orchestrator.parity.changes import changes
+from orchestrator.parity.changes import Change, Facts, changes
 from orchestrator.parity.explain import besides, place
 from orchestrator.parity.imposed import Candidate, Imposed, Other
 from orchestrator.parity.ladder import Finding, climb
@@ -60,8 +61,7 @@ def _candidates(sides: Sides, finding: Finding, runs: Runs) -> list[Candidate]:
     """Differences that were recorded, then files in the folders that nobody was seen to read, then probes."""
     found = changes(sides.a.environment, sides.b.environment)
     known = candidates(finding, found, sides.base, sides.mine.environment, sides.other)
-    seen = {change.name for change in found if change.topic == "data"}
-    seen |= set(next((change.a for change in found if change.topic == "source"), ()))
+    seen = _seen(found, (sides.a.environment, sides.b.environment), sides.other.beside)
     names = sides.base, "B" if sides.base == "A" else "A"
     mine = Tree(runs.original, sides.observe, frozenset(runs.rerun.made), names[0])
     theirs = Tree(sides.other.folder, sides.other.observe, sides.other.made, names[1])
@@ -73,17 +73,36 @@ def _candidates(sides: Sides, finding: Finding, runs: Runs) -> list[Candidate]:
     return [*differences, *more, *listed, *(each for each in known if each.kind != "difference")]
 
 
+def _seen(found: Iterable[Change], facts: Sequence[Facts], beside: Path | None) -> set[str]:
+    """The files and modules that differ, as recorded and as they are called from the working folder: those
+    beside the program are recorded by their place there."""
+    seen: set[str] = set()
+    folders = [str(side["cwd"]) for side in facts if side.get("cwd")]
+    for change in found:
+        if change.topic == "data":
+            paths = [str(entry.get("path", "")) for entry in (change.a, change.b) if entry]
+            inside = [(path, folder) for path in paths for folder in folders if path.startswith(f"{folder}/")]
+            seen |= {change.name, *(os.path.relpath(path, folder) for path, folder in inside)}
+        elif change.topic == "source":
+            places = [os.path.relpath(beside, folder) for folder in folders] if beside else []
+            seen |= {*change.a, *(os.path.normpath(f"{p}/{name}") for p in places for name in change.a)}
+    return seen
+
+
 def imitated(
     folder: Path,
     recording: Recording,
     python: str | None = None,
     cwd: Path | None = None,
     made: Iterable[str] = (),
+    beside: Path | None = None,
 ) -> Other:
-    """The side to imitate: `folder` holds its recording; `python` and `cwd` are its own, if they are here,
-    and `made` the files in it that its run made."""
+    """The side to imitate: `folder` holds its recording; `python`, `cwd` and `beside` (where its program
+    lies) are its own, if they are here, and `made` the files in it that its run made."""
     kept = folder / KEPT if (folder / KEPT).is_dir() else None
-    return Other(recording.environment, folder / "observe", cwd, python, cores(), kept, frozenset(made))
+    return Other(
+        recording.environment, folder / "observe", cwd, python, cores(), kept, frozenset(made), beside
+    )
 
 
 def confirmable(verdict: Verdict, a: Recording, b: Recording) -> bool:

@@ -98,7 +98,7 @@ class Folders:
             seen = _seen(original, self.cwd, imposed.path) if imposed.path else copy
             copies.append(Seat(original, copy, seen, root / f"under-{number}"))
         seats = (*copies, *_outside(copies, imposed, root))
-        _fill(seats, seats, imposed, self.made)
+        _fill(seats, seats, imposed, self.made, self.program)
         made = Copy(self.cwd, seats)
         return Copy(made.at(self.cwd), seats, _mounts(seats, base), _removable(seats))
 
@@ -189,14 +189,18 @@ def _reached(seats: Sequence[Seat], path: Path) -> Path:
 
 
 def _fill(
-    empty: Sequence[Seat], seats: Sequence[Seat], imposed: Imposed, made: frozenset[Path] = frozenset()
+    empty: Sequence[Seat],
+    seats: Sequence[Seat],
+    imposed: Imposed,
+    made: frozenset[Path] = frozenset(),
+    program: Path | None = None,
 ) -> None:
     """Copy what the `empty` ones of all `seats` stand for, less what is `made`; then put in their places what
     is imposed."""
-    copier = _Copier(lambda path: _reached(seats, path), _opened(seats, imposed), made)
+    copier = _Copier(lambda path: _reached(seats, path), _opened(seats, imposed, program), made)
     for seat in empty:
         copier.folder(seat.original, seat.copy, deep=not seat.shallow)
-    _put_all(seats, imposed)
+    _put_all(seats, imposed, program)
 
 
 # ---------------------------------------------------------------- copying
@@ -261,27 +265,30 @@ def _linked(folder: Path) -> bool:
     return folder.name in _LINKED or (folder / "pyvenv.cfg").exists()
 
 
-def _opened(seats: Sequence[Seat], imposed: Imposed) -> frozenset[Path]:
+def _opened(seats: Sequence[Seat], imposed: Imposed, program: Path | None) -> frozenset[Path]:
     """Every original folder on the way to a file that is to be another."""
-    places = [_original(seats, name) for name in (*imposed.files, *imposed.times)]
+    places = [_original(seats, name, program) for name in (*imposed.files, *imposed.times)]
     return frozenset(folder for place in places for folder in place.parents)
 
 
-def _original(seats: Sequence[Seat], name: str) -> Path:
-    """Where an imposed file lies or would lie: relative names are of the first folder that has them."""
-    places = [seat.original / name for seat in seats]
-    return next((place for place in places if os.path.lexists(place)), places[0])
+def _original(seats: Sequence[Seat], name: str, program: Path | None) -> Path:
+    """Where an imposed file lies or would lie: relative names are of the first folder that has them, or of
+    the first that has the folder they are in; the program's own comes before those around it."""
+    folders = [*([program] if program else []), *(seat.original for seat in seats)]
+    places = [folder / name for folder in folders]
+    there = [place for place in places if os.path.lexists(place)]
+    return next(iter(there or [place for place in places if place.parent.is_dir()]), seats[0].original / name)
 
 
-def _put_all(seats: Sequence[Seat], imposed: Imposed) -> None:
+def _put_all(seats: Sequence[Seat], imposed: Imposed, program: Path | None) -> None:
     for name, source in imposed.files.items():
-        _put(_copied(seats, name), source, lambda path: _reached(seats, path))
+        _put(_copied(seats, name, program), source, lambda path: _reached(seats, path))
     for name, moment in imposed.times.items():
-        _touch(_copied(seats, name), moment)
+        _touch(_copied(seats, name, program), moment)
 
 
-def _copied(seats: Sequence[Seat], name: str) -> Path:
-    original = _original(seats, name)
+def _copied(seats: Sequence[Seat], name: str, program: Path | None) -> Path:
+    original = _original(seats, name, program)
     seat = next((each for each in seats if original.is_relative_to(each.original)), seats[0])
     return seat.copy / original.relative_to(seat.original)
 

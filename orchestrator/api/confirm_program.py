@@ -20,6 +20,35 @@ class Program:
     module: bool
 
 
+_PYTHON = re.compile(r"/[^\s'\"=:]*/python(\d+(\.\d+)?)?(?![\w/.-])")
+_BARE = re.compile(r"(?<![\w/.-])python(\d+(\.\d+)?)?(?![\w/.=-])")
+
+
+def worded(argv: Sequence[str], cwd: Path) -> tuple[str, ...]:
+    """A command line as it is on every computer: without the working folder's path and the interpreter's."""
+    return tuple(_PYTHON.sub("python", word.replace(str(cwd), ".")) for word in argv)
+
+
+def reworded(argv: Sequence[str], cwd: Path, wanted: Sequence[str]) -> tuple[str, ...]:
+    """The command `wanted`, worded, with the paths and the interpreter of `argv`."""
+    own = dict(zip(worded(argv, cwd), argv, strict=True))
+    found = next((match[0] for match in map(_PYTHON.search, argv) if match), "python")
+    return tuple(own.get(word, _BARE.sub(found, word)) for word in wanted)
+
+
+def folder_of(argv: Sequence[str], cwd: Path) -> Path | None:
+    """Where the program of a command line lies; None where that is not known."""
+    program = program_of(argv)
+    if program is None:
+        return None
+    if not program.module:
+        return (cwd / program.name).resolve().parent
+    place = cwd.joinpath(*program.name.split("."))
+    if (place / "__main__.py").is_file():
+        return place
+    return place.parent if place.with_name(f"{place.name}.py").is_file() else None
+
+
 def program_of(argv: Sequence[str]) -> Program | None:
     """The program of a command line, None where it is not simply Python's."""
     if not argv or not _PLAIN.fullmatch(Path(argv[0]).name):

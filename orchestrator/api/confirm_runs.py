@@ -16,7 +16,7 @@ from typing import Any
 
 from orchestrator import jobs
 from orchestrator.api.confirm_copy import Copy, Folders, Staged, Unplaceable
-from orchestrator.api.confirm_program import program_of
+from orchestrator.api.confirm_program import program_of, reworded
 from orchestrator.api.confirm_zygote import Zygote, ZygoteLost, Zygotes
 from orchestrator.api.rerun import Rerun
 from orchestrator.errors import OrchError
@@ -355,9 +355,9 @@ class Runs:
     def _argv(self, copy: Copy, imposed: Imposed) -> tuple[str, ...]:
         python = imposed.python or self.rerun.python
         if self.program is None:
-            return tuple(
-                str(copy.at(Path(word))) if word.startswith("/") else word for word in self.rerun.argv
-            )
+            argv = self.rerun.argv
+            argv = argv if imposed.command is None else reworded(argv, self.rerun.cwd, imposed.command)
+            return tuple(str(copy.at(Path(word))) if word.startswith("/") else word for word in argv)
         arguments = self.program.arguments if imposed.arguments is None else imposed.arguments
         if self.program.module:
             return (python, "-m", self.program.name, *arguments)

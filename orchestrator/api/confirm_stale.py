@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.api.confirm_program import program_of
+from orchestrator.api.confirm_program import folder_of
 from orchestrator.api.rerun import Rerun
 
 MOST = 256 << 20
@@ -31,9 +31,9 @@ def restored(known: Rerun, facts: Mapping[str, Any], kept: Path) -> dict[str, Pa
 def _changed(known: Rerun, facts: Mapping[str, Any]) -> Iterator[tuple[str, Path, str]]:
     """Name, path and sha256 that it had."""
     roots = [known.cwd]
-    program = program_of(known.argv)
-    if program and not program.module:
-        roots.append((known.cwd / program.name).resolve().parent)
+    beside = folder_of(known.argv, known.cwd)
+    if beside:
+        roots.append(beside)
     for name, digest in (facts.get("modules") or {}).items():
         if digest not in [_digest(root / name) for root in roots]:
             there = next((root for root in roots if (root / name).is_file()), known.cwd)

@@ -94,7 +94,8 @@ class _Sides:
         if len(has) == 1:
             lacks = "B" if has == ["A"] else "A"
             fix = f"Delete {name} in {has[0]}, or copy it to {lacks} too."
-        imposed = Imposed(files={name: self.there / name if name in self.theirs.began_with else None})
+        there = self.there / name if name in self.theirs.began_with else None
+        imposed = Imposed(files={str(self.here / name): there})
         return Candidate("data", f"the file {name} {what} (no run was seen to open it)", fix, imposed)
 
 
@@ -117,7 +118,10 @@ def only_listed(mine: Tree, theirs: Tree) -> Iterator[Candidate]:
         said = [f"{n} is in {(mine if n in mine.listed else theirs).side} alone" for n in differing[:3]]
         words = "; ".join(said) + ("; …" if len(differing) > 3 else "")
         fix = f"Delete {differing[0]}, and have the script choose what it lists by suffix or by name."
-        files = {name: theirs.folder / name if name in theirs.listed else None for name in differing}
+        files = {
+            str(mine.folder / name): theirs.folder / name if name in theirs.listed else None
+            for name in differing
+        }
         yield Candidate("order", f"what folders list: {words}", fix, Imposed(files=files), "probe")
 
 

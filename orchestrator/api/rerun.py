@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.api.confirm_program import folder_of
 from orchestrator.hosts.whole import whole
 from orchestrator.parity.recording import read_object
 from orchestrator.runtime.acting import acts
@@ -165,7 +166,7 @@ def _content(path: Path) -> bytes | None:
 def _roots(argv: Sequence[str], cwd: Path) -> set[Path]:
     """Where the project's own modules lie: the working folder and the program's."""
     program = next((word for word in argv[1:] if word.endswith(".py")), "")
-    return {cwd, (cwd / program).resolve().parent}
+    return {cwd, (cwd / program).resolve().parent, folder_of(argv, cwd) or cwd}
 
 
 def _secret(name: str, value: str) -> bool:

@@ -39,7 +39,7 @@ _BY_STAGE = {
 """What can round differently, the most probable first; elsewhere as in _ARITHMETIC."""
 
 _CIRCUMSTANCES = (
-    "environment", "hashing", "timezone", "locale", "start", "host", "seed", "settings", "folder",
+    "command", "environment", "hashing", "timezone", "locale", "start", "host", "seed", "settings", "folder",
 )  # fmt: skip
 """What a script may read to decide what it does."""
 
@@ -49,7 +49,8 @@ def suspect(finding: Finding, found: tuple[Change, ...], *, initial_differs: boo
     ladder.same_records_overall."""
     decisive = next((c for topic in SAME_JOB for c in found if c.topic == topic), None)
     if decisive:
-        return Cause(decisive.words, decisive.fix)
+        told = _pick(found, ("command", "environment")) if decisive.topic in ("optimizer", "loss") else None
+        return told or Cause(decisive.words, decisive.fix)
     if finding.stage == "files":
         return _files(finding, found)
     if finding.stage == "batch":
@@ -61,7 +62,8 @@ def suspect(finding: Finding, found: tuple[Change, ...], *, initial_differs: boo
         )
     if finding.stage == "initial":
         return _pick(
-            found, ("environment", "hashing", "host", "seed", "data", "start", "settings", "folder")
+            found,
+            ("command", "environment", "hashing", "host", "seed", "data", "start", "settings", "folder"),
         ) or Cause("the random seed differs or is not set", _SEED)
     if finding.rounding:
         return _pick(found, _BY_STAGE.get(finding.stage, _ARITHMETIC)) or Cause(

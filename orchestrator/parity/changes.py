@@ -86,6 +86,7 @@ def _source(a: Facts, b: Facts) -> Iterator[Change]:
 
 def _arguments(a: Facts, b: Facts) -> Iterator[Change]:
     """Arguments that differ. Paths alone make no other job: they name the same things in other places."""
+    yield from _command(a, b)
     left, right = list(a.get("argv") or []), list(b.get("argv") or [])
     if left == right:
         return
@@ -95,6 +96,15 @@ def _arguments(a: Facts, b: Facts) -> Iterator[Change]:
     one, other = _apart(left, right)
     words = f"the {topic} differ: {one} in A, {other} in B"
     yield Change(topic, words, f"Pass the same arguments: {one}, or {other}, to both.", "argv", left, right)
+
+
+def _command(a: Facts, b: Facts) -> Iterator[Change]:
+    """What is typed where that is not simply Python and a program: a wrapper, or variables before it."""
+    left, right = a.get("command"), b.get("command")
+    if left and right and left != right:
+        one, other = _apart(left, right)
+        words = f"the command differs: {one} in A, {other} in B"
+        yield Change("command", words, "Type the same command on both sides.", "command", left, right)
 
 
 def _apart(a: Sequence[str], b: Sequence[str]) -> tuple[str, str]:
@@ -295,7 +305,9 @@ def _threads(a: Facts, b: Facts) -> Iterator[Change]:
 
 
 def intra_op(facts: Facts) -> int:
-    """Threads within one operation, as TensorFlow resolves them; 0 where nothing tells."""
+    """Threads within one operation, as TensorFlow resolves them; 0 where nothing tells, or on JAX."""
+    if (facts.get("keras") or {}).get("backend", "tensorflow") != "tensorflow":
+        return 0
     resolved = (facts.get("threads") or {}).get("intra")
     if resolved:
         return int(resolved)

@@ -20,7 +20,8 @@ class Imposed:
     a folder, the name alone is put there.
     `times`: the same → when it was last changed (Unix seconds). `arguments` and `python` replace the run's
     own. `path`: where its working folder seems to lie; what is in it stays its own. `start`: from
-    which folder the program is started, seen from its own (..: from the one above).
+    which folder the program is started, seen from its own (..: from the one above). `command`: the
+    whole command line where it is not simply Python's, see confirm_program.worded.
     """
 
     env: Mapping[str, str | None] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class Imposed:
     python: str | None = None
     path: Path | None = None
     start: str | None = None
+    command: tuple[str, ...] | None = None
 
     def __or__(self, other: Imposed) -> Imposed:
         return Imposed(
@@ -42,6 +44,7 @@ class Imposed:
             other.python or self.python,
             other.path or self.path,
             other.start or self.start,
+            self.command if other.command is None else other.command,
         )
 
     @property
@@ -49,6 +52,7 @@ class Imposed:
         """Equal for two that impose the same."""
         parts = (
             self.env, self.plan, self.files, self.times, self.arguments, self.python, self.path, self.start,
+            self.command,
         )  # fmt: skip
         return json.dumps(parts, sort_keys=True, default=str)
 
@@ -87,6 +91,8 @@ class Other:
     cores: int = 1
     kept: Path | None = None
     made: frozenset[str] = frozenset()
+    beside: Path | None = None
+    """Where its program lies, if it is here."""
 
 
 def as_if_recorded(repeated: Facts, recorded: Facts, imposed: Imposed) -> Facts:
@@ -94,8 +100,10 @@ def as_if_recorded(repeated: Facts, recorded: Facts, imposed: Imposed) -> Facts:
     its variables, less what was `imposed`."""
     given = {name: value for name, value in imposed.env.items() if value is not None}
     kept = {n: v for n, v in (recorded.get("variables") or {}).items() if n not in imposed.env}
-    beside = {name: recorded[name] for name in ("cwd", "start") if name in recorded}
+    beside = {name: recorded[name] for name in ("cwd", "start", "command") if name in recorded}
     told: dict[str, Any] = {"cwd": str(imposed.path)} if imposed.path else {}
     if imposed.start:
         told["start"] = {**(recorded.get("start") or {}), "in": imposed.start}
+    if imposed.command is not None:
+        told["command"] = imposed.command
     return named_by_variables({**repeated, **beside, **told, "variables": {**kept, **given}})

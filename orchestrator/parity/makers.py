@@ -36,7 +36,7 @@ def _source(_change: Change, _here: Any, there: Any, other: Other, *_rest: Any) 
         return None, "the other side's code is not on this computer"
     files: dict[str, Path | None] = {}
     for name, digest in there.items():
-        places = [place / name for place in (other.folder,) if place] + _kept(other, digest)
+        places = [place / name for place in (other.folder, other.beside) if place] + _kept(other, digest)
         path = next((place for place in places if digest and _same(place, digest)), None)
         if digest and path is None:
             return None, f"{name} as the other side had it is not on this computer any more"
@@ -66,6 +66,8 @@ def _data(change: Change, here: Any, there: Any, other: Other, mine: Facts) -> M
     if there is None:
         return Imposed(files={place: None}), ""
     path = Path(str(there.get("path", "")))
+    if here is None and other.folder and path == other.folder / change.name and mine.get("cwd"):
+        place = str(Path(mine["cwd"]) / change.name)  # there in the working folder, so here too
     places = [path, *([other.folder / change.name] if other.folder else [])]
     places += _kept(other, there.get("sha256") if there.get("whole") else None)
     source = next((place for place in places if _is_file_of(place, there)), None)
@@ -188,6 +190,10 @@ def _host(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
     return Imposed(plan={"host": str(there)}), ""
 
 
+def _command(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
+    return Imposed(command=tuple(there)), ""
+
+
 def _start(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
     return Imposed(start=str(there)), ""
 
@@ -288,6 +294,7 @@ _MAKERS: Mapping[str, Maker] = {
     "folder": _folder,
     "host": _host,
     "seed": _seed,
+    "command": _command,
     "start": _start,
     "locale": _locale,
     "timezone": _timezone,

@@ -17,27 +17,29 @@ from orchestrator.parity.makers import made, other_packages, other_times
 from orchestrator.parity.probes import probes, replays
 
 _INPUT = (
-    "source", "arguments", "keras", "environment", "data", "start", "paths", "order", "cores", "hashing",
-    "timezone", "locale", "policy", "settings", "seed", "host", "determinism", "threads", "isa", "onednn",
-    "folder", "versions",
+    "source", "arguments", "command", "keras", "environment", "data", "start", "paths", "order", "cores",
+    "hashing", "timezone", "locale", "policy", "settings", "seed", "host", "determinism", "threads", "isa",
+    "onednn", "folder", "versions",
 )  # fmt: skip
 _ORDER = {
     "files": _INPUT,
     "batch": _INPUT,
     "steps": _INPUT,
     "initial": (
-        "source", "arguments", "keras", "environment", "data", "start", "hashing", "paths", "policy",
-        "determinism", "locale", "timezone", "order", "cores", "settings", "seed", "host", "threads", "isa",
-        "onednn", "folder", "versions",
+        "source", "arguments", "command", "keras", "environment", "data", "start", "hashing", "paths",
+        "policy", "determinism", "locale", "timezone", "order", "cores", "settings", "seed", "host",
+        "threads", "isa", "onednn", "folder", "versions",
     ),
     "gradient": (
-        "source", "arguments", "keras", "data", "threads", "determinism", "cores", "compile", "isa", "onednn",
-        "policy", "environment", "settings", "start", "paths", "seed", "host", "folder", "versions",
+        "source", "arguments", "command", "keras", "data", "threads", "determinism", "cores", "compile",
+        "isa", "onednn", "policy", "environment", "settings", "start", "paths", "seed", "host", "folder",
+        "versions",
     ),
 }  # fmt: skip
 _ORDER_OF_THE_REST = (
-    "source", "arguments", "keras", "data", "isa", "onednn", "compile", "threads", "determinism", "cores",
-    "policy", "environment", "devices", "settings", "start", "paths", "seed", "host", "folder", "versions",
+    "source", "arguments", "command", "keras", "data", "isa", "onednn", "compile", "threads", "determinism",
+    "cores", "policy", "environment", "devices", "settings", "start", "paths", "seed", "host", "folder",
+    "versions",
 )  # fmt: skip
 
 _ARITHMETIC = frozenset(("threads", "isa", "onednn"))
@@ -64,7 +66,7 @@ def candidates(
         suggested += other_times(base, mine, other)
     order = _ORDER.get(finding.stage, _ORDER_OF_THE_REST)
     if finding.kind in ("dtype", "missing", "shape"):
-        order = ("source", "arguments", "keras", "policy", "compile", *order)
+        order = ("source", "arguments", "command", "keras", "policy", "compile", *order)
     if finding.rounding:
         order = (*(topic for topic in order if topic != "data"), "data")  # other data seldom do so little
     ranked = sorted(differences, key=lambda each: order.index(each.topic) if each.topic in order else 99)
@@ -82,7 +84,7 @@ _MADE_BY_A_PROGRAM = frozenset(
 )
 """What a program may set by what it is told in a variable, an argument or a file."""
 
-_TOLD = frozenset(("environment", "data", "settings", "hashing", "arguments", "source", "start"))
+_TOLD = frozenset(("command", "environment", "data", "settings", "hashing", "arguments", "source", "start"))
 
 
 def brings_about(each: Candidate, found: Candidate) -> bool:

@@ -198,8 +198,8 @@ def test_files_that_differ_are_found_without_having_been_seen(tmp_path: Path) ->
     facts = {"files": {"list": [{"name": "made", "made": True}]}}
     (found,) = unseen(Tree(one), Tree(other), {"data/seen"}, facts)
     assert [each.imposed and dict(each.imposed.files) for each in found.parts] == [
-        {"data/unseen": other / "data/unseen"},
-        {"more": other / "more"},
+        {str(one / "data/unseen"): other / "data/unseen"},
+        {str(one / "more"): other / "more"},
     ]
     assert list(unseen(Tree(one), Tree(one), set(), facts)) == []
 
@@ -215,7 +215,7 @@ def test_what_was_written_after_the_observed_steps_is_no_cause_of_them(tmp_path:
         (folder / "model").write_text(side)
         trees.append(Tree(folder, observe))
     (found,) = unseen(*trees, set(), {})
-    assert found.imposed and list(found.imposed.files) == ["read"]
+    assert found.imposed and list(found.imposed.files) == [str(tmp_path / "a/read")]
 
 
 def test_what_a_run_made_was_not_there_when_it_began(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_what_a_run_made_was_not_there_when_it_began(tmp_path: Path) -> None:
     (found,) = unseen(mine, theirs, set(), {})
     assert found.words == "the file ckpt-1 is in B alone (no run was seen to open it)"
     assert found.fix == "Delete ckpt-1 in B, or copy it to A too."
-    assert found.imposed and found.imposed.files == {"ckpt-1": tmp_path / "b/ckpt-1"}
+    assert found.imposed and found.imposed.files == {str(tmp_path / "a/ckpt-1"): tmp_path / "b/ckpt-1"}
 
 
 def test_a_file_and_a_link_to_the_same_are_no_difference(tmp_path: Path) -> None:
@@ -239,6 +239,23 @@ def test_a_file_and_a_link_to_the_same_are_no_difference(tmp_path: Path) -> None
     assert list(unseen(Tree(tmp_path / "a"), Tree(tmp_path / "b", side="B"), set(), {})) == []
     (tmp_path / "far/train.py").write_text("other")
     assert len(list(unseen(Tree(tmp_path / "a"), Tree(tmp_path / "b", side="B"), set(), {}))) == 1
+
+
+def test_a_name_is_of_the_programs_own_folder_before_those_around_it(tmp_path: Path) -> None:
+    for name in ("src/prep.py", "x.npy", "src/both", "both"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    (tmp_path / "theirs").write_text("theirs")
+    folders = Folders(tmp_path, tmp_path / "src")
+    names = ("prep.py", "x.npy", "both", "new")
+    imposed = Imposed(files=dict.fromkeys(names, tmp_path / "theirs"))
+    copy = folders.lay_out(tmp_path / ".orch/runs", imposed, tmp_path / ".orch")
+    found = {
+        p.relative_to(copy.cwd).as_posix()
+        for p in copy.cwd.rglob("*")
+        if p.is_file() and p.read_text() == "theirs"
+    }
+    assert found == {"src/prep.py", "x.npy", "src/both", "src/new", "theirs"}
 
 
 def test_an_empty_folder_is_put_in_place_and_taken_away(tmp_path: Path) -> None:

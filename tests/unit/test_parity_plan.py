@@ -311,3 +311,11 @@ def test_files_are_given_the_other_sides_times_as_they_were_recorded() -> None:
         "when x.npy was last changed: 1970-01-01 00:16:40.000 in A and 1970-01-01 00:00:00.500 in B"
     )
     assert not [e for e in candidates(at("initial"), (), "B", mine, Other(mine)) if e.topic == "times"]
+
+
+def test_a_file_that_is_missing_is_put_where_the_other_side_has_it(tmp_path: Path) -> None:
+    """In the working folder, not in the program's, which may be another."""
+    (tmp_path / "x.npy").write_bytes(b"1")
+    entry = {"name": "x.npy", "path": str(tmp_path / "x.npy"), "bytes": 1, "whole": False}
+    found = only(planned(facts(files__list=[entry]), "initial", folder=tmp_path))
+    assert found.imposed == Imposed(files={"/a/x.npy": tmp_path / "x.npy"})

@@ -29,7 +29,7 @@ WHOLE = 64 << 20
 MOST_BYTES = 1 << 30
 """Bytes hashed in all, in the order of first opening; files after that are listed with their size alone."""
 
-_CODE = (".py", ".pyc", ".pyi", ".so", ".pth", ".egg-link", ".dist-info", ".dylib", ".dll")
+_CODE = (".pyc", ".pyi", ".so", ".pth", ".egg-link", ".dist-info", ".dylib", ".dll")
 _WRITES = os.O_WRONLY | os.O_RDWR
 
 
@@ -130,6 +130,8 @@ class Files:
         except OSError:
             return None
         made = path in self._written
+        if path.endswith(".py") and not _executed(path, known):
+            return None
         if outside(path, known, made=made) or not os.path.isfile(path):
             return None
         return {
@@ -151,6 +153,15 @@ class Files:
             self._hashed += wanted if affordable else 0
             self._hashes[key] = digest(path, found.st_size) if affordable else None
         return self._hashes[key]
+
+
+def _executed(path: str, known: List[Root]) -> bool:
+    """Whether a file of code in the project is no module, so that the program itself opened it: a
+    configuration that is read and executed."""
+    if not any(not name and path.startswith(folder + os.sep) for name, folder in known):
+        return False
+    modules = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    return os.path.realpath(path) not in {os.path.realpath(file) for file in modules if file}
 
 
 def _read_only(number: str) -> str:
