@@ -67,7 +67,8 @@ def check(
     locked = frozenset(_locked([*kept, *neighbours], kept))
     project = Project(tuple(programs(modules)), others, around.gpu, around.variables, locked)
     wanted = set(kept if only is None else only)
-    return _judged([*_hits(project), *_unknown_silences(parts)], parts, settings, wanted)
+    spans = {id(module.snippet): dict(module.statements) for module in modules}
+    return _judged([*_hits(project), *_unknown_silences(parts)], parts, settings, wanted, spans)
 
 
 def _compiled(path: str, there: set[str]) -> bool:
@@ -112,11 +113,18 @@ def _unknown_silences(parts: Sequence[Snippet]) -> Iterator[Hit]:
                     yield text_hit(RULES["ORC904"], snippet, silence.line, silence.column, message)
 
 
-def _judged(hits: Sequence[Hit], parts: Sequence[Snippet], config: Config, wanted: set[str]) -> Checked:
+def _judged(
+    hits: Sequence[Hit],
+    parts: Sequence[Snippet],
+    config: Config,
+    wanted: set[str],
+    spans: Mapping[int, Mapping[int, int]],
+) -> Checked:
     quiet: dict[tuple[int, int], list[Silence]] = {}
     for snippet in parts:
         for silence in silences(snippet):
-            for line in {silence.line, silence.covers}:
+            first = spans.get(id(snippet), {}).get(silence.line, silence.line)
+            for line in {*range(first, silence.line + 1), silence.covers}:
                 quiet.setdefault((id(snippet), line), []).append(silence)
     asked = [
         each for each in hits if each.snippet.path in wanted and config.wants(each.rule, each.snippet.path)

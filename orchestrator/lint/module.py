@@ -68,6 +68,15 @@ class Module:
             return node
         return next((each for each in self.above(node) if isinstance(each, ast.stmt)), None)
 
+    @property
+    def statements(self) -> Iterator[tuple[int, int]]:
+        """(last line, first line) of each statement of more than one line that holds no other."""
+        for node in self.nodes:
+            if not isinstance(node, ast.stmt) or isinstance(node, ast.Match) or hasattr(node, "body"):
+                continue
+            if node.end_lineno and node.end_lineno > node.lineno:
+                yield node.end_lineno, node.lineno
+
     def top_level(self, node: ast.AST) -> bool:
         """Whether `node` runs when the module does, and not when a function is called."""
         return isinstance(self.scope(node), ast.Module)

@@ -8,14 +8,16 @@ from orchestrator.lint import Checked, Severity
 
 
 def lint_text(checked: Checked) -> str:
-    """Every finding with its fix, and the count at the end; one line where there is none."""
+    """Every finding, why it matters and its fix where these are first met, and the count at the end."""
     lines: list[str] = []
+    said: set[str] = set()
     for path, group in groupby(checked.findings, key=lambda each: each.path):
         lines.append(path)
         for each in group:
             cell = f"cell {each.cell}:" if each.cell else ""
             lines.append(f"  {cell}{each.line}:{each.column} {each.severity} {each.rule} {each.message}")
-            lines.append(f"      {each.fix}")
+            lines += [f"      {text}" for text in (each.why, each.fix) if text not in said]
+            said |= {each.why, each.fix}
     return "\n".join([*lines, _count(checked)])
 
 

@@ -61,6 +61,12 @@ def test_a_list_that_was_compiled_is_judged_by_what_came_of_it() -> None:
     assert rules({**loose, "requirements.txt": "keras==3.6.0\n"}) == []
 
 
+def test_a_silence_may_stand_where_a_formatter_puts_it() -> None:
+    text = "import os\nnames = os.listdir(\n    'd'\n)  # orch: ignore[ORC401]\nfirst = names[0]\n"
+    assert rules({"train.py": text}) == []
+    assert rules({"train.py": text.replace("ORC401", "ORC101")}) == [("train.py", 2, "ORC401")]
+
+
 def test_bytes_that_are_not_utf_8_are_said_where_no_encoding_is_named() -> None:
     text = b"# gr\xf6\xdfe\nimport os\nfirst = os.listdir('d')[0]\n".decode("utf-8", "surrogateescape")
     assert rules({"train.py": text}) == [("train.py", 1, "ORC902")]
