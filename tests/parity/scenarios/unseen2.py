@@ -131,6 +131,30 @@ _CONFIGURED = _of(
     **{f"conf/{name}.json": json.dumps({"rate": rate}) for name, rate in (("a", 0.01), ("b", 0.02))},
 )
 
+_PACKAGE = Side(
+    files={
+        "values.npy": values(),
+        "pkg/__init__.py": "",
+        "pkg/shift.json": "[0.1]",
+        "pkg/case.py": "\n".join(
+            (
+                "import json\nimport pathlib\n" + _HEAD,
+                '(shift,) = json.loads(pathlib.Path(__file__).with_name("shift.json").read_text())',
+                "keras.utils.set_random_seed(int(os.environ.get('SEED', '1')))",
+                _DATA + "x = x - shift",
+                _MODEL,
+                _FIT,
+            )
+        ),
+    },
+    command=("{python}", "-m", "pkg.case"),
+)
+
+
+def _typed(momentum: str) -> Side:
+    return Side(command=("env", f"MOMENTUM={momentum}", "{python}", "{script}"))
+
+
 SCENARIOS = (
     Scenario(
         "threads by a variable of the queue",
@@ -192,5 +216,20 @@ SCENARIOS = (
         both=_INNOCENT_FILE,
         a=Side(files={"notes.txt": "one\n"}),
         b=Side(files={"notes.txt": "two\n"}, environ={"SEED": "5"}),
+    ),
+    Scenario(
+        "a package started as a module: a file in it, and a variable",
+        "case.py",
+        diverges("files batch", r"shift\.json", "SEED", confirmed=True),
+        both=_PACKAGE,
+        b=Side(files={"pkg/shift.json": "[0.2]"}, environ={"SEED": "2"}),
+    ),
+    Scenario(
+        "a variable typed before the command",
+        "case.py",
+        diverges("update initial", "command differs", "MOMENTUM=0.5", confirmed=True),
+        both=_LISTED,
+        a=_typed("0.9"),
+        b=_typed("0.5"),
     ),
 )
