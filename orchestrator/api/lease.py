@@ -160,7 +160,18 @@ def _plan(wanted: Profile, provider: Provider | None, machines: Sequence[Machine
         return kept
     need = wanted.need()
     made = _planned(wanted, offers_for(need, provider), machines)
-    return replace(made, warnings=warnings_for(need))
+    return replace(made, warnings=(*_shared(made.offers), *warnings_for(need)))
+
+
+def _shared(offers: Sequence[Offer]) -> Iterator[str]:
+    """That the first offer is no machine for steady work, and which is."""
+    if offers and offers[0].burstable:
+        lasting = next((offer for offer in offers if not offer.burstable), None)
+        other = f" {lasting.instance_type} (${lasting.price:.4f}/h) keeps them." if lasting else ""
+        yield (
+            f"{offers[0].instance_type} has its cores to itself for a part of the time only: steady training "
+            f"slows down there, or costs more.{other}"
+        )
 
 
 def _planned(wanted: Profile, offers: Sequence[Offer], machines: Sequence[Machine]) -> Plan:

@@ -115,7 +115,7 @@ def _need(needs: Wanted, machine: Mapping[str, Any] | None) -> Need:
 
 def _sold(need: Need) -> Iterator[Offer]:
     """The cheapest first, those left out whose cores are not their own."""
-    return (offer for offer in catalog.offers(need) if not machines.is_burstable(offer))
+    return (offer for offer in catalog.offers(need) if not offer.burstable)
 
 
 def _kept(evidence: Evidence, machine: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from orchestrator.model import AcceleratorNeed, Bound, Need, Offer, Progress, Si
 from orchestrator.plan import rank
 from orchestrator.profile import Profile, load
 from orchestrator.profiling import size as sizes_
-from orchestrator.profiling.machines import is_burstable
 from orchestrator.profiling.size import Model
 from orchestrator.profiling.size_fit import Estimate
 from orchestrator.profiling.size_minimums import Files, Minimum, minimums
@@ -182,7 +181,7 @@ def _sized(
     files = _files(program, profile)
     least = minimums(model, wanted, files, gpu=with_gpu)
     need = _need(least, profile)
-    lasting = [offer for offer in offers_for(need, None) if not is_burstable(offer)]
+    lasting = [offer for offer in offers_for(need, None) if not offer.burstable]
     ranked = rank(need, lasting)
     types = {(offer.cloud, offer.instance_type): offer for offer in reversed(ranked)}
     offers = [offer for offer in ranked if types[offer.cloud, offer.instance_type] is offer]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+_BURSTABLE = re.compile(r"t\d[a-z]?\.|e2-(micro|small|medium)$|f1-micro$|g1-small$")
+"""Types whose cores are shared or earned by credits, by the clouds' names."""
 
 
 @dataclass(frozen=True)
@@ -76,3 +80,8 @@ class Offer:
     """Of a spot offer: what the same machine costs on demand, where that is known."""
     price_is_bound: bool = False
     """`price` is the most that may be asked, not what is asked now: spot whose price nobody recorded."""
+
+    @property
+    def burstable(self) -> bool:
+        """Whether its cores are its own for a part of the time only: no machine to train on for long."""
+        return _BURSTABLE.match(self.instance_type) is not None

@@ -8,7 +8,6 @@ which it takes 1 − b/c + b/d times as long on d cores. Cores count as equally 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -27,9 +26,6 @@ SYSTEM_MEMORY = 512 << 20
 AS_SOLD = 0.97
 GPU_USED = 0.05
 """Mean utilisation from which on a GPU counts as used."""
-
-BURSTABLE = r"t\d[a-z]?\.|e2-(micro|small|medium)$|f1-micro$|g1-small$"
-"""Types whose cores are shared or earned by credits, by the clouds' names."""
 
 _MOST_CORES = 512
 _GIB = 1 << 30
@@ -157,15 +153,10 @@ def right(
     evidence: Evidence, offers: Iterable[Offer], *, within: float = WITHIN
 ) -> tuple[Offer, Times] | None:
     """The cheapest of `offers` that would have run it within so much of the time, even at worst."""
-    own = [offer for offer in offers if math.isfinite(offer.price) and not is_burstable(offer)]
+    own = [offer for offer in offers if math.isfinite(offer.price) and not offer.burstable]
     fit = [(offer, times) for offer in own if (times := times_on(evidence, offer)) is not None]
     kept = [(offer, times) for offer, times in fit if times.worst <= 1 + within]
     return min(kept, key=lambda each: (each[0].price, each[1].worst, each[0].instance_type), default=None)
-
-
-def is_burstable(offer: Offer) -> bool:
-    """Whether its cores are its own for a part of the time only: no machine to train on for long."""
-    return re.match(BURSTABLE, offer.instance_type) is not None
 
 
 def used_gpus(evidence: Evidence) -> tuple[Gpu, ...]:

@@ -65,6 +65,18 @@ def test_any_cloud_is_both_compared() -> None:
     assert [offer.price for offer in offers] == sorted(offer.price for offer in offers)
 
 
+def test_cores_that_are_shared_are_said_to_be() -> None:
+    overrides = ["resources.accelerator=null", "resources.cpus=2", "resources.memory=4 GiB"]
+    made = api.plan(PROFILES / "aws-t4.yaml", overrides=overrides)
+    assert made.offers[0].burstable
+    lasting = next(offer for offer in made.offers if not offer.burstable)
+    (warning,) = (warning for warning in made.warnings if "cores to itself" in warning)
+    assert made.offers[0].instance_type in warning and lasting.instance_type in warning
+    asked = ["resources.memory=8 GiB", "resources.cpus=4"]
+    lasting_first = api.plan(PROFILES / "aws-t4.yaml", overrides=[*overrides[:1], *asked])
+    assert not [warning for warning in lasting_first.warnings if "cores to itself" in warning]
+
+
 def test_what_cannot_be_had_is_said_with_its_nearest() -> None:
     code, text = run(
         "plan", str(PROFILES / "aws-t4.yaml"), "--set", "resources.accelerator={memory: 900 GiB+}", "--json"
