@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from tests.clouds.guard import GUARD
+from tests.conformance import private_sshd
 
 ROOT = Path(__file__).resolve().parent.parent
 DIGITS = ROOT / "examples" / "digits"
@@ -76,6 +77,15 @@ def digits_data(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     folder = tmp_path_factory.mktemp("digits") / "data"
     subprocess.run([tf_python, "prepare.py", "--output", folder], cwd=DIGITS, check=True, timeout=280)
     return folder
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[private_sshd.Sshd]:
+    """An sshd of this user's own; tests of one file share it."""
+    if reason := private_sshd.why_not():
+        pytest.skip(reason)
+    with private_sshd.sshd(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
 
 
 GUARD.install()

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.model import Endpoint
+from orchestrator.hosts import connect
+from orchestrator.model import Endpoint, Host
 
 SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
 
@@ -73,6 +74,13 @@ def sshd(folder: Path, *, home: Path | None = None, kind: str = "ed25519") -> It
     finally:
         process.terminate()
         process.wait()
+
+
+def over_ssh(server: Sshd, folder: Path) -> Host:
+    """A connection to it; host keys that were seen are noted in `folder`."""
+    return connect(
+        server.endpoint, identity=server.identity, known_hosts=folder / "known_hosts", machine_id="vm-1"
+    )
 
 
 def _await_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -26,23 +26,10 @@ from orchestrator.errors import HostError, HostKeyError
 from orchestrator.hosts import HereHost, connect
 from orchestrator.model import Endpoint, Host
 from tests.conformance import private_sshd
+from tests.conformance.private_sshd import over_ssh
 
 ECHO_ARGUMENTS = "import json, sys; sys.stdout.write(json.dumps(sys.argv[1:]))"
 PYTHON = sys.executable
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[private_sshd.Sshd]:
-    if reason := private_sshd.why_not():
-        pytest.skip(reason)
-    with private_sshd.sshd(tmp_path_factory.mktemp("sshd")) as running:
-        yield running
-
-
-def over_ssh(server: private_sshd.Sshd, folder: Path) -> Host:
-    return connect(
-        server.endpoint, identity=server.identity, known_hosts=folder / "known_hosts", machine_id="vm-1"
-    )
 
 
 @pytest.fixture(params=["here", "ssh"])

@@ -4,31 +4,16 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orchestrator import jobs
 from orchestrator.errors import HostError
-from orchestrator.hosts import connect
-from orchestrator.model import Agent, Host, Job
+from orchestrator.model import Agent, Job
 from orchestrator.stack.runtime_files import lay_out
 from tests.conformance import private_sshd
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[private_sshd.Sshd]:
-    if reason := private_sshd.why_not():
-        pytest.skip(reason)
-    with private_sshd.sshd(tmp_path_factory.mktemp("sshd")) as running:
-        yield running
-
-
-def over_ssh(server: private_sshd.Sshd, folder: Path) -> Host:
-    return connect(
-        server.endpoint, identity=server.identity, known_hosts=folder / "known_hosts", machine_id="vm-1"
-    )
+from tests.conformance.private_sshd import over_ssh
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.runtime.observe.files import Files
-from orchestrator.runtime.observe.project import outside, project_modules, roots
+from orchestrator.runtime.observe.project import outside, project_modules, roots, sha256
 
 
 @pytest.fixture
@@ -67,9 +67,9 @@ def test_modules_of_another_folder_are_named_by_their_dotted_name(
     monkeypatch.chdir(here)
     importlib.import_module("orch_shared_code.scaling")
     try:
-        first = project_modules()
+        first = {name: sha256(path) for name, path in project_modules().items()}
         (package / "scaling.py").write_text("FACTOR = 3\n")
-        second = project_modules()
+        second = {name: sha256(path) for name, path in project_modules().items()}
     finally:
         for name in ("orch_shared_code.scaling", "orch_shared_code"):
             del sys.modules[name]

@@ -41,7 +41,7 @@ from . import rng
 from .files import Files
 from .hostname import host
 from .kerases import steps_of_a_call
-from .project import project_files, project_modules, script_facts
+from .project import project_modules, script_facts, sha256
 from .surroundings import cpu_count, reading, surroundings
 
 MOST_DATASETS = 8
@@ -125,7 +125,7 @@ class Facts:
 
     def gather(self) -> Dict[str, Any]:
         """Everything, as JSON values; a fact that cannot be read is null."""
-        variables = acting(os.environ)
+        variables, modules = acting(os.environ), project_modules()
         return {
             **surroundings(),
             "argv": sys.argv[1:],
@@ -133,8 +133,8 @@ class Facts:
             "program": script_facts(),
             "environment": variables,
             "set_late": sorted(set(variables) - self._early),
-            "modules": project_modules(),
-            "host": reading(lambda: host(project_files().values())),
+            "modules": {name: sha256(path) for name, path in modules.items()},
+            "host": host(modules.values()),
             "files": reading(self._files.gather),
             "rng": self._rng,
             "versions": _versions(),

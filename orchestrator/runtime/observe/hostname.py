@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Iterable
 
-_ASKS = re.compile(rb"\b(gethostname|getfqdn|uname|nodename|platform\.node|import node)\b")
+_ASKS = re.compile(rb"\b(gethostname|getfqdn|uname|nodename|platform\.node|platform import node)\b")
 
 
 def host(files: Iterable[Path]) -> Dict[str, Any]:

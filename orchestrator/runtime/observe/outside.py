@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, Iterable, List, Tuple
 
+from .channel import named
 from .digest import flatten
 from .facts import Facts
 from .kerases import owner_of
@@ -116,9 +117,9 @@ class Outside:
         self._show("metrics", [(name, value) for name, value in reported if name not in ("", "loss")])
         self._recorder.commit()
 
-    def _show(self, stage: str, named: Iterable[Tuple[str, Any]], *, light: bool = True) -> None:
+    def _show(self, stage: str, pairs: Iterable[Tuple[str, Any]], *, light: bool = True) -> None:
         labels, arrays = [], []
-        for name, value in named:
+        for name, value in pairs:
             self._order += 1
             label = Label(stage, name, self._order, light)
             if value is not None and self._recorder.takes(label):
@@ -136,23 +137,19 @@ class Outside:
 def _named(model: Any, state: Any) -> Tuple[Pairs, Pairs]:
     """Weights and slots of a state that JAX hands on: (name, value). Metrics, its last part, are left out."""
     trained, rest, slots = state[:3]
-    variables = [*model.trainable_variables, *model.non_trainable_variables]
-    return _pairs(variables, [*trained, *rest]), _pairs(model.optimizer.variables, slots)
+    return _pairs(_weights(model), [*trained, *rest]), _pairs(model.optimizer.variables, slots)
 
 
 def _held(model: Any) -> Tuple[Pairs, Pairs]:
     """Weights and slots as the variables hold them."""
-    variables = [*model.trainable_variables, *model.non_trainable_variables]
-    slots = list(model.optimizer.variables)
-    return _pairs(variables, [v.value for v in variables]), _pairs(slots, [v.value for v in slots])
+    weights, slots = _weights(model), model.optimizer.variables
+    return _pairs(weights, [v.value for v in weights]), _pairs(slots, [v.value for v in slots])
+
+
+def _weights(model: Any) -> List[Any]:
+    """In the order of a state of JAX."""
+    return [*model.trainable_variables, *model.non_trainable_variables]
 
 
 def _pairs(variables: Iterable[Any], values: Iterable[Any]) -> Pairs:
-    """(path, value); alike paths get #2, #3, …"""
-    found: Pairs = []
-    counts: dict[str, int] = {}
-    for variable, value in zip(variables, values):  # noqa: B905
-        path = str(variable.path)
-        counts[path] = counts.get(path, 0) + 1
-        found.append((path if counts[path] == 1 else f"{path}#{counts[path]}", value))
-    return found
+    return [(name, value) for (name, _), value in zip(named(variables), values)]  # noqa: B905

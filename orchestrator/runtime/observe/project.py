@@ -32,18 +32,13 @@ def script_facts() -> Dict[str, str]:
     return {"name": path.name if path else "", "sha256": sha256(path) if path else ""}
 
 
-def project_modules() -> Dict[str, str]:
-    """path → sha256 of every imported module that belongs neither to Python nor to its packages nor to us.
+def project_modules() -> Dict[str, Path]:
+    """path → file of every imported module that belongs neither to Python nor to its packages nor to us.
 
     In the script's folder or the working folder, paths are relative to that; elsewhere (PYTHONPATH, editable
     installs) they are made of the module's dotted name: so two machines name them alike. Packages of the
     environment are left out (the lock vouches for them).
     """
-    return {name: sha256(path) for name, path in sorted(project_files().items())}
-
-
-def project_files() -> Dict[str, Path]:
-    """The same modules' files."""
     main = script()
     folders = [folder for folder in (main and main.parent, Path.cwd()) if folder and folder != Path("/")]
     found: Dict[str, Path] = {}
@@ -57,7 +52,7 @@ def project_files() -> Dict[str, Path]:
             relative = relative or _dotted(name, path)
             if relative.parts[0] != ".venv":
                 found[relative.as_posix()] = path
-    return found
+    return dict(sorted(found.items()))
 
 
 def _dotted(name: str, path: Path) -> Path:

@@ -14,22 +14,14 @@ from orchestrator.errors import HostError, SyncError
 from orchestrator.hosts import connect
 from orchestrator.model import Host
 from tests.conformance import private_sshd
+from tests.conformance.private_sshd import over_ssh
 from tests.unit.far_side import agent_at
 from tests.unit.sync.trees import age, picture
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[private_sshd.Sshd]:
-    if reason := private_sshd.why_not():
-        pytest.skip(reason)
-    with private_sshd.sshd(tmp_path_factory.mktemp("sshd")) as running:
-        yield running
-
-
 @pytest.fixture
 def host(server: private_sshd.Sshd, tmp_path: Path) -> Iterator[Host]:
-    known = tmp_path / "known_hosts"
-    made = connect(server.endpoint, identity=server.identity, known_hosts=known, machine_id="vm-1")
+    made = over_ssh(server, tmp_path)
     yield made
     made.close()
 
