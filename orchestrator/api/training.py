@@ -23,6 +23,7 @@ from orchestrator.hosts.here import HereHost
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import Difference, Entry, Exit, Job, Progress, RunRecord, Silent, TreeLink
 from orchestrator.profile import Profile, load
+from orchestrator.profile.mismatch import key_of
 
 Output = Callable[[bytes], None]
 
@@ -250,8 +251,8 @@ def _refuse_mismatch(session: Session, run_id: str, draft: Mapping[str, Any]) ->
     if parity["verdict"] == "IDENTICAL":
         return
     place = session.place.run(run_id) / "parity"
-    if session.profile.parity.on_mismatch == "warn":
-        session.progress.say(f"Parity: {parity['verdict']}: {parity['detail']}")
+    if not session.profile.parity.on_mismatch.stops(parity["verdict"]):
+        session.progress.say(f"Parity: {parity['verdict']}: {parity['detail']} The run goes on.")
         return
     ended = {"code": None, "signal": None, "reason": "not_started", "detail": "Parity stopped it."}
     record = _record(session, run_id, draft, exit=ended)
@@ -260,8 +261,8 @@ def _refuse_mismatch(session: Session, run_id: str, draft: Mapping[str, Any]) ->
         f"{parity['verdict']}: {parity['detail']}",
         exists=f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h. "
         f"Both recordings are in {place}.",
-        next_command="orch train --local-parity    # once mended; or, to go on all the same: "
-        "orch train --local-parity --set parity.on_mismatch=warn",
+        next_command="orch train --local-parity    # once fixed; or, to go on all the same: "
+        f"orch train --local-parity --set 'parity.on_mismatch={{{key_of(parity['verdict'])}: warn}}'",
     )
     error.record = record
     raise error

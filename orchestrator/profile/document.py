@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from orchestrator.profile import kinds
+from orchestrator.profile.mismatch import OnMismatch
 
 
 class Section(BaseModel):
@@ -141,7 +143,11 @@ class ParitySection(Section):
         default=0, description="How many steps after those are compared by fingerprints of their bits."
     )
     on_mismatch: kinds.OnMismatch = Field(
-        default="stop", description="What a divergence does to `train --local-parity`."
+        default=OnMismatch(),
+        json_schema_extra={"default": asdict(OnMismatch())},
+        description="What a verdict does to `train --local-parity`: `stop` or `warn` for all of them, or a "
+        "mapping of equivalent, divergent, unstable and not_compared. "
+        "Default: equivalent (rounding) is reported and the run goes on; the others stop it.",
     )
     confirm: kinds.Flag = Field(
         default=True,

@@ -11,7 +11,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from orchestrator.model import Bound
-from orchestrator.profile import units, values
+from orchestrator.profile import mismatch, units, values
 from orchestrator.profile.command import parse_command
 
 MIB, GIB, TIB = 1 << 20, 1 << 30, 1 << 40
@@ -146,4 +146,4 @@ Command = Annotated[tuple[str, ...], Parsed(parse_command, _COMMAND)]
 VariableName = Annotated[str, Parsed(values.parse_variable_name, _matching(values.OWN_VARIABLE_PATTERN))]
 VariableValue = Annotated[str | values.FromEnv, Parsed(values.parse_variable_value, _VARIABLE)]
 Delivery = Annotated[str, _choice("auto", "push", "download")]
-OnMismatch = Annotated[str, _choice("stop", "warn")]
+OnMismatch = Annotated[mismatch.OnMismatch, Parsed(mismatch.parse_on_mismatch, mismatch.SCHEMA)]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.errors import ProfileError
 from orchestrator.model import AcceleratorNeed, Bound, Need
+from orchestrator.profile.mismatch import OnMismatch
 from orchestrator.profile.values import Accelerator, FromEnv
 
 
@@ -91,7 +92,7 @@ class Parity:
     """`budget` is seconds."""
 
     steps: int
-    on_mismatch: str
+    on_mismatch: OnMismatch
     confirm: bool
     budget: int
     light_steps: int = 0

@@ -49,7 +49,7 @@ train:
 {outputs}
 parity:
   steps: 3                # compared in full with the same steps here
-  on_mismatch: stop       # or warn
+  # on_mismatch: stop     # stop for rounding, too; default: DIVERGENT, UNSTABLE and NOT COMPARED stop
 """
 
 

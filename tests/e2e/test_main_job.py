@@ -169,9 +169,8 @@ def test_an_environment_variable_that_changes_numbers_stops_the_run(digits: Proj
 def test_a_variable_on_one_side_only_is_seen_in_the_numbers(digits: Project) -> None:
     """Allowed by name, it gets as far as parity, which names the first tensor that differs."""
     allowed = 'stack.allow=["TF_ENABLE_ONEDNN_OPTS"]'
-    error = digits.json("train", "--local-parity", "--set", allowed, code=7, TF_ENABLE_ONEDNN_OPTS="0")[
-        "error"
-    ]
+    strict = ("--set", allowed, "--set", "parity.on_mismatch=stop")
+    error = digits.json("train", "--local-parity", *strict, code=7, TF_ENABLE_ONEDNN_OPTS="0")["error"]
     assert error["kind"] == "ParityMismatch"
     assert "conv1" in error["message"]
     assert "TF_ENABLE_ONEDNN_OPTS" in error["message"]

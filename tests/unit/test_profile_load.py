@@ -11,6 +11,7 @@ import pytest
 from orchestrator.errors import ProfileError
 from orchestrator.model import AcceleratorNeed, Bound, Need
 from orchestrator.profile import FromEnv, Profile, load
+from orchestrator.profile.mismatch import OnMismatch
 
 GIB = 1 << 30
 BARE = "version: 1\nname: demo\ncloud: local\ntrain: {command: python train.py}\n"
@@ -31,7 +32,7 @@ def test_the_least_profile_has_every_default(tmp_path: Path) -> None:
     assert (profile.code.path, profile.code.ignore, profile.data) == (tmp_path, (), ())
     assert profile.train.command == ("python", "train.py")
     assert (profile.train.environment({}), profile.train.outputs) == ({}, ())
-    assert (profile.parity.steps, profile.parity.on_mismatch) == (3, "stop")
+    assert (profile.parity.steps, profile.parity.on_mismatch) == (3, OnMismatch())
 
 
 def test_a_cloud_profile_becomes_a_need(tmp_path: Path) -> None:
@@ -207,3 +208,30 @@ def test_importing_the_product_loads_neither_pydantic_nor_yaml() -> None:
 def test_this_computer_is_not_chosen_by_what_it_has(field: str, tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="the local machine has what this computer has; remove"):
         read(tmp_path, BARE + f"resources: {{{field}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("written", "stopping"),
+    [
+        (None, {"DIVERGENT", "UNSTABLE", "NOT COMPARED"}),
+        ("stop", {"EQUIVALENT", "DIVERGENT", "UNSTABLE", "NOT COMPARED"}),
+        ("warn", set()),
+        ("{equivalent: stop, unstable: warn}", {"EQUIVALENT", "DIVERGENT", "NOT COMPARED"}),
+        ("{not_compared: warn}", {"DIVERGENT", "UNSTABLE"}),
+    ],
+)
+def test_each_verdict_stops_a_run_or_is_only_reported(
+    tmp_path: Path, written: str | None, stopping: set[str]
+) -> None:
+    parity = f"parity: {{on_mismatch: {written}}}\n" if written else ""
+    asked = read(tmp_path, BARE + parity).parity.on_mismatch
+    verdicts = ("IDENTICAL", "EQUIVALENT", "DIVERGENT", "UNSTABLE", "NOT COMPARED")
+    assert {verdict for verdict in verdicts if asked.stops(verdict)} == stopping
+    if written:
+        assert read(tmp_path, BARE, f"parity.on_mismatch={written}").parity.on_mismatch == asked
+
+
+@pytest.mark.parametrize("written", ["{divergnt: warn}", "{divergent: maybe}", "3", "[stop]"])
+def test_a_verdict_or_a_word_that_is_none_is_refused(tmp_path: Path, written: str) -> None:
+    with pytest.raises(ProfileError, match=r"on_mismatch|verdict"):
+        read(tmp_path, BARE + f"parity: {{on_mismatch: {written}}}\n")
