@@ -11,6 +11,11 @@ OrchError
 │   └── StackMismatch           7   they were installed, and something undeclared differs
 ├── SyncError                   5   bytes here and there are not equal, or a path is hostile
 ├── RunFailed                   6   the training itself failed
+│   ├── OutOfMemory             10   the kernel killed it, for the machine's memory was used up
+│   ├── Preempted               11   the cloud took its spot machine back
+│   ├── RunLost                 12   its machine went away with it
+│   ├── RunCancelled            13   somebody cancelled it
+│   └── ResultsLost             14   results are gone with the machine, or will not come home
 ├── ParityMismatch              7   the same job is not the same job there
 ├── LintRefused                 9   the script has hazards, and was asked to stop for them
 └── CleanupUnproven             8   something may still exist, and cost
@@ -32,6 +37,11 @@ EXIT_RUN = 6
 EXIT_PARITY = 7
 EXIT_CONTACT = 8
 EXIT_LINT = 9
+EXIT_OUT_OF_MEMORY = 10
+EXIT_PREEMPTED = 11
+EXIT_RUN_LOST = 12
+EXIT_CANCELLED = 13
+EXIT_RESULTS_LOST = 14
 EXIT_INTERRUPTED = 130
 
 
@@ -141,6 +151,44 @@ class RunFailed(OrchError):
 
     exit_code = EXIT_RUN
     record: object | None = None
+
+
+class OutOfMemory(RunFailed):
+    exit_code = EXIT_OUT_OF_MEMORY
+
+
+class Preempted(RunFailed):
+    exit_code = EXIT_PREEMPTED
+
+
+class RunLost(RunFailed):
+    """The machine went away while the run went on, or how the run ended is not known."""
+
+    exit_code = EXIT_RUN_LOST
+
+
+class RunCancelled(RunFailed):
+    exit_code = EXIT_CANCELLED
+
+
+class ResultsLost(RunFailed):
+    """A run's results went with its machine, or will not come home."""
+
+    exit_code = EXIT_RESULTS_LOST
+
+
+_BY_REASON: Mapping[str, type[RunFailed]] = {
+    "out_of_memory": OutOfMemory,
+    "preempted": Preempted,
+    "lost": RunLost,
+    "cancelled": RunCancelled,
+    "results_lost": ResultsLost,
+}
+
+
+def failure_of(reason: str) -> type[RunFailed]:
+    """The error for a run that ended for `reason` (see model.Exit): RunFailed itself where none is closer."""
+    return _BY_REASON.get(reason, RunFailed)
 
 
 class ParityMismatch(OrchError):

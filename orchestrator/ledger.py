@@ -36,13 +36,15 @@ class Event:
 class LeasedRun:
     """A run as the ledger knows it. `exit_reason` is None while nobody saw it end.
 
-    `draft` is the part of its record that was known when it started: stack, data, parity, timings.
+    `lost`: why its results will never come, where its machine is gone with them. `draft` is the part of its
+    record that was known when it started: stack, data, parity, timings.
     """
 
     run_id: str
     started_at: float
     collected: bool = False
     exit_reason: str | None = None
+    lost: str | None = None
     draft: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -84,7 +86,8 @@ class Lease:
 
     @property
     def uncollected(self) -> tuple[LeasedRun, ...]:
-        return tuple(run for run in self.runs.values() if not run.collected)
+        """The runs whose results are on the machine only. A lost run has none to collect any more."""
+        return tuple(run for run in self.runs.values() if not run.collected and run.lost is None)
 
     def cost(self, now: float) -> float:
         """US dollars so far, at the recorded price, by the second."""
@@ -132,7 +135,10 @@ def _step(lease: Lease, event: Event) -> Lease:
         case "run.ended":
             return _with_run(lease, replace(lease.runs[data["run_id"]], exit_reason=data["reason"]))
         case "run.collected":
-            return _with_run(lease, replace(lease.runs[data["run_id"]], collected=True))
+            return _with_run(lease, replace(lease.runs[data["run_id"]], collected=True, lost=None))
+        case "run.lost":
+            lost = replace(lease.runs[data["run_id"]], exit_reason=data["reason"], lost=data["detail"])
+            return _with_run(lease, lost)
         case "lease.closed":
             return replace(lease, closed_at=event.time)
     return lease  # events of a later version inform it, they do not break this one

@@ -16,9 +16,10 @@ from orchestrator.api.awaiting import what_ended
 from orchestrator.api.folder import Folder, check_run_id, new_run_id, one_at_a_time
 from orchestrator.api.lint import look, tell_once
 from orchestrator.api.session import Session, check_stack, local_agent, open_session, stack_facts
+from orchestrator.api.settle import record_of, settle, settling
 from orchestrator.api.standing import machine_facts
 from orchestrator.api.verdict import judged
-from orchestrator.errors import BeforeTheRun, ParityMismatch, StackMismatch, UsageError
+from orchestrator.errors import BeforeTheRun, ParityMismatch, RunLost, StackMismatch, UsageError
 from orchestrator.hosts.here import HereHost
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import Difference, Entry, Exit, Job, Progress, RunRecord, Silent, TreeLink
@@ -76,12 +77,12 @@ def train(
             pass  # an `orch up` that is still at work goes first
         if not interrupts.begun:
             tell_once(look(profile, strict=strict), place.state, progress or Silent())
-        with open_session(place, place.ledger(held.id), profile, progress=progress or Silent()) as session:
+        with _opened(place, held, name, profile, progress) as session:
             if not interrupts.begun:
                 _ready(session, name, local_parity)
                 interrupts.begun = True
             if not _start(session, name):
-                return judged(_lost(session, name, _end_of_machine(session)), held.profile["path"])
+                return judged(_lost(session, name), held.profile["path"])
             if detach:
                 return _running(session, name)
             return judged(_finish(session, name, output), held.profile["path"])
@@ -99,7 +100,7 @@ def attach(
     place = Folder.at(folder)
     held, run = known_run(place, run_id, lease)
     profile = profile_of(held, ())
-    with open_session(place, place.ledger(held.id), profile, progress=progress or Silent()) as session:
+    with _opened(place, held, run.run_id, profile, progress) as session:
         return judged(_finish(session, run.run_id, output), held.profile["path"])
 
 
@@ -114,7 +115,7 @@ def pull(
     place = Folder.at(folder)
     held, run = known_run(place, run_id, lease)
     profile = profile_of(held, ())
-    with open_session(place, place.ledger(held.id), profile, progress=progress or Silent()) as session:
+    with _opened(place, held, run.run_id, profile, progress) as session:
         state = jobs.state(session.host, session.agent, run.run_id)
         if state.state == "running":
             raise UsageError(
@@ -136,7 +137,7 @@ def cancel(
     place = Folder.at(folder)
     held, run = known_run(place, run_id, lease)
     profile = profile_of(held, ())
-    with open_session(place, place.ledger(held.id), profile, progress=progress or Silent()) as session:
+    with _opened(place, held, run.run_id, profile, progress) as session:
         state = jobs.cancel(session.host, session.agent, run.run_id)
         _note_end(session, run.run_id, state.exit)
         return state.exit
@@ -169,6 +170,19 @@ def known_run(place: Folder, run_id: str | None, lease: str | None) -> tuple[Lea
         return held, held.runs[wanted]
     which = f"no run {run_id}" if run_id else "no run yet"
     raise UsageError(f"The lease {held.id} has {which}.", next_command="orch train    # or: orch status")
+
+
+@contextmanager
+def _opened(
+    place: Folder, held: Lease, run_id: str, profile: Profile, progress: Progress | None
+) -> Iterator[Session]:
+    """The lease's machine. Where it is gone, its runs are settled and `run_id` is told as lost."""
+    ledger = place.ledger(held.id)
+    with (
+        settling(place, ledger, run_id),
+        open_session(place, ledger, profile, progress=progress or Silent()) as session,
+    ):
+        yield session
 
 
 # ---------------------------------------------------------------- the steps of one run
@@ -271,27 +285,18 @@ def _refuse_mismatch(session: Session, run_id: str, draft: Mapping[str, Any]) ->
 def _finish(session: Session, run_id: str, output: Output | None) -> RunRecord:
     exit_ = follow.to_the_end(session, run_id, output)
     if exit_ is None:
-        return _lost(session, run_id, _end_of_machine(session))
+        return _lost(session, run_id)
     home = follow.over_breaks(session, lambda: _bring_home(session, run_id, exit_))
-    if home is None:
-        return _lost(session, run_id, exit_ if exit_.reason == "preempted" else _end_of_machine(session))
-    return home
+    return _lost(session, run_id) if home is None else home
 
 
-def _end_of_machine(session: Session) -> Exit | None:
-    """What its provider says of the machine's end, as the end of its run; None where it says nothing."""
-    ending = what_ended(session.provider, session.ledger.lease())
-    if ending is None:
-        return None
-    return Exit(None, None, "preempted" if ending.preempted else "lost", ending.message)
-
-
-def _lost(session: Session, run_id: str, exit_: Exit | None) -> RunRecord:
+def _lost(session: Session, run_id: str) -> RunRecord:
     """The machine went away with the run: what is known of it is recorded, and nothing else."""
-    _note_end(session, run_id, exit_)
-    draft = session.ledger.lease().runs[run_id].draft
-    record = _record(session, run_id, draft, exit=collect.exit_json(exit_))
-    collect.write(record)
+    ending = what_ended(session.provider, session.ledger.lease())
+    settle(session.place, session.ledger, ending)
+    record = collect.read(session.place.run(run_id))  # written now, or when it was collected
+    if record is None:
+        raise RunLost(f"The machine of {run_id} is gone, and its record here was removed.")
     return record
 
 
@@ -352,24 +357,8 @@ def _note_end(session: Session, run_id: str, exit_: Exit | None) -> None:
 
 
 def _record(session: Session, run_id: str, draft: Mapping[str, Any], **facts: Any) -> RunRecord:
-    lease = session.ledger.lease()
-    now = time.time()
-    cost = {
-        "usd": round(lease.cost(now), 6),
-        "price_usd_hour": lease.price,
-        "seconds": round(now - (lease.created_at or now), 3),
-    }
-    return RunRecord(
-        run_id=run_id,
-        folder=session.place.run(run_id),
-        stack=draft["stack"],
-        data=draft["data"],
-        parity=draft["parity"],
-        timings=draft["timings"],
-        machine=machine_facts(session.machine),
-        cost=cost,
-        **facts,
-    )
+    machine = machine_facts(session.machine)
+    return record_of(session.place, session.ledger.lease(), run_id, draft, machine=machine, **facts)
 
 
 def _running(session: Session, run_id: str) -> RunRecord:

@@ -1,8 +1,8 @@
-"""How a run that came to its end is told: as its record, or as RunFailed with what to do next."""
+"""How a run that came to its end is told: as its record, or as a RunFailed with what to do next."""
 
 from __future__ import annotations
 
-from orchestrator.errors import RunFailed
+from orchestrator.errors import failure_of
 from orchestrator.model import RunRecord
 
 
@@ -14,11 +14,10 @@ def judged(record: RunRecord, profile: str) -> RunRecord:
     gone = record.exit["reason"] == "preempted" or not came_home
     left = "Its record, log and files are" if came_home else "Its record alone is"
     machine = "The machine is gone." if gone else "The machine runs on."
-    ended = "orch down" if came_home else "orch down --discard"
-    error = RunFailed(
+    error = failure_of(record.exit["reason"])(
         f"{record.run_id} ended: {record.exit.get('detail') or record.exit['reason']}",
         exists=f"{left} in {record.folder}. {machine}",
-        next_command=f"{ended} && orch up {profile} && orch train" if gone else _what_next(record),
+        next_command=f"orch down && orch up {profile} && orch train" if gone else _what_next(record),
     )
     error.record = record
     raise error

@@ -24,7 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 ok, 1 this computer refused, 2 usage or profile, 3 credentials, "
     "4 capacity or quota, 5 provisioning, 6 training failed, 7 parity or stack mismatch, "
-    "8 contact lost or clean-up unproven, 9 lint found something, 130 interrupted.",
+    "8 contact lost or clean-up unproven, 9 lint found something, 10 out of memory, 11 preempted, "
+    "12 run lost with its machine, 13 cancelled, 14 results lost, 130 interrupted.",
 )
 
 app.add_typer(catalog.app)

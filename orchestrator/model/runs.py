@@ -35,7 +35,8 @@ class Exit:
 
     `reason`: completed, failed, signal, out_of_memory, disk_full, cancelled, observed (stopped after the
     observed steps), preempted (the cloud took its spot machine back), lost (the machine went away, or how it
-    ended is not known). `detail` is a sentence for people.
+    ended is not known), results_lost (it had ended, and its results went with the machine). `detail` is a
+    sentence for people.
     """
 
     code: int | None

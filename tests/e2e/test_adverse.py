@@ -124,24 +124,25 @@ def test_cancel_ends_the_run_and_keeps_what_it_wrote(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "expected"),
+    ("script", "expected", "code"),
     [
-        ("import sys; sys.exit(3)", {"reason": "failed", "code": 3}),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", {"reason": "signal", "signal": 11}),
-        ("b = [bytearray(b'x' * (1 << 20)) for _ in range(4000)]", {"reason": "out_of_memory"}),
+        ("import sys; sys.exit(3)", {"reason": "failed", "code": 3}, 6),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", {"reason": "signal", "signal": 11}, 6),
+        ("b = [bytearray(b'x' * (1 << 20)) for _ in range(4000)]", {"reason": "out_of_memory"}, 10),
         (
             "f = open('big', 'wb')\nwhile True:\n    f.write(b'x' * (1 << 20))\n    f.flush()",
             {"reason": "disk_full"},
+            6,
         ),
     ],
     ids=["exit code", "signal", "out of memory", "disk full"],
 )
 def test_ends_are_told_apart(
-    shared: Project, script: str, expected: dict[str, object], request: pytest.FixtureRequest
+    shared: Project, script: str, expected: dict[str, object], code: int, request: pytest.FixtureRequest
 ) -> None:
     write(shared, script)
     name = request.node.callspec.id.replace(" ", "-")
-    answer = shared.json("train", "--run-id", name, "--set", "train.outputs=[none]", code=6)
+    answer = shared.json("train", "--run-id", name, "--set", "train.outputs=[none]", code=code)
     assert {key: answer["run"]["exit"][key] for key in expected} == expected
     assert answer["error"]["next_command"]
 
@@ -166,7 +167,7 @@ def test_a_machine_killed_during_training_is_a_lost_run(project: Project) -> Non
         pass
     open_provider("local", state=project.state).kill(found)  # type: ignore[attr-defined]
     out, err = train.communicate(timeout=100)
-    assert train.returncode == 6, err.decode()
+    assert train.returncode == 12, err.decode()
     assert b'"reason": "lost"' in out
     assert project.json("down")["proven_gone"] is True
 

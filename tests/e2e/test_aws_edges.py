@@ -174,7 +174,7 @@ def test_a_spot_machine_taken_back_saves_and_what_it_saved_comes_home(project: P
     follow_until(process, b"orch: AWS says that this spot machine is likely to be taken back soon")
     cloud.interrupt(held["machine"], notice_s=40)
     out, err = process.communicate(timeout=120)
-    assert process.returncode == 6
+    assert process.returncode == 11
     assert b"orch: AWS ends this spot machine at 20" in out
     assert b"orch up " in err  # the next command
     record = json.loads((project.folder / "runs/one/run.json").read_text())
@@ -204,7 +204,7 @@ def test_a_spot_machine_that_went_without_a_word_is_preempted_all_the_same(
         time.sleep(0.2)
     cloud.interrupt(held["machine"], notice_s=0)
     out, _ = process.communicate(timeout=120)
-    assert process.returncode == 6
+    assert process.returncode == 11
     error = json.loads(out)["error"]
     assert "Server.SpotInstanceTermination" in error["message"]
     assert error["next_command"].endswith("&& orch train")

@@ -121,8 +121,8 @@ def test_a_preempted_run_is_no_lost_run(project: Project, cloud: gcp.Cloud) -> N
         assert line, process.communicate()
     cloud.preempt(held["machine"], notice_s=4)
     _, err = process.communicate(timeout=120)
-    assert process.returncode == 6
-    assert b"orch down --discard && orch up " in err
+    assert process.returncode == 11
+    assert b"orch down && orch up " in err
     record = json.loads((project.folder / "runs/one/run.json").read_text())
     assert record["exit"]["reason"] == "preempted"
     assert "compute.instances.preempted" in record["exit"]["detail"]

@@ -57,7 +57,7 @@ def test_a_run_whose_supervisor_was_killed_comes_home_as_lost(project: Project) 
     kill = f"import json, os; os.kill({started}['supervisor']['pid'], 9)"
     project.orch("ssh", "--", "python3", "-c", kill)
     out, err = train.communicate(timeout=120)
-    assert train.returncode == 6, err.decode()
+    assert train.returncode == 12, err.decode()
     answer = json.loads(out)
     assert "supervisor was killed; the job still runs, unwatched" in answer["error"]["message"]
     assert answer["error"]["next_command"].startswith("orch cancel orphan && orch pull orphan")

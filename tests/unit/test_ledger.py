@@ -61,6 +61,22 @@ def test_every_beginning_of_a_life_is_a_lease(count: int) -> None:
     assert lease.open == (count < len(LIFE))
 
 
+def test_a_run_whose_machine_is_gone_is_settled() -> None:
+    """It has nothing to collect any more, so it keeps nothing waiting."""
+    lost = Event(9, 1009.0, "run.lost", {"run_id": "r1", "reason": "preempted", "detail": "Taken back."})
+    lease = fold([*events(7), lost])
+    assert lease.uncollected == ()
+    run = lease.runs["r1"]
+    assert (run.lost, run.exit_reason, run.collected) == ("Taken back.", "preempted", False)
+
+
+def test_a_run_that_was_given_up_and_came_home_all_the_same_is_collected() -> None:
+    lost = Event(9, 1009.0, "run.lost", {"run_id": "r1", "reason": "lost", "detail": "Gone."})
+    run = fold([*events(7), lost, Event(10, 1010.0, "run.collected", {"run_id": "r1"})]).runs["r1"]
+    assert run.collected
+    assert run.lost is None
+
+
 def test_an_attempt_that_was_only_intended_is_known_as_such() -> None:
     assert [a.outcome for a in fold(events(2)).attempts] == ["intended"]
 

@@ -1,0 +1,82 @@
+"""A run's record, made of what the ledger knows; and the end of a run whose machine is gone with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from orchestrator.api import collect
+from orchestrator.api.awaiting import MachineGone
+from orchestrator.api.folder import Folder
+from orchestrator.api.verdict import judged
+from orchestrator.ledger import Lease, LeasedRun, Ledger
+from orchestrator.model import Exit, RunRecord
+from orchestrator.providers import Ending
+
+_UNEXPLAINED = "Its machine is gone: the deadline came, it was powered off, or its provider ended it."
+
+
+def record_of(place: Folder, lease: Lease, run_id: str, draft: Mapping[str, Any], **facts: Any) -> RunRecord:
+    """The record of a run of `lease`; `facts` are those that only its end tells, `exit` among them."""
+    now = time.time()
+    cost = {
+        "usd": round(lease.cost(now), 6),
+        "price_usd_hour": lease.price,
+        "seconds": round(now - (lease.created_at or now), 3),
+    }
+    return RunRecord(
+        run_id=run_id,
+        folder=place.run(run_id),
+        stack=draft["stack"],
+        data=draft["data"],
+        parity=draft["parity"],
+        timings=draft["timings"],
+        cost=cost,
+        **{"machine": lease.machine, **facts},
+    )
+
+
+def settle(place: Folder, ledger: Ledger, ending: Ending | None) -> tuple[RunRecord, ...]:
+    """Record every run as lost whose results were on the lease's machine only. The machine must be gone.
+
+    Such a run blocks nothing any more. Safe to repeat. Returns the records that were written.
+    """
+    lease = ledger.lease()
+    return tuple(_settled(place, ledger, lease, run, ending) for run in lease.uncollected)
+
+
+@contextmanager
+def settling(place: Folder, ledger: Ledger, run_id: str) -> Iterator[None]:
+    """Where the machine turns out to be gone: settle its runs, and tell the end of `run_id` as its own."""
+    try:
+        yield
+    except MachineGone as gone:
+        lost = {record.run_id: record for record in settle(place, ledger, gone.ending)}
+        if run_id in lost:
+            judged(lost[run_id], ledger.lease().profile["path"])
+        raise
+
+
+def _settled(place: Folder, ledger: Ledger, lease: Lease, run: LeasedRun, ending: Ending | None) -> RunRecord:
+    exit_ = _end_of(run, ending)
+    record = record_of(place, lease, run.run_id, run.draft, exit=collect.exit_json(exit_))
+    collect.write(record)
+    ledger.append("run.lost", run_id=run.run_id, reason=exit_.reason, detail=exit_.detail)
+    return record
+
+
+def _end_of(run: LeasedRun, ending: Ending | None) -> Exit:
+    """A run that had ended is not lost, its results are."""
+    why = ending.message if ending else _UNEXPLAINED
+    if run.exit_reason == "preempted" or (run.exit_reason in (None, "lost") and ending and ending.preempted):
+        return Exit(None, None, "preempted", why)
+    if run.exit_reason in (None, "lost"):
+        return Exit(None, None, "lost", why)
+    return Exit(
+        None,
+        None,
+        "results_lost",
+        f"It had ended ({run.exit_reason}), and its results were not pulled. {why}",
+    )

@@ -1,0 +1,95 @@
+"""Every way in which a run ends has an exit code of its own, as the errors' docstring draws it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestrator import errors
+from orchestrator.api.folder import Folder
+from orchestrator.api.settle import settle
+from orchestrator.api.verdict import judged
+from orchestrator.errors import OrchError, ProviderError, RunFailed, failure_of
+from orchestrator.model import RunRecord
+from orchestrator.providers import Ending
+
+REASONS = [
+    ("failed", 6),
+    ("signal", 6),
+    ("disk_full", 6),
+    ("out_of_memory", 10),
+    ("preempted", 11),
+    ("lost", 12),
+    ("cancelled", 13),
+    ("results_lost", 14),
+]
+
+
+@pytest.mark.parametrize(("reason", "code"), REASONS)
+def test_the_reason_of_a_run_s_end_is_the_exit_code(tmp_path: Path, reason: str, code: int) -> None:
+    record = RunRecord("one", tmp_path, {"code": None, "signal": None, "reason": reason, "detail": "So."})
+    with pytest.raises(failure_of(reason)) as caught:
+        judged(record, "p.yaml")
+    assert caught.value.exit_code == code
+    assert isinstance(caught.value, RunFailed)
+    assert caught.value.record is record
+
+
+def test_every_reason_of_the_schema_that_is_a_failure_has_a_code() -> None:
+    path = Path(errors.__file__).parent / "report/run.schema.json"
+    known = set(json.loads(path.read_text())["properties"]["exit"]["properties"]["reason"]["enum"])
+    assert known - {"completed", "running", "not_started", "observed"} == {reason for reason, _ in REASONS}
+
+
+def test_the_tree_in_the_docstring_is_the_tree() -> None:
+    drawn = dict(re.findall(r"─ (\w+)\S*\s+(\d+)\s", errors.__doc__ or ""))
+    classes = {
+        name: kind
+        for name, kind in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(kind, OrchError) and kind not in (OrchError, ProviderError)
+    }
+    assert {name: str(kind.exit_code) for name, kind in classes.items()} == {
+        name: code for name, code in drawn.items() if name != "ProviderError"
+    }
+
+
+PROFILE = {"name": "tiny", "cloud": "memory", "path": "p.yaml", "overrides": [], "digest": "d"}
+DRAFT = {"stack": {"digest": "s", "differences": []}, "data": None, "parity": None, "timings": {}}
+GONE = Ending("It was stopped.")
+TAKEN = Ending("The cloud took it back.", preempted=True)
+
+
+@pytest.mark.parametrize(
+    ("ended", "ending", "expected"),
+    [
+        (None, None, "lost"),
+        (None, GONE, "lost"),
+        (None, TAKEN, "preempted"),
+        ("preempted", None, "preempted"),
+        ("completed", GONE, "results_lost"),
+        ("completed", TAKEN, "results_lost"),
+        ("failed", None, "results_lost"),
+    ],
+)
+def test_what_a_gone_machine_means_for_its_run(
+    tmp_path: Path, ended: str | None, ending: Ending | None, expected: str
+) -> None:
+    place = Folder(tmp_path)
+    ledger = place.ledger("tiny-1")
+    ledger.append("lease.opened", lease="tiny-1", profile=PROFILE)
+    ledger.append("run.started", run_id="home", draft=DRAFT)
+    ledger.append("run.collected", run_id="home")
+    ledger.append("run.started", run_id="one", draft=DRAFT)
+    if ended:
+        ledger.append("run.ended", run_id="one", reason=ended)
+    (record,) = settle(place, ledger, ending)
+    assert record.exit["reason"] == expected
+    assert (ending.message if ending else "machine is gone") in record.exit["detail"]
+    assert json.loads((tmp_path / "runs/one/run.json").read_text())["exit"] == record.exit
+    run = ledger.lease().runs["one"]
+    assert (run.exit_reason, run.lost) == (expected, record.exit["detail"])
+    assert settle(place, ledger, ending) == (), "once"
