@@ -6,7 +6,7 @@ import time
 
 from orchestrator.api.session import Session
 from orchestrator.errors import StackError
-from orchestrator.model import Completed
+from orchestrator.model import Bound, Completed
 
 _PATIENCE_S = 60.0
 _PAUSE_S = 2.0
@@ -24,7 +24,7 @@ def require_gpus(session: Session) -> None:
         seen = (
             sum(line.startswith(b"GPU ") for line in said.stdout.splitlines()) if not said.returncode else 0
         )
-        if seen >= need.count:
+        if seen >= need.count.value:
             return
         if said.returncode in (0, _NO_PROGRAM) or time.monotonic() > end:
             raise _without(session, need.count, seen, said)
@@ -40,7 +40,7 @@ def _is_of_others(session: Session) -> bool:
     return bool(vendors - {"", "nvidia"})
 
 
-def _without(session: Session, wanted: int, seen: int, said: Completed) -> StackError:
+def _without(session: Session, wanted: Bound, seen: int, said: Completed) -> StackError:
     machine, path = session.machine, session.profile.path
     image = machine.detail.get("image", "its image")
     words = " ".join((said.stdout + said.stderr).decode(errors="replace").split())[-200:] or "nothing"

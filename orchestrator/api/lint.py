@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,9 +54,21 @@ def lint(
     roots = [Path(path) for path in paths] or [_shortest(wanted.code.path) if wanted else Path()]
     asked = {file: None for root in roots for file in _files(root)}
     if not asked:
-        raise UsageError(f"There is nothing to check in {', '.join(map(str, roots))}.")
+        raise _nothing(roots)
     config = _config(roots[0], select, ignore)
     return _checked([*asked], config, _surroundings(wanted))
+
+
+def _nothing(roots: Sequence[Path]) -> UsageError:
+    where = ", ".join(map(str, roots))
+    documents = [str(path) for root in roots for path in _in_folder(root) if _is_markdown(path)]
+    if not documents:
+        return UsageError(f"There is nothing to check in {where}.")
+    return UsageError(
+        f"There is nothing to check in {where}. Its Markdown is checked only where a file is named, "
+        "because documents also show what not to do.",
+        next_command=f"orch lint {shlex.join(documents[:_SHOWN])}",
+    )
 
 
 def look(profile: Profile, *, strict: bool = False) -> Checked | None:
@@ -140,13 +153,22 @@ def _files(root: Path) -> Iterator[Path]:
     if root.is_file():
         yield root
     elif root.is_dir():
-        top = root.resolve()
-        listed = tree.survey(os.fspath(top), Ignore(top))
-        for path in sorted(found.row.path for found in listed.found if found.row.kind == "file"):
-            if language_of(path) not in (None, "markdown") and not _foreign(path):
-                yield root / path
+        yield from (path for path in _in_folder(root) if not _is_markdown(path))
     else:
         raise UsageError(f"There is no file or folder {root}.")
+
+
+def _in_folder(root: Path) -> Iterator[Path]:
+    """The files below `root` whose language is known, as a sync would send them."""
+    top = root.resolve()
+    listed = tree.survey(os.fspath(top), Ignore(top))
+    for path in sorted(found.row.path for found in listed.found if found.row.kind == "file"):
+        if language_of(path) is not None and not _foreign(path):
+            yield root / path
+
+
+def _is_markdown(path: Path) -> bool:
+    return language_of(path.name) == "markdown"
 
 
 def _foreign(path: str) -> bool:

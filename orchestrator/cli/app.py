@@ -14,9 +14,11 @@ from orchestrator.cli import lint as lint_
 from orchestrator.cli import profile as profile_
 from orchestrator.cli import size as size_
 from orchestrator.cli.output import emit, guarded
+from orchestrator.cli.verbs import Verbs
 
 app = typer.Typer(
     name="orch",
+    cls=Verbs,
     help="Provision a right-sized machine, train there, and prove that it is the same as here.",
     no_args_is_help=True,
     add_completion=False,

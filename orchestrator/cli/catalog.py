@@ -7,9 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from orchestrator.cli.output import emit, guarded
+from orchestrator.cli.verbs import Verbs
 
 app = typer.Typer(
     name="catalog",
+    cls=Verbs,
     help="Types and prices of the clouds, as recorded here: show them, or renew them.",
     no_args_is_help=True,
     rich_markup_mode=None,

@@ -17,7 +17,7 @@ def lint(
         list[Path] | None,
         typer.Argument(
             metavar="[PATH...]",
-            help="Scripts, notebooks, lists of packages, Markdown, folders. Default: this folder.",
+            help="Scripts, notebooks, lists of packages, folders; Markdown by name. Default: this folder.",
         ),
     ] = None,
     profile: Annotated[

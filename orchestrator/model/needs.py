@@ -19,12 +19,16 @@ class Bound:
     def admits(self, offered: float) -> bool:
         return offered >= self.value if self.at_least else offered == self.value
 
+    def __str__(self) -> str:
+        """As a profile writes a count: `4`, or `4+`."""
+        return f"{self.value:g}{'+' if self.at_least else ''}"
+
 
 @dataclass(frozen=True)
 class AcceleratorNeed:
     """GPUs, by name (`T4`) or by memory of each (bytes), `count` of them."""
 
-    count: int = 1
+    count: Bound = Bound(1)
     name: str | None = None
     memory: Bound | None = None
 

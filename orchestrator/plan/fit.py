@@ -189,7 +189,7 @@ def _accelerator_rules(need: Need) -> Iterator[_Rule]:
             lambda o: f"its {o.accelerator} is no GPU of NVIDIA; name it to have it",
         )
     yield _Rule(
-        lambda o: o.accelerator is not None and o.accelerator_count == gpu.count,
+        lambda o: o.accelerator is not None and gpu.count.admits(o.accelerator_count),
         lambda o: f"it has {_gpus(o)}, where {gpu.count} {name or 'of a kind'} was asked for",
     )
     if gpu.memory is not None:

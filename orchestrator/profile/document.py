@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from orchestrator.model import Bound
 from orchestrator.profile import kinds
 from orchestrator.profile.mismatch import OnMismatch
 
@@ -32,7 +33,9 @@ class AcceleratorSection(Section):
     name: kinds.GpuName | None = Field(
         default=None, description="The GPU's name in the catalogs: T4, L4, A100-80GB."
     )
-    count: kinds.GpuCount = Field(default=1, description="How many of them.")
+    count: kinds.GpuCount = Field(
+        default=Bound(1), description="How many of them: exactly `2`, or at least: `1+`."
+    )
     memory: kinds.Memory | None = Field(
         default=None, description="Memory of each: exactly `24 GiB`, or at least: `16 GiB+`."
     )

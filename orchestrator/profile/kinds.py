@@ -81,16 +81,23 @@ def _cpus(value: object) -> Bound:
     return units.parse_count_bound(value, high=MAX_CPUS)
 
 
+def _gpus(value: object) -> Bound:
+    return units.parse_count_bound(value, high=values.MAX_ACCELERATORS)
+
+
+def _count(high: int, *examples: str) -> dict[str, Any]:
+    return {
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": high},
+            _matching(units.COUNT_BOUND_PATTERN, *examples),
+        ]
+    }
+
+
 def _duration(value: object) -> int:
     return units.parse_duration(value, low=10, high=30 * 86400)
 
 
-_CPUS = {
-    "anyOf": [
-        {"type": "integer", "minimum": 1, "maximum": MAX_CPUS},
-        _matching(units.COUNT_BOUND_PATTERN, "8", "8+"),
-    ]
-}
 _COMMAND = {
     "anyOf": [
         _NOT_EMPTY,
@@ -127,7 +134,7 @@ Price = Annotated[
 ]
 Duration = Annotated[int, Parsed(_duration, _matching(units.DURATION_PATTERN, "90m", "2h30m", "1d"))]
 
-Cpus = Annotated[Bound, Parsed(_cpus, _CPUS)]
+Cpus = Annotated[Bound, Parsed(_cpus, _count(MAX_CPUS, "8", "8+"))]
 Memory = Annotated[Bound, Parsed(_memory, _matching(units.SIZE_BOUND_PATTERN, "4 GiB", "16 GiB+"))]
 Disk = Annotated[int, Parsed(_disk, _matching(units.SIZE_PATTERN, "10 GiB", "200 GB"))]
 LocalSsd = Annotated[int, Parsed(_local_ssd, _matching(units.SIZE_BOUND_PATTERN, "100 GB", "1 TB+"))]
@@ -136,7 +143,7 @@ Arch = Annotated[str, _choice("x86_64", "arm64")]
 GpuName = Annotated[
     str, Parsed(values.parse_accelerator_name, _matching(values.GPU_PATTERN, "T4", "A100-80GB"))
 ]
-GpuCount = Annotated[int, _whole(1, values.MAX_ACCELERATORS)]
+GpuCount = Annotated[Bound, Parsed(_gpus, _count(values.MAX_ACCELERATORS, "1+", "8"))]
 GPU_SHORTHAND = BeforeValidator(values.expand_accelerator)
 
 LocalPath = Annotated[str, Parsed(values.parse_local_path, _NOT_EMPTY)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -188,9 +189,14 @@ def _absent_stack(profile: resolved.Profile) -> Iterator[Breach]:
         yield Breach(("stack", "python"), f"{python} is a folder; write {python}/bin/python")
 
 
+_BARE_OPTION = re.compile(r"-[bBdEiIOPqsSuvx]+")
+"""Options of the interpreter that take no value."""
+
+
 def _script(argv: tuple[str, ...]) -> str | None:
-    """The script of `python train.py …`, where it is one of the project's own."""
-    if argv[0] != "python" or len(argv) < 2 or not argv[1].endswith(".py"):
+    """The script of `python -u train.py …`, where it is one of the project's own."""
+    if argv[0] != "python":
         return None
-    script = PurePosixPath(argv[1])
-    return None if script.is_absolute() or ".." in script.parts else argv[1]
+    named = next((word for word in argv[1:] if not _BARE_OPTION.fullmatch(word)), "")
+    script = PurePosixPath(named)
+    return named if script.suffix == ".py" and not script.is_absolute() and ".." not in script.parts else None

@@ -66,19 +66,23 @@ def parse_least_rate(value: object, *, high: float) -> float:
 
 def parse_count_bound(value: object, *, high: int) -> Bound:
     """`8` exactly, or `8+` at least."""
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str) or not re.fullmatch(COUNT_BOUND_PATTERN, text):
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Bound(_within(value, high))
+    if not isinstance(value, str) or not re.fullmatch(COUNT_BOUND_PATTERN, value):
         raise ValueError(f"expected a whole number such as 4, or 4+ for at least 4, found {describe(value)}")
-    count = int(text.rstrip("+ "))
+    return Bound(_within(int(value.rstrip("+ ")), high), value.endswith("+"))
+
+
+def _within(count: int, high: int) -> int:
     if not 1 <= count <= high:
         raise ValueError(f"{count} is out of range; write 1 to {high}")
-    return Bound(count, text.endswith("+"))
+    return count
 
 
 def parse_duration(value: object, *, low: int, high: int) -> int:
     """Seconds of `45s`, `90m`, `2h30m`, `1d`, between `low` and `high`."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        raise ValueError(f"'{value}' has no unit; write {value}m for minutes or {value}h for hours")
+        raise ValueError(_no_unit(value))
     if not isinstance(value, str):
         raise ValueError(f"expected a duration such as 90m or 2h30m, found {describe(value)}")
     if not re.fullmatch(DURATION_PATTERN, value):
@@ -152,9 +156,15 @@ def _size_refusal(text: str) -> str:
     return f"'{unit}' is not a unit; write one of {', '.join(UNITS)}"
 
 
+def _no_unit(number: object) -> str:
+    return (
+        f"'{number}' has no unit; write {number}s for seconds, {number}m for minutes or {number}h for hours"
+    )
+
+
 def _duration_refusal(text: str) -> str:
     if re.fullmatch(r"[0-9]{1,9}", text):
-        return f"'{text}' has no unit; write {text}m for minutes or {text}h for hours"
+        return _no_unit(text)
     if clock := re.fullmatch(r"([0-9]{1,4}):([0-5][0-9])(?::([0-5][0-9]))?", text):
         return f"'{text}' is not a duration; write {_clock(clock)}"
     if part := re.fullmatch(r"([0-9]{1,6}\.[0-9]{1,6}) ?([dhms])", text):

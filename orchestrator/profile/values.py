@@ -14,7 +14,7 @@ from orchestrator.profile.units import describe
 NAME_PATTERN = r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$"
 LOCATION_PATTERN = r"^[a-z]+(-[a-z0-9]+)+$"
 GPU_PATTERN = r"^[A-Za-z][A-Za-z0-9-]{0,39}$"
-ACCELERATOR_PATTERN = r"^[A-Za-z][A-Za-z0-9-]{0,39}(:[0-9]{1,2})?$"
+ACCELERATOR_PATTERN = r"^[A-Za-z][A-Za-z0-9-]{0,39}(:[0-9]{1,2}\+?)?$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 OWN_VARIABLE_PATTERN = r"^(?!ORCH_)[A-Za-z_][A-Za-z0-9_]*$"
 MAX_ACCELERATORS = 16
@@ -48,7 +48,7 @@ class FromEnv:
 class Accelerator:
     """GPUs as a profile names them; `memory` of each, in bytes."""
 
-    count: int = 1
+    count: Bound
     name: str | None = None
     memory: Bound | None = None
 
@@ -138,7 +138,7 @@ def expand_accelerator(value: object) -> object:
             f"found {describe(value)}"
         )
     name, _, count = value.partition(":")
-    return {"name": name, "count": int(count or 1)}
+    return {"name": name, "count": count or "1"}
 
 
 def parse_accelerator_name(value: object) -> str:

@@ -56,7 +56,7 @@ class Wanted:
             cloud=cloud,
             cpus=Bound(self.cpus, at_least=True),
             memory=Bound(self.memory, at_least=True),
-            accelerator=AcceleratorNeed(self.gpus, None, memory) if self.gpus else None,
+            accelerator=AcceleratorNeed(Bound(self.gpus), None, memory) if self.gpus else None,
             arch=self.arch,
             spot=spot,
             region=region,

@@ -219,7 +219,7 @@ def _serves(offer: Offer, need: Need) -> bool:
         and need.arch in (None, offer.arch)
         and (need.max_price is None or offer.price <= need.max_price)
         and (wanted is None or wanted.name in (None, offer.accelerator))
-        and (wanted is None or wanted.count <= offer.accelerator_count)
+        and (wanted is None or wanted.count.value <= offer.accelerator_count)
         and (wanted is None or wanted.memory is None or wanted.memory.admits(offer.gpu_memory))
     )
 

@@ -7,6 +7,9 @@ from typing import Any
 
 from orchestrator.report.units import duration, money, size, table
 
+COLUMNS = 100
+"""Characters of a line, at most."""
+
 LEAST_READ = 1024
 """Bytes of a batch below which nothing is said of reading: they are no data of the training."""
 
@@ -43,7 +46,7 @@ def _memory(sized: Mapping[str, Any]) -> str:
     if fit:
         rows.append(["  fit", _fit(fit), _range(fit["total"], size)])
     rows.append(["  process", "all that it holds in main memory", _range(memory["process"], size)])
-    return table(rows)
+    return table(rows, fit=COLUMNS)
 
 
 def _formula(formula: Mapping[str, Any]) -> str:
@@ -87,7 +90,7 @@ def _minimums(sized: Mapping[str, Any]) -> str:
     for each in sized["minimums"]:
         sure = "estimated: " if each["estimated"] else ""
         rows.append([f"  {each['key']}", each["text"], f"{sure}{each['reason']}"])
-    text = table(rows)
+    text = table(rows, fit=COLUMNS)
     if sized["estimated"]:
         text += (
             "\n  No GPU was here to measure on: what is said of one is estimated from the CPU's allocator."
@@ -112,7 +115,7 @@ def _offers(sized: Mapping[str, Any]) -> str:
         ]
         for offer in offers
     ]
-    return table(rows)
+    return table(rows, fit=COLUMNS)
 
 
 def _note(note: Mapping[str, Any]) -> str:

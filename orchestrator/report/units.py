@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Iterator
+from itertools import zip_longest
+
 
 def size(count: float | None) -> str:
     """1536 → "1.5 KiB"; None → "unknown"."""
@@ -45,8 +49,25 @@ def plural(count: int, noun: str, plural_form: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural_form or noun + 's'}"
 
 
-def table(rows: list[list[str]], *, indent: str = "") -> str:
-    """Left-aligned columns, two spaces apart; the first row is the heading."""
+def table(rows: list[list[str]], *, indent: str = "", fit: int | None = None) -> str:
+    """Left-aligned columns, two spaces apart; the first row is the heading.
+
+    With `fit`, the widest column is wrapped so that a line has at most that many characters.
+    """
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(indent + line.rstrip() for line in lines)
+    if fit is not None:
+        excess = len(indent) + sum(widths) + 2 * (len(widths) - 1) - fit
+        widest = widths.index(max(widths))
+        widths[widest] -= max(0, excess)
+    lines = (line for row in rows for line in _lines(row, widths))
+    return "\n".join((indent + line).rstrip() for line in lines)
+
+
+def _lines(row: list[str], widths: list[int]) -> Iterator[str]:
+    """The lines of one row: a cell that is too wide goes on below itself."""
+    cells = [
+        textwrap.wrap(cell, width, subsequent_indent="  ") if len(cell) > width else [cell]
+        for cell, width in zip(row, widths, strict=True)
+    ]
+    for parts in zip_longest(*cells, fillvalue=""):
+        yield "  ".join(part.ljust(width) for part, width in zip(parts, widths, strict=True))

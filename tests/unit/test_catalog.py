@@ -29,7 +29,7 @@ BOTH = (AWS, GCP)
 
 
 def gpu(name: str | None = None, count: int = 1, memory: Bound | None = None) -> AcceleratorNeed:
-    return AcceleratorNeed(count, name, memory)
+    return AcceleratorNeed(Bound(count), name, memory)
 
 
 # ---------------------------------------------------------------- a slow, plain way to the same answer
@@ -71,7 +71,7 @@ few = st.sampled_from
 sizes = st.builds(Bound, few([n * GIB for n in (1, 4, 15, 16, 64, 256)]), st.booleans())
 gpus = st.builds(
     AcceleratorNeed,
-    few([1, 2, 4, 8]),
+    st.builds(Bound, few([1, 2, 4, 8]), st.booleans()),
     few([None, "T4", "L4", "A100", "A100-80GB", "H100", "V100", "INFERENTIA2", "K80"]),
     st.none() | st.builds(Bound, few([n * GIB for n in (8, 16, 24, 80)]), st.booleans()),
 )

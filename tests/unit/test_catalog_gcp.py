@@ -205,10 +205,10 @@ def test_a_refresh_is_what_plans_are_made_of() -> None:
     assert (renewed.regions, renewed.types, renewed.unpriced) == ((WHERE, "us-east1"), 4, ("m9-mystery-2",))
     held = catalog.load("gcp")
     assert held.facts.date == renewed.date and {kind.instance_type for kind in held.kinds} == set(held.sales)
-    (l4, *_) = catalog.offers(Need("gcp", accelerator=AcceleratorNeed(1, "L4"), region=WHERE))
+    (l4, *_) = catalog.offers(Need("gcp", accelerator=AcceleratorNeed(Bound(1), "L4"), region=WHERE))
     assert l4.price == pytest.approx(4 * 0.024988 + 16 * 0.002927 + 0.56004, abs=1e-6)
     assert (l4.zone, l4.vendor, l4.network, l4.gpu_memory // GIB) == (f"{WHERE}-a", "nvidia", 10.0, 22)
-    need = Need("gcp", accelerator=AcceleratorNeed(1, "T4"), spot=True, cpus=Bound(4))
+    need = Need("gcp", accelerator=AcceleratorNeed(Bound(1), "T4"), spot=True, cpus=Bound(4))
     t4 = catalog.offers(need)
     assert [offer.zone for offer in t4] == [f"{WHERE}-a", "us-east1-c"]
     assert t4[0].price == pytest.approx(4 * 0.006655 + 15 * 0.000892 + 0.11, abs=1e-6)

@@ -43,6 +43,26 @@ def test_help_is_no_failure() -> None:
     assert "--local-parity" in done.stdout
 
 
+@pytest.mark.parametrize("group", [(), ("catalog",)])
+@pytest.mark.parametrize("columns", ["40", "80", "200"])
+def test_no_sentence_of_the_help_is_cut(
+    group: tuple[str, ...], columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    shown = orch(*group, "--help").stdout
+    assert "..." not in shown.partition("Commands:")[2]
+    if not group:
+        assert "Make the machine that PROFILE describes, or find it, and install its stack." in " ".join(
+            shown.split()
+        )
+
+
+def test_a_budget_without_a_unit_is_told_the_nearest_one_that_has_one() -> None:
+    refused = orch("compare", "a", "b", "--confirm", "--budget", "300")
+    assert refused.returncode == 2
+    assert "write 300s for seconds" in refused.stderr
+
+
 def test_a_fault_of_our_own_shows_no_trace_and_keeps_it(tmp_path: Path) -> None:
     broken = (
         "import sys, orchestrator.api.standing as s; s.status = None; sys.argv[1:] = ['status', '--json'];"

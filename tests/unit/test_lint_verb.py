@@ -58,6 +58,15 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(app, ["lint", *words])
 
 
+def test_a_folder_that_holds_only_markdown_says_how_to_check_it(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# Hello\n")
+    refused = run(str(tmp_path), "--json")
+    error = json.loads(refused.stdout)["error"]
+    assert refused.exit_code == EXIT_USAGE
+    assert error["next_command"] == f"orch lint {tmp_path}/README.md"
+    assert run(*error["next_command"].split()[2:]).exit_code == 0
+
+
 @pytest.mark.usefixtures("project")
 def test_the_text_names_place_rule_and_way_out() -> None:
     found = run("train.py")

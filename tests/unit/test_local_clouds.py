@@ -136,7 +136,7 @@ def test_what_it_does_not_sell_is_invalid(clock: Clock) -> None:
         (Need("memory", cpus=Bound(4)), ["gpu"]),
         (Need("memory", max_price=0.05), ["small"]),
         (Need("memory", accelerator=AcceleratorNeed(name="T4")), ["gpu"]),
-        (Need("memory", accelerator=AcceleratorNeed(count=2)), []),
+        (Need("memory", accelerator=AcceleratorNeed(count=Bound(2))), []),
         (Need("memory", arch="arm64"), []),
     ],
 )

@@ -39,7 +39,7 @@ def test_the_offer_is_as_large_as_asked() -> None:
         ({"arch": "arm64"}, "architecture arm64"),
         ({"region": "eu-west-1"}, "region eu-west-1"),
         ({"accelerator": AcceleratorNeed(name="A100")}, "accelerator 1 × A100"),
-        ({"accelerator": AcceleratorNeed(count=2, name="T4")}, "accelerator 2 × T4"),
+        ({"accelerator": AcceleratorNeed(count=Bound(2), name="T4")}, "accelerator 2 × T4"),
         ({"accelerator": AcceleratorNeed(memory=Bound(40 * GIB, at_least=True))}, "any GPU with 40 GiB"),
     ],
 )

@@ -49,11 +49,20 @@ def best(need: Need, *offers: Offer) -> list[str]:
         (Need("aws"), "m7g.xlarge/us-east-1a"),
         (Need("aws", arch="x86_64"), "m7i.xlarge/us-east-1a"),
         (Need("aws", arch="amd64"), "m7i.xlarge/us-east-1a"),
-        (Need("aws", accelerator=AcceleratorNeed(1, "t4")), "g4dn.xlarge/us-west-2a"),
-        (Need("aws", accelerator=AcceleratorNeed(1, "T4"), region="us-east-1"), "g4dn.xlarge/us-east-1a"),
-        (Need("aws", accelerator=AcceleratorNeed(1, "T4"), zone="us-east-1a"), "g4dn.xlarge/us-east-1a"),
+        (Need("aws", accelerator=AcceleratorNeed(Bound(1), "t4")), "g4dn.xlarge/us-west-2a"),
+        (
+            Need("aws", accelerator=AcceleratorNeed(Bound(1), "T4"), region="us-east-1"),
+            "g4dn.xlarge/us-east-1a",
+        ),
+        (
+            Need("aws", accelerator=AcceleratorNeed(Bound(1), "T4"), zone="us-east-1a"),
+            "g4dn.xlarge/us-east-1a",
+        ),
         (Need("aws", accelerator=AcceleratorNeed(memory=Bound(20 * GIB, True))), "g6.xlarge/us-east-1a"),
-        (Need("any", accelerator=AcceleratorNeed(1, "T4"), region="us-central1"), "n1-t4/us-central1-a"),
+        (
+            Need("any", accelerator=AcceleratorNeed(Bound(1), "T4"), region="us-central1"),
+            "n1-t4/us-central1-a",
+        ),
         (Need("aws", spot=True), "g4dn.xlarge/us-east-1a"),
         (Need("aws", cpus=Bound(5, True)), "g4dn.2xlarge/us-east-1a"),
         (Need("aws", memory=Bound(32 * GIB)), "g4dn.2xlarge/us-east-1a"),
@@ -63,7 +72,7 @@ def best(need: Need, *offers: Offer) -> list[str]:
         (Need("aws", local_ssd=125 * 10**9, network=25), "fast/us-east-1a"),
         (Need("aws", local_ssd=126 * 10**9), None),
         (Need("aws", network=25.1), None),
-        (Need("aws", accelerator=AcceleratorNeed(2, "T4")), None),
+        (Need("aws", accelerator=AcceleratorNeed(Bound(2), "T4")), None),
     ],
 )
 def test_the_cheapest_that_satisfies_all(need: Need, first: str | None) -> None:
@@ -100,7 +109,7 @@ def test_an_unknown_price_is_never_taken() -> None:
 
 
 def test_a_plan_to_create() -> None:
-    made = plan(Need("aws", accelerator=AcceleratorNeed(1, "T4")), ALL, [], max_duration=5400, now=NOW)
+    made = plan(Need("aws", accelerator=AcceleratorNeed(Bound(1), "T4")), ALL, [], max_duration=5400, now=NOW)
     assert made.actions == (Create("g4dn.xlarge in us-west-2a is the cheapest of 3 offers that fit"),)
     assert (made.price, made.worst_case, made.refusal) == (0.5, 0.75, None)
     assert made.deadline == NOW + timedelta(minutes=90)
@@ -115,22 +124,22 @@ def test_a_plan_to_create() -> None:
             {"g4dn.xlarge": "the memory of its GPU is 16 GiB, where 20 GiB or more was asked for"},
         ),
         (
-            Need("aws", accelerator=AcceleratorNeed(1, "T4"), region="us-west-2", cpus=Bound(4)),
+            Need("aws", accelerator=AcceleratorNeed(Bound(1), "T4"), region="us-west-2", cpus=Bound(4)),
             {"g4dn.xlarge": "it is in us-east-1, not us-west-2"},
         ),
         (
-            Need("aws", accelerator=AcceleratorNeed(1, "T4"), max_price=0.6, region="us-east-1"),
+            Need("aws", accelerator=AcceleratorNeed(Bound(1), "T4"), max_price=0.6, region="us-east-1"),
             {"g4dn.2xlarge": "$0.752 an hour is over max_price, $0.6"},
         ),
         (
-            Need("aws", accelerator=AcceleratorNeed(1, "T4"), cpus=Bound(4), region="us-east-1"),
+            Need("aws", accelerator=AcceleratorNeed(Bound(1), "T4"), cpus=Bound(4), region="us-east-1"),
             {
                 "g6.xlarge": "it has L4, not T4",
                 "g4dn.2xlarge": "it has 8 CPUs, where exactly 4 CPUs was asked for",
             },
         ),
         (
-            Need("aws", accelerator=AcceleratorNeed(4, "T4"), region="us-east-1"),
+            Need("aws", accelerator=AcceleratorNeed(Bound(4), "T4"), region="us-east-1"),
             {"g4dn.xlarge": "it has 1 T4, where 4 T4 was asked for"},
         ),
         (
@@ -267,7 +276,9 @@ needs = st.builds(
     cpus=st.none() | bounds,
     memory=st.none() | sizes,
     accelerator=st.none()
-    | st.builds(AcceleratorNeed, few([1, 2]), few([None, "T4", "l4"]), st.none() | sizes),
+    | st.builds(
+        AcceleratorNeed, few([Bound(1), Bound(2), Bound(1, True)]), few([None, "T4", "l4"]), st.none() | sizes
+    ),
     arch=few([None, "x86_64", "arm64"]),
     spot=st.booleans(),
     region=few([None, "r1"]),
@@ -289,7 +300,7 @@ def satisfies(offer: Offer, need: Need) -> bool:
         need.region in (None, offer.region),
         need.zone in (None, offer.zone),
         need.max_price is None or offer.price <= need.max_price,
-        gpu is None or (offer.accelerator is not None and offer.accelerator_count == gpu.count),
+        gpu is None or (offer.accelerator is not None and gpu.count.admits(offer.accelerator_count)),
         gpu is None or gpu.name is None or gpu.name.upper() == offer.accelerator,
         gpu is None or gpu.memory is None or gpu.memory.admits(offer.gpu_memory),
     ]

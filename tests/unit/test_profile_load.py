@@ -58,7 +58,7 @@ train: {command: [python, train.py, --rate, 1.10, "true", on]}
         disk=5 * 10**11,
         local_ssd=2 * 10**11,
         network=10.0,
-        accelerator=AcceleratorNeed(2, None, Bound(16 * GIB, True)),
+        accelerator=AcceleratorNeed(Bound(2), None, Bound(16 * GIB, True)),
         arch="x86_64",
         spot=True,
         region="us-east-1",
@@ -70,11 +70,12 @@ train: {command: [python, train.py, --rate, 1.10, "true", on]}
 
 
 @pytest.mark.parametrize(
-    ("word", "count", "name"), [("T4", 1, "T4"), ("l4:2", 2, "L4"), ("A100-80GB:8", 8, "A100-80GB")]
+    ("word", "count", "name"),
+    [("T4", 1, "T4"), ("l4:2", 2, "L4"), ("A100-80GB:8", 8, "A100-80GB"), ("T4:1+", 1, "T4")],
 )
 def test_a_gpu_as_one_word(tmp_path: Path, word: str, count: int, name: str) -> None:
     text = BARE.replace("local", "gcp") + f"max_duration: 1h\nresources: {{accelerator: {word}}}\n"
-    assert read(tmp_path, text).need().accelerator == AcceleratorNeed(count, name)
+    assert read(tmp_path, text).need().accelerator == AcceleratorNeed(Bound(count, word.endswith("+")), name)
 
 
 def test_paths_are_relative_to_the_profile_and_absolute_afterwards(tmp_path: Path) -> None:
@@ -235,3 +236,17 @@ def test_each_verdict_stops_a_run_or_is_only_reported(
 def test_a_verdict_or_a_word_that_is_none_is_refused(tmp_path: Path, written: str) -> None:
     with pytest.raises(ProfileError, match=r"on_mismatch|verdict"):
         read(tmp_path, BARE + f"parity: {{on_mismatch: {written}}}\n")
+
+
+@pytest.mark.parametrize("command", ["python absent.py", "python -u absent.py", "python -W error train.py"])
+def test_a_script_that_is_not_there_is_refused_before_anything_travels(tmp_path: Path, command: str) -> None:
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "requirements.lock").write_text("")
+    (tmp_path / "orch.yaml").write_text(BARE)
+    path = tmp_path / "orch.yaml"
+    override = [f"train.command={command}"]
+    if "absent" not in command:
+        assert load(path, overrides=override, environ={}, files=True).train.command[-1] == "train.py"
+        return
+    with pytest.raises(ProfileError, match=r"train\.command: there is no absent\.py"):
+        load(path, overrides=override, environ={}, files=True)

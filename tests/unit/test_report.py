@@ -11,7 +11,7 @@ import pytest
 from orchestrator.model import DownReport, LeaseStatus, RunRecord
 from orchestrator.report.lease import down_text, plan_text, status_text
 from orchestrator.report.run import summary
-from orchestrator.report.units import duration, money, size
+from orchestrator.report.units import duration, money, size, table
 from tests.conftest import ROOT
 
 GOLDEN = ROOT / "tests/golden/report"
@@ -151,3 +151,12 @@ def test_duration(seconds: float | None, text: str) -> None:
 @pytest.mark.parametrize(("dollars", "text"), [(0, "$0.00"), (0.0042, "$0.0042"), (1.874, "$1.87")])
 def test_what_cost_something_is_not_shown_as_nothing(dollars: float, text: str) -> None:
     assert money(dollars) == text
+
+
+@pytest.mark.parametrize("fit", [40, 60, 100])
+def test_a_table_that_must_fit_wraps_its_widest_column_and_loses_no_word(fit: int) -> None:
+    rows = [["what", "why", "much"], ["  cpus", "because " * 20, "4"], ["  memory", "short", "8 GiB"]]
+    text = table(rows, fit=fit)
+    assert max(map(len, text.splitlines())) <= fit
+    assert text.count("because") == 20
+    assert sorted(text.split()) == sorted(" ".join(cell for row in rows for cell in row).split())

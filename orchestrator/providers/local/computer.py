@@ -79,7 +79,7 @@ def offer(need: Need, has: Computer) -> Offer:
         *_too_many("region", str(need.region), need.region not in (None, ZONE)),
     ]
     gpus = _matching(need.accelerator, has.gpus)
-    if need.accelerator is not None and len(gpus) < need.accelerator.count:
+    if need.accelerator is not None and len(gpus) < need.accelerator.count.value:
         refusals.append(f"accelerator {_wanted(need.accelerator)}")
     if refusals:
         raise ProviderError(
@@ -98,7 +98,7 @@ def offer(need: Need, has: Computer) -> Offer:
         price=0.0,
         spot=need.spot,
         accelerator=gpus[0].name if gpus else None,
-        accelerator_count=need.accelerator.count if need.accelerator else 0,
+        accelerator_count=int(need.accelerator.count.value) if need.accelerator else 0,
         gpu_memory=gpus[0].memory if gpus else 0,
     )
 

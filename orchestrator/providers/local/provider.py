@@ -343,7 +343,7 @@ def _taken_from_supervisor(folder: Folder) -> Owner | None:
 def _require_capacity(spec: MachineSpec, state: Path) -> None:
     """ProviderError(CAPACITY) where this computer is not as large as the offer that was taken."""
     offered = spec.offer
-    accelerator = AcceleratorNeed(offered.accelerator_count) if offered.accelerator_count else None
+    accelerator = AcceleratorNeed(Bound(offered.accelerator_count)) if offered.accelerator_count else None
     need = Need(
         cloud="local",
         cpus=Bound(offered.cpus),
