@@ -60,6 +60,38 @@ class Attempt:
     outcome: str = "intended"
     message: str = ""
 
+    @property
+    def settled(self) -> bool:
+        """Whether it is known what came of it: where not, its machine may have been made."""
+        return self.outcome not in ("intended", "transient", "unknown")
+
+
+@dataclass(frozen=True)
+class Holding:
+    """One machine that the lease had, or has. Times are Unix seconds.
+
+    `created_at` is by the cloud's clock, `noted_at` by this computer's. `ended_at`: when it stopped to cost;
+    None while nobody saw it gone. `machine`: its facts, as the api wrote them.
+    """
+
+    lease: str
+    machine: Mapping[str, Any]
+    created_at: float
+    noted_at: float
+    deadline: float | None
+    price: float
+    ended_at: float | None = None
+
+    @property
+    def id(self) -> str:
+        return str(self.machine["id"])
+
+    def seconds(self, now: float) -> float:
+        """How long it ran. It ends itself at its deadline, whether somebody saw that or not."""
+        end = now if self.ended_at is None else self.ended_at
+        end = end if self.deadline is None else min(end, self.deadline)
+        return max(0.0, end - self.created_at)
+
 
 @dataclass(frozen=True)
 class Lease:
@@ -75,10 +107,12 @@ class Lease:
     created_at: float | None = None
     deadline: float | None = None
     price: float = 0.0
+    holdings: tuple[Holding, ...] = ()
     agent: Mapping[str, str] | None = None
     stack: Mapping[str, Any] | None = None
     runs: Mapping[str, LeasedRun] = field(default_factory=dict)
     closed_at: float | None = None
+    whole: bool = True
 
     @property
     def open(self) -> bool:
@@ -89,11 +123,20 @@ class Lease:
         """The runs whose results are on the machine only. A lost run has none to collect any more."""
         return tuple(run for run in self.runs.values() if not run.collected and run.lost is None)
 
+    @property
+    def holding(self) -> Holding | None:
+        """The machine that serves, or served last; None where none was accepted."""
+        known = (self.machine or {}).get("id")
+        return next((holding for holding in self.holdings if holding.id == known), None)
+
     def cost(self, now: float) -> float:
-        """US dollars so far, at the recorded price, by the second."""
-        if self.created_at is None:
-            return 0.0
-        return max(0.0, (self.closed_at or now) - self.created_at) / 3600 * self.price
+        """US dollars so far, of every machine that the lease had, at the recorded prices, by the second."""
+        until = self.closed_at or now
+        return sum(holding.seconds(until) / 3600 * holding.price for holding in self.holdings)
+
+    def seconds(self, now: float) -> float:
+        """For how long machines ran, each counted from its creation to its end."""
+        return sum(holding.seconds(self.closed_at or now) for holding in self.holdings)
 
 
 def fold(events: Sequence[Event]) -> Lease:
@@ -125,9 +168,12 @@ def _step(lease: Lease, event: Event) -> Lease:
                 created_at=data["created_at"],
                 deadline=data["deadline"],
                 price=data["price"],
+                holdings=_held(lease, event),
                 agent=None,
                 stack=None,
             )
+        case "machine.ended":
+            return replace(lease, holdings=_ended(lease.holdings, data["machine"], data["at"]))
         case "stack.installed":
             return replace(lease, agent=data["agent"], stack=data["stack"])
         case "run.started":
@@ -150,7 +196,23 @@ def _refused(lease: Lease, data: Mapping[str, Any]) -> Lease:
     attempts = _settle(lease.attempts, number, data["fault"], data)
     if not any(a.number == number and a.outcome == "accepted" for a in lease.attempts):
         return replace(lease, attempts=attempts)
-    return replace(lease, attempts=attempts, machine=None, created_at=None, deadline=None, price=0.0)
+    known = (lease.machine or {}).get("id")
+    holdings = tuple(replace(h, price=0.0) if h.id == known else h for h in lease.holdings)
+    return replace(
+        lease, attempts=attempts, holdings=holdings, machine=None, created_at=None, deadline=None, price=0.0
+    )
+
+
+def _held(lease: Lease, event: Event) -> tuple[Holding, ...]:
+    """The holdings with one more, or with one that was found again."""
+    data = event.data
+    new = Holding(lease.id, data["machine"], data["created_at"], event.time, data["deadline"], data["price"])
+    return (*(held for held in lease.holdings if held.id != new.id), new)
+
+
+def _ended(holdings: tuple[Holding, ...], machine: str, at: float) -> tuple[Holding, ...]:
+    """The first end that was seen counts."""
+    return tuple(replace(h, ended_at=at) if h.id == machine and h.ended_at is None else h for h in holdings)
 
 
 def _intended(attempts: tuple[Attempt, ...], data: Mapping[str, Any]) -> tuple[Attempt, ...]:

@@ -21,7 +21,12 @@ from orchestrator.providers.permissions import Permission  # noqa: E402
 
 GC_CALLS = {
     "aws": ("ec2.describe_regions", "ec2.describe_instances", "ec2.terminate_instances"),
-    "gcp": ("compute.instances.aggregatedList", "compute.instances.delete", "compute.zoneOperations.get"),
+    "gcp": (
+        "compute.instances.aggregatedList",
+        "compute.instances.get",
+        "compute.instances.delete",
+        "compute.zoneOperations.get",
+    ),
 }
 """What `orch gc` calls: the reaper may do nothing else. A test compares it with what is really called."""
 

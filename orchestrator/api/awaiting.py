@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
 
+from orchestrator.api.held import remembered, serving
 from orchestrator.errors import HostError, ProviderError
 from orchestrator.ledger import Lease
-from orchestrator.model import LABEL_LEASE, Endpoint, Machine, MachineState, Progress, Provider
-from orchestrator.providers import Ending, ending_of, require_reach
+from orchestrator.model import Ending, Endpoint, Machine, MachineState, Progress, Provider
+from orchestrator.providers import ending_of
 
 _BOOT_SECONDS = 300.0
 _LIST_SECONDS = 1.0
@@ -50,8 +49,8 @@ def answering(provider: Provider, lease: Lease, progress: Progress) -> Reached:
     begun = time.monotonic()
     told, listed, machine = False, -_LIST_SECONDS, None
     while (waited := time.monotonic() - begun) < _BOOT_SECONDS:
-        if waited - listed >= _LIST_SECONDS:  # which asks every region; the machine alone is asked oftener
-            machine, listed = _listed(provider, lease), waited
+        if waited - listed >= _LIST_SECONDS:
+            machine, listed = serving(provider, lease), waited
             if machine is None or machine.state in _OVER:
                 _require_hope(provider, lease, machine, waited)
         endpoint = provider.endpoint(machine) if machine and machine.state not in _OVER else None
@@ -77,13 +76,13 @@ def _load_ssh() -> None:
 
 def require_seen(provider: Provider, lease: Lease) -> None:
     """ProviderError where the lease's machine cannot be seen as things are configured: it is not gone."""
-    if lease.machine:
-        require_reach(provider, _remembered(lease.machine))
+    if lease.holding:
+        provider.require_reach(remembered(lease.holding))
 
 
 def what_ended(provider: Provider, lease: Lease) -> Ending | None:
     """What the provider says of the end of the lease's machine; None where it exists, or nobody knows."""
-    return ending_of(provider, _remembered(lease.machine)) if lease.machine else None
+    return ending_of(provider, remembered(lease.holding)) if lease.holding else None
 
 
 def explained(provider: Provider, lease: Lease, lost: HostError, answers: Callable[[], bool]) -> HostError:
@@ -96,19 +95,12 @@ def explained(provider: Provider, lease: Lease, lost: HostError, answers: Callab
             return lost
         time.sleep(pause)
         try:
-            machine = _listed(provider, lease)
+            machine = serving(provider, lease)
         except ProviderError:
             return lost
         if machine is None or machine.state in _OVER:
             return _gone(lease, what_ended(provider, lease))
     return lost
-
-
-def _listed(provider: Provider, lease: Lease) -> Machine | None:
-    """The machine that serves the lease; beside it another may be listed that is on its way out."""
-    found = provider.list({LABEL_LEASE: lease.id})
-    known = (lease.machine or {}).get("id")
-    return next((machine for machine in found if known in (None, machine.id)), None)
 
 
 def _require_hope(provider: Provider, lease: Lease, machine: Machine | None, waited: float) -> None:
@@ -134,19 +126,3 @@ def _gone(lease: Lease, ending: Ending | None) -> MachineGone:
     )
     error.ending = ending
     return error
-
-
-def _remembered(facts: Mapping[str, Any]) -> Machine:
-    """The machine that the ledger knows, as far as its provider needs it to be asked about it."""
-    return Machine(
-        provider=facts["provider"],
-        id=facts["id"],
-        name=facts["name"],
-        state=MachineState.PENDING,
-        labels={},
-        instance_type=facts["instance_type"],
-        zone=facts["zone"],
-        price=facts["price_usd_hour"],
-        created_at=datetime.now(UTC),
-        detail=facts["detail"],
-    )

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from orchestrator.api.folder import Folder
+from orchestrator.api.held import serving
 from orchestrator.errors import HostError, UsageError
 from orchestrator.hosts.identity import known_hosts_line
-from orchestrator.model import LABEL_LEASE
 from orchestrator.providers import open_provider
 
 
@@ -23,13 +23,13 @@ def ssh_command(
     place = Folder.at(folder)
     held = place.lease(lease)
     provider = open_provider(held.profile["cloud"])
-    machines = provider.list({LABEL_LEASE: held.id})
-    endpoint = provider.endpoint(machines[0]) if machines else None
-    if endpoint is None:
+    machine = serving(provider, held)
+    endpoint = provider.endpoint(machine) if machine else None
+    if machine is None or endpoint is None:
         raise HostError(f"The machine of {held.id} does not answer.", next_command="orch status")
     if shutil.which("ssh") is None:
         raise UsageError("There is no `ssh` on this computer.", next_command="orch doctor")
-    alias = machines[0].id
+    alias = machine.id
     known = place.known_hosts(held.id).with_name("known_hosts.ssh")
     known.write_text("".join(known_hosts_line(alias, key) for key in endpoint.host_keys))
     options = {

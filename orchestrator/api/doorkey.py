@@ -11,8 +11,7 @@ from orchestrator import hosts
 from orchestrator.api.folder import Folder
 from orchestrator.errors import HostError, HostKeyError
 from orchestrator.ledger import Lease
-from orchestrator.model import LABEL_LEASE, Endpoint, Host, Machine, Provider
-from orchestrator.providers import Vouching, vouching
+from orchestrator.model import Endpoint, Host, Machine, Provider
 
 _CONNECT_SECONDS = 60.0
 _ANSWER_SECONDS = 10.0
@@ -24,15 +23,14 @@ def proven(place: Folder, lease: Lease, provider: Provider, machine: Machine, en
     Where the machine was made with a key that travelled to it, that key serves for this once: the
     machine makes another, which the provider and this folder know it by from then on.
     """
-    voucher = vouching(provider)
-    if voucher is None or not _travelled(machine):
+    if not _travelled(machine):
         return connect(place, lease, machine, endpoint)
     with _alone(place, lease):
-        now = next((m for m in provider.list({LABEL_LEASE: lease.id}) if m.id == machine.id), machine)
+        now = provider.find(machine) or machine
         vouched = provider.endpoint(now) or endpoint
         if not _travelled(now):  # another command was quicker
             return connect(place, lease, now, vouched)
-        return _renewed(place, lease, voucher, now, vouched)
+        return _renewed(place, lease, provider, now, vouched)
 
 
 def _travelled(machine: Machine) -> bool:
@@ -47,11 +45,11 @@ def _alone(place: Folder, lease: Lease) -> Iterator[None]:
         yield
 
 
-def _renewed(place: Folder, lease: Lease, voucher: Vouching, machine: Machine, endpoint: Endpoint) -> Host:
+def _renewed(place: Folder, lease: Lease, provider: Provider, machine: Machine, endpoint: Endpoint) -> Host:
     from orchestrator.hosts.renewal import renew
 
     def vouch(keys: Sequence[str]) -> None:
-        voucher.vouch(machine, keys)
+        provider.vouch(machine, keys)
 
     host = connect(place, lease, machine, endpoint)
     try:

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from orchestrator.api.awaiting import require_seen
 from orchestrator.api.folder import Folder, owner
+from orchestrator.api.held import machines_of
 from orchestrator.errors import CleanupUnproven, UsageError
 from orchestrator.ledger import Lease
-from orchestrator.model import LABEL_LEASE, LABEL_OWNER, DownReport, Machine, Progress, Provider, Silent
+from orchestrator.model import (
+    LABEL_LEASE,
+    LABEL_OWNER,
+    DownReport,
+    Labels,
+    Machine,
+    MachineState,
+    Progress,
+    Provider,
+    Silent,
+)
 from orchestrator.providers import open_provider
 
 _POLL_SECONDS = 0.1
 _GONE_LIMIT = 300.0
-_LAG_SECONDS = 90.0
+_ASK_AGAIN_SECONDS = 10.0
+_LIST_SECONDS = 1.0
+_EMPTY_ANSWERS = 3
+"""Empty lists in a row after which a create call is taken to have made nothing."""
 
 
 def down(
@@ -46,37 +60,39 @@ def _down_one(place: Folder, lease: Lease, discard: bool, tell: Progress) -> Dow
     ledger = place.ledger(lease.id)
     provider = open_provider(lease.profile["cloud"])
     require_seen(provider, lease)
-    machines = _listed(provider, lease, tell)
+    machines = _existing(provider, lease, tell)
     if machines and lease.uncollected and not discard:
         _refuse(lease)
     if machines:
         ledger.append("delete.intent", machines=[machine.id for machine in machines])
-    _delete(provider, machines, {LABEL_LEASE: lease.id}, tell)
+    _end(provider, machines, {LABEL_LEASE: lease.id}, tell)
     ledger.append("lease.closed")
     for secret in (place.identity(lease.id), place.known_hosts(lease.id)):
         secret.unlink(missing_ok=True)
     closed = ledger.lease()
-    seconds = (closed.closed_at or 0.0) - (closed.created_at or closed.opened_at)
-    return DownReport(
-        (lease.id,), tuple(m.id for m in machines), seconds if machines else 0.0, closed.cost(0.0), True
-    )
+    ended = tuple(machine.id for machine in machines)
+    return DownReport((lease.id,), ended, closed.seconds(0.0), closed.cost(0.0), True)
 
 
-def _listed(provider: Provider, lease: Lease, tell: Progress) -> Sequence[Machine]:
-    """The lease's machines. A cloud may not list what it made seconds ago: then it is asked again."""
-    machines = provider.list({LABEL_LEASE: lease.id})
-    fresh_until = (lease.attempted_at or 0.0) + _LAG_SECONDS
-    maybe_made = any(attempt.outcome in ("intended", "accepted") for attempt in lease.attempts)
-    lags = provider.name not in ("local", "memory")
-    seen_before = lease.agent is not None
-    if machines or seen_before or not maybe_made or not lags:
-        return machines
+def _existing(provider: Provider, lease: Lease, tell: Progress) -> tuple[Machine, ...]:
+    """The lease's machines. What came of a create call that nobody answered is asked for until it must show.
+
+    A cloud may list late what it made, and an empty list proves nothing: without an id to ask for, several
+    empty answers in a row do, once the call is old enough.
+    """
+    found = machines_of(provider, lease)
+    unsettled = not lease.whole or any(not attempt.settled for attempt in lease.attempts)
+    if found or not unsettled or not provider.list_lag_s:
+        return found
+    fresh_until = (lease.attempted_at or 0.0) + provider.list_lag_s
     if time.time() < fresh_until:
         tell.say("Nothing is listed, but a create call is young: waiting for what it may have made")
-    while not machines and time.time() < fresh_until:
-        time.sleep(1.0)
-        machines = provider.list({LABEL_LEASE: lease.id})
-    return machines
+    empty = 1
+    while not found and (empty < _EMPTY_ANSWERS or time.time() < fresh_until):
+        time.sleep(_LIST_SECONDS)
+        found = machines_of(provider, lease)
+        empty += 1
+    return found
 
 
 def _refuse(lease: Lease) -> None:
@@ -90,20 +106,47 @@ def _refuse(lease: Lease) -> None:
     )
 
 
-def _delete(provider: Provider, machines: Sequence[Machine], labels: dict[str, str], tell: Progress) -> None:
-    for machine in machines:
-        tell.say(f"Ending {machine.id}")
-        provider.delete(machine)
+def _end(provider: Provider, machines: Sequence[Machine], labels: Labels, tell: Progress) -> None:
+    """End them, and whatever else has the labels, and see each gone by its id. Raises CleanupUnproven."""
+    left = {machine.id: machine for machine in machines}
     limit = time.monotonic() + _GONE_LIMIT
-    while left := provider.list(labels):
+    asked: dict[str, float] = {}
+    while True:
+        for machine in left.values():
+            _ask_for_the_end(provider, machine, asked, tell)
+        left = {machine.id: machine for machine in provider.list(labels)} | _found(provider, left.values())
+        if not left:
+            return
         if time.monotonic() > limit:
-            names = ", ".join(machine.id for machine in left)
-            raise CleanupUnproven(
-                f"{provider.name} still lists {names}, {_GONE_LIMIT:.0f} s after accepting their deletion.",
-                exists=f"They may cost up to ${sum(m.price for m in left):.2f}/h.",
-                next_command="orch down",
-            )
+            raise _unproven(provider, left.values())
         time.sleep(_POLL_SECONDS)
+
+
+def _found(provider: Provider, machines: Iterable[Machine]) -> dict[str, Machine]:
+    """Those of them that exist, each asked for by its id."""
+    found = (provider.find(machine) for machine in machines)
+    return {machine.id: machine for machine in found if machine is not None}
+
+
+def _ask_for_the_end(provider: Provider, machine: Machine, asked: dict[str, float], tell: Progress) -> None:
+    """Once, and again after a while where the machine shows no sign of ending."""
+    now = time.monotonic()
+    if machine.id not in asked:
+        tell.say(f"Ending {machine.id}")
+    elif machine.state is MachineState.STOPPING or now - asked[machine.id] < _ASK_AGAIN_SECONDS:
+        return
+    asked[machine.id] = now
+    provider.delete(machine)
+
+
+def _unproven(provider: Provider, left: Iterable[Machine]) -> CleanupUnproven:
+    machines = tuple(left)
+    names = ", ".join(machine.id for machine in machines)
+    return CleanupUnproven(
+        f"{provider.name} still knows {names}, {_GONE_LIMIT:.0f} s after accepting their deletion.",
+        exists=f"They may cost up to ${sum(machine.price for machine in machines):.2f}/h.",
+        next_command="orch down",
+    )
 
 
 def _down_all(place: Folder, discard: bool, clouds: Sequence[str], tell: Progress) -> DownReport:
@@ -113,7 +156,7 @@ def _down_all(place: Folder, discard: bool, clouds: Sequence[str], tell: Progres
     for cloud in sorted({"local", *clouds, *(lease.profile["cloud"] for lease in held)}):
         provider = open_provider(cloud)
         strays = provider.list(labels)
-        _delete(provider, strays, labels, tell)
+        _end(provider, strays, labels, tell)
         reports.append(DownReport((), tuple(machine.id for machine in strays), 0.0, 0.0, True))
     return _sum(reports)
 

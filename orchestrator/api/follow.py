@@ -15,7 +15,7 @@ from orchestrator import jobs
 from orchestrator.api.doorkey import answers, connect
 from orchestrator.api.session import Session
 from orchestrator.errors import HostError, HostKeyError
-from orchestrator.model import LABEL_LEASE, Exit, MachineState, RunState
+from orchestrator.model import Exit, MachineState, RunState
 
 T = TypeVar("T")
 
@@ -129,11 +129,10 @@ def over_breaks(session: Session, act: Callable[[], T], *, advanced: Callable[[]
 def _reconnect(session: Session, lost: HostError) -> bool:
     """A new connection in place of the broken one; False where the machine does not exist any more."""
     limit = time.monotonic() + _RECONNECT_SECONDS
-    labels = {LABEL_LEASE: session.ledger.lease().id}
     for count in range(10_000):
         time.sleep(_PAUSE_SECONDS[min(count, len(_PAUSE_SECONDS) - 1)])
-        machines = session.provider.list(labels)
-        if not any(machine.state is MachineState.RUNNING for machine in machines):
+        machine = session.provider.find(session.machine)
+        if machine is None or machine.state is not MachineState.RUNNING:
             return False
         session.progress.say("The connection broke; connecting again (what runs there goes on)")
         if _connected(session):

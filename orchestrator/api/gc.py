@@ -158,18 +158,18 @@ def _ended(provider: Provider, late: Iterable[Machine], tell: Progress) -> dict[
 
 
 def _left(provider: Provider, late: Sequence[Machine], refused: Mapping[str, str]) -> set[str]:
-    """Which of them are still listed, once all are gone whose end was accepted, or time is up."""
-    awaited = {machine.id for machine in late} - refused.keys()
+    """Which of them still exist, asked for by their ids, once time is up; none where all are gone."""
+    awaited = [machine for machine in late if machine.id not in refused]
     limit = time.monotonic() + _GONE_LIMIT_S
     while awaited:
         try:
-            listed = {machine.id for machine in provider.list({})}
+            awaited = [machine for machine in awaited if provider.find(machine) is not None]
         except ProviderError:
-            return awaited  # nobody saw them gone
-        if not awaited & listed or time.monotonic() >= limit:
-            return awaited & listed
-        time.sleep(_POLL_S)
-    return set()
+            break  # nobody saw them gone
+        if time.monotonic() >= limit:
+            break
+        time.sleep(_POLL_S if awaited else 0)
+    return {machine.id for machine in awaited}
 
 
 def _found(

@@ -13,6 +13,7 @@ from orchestrator.api.awaiting import MachineGone, Reached, answering, require_s
 from orchestrator.api.catalog import RECORDED, offers_for, warnings_for
 from orchestrator.api.driver import require_gpus
 from orchestrator.api.folder import Folder, new_lease_id, one_at_a_time, owner
+from orchestrator.api.held import machines_of
 from orchestrator.api.lint import look, tell_once
 from orchestrator.api.session import Session, local_stack, open_session, read_lock, stack_facts
 from orchestrator.api.spec import profile_facts, spec_labels, user_data
@@ -21,7 +22,6 @@ from orchestrator.errors import Fault, ProviderError, UsageError
 from orchestrator.hosts.identity import public_key
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import (
-    LABEL_LEASE,
     LABEL_SPEC,
     LeaseStatus,
     Machine,
@@ -55,7 +55,7 @@ def plan(
     if lease:
         wanted, _ = _one_cloud(place, wanted, overrides)
     provider = open_provider(wanted.cloud) if lease or wanted.cloud not in RECORDED else None
-    machines = provider.list({LABEL_LEASE: lease.id}) if provider and lease else ()
+    machines = machines_of(provider, lease) if provider and lease else ()
     return _plan(wanted, provider, machines)
 
 
@@ -87,7 +87,7 @@ def up(
         lease = _open_lease_of(place, wanted)
         if lease:
             require_seen(provider, lease)
-        machines = provider.list({LABEL_LEASE: lease.id}) if lease else ()
+        machines = machines_of(provider, lease) if lease else ()
         planned = _plan(wanted, provider, machines)
         if approve and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
@@ -196,7 +196,7 @@ def _ledger_for(place: Folder, lease: Lease | None, wanted: Profile, overrides: 
 def _forget_unmade(place: Folder, ledger: Ledger) -> None:
     """Close a lease that never had a machine: without credentials `down` could not even ask for one."""
     lease = ledger.lease()
-    if not any(attempt.outcome in ("intended", "accepted") for attempt in lease.attempts):
+    if all(attempt.settled and attempt.outcome != "accepted" for attempt in lease.attempts):
         ledger.append("lease.closed")
         place.identity(lease.id).unlink(missing_ok=True)
 
@@ -308,7 +308,7 @@ def _specs(lease: Lease, offers: Sequence[Offer], wanted: Profile, key: str) -> 
     """One spec an offer, in order. An attempt that a killed `up` left open comes first, unchanged:
     the provider then finds what it may have made already."""
     number = max((attempt.number for attempt in lease.attempts), default=-1) + 1
-    left = next((a for a in lease.attempts if a.outcome == "intended"), None)
+    left = next((a for a in lease.attempts if not a.settled and a.deadline > time.time()), None)
     if left:
         same = [o for o in offers if (o.instance_type, o.zone) == (left.instance_type, left.zone)]
         for offer in same[:1]:

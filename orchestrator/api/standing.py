@@ -14,9 +14,10 @@ from typing import Any
 
 from orchestrator.api.awaiting import require_seen
 from orchestrator.api.folder import Folder, owner
+from orchestrator.api.held import machines_of
 from orchestrator.errors import HostError
 from orchestrator.ledger import Lease, LeasedRun
-from orchestrator.model import LABEL_LEASE, LABEL_OWNER, Agent, LeaseStatus, Machine, MachineState, Provider
+from orchestrator.model import LABEL_OWNER, Agent, LeaseStatus, Machine, MachineState, Provider
 from orchestrator.providers import open_provider
 
 _ANSWER_SECONDS = 5.0
@@ -38,7 +39,7 @@ def _asked(place: Folder, lease: Lease, ask: bool) -> LeaseStatus:
         return lease_status(lease, None, asked=False)
     provider = open_provider(lease.profile["cloud"])
     require_seen(provider, lease)
-    machines = provider.list({LABEL_LEASE: lease.id})
+    machines = machines_of(provider, lease)
     if not machines:
         return lease_status(lease, None)
     return lease_status(lease, machines[0], runs=_now(place, lease, provider, machines[0]))

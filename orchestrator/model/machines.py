@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
+from orchestrator.errors import Fault
+
 from .needs import Need, Offer
 
 Labels = Mapping[str, str]
@@ -77,10 +79,30 @@ class Endpoint:
     proxy: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Ending:
+    """What became of a machine that does not run any more, as its cloud tells it.
+
+    `message` is a sentence. `fault` is the one with which the create call would have been refused, had the
+    cloud known then: CAPACITY where it could not give the machine or took it back; None where nobody
+    refused anything, as when the machine powered itself off. `preempted`: a spot machine that was taken back.
+    `at`: when it stopped, in Unix seconds by the cloud's clock; None where the cloud does not tell.
+    """
+
+    message: str
+    fault: Fault | None = None
+    code: str = ""
+    preempted: bool = False
+    next_command: str | None = None
+    at: float | None = None
+
+
 class Provider(Protocol):
     """Sells machines; knows no jobs. Raises ProviderError and nothing else."""
 
     name: str
+    list_lag_s: float
+    """How long `list` may miss a machine whose create call was carried out, in seconds."""
 
     def offers(self, need: Need) -> Sequence[Offer]:
         """What could serve `need`, cheapest first. Reads only."""
@@ -89,10 +111,32 @@ class Provider(Protocol):
         """The machine of `spec.id` and `spec.attempt`, made now or found. Returns when accepted."""
 
     def list(self, labels: Labels) -> Sequence[Machine]:
-        """Every machine that carries all of `labels`, in any state but gone: the witness of deletion."""
+        """Every machine that carries all of `labels`, in any state but gone.
+
+        May lag behind: what was made a moment ago can be missing, and an empty answer proves nothing.
+        """
+
+    def find(self, machine: Machine) -> Machine | None:
+        """The machine as it is now, asked for by its id; None once it is gone: the witness of deletion.
+
+        Does not lag behind a `create` that returned. Raises TRANSIENT where the cloud cannot know yet.
+        """
 
     def delete(self, machine: Machine) -> None:
-        """End it, with its disk. Absent already is success. Returns when accepted: poll `list`."""
+        """End it, with its disk. Absent already is success. Returns when accepted: poll `find`."""
 
     def endpoint(self, machine: Machine) -> Endpoint | None:
         """Address and host keys, by a channel that an attacker does not own; None while it has none yet."""
+
+    def ending(self, machine: Machine) -> Ending | None:
+        """What became of a machine; None where it exists, or the provider does not know."""
+
+    def require_reach(self, machine: Machine) -> None:
+        """Raise INVALID, with what to export, where the environment hides the part of the cloud it is in."""
+
+    def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:
+        """Record `host_keys` as the proof of a machine whose `detail["host_key"]` is "injected".
+
+        Its first key may have been read by others on its way. While one key replaces another, the new
+        one comes first. Raises INVALID where the provider's machines make their keys themselves.
+        """

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import Endpoint, Labels, Machine, MachineSpec, MachineState, Need, Offer
+from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, MachineState, Need, Offer
 
 R = TypeVar("R")
 
 GIB = 1 << 30
-OPERATIONS = ("offers", "create", "list", "delete", "endpoint")
+OPERATIONS = ("offers", "create", "list", "find", "delete", "endpoint", "ending", "require_reach", "vouch")
 
 CATALOG = (
     Offer("memory", "small", "r1", "r1-a", 2, 4 * GIB, "x86_64", 0.05),
@@ -78,6 +78,7 @@ class MemoryProvider:
         catalog: Sequence[Offer] = CATALOG,
         quota_cpus: int | None = None,
     ) -> None:
+        self.list_lag_s = temper.visible_after
         self._temper = temper
         self._clock = clock
         self._catalog = tuple(catalog)
@@ -85,6 +86,7 @@ class MemoryProvider:
         self._sold_out: set[tuple[str, str]] = set()
         self._script: dict[str, deque[Mishap | None]] = {name: deque() for name in OPERATIONS}
         self._made: dict[str, _Made] = {}
+        self._stale_lists: list[bool] = []
 
     # ------------------------------------------------------------ the protocol
 
@@ -98,11 +100,23 @@ class MemoryProvider:
     def list(self, labels: Labels) -> Sequence[Machine]:
         return self._answer("list", lambda: self._visible(labels))
 
+    def find(self, machine: Machine) -> Machine | None:
+        return self._answer("find", lambda: self._found(machine.id))
+
     def delete(self, machine: Machine) -> None:
         self._answer("delete", lambda: self._end(machine.id))
 
     def endpoint(self, machine: Machine) -> Endpoint | None:
         return self._answer("endpoint", lambda: self._endpoint(machine.id))
+
+    def ending(self, machine: Machine) -> Ending | None:
+        return self._answer("ending", lambda: self._ending(machine.id))
+
+    def require_reach(self, machine: Machine) -> None:  # noqa: ARG002 (all of it is in this process)
+        self._answer("require_reach", lambda: None)
+
+    def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:  # noqa: ARG002
+        self._answer("vouch", lambda: None)
 
     # ------------------------------------------------------------ what tests can do to it
 
@@ -116,6 +130,10 @@ class MemoryProvider:
 
     def restock(self) -> None:
         self._sold_out.clear()
+
+    def list_nothing(self, times: int, *, after: int = 0) -> None:
+        """After so many answers of `list`, let as many be empty, as those of a list that lags behind."""
+        self._stale_lists = [False] * after + [True] * times
 
     def kill(self, machine: Machine) -> None:
         """End it without notice, as a preemption does."""
@@ -173,6 +191,8 @@ class MemoryProvider:
             raise ProviderError(Fault.QUOTA, message, code="CpuQuota")
 
     def _visible(self, labels: Labels) -> Sequence[Machine]:
+        if self._stale_lists and self._stale_lists.pop(0):
+            return []
         seen = (made for made in self._made.values() if self._listed(made) and not self._gone(made))
         machines: Iterable[Machine] = (self._as_seen(made) for made in seen)
         return [machine for machine in machines if labels.items() <= machine.labels.items()]
@@ -195,6 +215,16 @@ class MemoryProvider:
             return None
         number = list(self._made).index(identity) % 254 + 1
         return Endpoint(f"192.0.2.{number}", 22, "root", (_host_key(identity),))
+
+    def _found(self, identity: str) -> Machine | None:
+        made = self._made.get(identity)
+        return self._as_seen(made) if made is not None and not self._gone(made) else None
+
+    def _ending(self, identity: str) -> Ending | None:
+        made = self._made.get(identity)
+        if made is None or made.ended_at is None:
+            return None
+        return Ending("it was ended.", at=made.ended_at)
 
     def _end(self, identity: str) -> None:
         made = self._made.get(identity)

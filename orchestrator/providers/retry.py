@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import Endpoint, Labels, Machine, MachineSpec, Need, Offer, Provider
+from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, Need, Offer, Provider
 
 R = TypeVar("R")
 
@@ -33,6 +33,7 @@ class RetryingProvider:
         random: Callable[[], float] = _random.random,
     ) -> None:
         self.name = inner.name
+        self.list_lag_s = inner.list_lag_s
         self.inner = inner
         self._deadline_s = deadline_s
         self._base_s = base_s
@@ -50,11 +51,23 @@ class RetryingProvider:
     def list(self, labels: Labels) -> Sequence[Machine]:
         return self._persist(lambda: self.inner.list(labels))
 
+    def find(self, machine: Machine) -> Machine | None:
+        return self._persist(lambda: self.inner.find(machine))
+
     def delete(self, machine: Machine) -> None:
         self._persist(lambda: self.inner.delete(machine))
 
     def endpoint(self, machine: Machine) -> Endpoint | None:
         return self._persist(lambda: self.inner.endpoint(machine))
+
+    def ending(self, machine: Machine) -> Ending | None:
+        return self._persist(lambda: self.inner.ending(machine))
+
+    def require_reach(self, machine: Machine) -> None:
+        self._persist(lambda: self.inner.require_reach(machine))
+
+    def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:
+        self._persist(lambda: self.inner.vouch(machine, host_keys))
 
     def _persist(self, call: Callable[[], R]) -> R:
         end = self._clock() + self._deadline_s

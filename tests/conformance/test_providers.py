@@ -18,7 +18,7 @@ import pytest
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import LABEL_LEASE, Machine, MachineSpec, MachineState, Need, Offer, Provider
 from orchestrator.providers import open_provider
-from orchestrator.providers.memory import CATALOG, MemoryProvider, Mishap, Temper
+from orchestrator.providers.memory import CATALOG, OPERATIONS, MemoryProvider, Mishap, Temper
 from orchestrator.providers.retry import RetryingProvider
 from tests.clouds import gcp
 from tests.clouds.aws import Cloud
@@ -97,7 +97,7 @@ def memory_bed(temper: Temper, seed: int | None) -> Bed:
     if seed is not None:
         chance = random.Random(seed)
         mishaps = [None, None, Mishap(Fault.TRANSIENT), Mishap(Fault.TRANSIENT, after_effect=True)]
-        for operation in ("offers", "create", "list", "delete", "endpoint"):
+        for operation in OPERATIONS:
             cloud.fail_next(operation, *chance.choices(mishaps, k=2000))
         provider = RetryingProvider(cloud, clock=clock, sleep=clock.sleep, random=chance.random)
     need = Need("memory")
@@ -276,6 +276,22 @@ def test_deleted_is_gone_and_deleting_again_is_fine(bed: Bed) -> None:
     bed.await_that(lambda: bed.names() == [])
     bed.provider.delete(made)
     assert bed.provider.endpoint(made) is None
+
+
+def test_it_is_found_by_its_id_until_it_is_gone(bed: Bed) -> None:
+    made = bed.provider.create(bed.spec("asked-for"))
+    there = bed.provider.find(made)
+    assert there is not None
+    assert (there.id, there.name, there.labels) == (made.id, made.name, made.labels)
+    assert bed.provider.ending(made) is None
+    bed.await_that(lambda: bed.is_running(made))
+    bed.provider.require_reach(made)
+    bed.provider.delete(made)
+    bed.await_that(lambda: bed.provider.find(made) is None)
+    bed.await_that(lambda: bed.names() == [])
+    assert bed.provider.find(made) is None
+    long_ago = made.created_at - timedelta(days=1)
+    assert bed.provider.find(replace(made, id=made.id[:-4] + "0000", created_at=long_ago)) is None
 
 
 def test_deleted_before_it_is_listed_never_runs(bed: Bed) -> None:

@@ -136,8 +136,17 @@ def test_one_that_refuses_does_not_keep_the_others() -> None:
 
 def test_what_nobody_saw_go_is_unproven() -> None:
     made = cloud(late(60))
-    made.fail_next("list", None, Mishap(Fault.AUTH))
+    made.fail_next("find", Mishap(Fault.AUTH))
     assert run(made).of("unproven")
+
+
+def test_an_empty_list_is_no_end() -> None:
+    """The list is right once, and lags behind from then on."""
+    made = cloud(late(60), gone_after=0.3)
+    (seen,) = made.list({})
+    made.list_nothing(1000, after=1)
+    assert run(made).of("ended")
+    assert made.find(seen) is None
 
 
 def test_a_cloud_that_does_not_answer_does_not_keep_the_others() -> None:

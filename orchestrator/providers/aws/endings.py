@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.errors import Fault
-from orchestrator.providers import Ending
+from orchestrator.model import Ending
 from orchestrator.providers.aws.faults import FAULTS
 from orchestrator.providers.aws.quotas import quota
 from orchestrator.providers.aws.tags import is_ending

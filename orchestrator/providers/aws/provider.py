@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import Endpoint, Labels, Machine, MachineSpec, MachineState, Need, Offer
-from orchestrator.providers import Ending, tunnels
+from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, MachineState, Need, Offer
+from orchestrator.providers import tunnels
 from orchestrator.providers.aws import endings, hostkey, images, network, request, tags, tunnel
 from orchestrator.providers.aws.clients import Clients, asking
 from orchestrator.providers.aws.settings import SSM, Settings, read
@@ -47,6 +47,7 @@ class AwsProvider:
     """Instances of EC2. Tries each call once: RetryingProvider repeats what may be repeated."""
 
     name = "aws"
+    list_lag_s = 90.0
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -89,6 +90,14 @@ class AwsProvider:
             found = list(pool.map(lambda region: self._listed(region, tags.filters(labels)), regions))
         return [machine for machines in found for machine in machines]
 
+    def find(self, machine: Machine) -> Machine | None:
+        """By DescribeInstances of one id, which knows the terminated for an hour."""
+        identity, region = _identity(machine), self._region(machine)
+        instance = self._described(region, identity)
+        if instance is None and self._is_young(machine):
+            raise self._unknown_yet(machine, "InvalidInstanceID.NotFound")
+        return tags.machine(instance, region) if instance and tags.exists(instance) else None
+
     def delete(self, machine: Machine) -> None:
         identity, region = _identity(machine), self._region(machine)
         try:
@@ -99,12 +108,21 @@ class AwsProvider:
                 self._require_ending(machine, region, error)
                 return
             if time.monotonic() - self._made.get(machine.id, -VISIBLE_WITHIN_S) < VISIBLE_WITHIN_S:
-                raise ProviderError(
-                    Fault.TRANSIENT,
-                    f"EC2 does not know {machine.id} yet, which it has just made.",
-                    code=error.code,
-                    exists=f"{machine.id} at ${machine.price:.2f}/h",
-                ) from error
+                raise self._unknown_yet(machine, error.code) from error
+
+    def _is_young(self, machine: Machine) -> bool:
+        """Whether it was made so recently that EC2 may not know it by its id yet."""
+        here = time.monotonic() - self._made.get(machine.id, -VISIBLE_WITHIN_S)
+        there = abs(time.time() - machine.created_at.timestamp())
+        return min(here, there) < VISIBLE_WITHIN_S
+
+    def _unknown_yet(self, machine: Machine, code: str) -> ProviderError:
+        return ProviderError(
+            Fault.TRANSIENT,
+            f"EC2 does not know {machine.id} yet, which it has just made.",
+            code=code,
+            exists=f"{machine.id} at ${machine.price:.2f}/h",
+        )
 
     def endpoint(self, machine: Machine) -> Endpoint | None:
         """None until the ssh server greets, too: an instance runs long before anybody can log in."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orchestrator.errors import Fault
-from orchestrator.providers import Ending
+from orchestrator.model import Ending
 
 Json = Mapping[str, Any]
 

@@ -14,6 +14,7 @@ from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import (
     LABEL_EXPIRES,
     LABEL_LEASE,
+    Ending,
     Endpoint,
     Labels,
     Machine,
@@ -23,7 +24,7 @@ from orchestrator.model import (
     Offer,
     Provider,
 )
-from orchestrator.providers import Ending, tunnels
+from orchestrator.providers import made_there, tunnels
 from orchestrator.providers.gcp import endings, images, operations, request, seen, tunnel, zones
 from orchestrator.providers.gcp.calls import INSERT, Calls
 from orchestrator.providers.gcp.clients import Clients
@@ -65,6 +66,7 @@ class GcpProvider:
     """Machines of one project. Reads the environment when made, loads the library when first needed."""
 
     name = "gcp"
+    list_lag_s = 90.0
 
     def __init__(self, environ: Mapping[str, str], *, silent_s: float = _SILENT_S) -> None:
         self._environ = dict(environ)
@@ -117,6 +119,15 @@ class GcpProvider:
             if seen.is_ours(instance)
         ]
         return [machine for machine in found if labels.items() <= machine.labels.items()]
+
+    def find(self, machine: Machine) -> Machine | None:
+        """By instances.get. Another machine of the same name, made after this one, is not this one."""
+        _require_named(machine)
+        instance = self._calls.instance(machine.zone, machine.id)
+        number = str(machine.detail.get("number", ""))
+        if instance is None or number not in ("", str(instance.get("id", ""))):
+            return None
+        return seen.machine(instance, self._calls.project)
 
     def delete(self, machine: Machine) -> None:
         _require_named(machine)
@@ -177,6 +188,9 @@ class GcpProvider:
             exists=f"{machine.name} may run there, at ${machine.price:.2f}/h, until its deadline.",
             next_command=f"export GOOGLE_CLOUD_PROJECT={project}",
         )
+
+    def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:  # noqa: ARG002
+        raise made_there(self.name, machine)
 
     # ------------------------------------------------------------ making
 

@@ -18,6 +18,7 @@ from orchestrator.model import (
     FAR_BASE,
     AcceleratorNeed,
     Bound,
+    Ending,
     Endpoint,
     Labels,
     Machine,
@@ -26,6 +27,7 @@ from orchestrator.model import (
     Need,
     Offer,
 )
+from orchestrator.providers import made_there
 from orchestrator.providers.local import computer, faults, network, processes, seed, supervise
 from orchestrator.providers.local.removal import destroy, sweep
 from orchestrator.providers.local.store import (
@@ -74,6 +76,7 @@ class LocalProvider:
     """Machines in `state`/machines. Safe to use from several processes at once."""
 
     name = "local"
+    list_lag_s = 0.0
 
     def __init__(self, state: Path) -> None:
         self._machines = state.absolute() / "machines"
@@ -111,6 +114,11 @@ class LocalProvider:
         return [machine for machine in found if labels.items() <= machine.labels.items()]
 
     @_only_provider_errors
+    def find(self, machine: Machine) -> Machine | None:
+        folder = self._folder(machine.id)
+        return _looked_after(folder) if folder.path.exists() else None
+
+    @_only_provider_errors
     def delete(self, machine: Machine) -> None:
         folder = self._folder(machine.id)
         if not folder.path.exists():
@@ -141,6 +149,16 @@ class LocalProvider:
                 return None
             write_json(greeted, {"at": time.time()})
         return Endpoint(guest.address, guest.port, record.user, (folder.host_key(),))
+
+    @_only_provider_errors
+    def ending(self, machine: Machine) -> Ending | None:  # noqa: ARG002 (nothing is kept of what ended)
+        return None
+
+    def require_reach(self, machine: Machine) -> None:
+        """This computer is always in reach."""
+
+    def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:  # noqa: ARG002
+        raise made_there(self.name, machine)
 
     # ------------------------------------------------------------ what befalls machines, for tests
 

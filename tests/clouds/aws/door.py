@@ -68,12 +68,12 @@ class Door:
         fault = SCRIPT.take(facts, request.parameters)
         if fault is not None and fault.delay_s:
             time.sleep(fault.delay_s)
-        if fault is None or fault.after or not (fault.code or fault.drop):
+        if fault is None or fault.after or not (fault.code or fault.drop or fault.body):
             response = self._answer(request, environ)
         else:
             response = _failed(request, fault, facts)
         scripted = fault is not None and fault.after
-        if scripted and fault is not None and fault.code:
+        if scripted and fault is not None and (fault.code or fault.body):
             response = _failed(request, fault, facts)
         self._record(request, facts, response, fault, begun)
         if fault is not None and fault.drop:
@@ -219,6 +219,8 @@ def _zone(request: Request) -> str:
 
 
 def _failed(request: Request, fault: Fault, facts: Mapping[str, str]) -> Response:
+    if fault.body:
+        return Response(fault.status or 200, (("Content-Type", "text/html"),), fault.body.encode())
     text = fault.message or MESSAGES.get(fault.code, f"{fault.code} by script")
     if fault.code == "UnauthorizedOperation" and not fault.message:
         who = f"User: {access.ARN} is not authorized to perform: "

@@ -61,7 +61,8 @@ class Fault:
     the values of `match` (request parameter → text) are wildcards; empty ones match anything. `times` < 0
     means for ever. `after`: carried out all the same, and the caller learns only the error. `skip` lets so
     many matching requests pass first. `drop`: the connection ends without an answer. `delay_s` comes before
-    the answer; with `code` empty and no `drop` it is all that happens.
+    the answer; with `code` empty, no `drop` and no `body` it is all that happens. `body`: the whole answer,
+    with `status` (200).
     """
 
     action: str
@@ -73,6 +74,7 @@ class Fault:
     after: bool = False
     drop: bool = False
     delay_s: float = 0.0
+    body: str = ""
     service: str = ""
     region: str = ""
     zone: str = ""

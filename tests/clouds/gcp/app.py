@@ -17,6 +17,7 @@ from tests.clouds.gcp.errors import ApiError, Json
 from tests.clouds.gcp.faults import OPERATION_KINDS, Place
 from tests.clouds.gcp.http import (
     Broken,
+    Instead,
     after_effect,
     before_effect,
     body_of,
@@ -57,6 +58,8 @@ class App:
                 Response(status=304) if error.status == 304 else json_response(error.body(), error.status)
             )
             record["error"] = error.reason
+        except Instead as other:
+            answer = other.response
         except Broken:
             record["status"] = 0
             self._note(record)

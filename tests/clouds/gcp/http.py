@@ -14,6 +14,14 @@ from tests.clouds.gcp.errors import ApiError
 from tests.clouds.gcp.faults import HTTP_KINDS, Fault, Place
 
 
+class Instead(Exception):
+    """An answer that takes the place of the real one."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__()
+        self.response = response
+
+
 class Broken(ConnectionError):
     """The connection is to break without an answer, or in the middle of one."""
 
@@ -52,6 +60,12 @@ def _strike(fault: Fault, place: Place) -> None:
         time.sleep(fault.delay_s)
     if fault.kind in HTTP_KINDS:
         raise HTTP_KINDS[fault.kind](fault, place)
+    if fault.kind == "html":
+        raise Instead(
+            Response("<html><body>Sign in to the network</body></html>", 200, content_type="text/html")
+        )
+    if fault.kind == "empty":
+        raise Instead(json_response({}))
     if fault.kind == "reset":
         raise Broken
 
