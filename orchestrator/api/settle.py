@@ -12,8 +12,7 @@ from orchestrator.api.awaiting import MachineGone
 from orchestrator.api.folder import Folder
 from orchestrator.api.verdict import judged
 from orchestrator.ledger import Lease, LeasedRun, Ledger
-from orchestrator.model import Exit, RunRecord
-from orchestrator.providers import Ending
+from orchestrator.model import Ending, Exit, RunRecord
 
 _UNEXPLAINED = "Its machine is gone: the deadline came, it was powered off, or its provider ended it."
 
