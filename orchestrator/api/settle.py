@@ -19,12 +19,6 @@ _UNEXPLAINED = "Its machine is gone: the deadline came, it was powered off, or i
 
 def record_of(place: Folder, lease: Lease, run_id: str, draft: Mapping[str, Any], **facts: Any) -> RunRecord:
     """The record of a run of `lease`; `facts` are those that only its end tells, `exit` among them."""
-    now = time.time()
-    cost = {
-        "usd": round(lease.cost(now), 6),
-        "price_usd_hour": lease.price,
-        "seconds": round(now - (lease.created_at or now), 3),
-    }
     return RunRecord(
         run_id=run_id,
         folder=place.run(run_id),
@@ -32,9 +26,32 @@ def record_of(place: Folder, lease: Lease, run_id: str, draft: Mapping[str, Any]
         data=draft["data"],
         parity=draft["parity"],
         timings=draft["timings"],
-        cost=cost,
+        cost=cost_of(lease, run_id, draft["timings"], time.time()),
         **{"machine": lease.machine, **facts},
     )
+
+
+def cost_of(lease: Lease, run_id: str, timings: Mapping[str, float], now: float) -> dict[str, float]:
+    """What the run cost, and apart from it what its lease cost until now: install, sync, waiting, other runs.
+
+    The run's own time is the job's, as its machine measured it; where nobody saw the job end, the time from
+    its start until now or the machine's deadline. US dollars, seconds.
+    """
+    seconds = timings.get("train_s")
+    if seconds is None:
+        run = lease.runs.get(run_id)
+        until = min(now, lease.deadline or now)
+        seconds = max(0.0, until - run.started_at) if run else 0.0
+    usd = round(seconds / 3600 * lease.price, 6)
+    return {
+        "usd": usd,
+        "seconds": round(seconds, 3),
+        "price_usd_hour": lease.price,
+        "run_usd": usd,
+        "run_seconds": round(seconds, 3),
+        "lease_usd": round(lease.cost(now), 6),
+        "lease_seconds": round(lease.seconds(now), 3),
+    }
 
 
 def settle(place: Folder, ledger: Ledger, ending: Ending | None) -> tuple[RunRecord, ...]:

@@ -97,6 +97,10 @@ def _files(record: RunRecord) -> str:
 
 
 def _cost(cost: Mapping[str, Any] | None) -> str:
+    """What the run cost, and what its machine had cost by then. An older record knows the second alone."""
     if not cost:
         return ""
-    return f"{money(cost['usd'])} for {duration(cost['seconds'])} at {money(cost['price_usd_hour'])}/h"
+    whose = "" if "run_usd" in cost else "the machine so far: "
+    own = f"{money(cost['usd'])} for {duration(cost['seconds'])} at {money(cost['price_usd_hour'])}/h"
+    lease = f"; the machine so far: {money(cost['lease_usd'])}" if "lease_usd" in cost else ""
+    return whose + own + lease

@@ -36,7 +36,15 @@ RECORD = RunRecord(
     artifacts=[{"path": "outputs/out/model.keras", "sha256": "0" * 64, "bytes": 1_258_291}],
     model_check={"path": "out/model.keras", "loaded": True, "equal": True, "reason": None},
     machine=None,
-    cost={"usd": 1.87, "price_usd_hour": 0.75, "seconds": 8976},
+    cost={
+        "usd": 1.87,
+        "price_usd_hour": 0.75,
+        "seconds": 8976,
+        "run_usd": 1.87,
+        "run_seconds": 8976,
+        "lease_usd": 2.1,
+        "lease_seconds": 10_080,
+    },
 )
 
 DIVERGED = replace(

@@ -1,0 +1,141 @@
+"""A cloud whose machines are folders of this computer: everything of a run is real but the ssh and the boot.
+
+Machines are those of the cloud in memory; what `orch` sends, installs and runs lies in the machine's own
+folder. A machine that is ended takes its folder and its processes with it, and its connections break.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator import providers
+from orchestrator.api import follow, session
+from orchestrator.errors import HostError
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Host, Machine
+from orchestrator.providers import Ending
+from orchestrator.providers.memory import MemoryProvider
+from tests.e2e.project import TINY_LOCK
+
+
+class HereCloud(MemoryProvider):
+    """`root` holds the machines. `taken_back`: ids of those that ended as spot machines do."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.root = root
+        self.taken_back: set[str] = set()
+
+    def base(self, identity: str) -> Path:
+        return self.root / identity
+
+    def ending(self, machine: Machine) -> Ending | None:
+        if any(machine.id == each.id for each in self.alive()):
+            return None
+        taken = machine.id in self.taken_back
+        return Ending("The cloud took it back." if taken else "It was ended.", preempted=taken)
+
+    def take_back(self, machine: Machine) -> None:
+        """End it as a preemption does."""
+        self.taken_back.add(machine.id)
+        self.kill(machine)
+
+    def runs_here(self, identity: str) -> bool:
+        return any(identity == machine.id for machine in self.alive())
+
+    def _as_seen(self, made: Any) -> Machine:
+        seen = super()._as_seen(made)
+        return replace(seen, detail={**seen.detail, "base": str(self.base(seen.id))})
+
+    def _end(self, identity: str) -> None:
+        super()._end(identity)
+        _kill_everything_of(self.base(identity))
+        shutil.rmtree(self.base(identity), ignore_errors=True)
+
+
+class Door(HereHost):
+    """The way onto a machine; it breaks when the machine ends."""
+
+    def __init__(self, cloud: HereCloud, identity: str) -> None:
+        super().__init__()
+        self._cloud, self._identity = cloud, identity
+
+    def _require(self) -> None:
+        if not self._cloud.runs_here(self._identity):
+            raise HostError(f"The connection to {self._identity} broke.")
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        self._require()
+        done = super().run(*args, **kwargs)
+        self._require()
+        return done
+
+    def open(self, *args: Any, **kwargs: Any) -> Any:
+        self._require()
+        return super().open(*args, **kwargs)
+
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        self._require()
+        return super().get(*args, **kwargs)
+
+    def put(self, *args: Any, **kwargs: Any) -> Any:
+        self._require()
+        return super().put(*args, **kwargs)
+
+
+def cloud(root: Path, monkeypatch: pytest.MonkeyPatch) -> HereCloud:
+    """The cloud that `cloud: memory` means from now on."""
+    made = HereCloud(root)
+    monkeypatch.setitem(providers._REGISTRY, "memory", (__name__, "_opened"))
+    monkeypatch.setattr("tests.unit.here_cloud._opened", lambda _state: made)
+
+    def connect(_place: Any, _lease: Any, machine: Machine, *_: Any, **__: Any) -> Host:
+        return Door(made, machine.id)
+
+    monkeypatch.setattr(
+        session, "proven", lambda place, lease, _provider, machine, end: connect(place, lease, machine, end)
+    )
+    monkeypatch.setattr(follow, "connect", connect)
+    monkeypatch.setattr(session.Session, "watch_idleness", lambda _self: None)  # it powers this computer off
+    return made
+
+
+def _opened(_state: Path | None) -> HereCloud:
+    raise AssertionError("no cloud was set up")
+
+
+def project(folder: Path, script: str, *, more: str = "") -> Path:
+    """A project with one small package; its profile's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "train.py").write_text(script)
+    (folder / "requirements.lock").write_text(TINY_LOCK)
+    profile = folder / "orch.yaml"
+    profile.write_text(
+        "version: 1\nname: tiny\ncloud: memory\nresources: {cpus: 2}\nmax_duration: 30m\n"
+        f"train:\n  command: python train.py\n{more}"
+    )
+    return profile
+
+
+def _kill_everything_of(base: Path) -> None:
+    for started in base.glob("runs/*/started.json"):
+        facts = json.loads(started.read_text())
+        for number in (facts["supervisor"]["pid"], facts["job"]["pid"]):
+            with suppress(OSError):
+                os.killpg(number, signal.SIGKILL)
+            with suppress(OSError):
+                os.kill(number, signal.SIGKILL)
+
+
+def lines(path: Path) -> Sequence[str]:
+    return path.read_text().splitlines()
