@@ -6,7 +6,9 @@ OrchError
 │   └── ProfileError            2   a profile, with file:line:column
 ├── ProviderError(fault)        3 AUTH · 4 CAPACITY, QUOTA · 5 everything else
 ├── HostError                   8   contact with a machine was lost
-│   └── HostKeyError            8   the machine could not prove that it is ours; nothing was sent
+│   ├── HostKeyError            8   the machine could not prove that it is ours; nothing was sent
+│   └── MalformedAnswer         8   the machine answered what our runtime never says; nothing of it was used
+│       └── FileRefused         8   a file there is too large, or no regular file; it was not fetched
 ├── StackError                  5   the pinned packages could not be installed
 │   └── StackMismatch           7   they were installed, and something undeclared differs
 ├── SyncError                   5   bytes here and there are not equal, or a path is hostile
@@ -132,6 +134,17 @@ class HostError(OrchError):
 
 class HostKeyError(HostError):
     """The key that the machine showed is not the one that its provider vouched for."""
+
+
+class MalformedAnswer(HostError):
+    """The machine answered what our runtime never says: nothing of the answer was used.
+
+    To ask again does not help, so nothing that catches HostError repeats it.
+    """
+
+
+class FileRefused(MalformedAnswer):
+    """A file of the machine was not fetched: too large, no regular file, or not what was announced."""
 
 
 class StackError(OrchError):

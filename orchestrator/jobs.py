@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, TypeVar
 
-from orchestrator.errors import HostError, OrchError, RunFailed, UsageError
-from orchestrator.model import Agent, Completed, Entry, Exit, Host, Job, RunState
+from orchestrator.errors import HostError, MalformedAnswer, OrchError, RunFailed, UsageError
+from orchestrator.model import Agent, Completed, Entry, Host, Job, RunState
+from orchestrator.model.answers import LONG, SHORT, Malformed, Most, decoded, malformed
+from orchestrator.model.plain import last_words
+
+T = TypeVar("T")
 
 _CHUNK = 1 << 16
 _REFUSED = 3
 _TIMEOUT = 900.0
 """Seconds for a verb to answer; laying out a large tree is the slowest."""
+
+MOST_ENTRIES = 1_000_000
+"""Files, folders and links of one run, at most."""
 
 
 class FollowInterrupted(HostError):
@@ -39,12 +46,12 @@ def start(host: Host, agent: Agent, job: Job, outputs: Sequence[str] = ()) -> Ru
     the id belongs to another job or the trees cannot be laid out, HostError where contact was lost.
     """
     spec = {**asdict(job), "outputs": list(outputs)}
-    return _state(_ask(host, agent, "start", stdin=json.dumps(spec).encode()))
+    return _checked(host, "start", _ask(RunState, host, agent, "start", stdin=json.dumps(spec).encode()))
 
 
 def state(host: Host, agent: Agent, run_id: str) -> RunState:
     """How the run stands; "absent" where there is none."""
-    return _state(_ask(host, agent, "state", run_id))
+    return _checked(host, "state", _ask(RunState, host, agent, "state", run_id))
 
 
 def follow(
@@ -69,7 +76,7 @@ def follow(
                 write(data)
                 offset += len(data)
             done = channel.wait()
-    except FollowInterrupted:
+    except (FollowInterrupted, MalformedAnswer):
         raise
     except HostError as lost:
         raise FollowInterrupted(lost.message, offset) from lost
@@ -82,42 +89,61 @@ def follow(
 
 def cancel(host: Host, agent: Agent, run_id: str, grace: float = 10.0) -> RunState:
     """End the run: asked first, after `grace` seconds made to. Its state then. Ended already is success."""
-    return _state(_ask(host, agent, "cancel", run_id, "--grace", str(grace)))
+    return _checked(host, "cancel", _ask(RunState, host, agent, "cancel", run_id, "--grace", str(grace)))
 
 
 def outputs(host: Host, agent: Agent, run_id: str) -> tuple[Entry, ...]:
     """What an ended run created or changed in `<run_dir>/work`, paths relative to that folder."""
-    return tuple(Entry(**entry) for entry in _ask(host, agent, "outputs", run_id)["entries"])
+    return _ask(_Outputs, host, agent, "outputs", run_id, most=LONG).entries
 
 
-def _ask(host: Host, agent: Agent, verb: str, *arguments: str, stdin: bytes | None = None) -> dict[str, Any]:
-    """One verb's answer."""
-    done = host.run(agent.argv(verb, agent.base, *arguments), stdin=stdin, timeout=_TIMEOUT)
+@dataclass(frozen=True)
+class _Outputs:
+    entries: Annotated[tuple[Entry, ...], Most(MOST_ENTRIES)]
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """What a verb says on standard error when it cannot do what it was asked."""
+
+    kind: Annotated[str, Most(40)]
+    error: Annotated[str, Most(10_000)]
+
+
+def _ask(
+    shape: type[T],
+    host: Host,
+    agent: Agent,
+    verb: str,
+    *arguments: str,
+    stdin: bytes | None = None,
+    most: int = SHORT,
+) -> T:
+    """One verb's answer. Raises MalformedAnswer where it is no `shape`."""
+    argv = agent.argv(verb, agent.base, *arguments)
+    done = host.run(argv, stdin=stdin, timeout=_TIMEOUT, most=most)
     if done.returncode != 0:
         raise _refusal(done)
     try:
-        answer = json.loads(done.stdout)
-    except ValueError:
-        answer = None
-    if not isinstance(answer, dict):
-        raise HostError(f"{host.name} gave no answer to {verb}: {_words(done.stdout)}")
-    return answer
+        return decoded(shape, done.stdout, most=most)
+    except Malformed as error:
+        raise malformed(host.name, verb, str(error)) from None
 
 
 def _refusal(done: Completed) -> OrchError:
-    """What a verb says on standard error when it cannot do what it was asked."""
     try:
-        said = json.loads(done.stderr)
-        kind, message = said["kind"], said["error"]
-    except (ValueError, KeyError, TypeError):
-        return HostError(f"The runtime there ended with status {done.returncode}: {_words(done.stderr)}")
-    return UsageError(message) if kind in ("invalid", "conflict", "stage", "absent") else RunFailed(message)
+        said = decoded(_Refusal, done.stderr)
+    except Malformed:
+        words = last_words(done.stderr) or "it said nothing"
+        return HostError(f"The runtime there ended with status {done.returncode}: {words}")
+    of_the_request = said.kind in ("invalid", "conflict", "stage", "absent")
+    return UsageError(said.error) if of_the_request else RunFailed(said.error)
 
 
-def _words(text: bytes) -> str:
-    return " ".join(text.decode(errors="replace").split())[-500:] or "it said nothing"
-
-
-def _state(answer: dict[str, Any]) -> RunState:
-    ended = answer["exit"]
-    return RunState(**{**answer, "exit": Exit(**ended) if ended else None})
+def _checked(host: Host, verb: str, state: RunState) -> RunState:
+    """`state`, if its parts agree: what ended says how, and what goes on does not."""
+    if (state.exit is not None) != (state.state in ("ended", "lost")):
+        raise malformed(
+            host.name, verb, f"a run that is {state.state} {'with' if state.exit else 'without'} an end"
+        )
+    return state

@@ -14,7 +14,7 @@ from typing import TypeVar
 from orchestrator import jobs
 from orchestrator.api.doorkey import answers, connect
 from orchestrator.api.session import Session
-from orchestrator.errors import HostError, HostKeyError
+from orchestrator.errors import HostError, HostKeyError, MalformedAnswer
 from orchestrator.model import Exit, MachineState, RunState
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ def over_breaks(session: Session, act: Callable[[], T], *, advanced: Callable[[]
     while True:
         try:
             return act()
-        except HostKeyError:
+        except (HostKeyError, MalformedAnswer):
             raise
         except HostError as lost:
             anew = advanced() != done or time.monotonic() - failed_at > _LONG_AGO

@@ -11,9 +11,16 @@ import paramiko
 
 from orchestrator.errors import HostError
 from orchestrator.hosts.command import shown
+from orchestrator.hosts.limits import too_much
 from orchestrator.model import Completed
+from orchestrator.model.answers import malformed
+from orchestrator.model.plain import last_words
 
 _CHUNK = 1 << 15
+_NOISE = 1 << 20
+"""Bytes that a login shell may say before our command begins."""
+_LAST_STATUS = 255
+_DIGITS = 12
 _POLL = 0.1
 """Seconds between looks at the other stream and at the clock while one stream is silent."""
 
@@ -30,8 +37,9 @@ class AfterMark:
     def feed(self, data: bytes) -> bytes:
         if self.line is not None:
             return data
+        begin = max(0, len(self.noise) - len(self._mark) - 40)
         self.noise += data
-        start = self.noise.find(self._mark)
+        start = self.noise.find(self._mark, begin)
         end = self.noise.find(b"\n", start)
         if start < 0 or end < 0:
             return b""
@@ -48,13 +56,17 @@ class SshChannel:
         raw: paramiko.Channel,
         mark: bytes,
         timeout: float | None,
+        most: int,
         *,
+        name: str,
         lost: Callable[[str], HostError],
         stop: Callable[[int], None],
         signal_of: Callable[[], int | None],
     ) -> None:
         self._argv = argv
         self._raw = raw
+        self._name = name
+        self._most = most
         self._lost = lost
         self._stop = stop
         self._signal_of = signal_of
@@ -129,7 +141,7 @@ class SshChannel:
             self._check_deadline()
             return True
         if data:
-            self._stdout += self._out_mark.feed(data)
+            self._take(self._stdout, self._out_mark, data)
             return True
         self._check_whole()
         return False
@@ -140,14 +152,14 @@ class SshChannel:
             return  # another thread is reading
         try:
             while self._raw.recv_ready():
-                self._stdout += self._out_mark.feed(self._raw.recv(_CHUNK))
+                self._take(self._stdout, self._out_mark, self._raw.recv(_CHUNK))
             self._receive_stderr()
         finally:
             self._reading.release()
 
     def _receive_stderr(self) -> None:
         while self._raw.recv_stderr_ready():
-            self._stderr += self._err_mark.feed(self._raw.recv_stderr(_CHUNK))
+            self._take(self._stderr, self._err_mark, self._raw.recv_stderr(_CHUNK))
 
     def _receive_rest_of_stderr(self) -> None:
         while True:
@@ -158,7 +170,13 @@ class SshChannel:
                 continue
             if not data:
                 return
-            self._stderr += self._err_mark.feed(data)
+            self._take(self._stderr, self._err_mark, data)
+
+    def _take(self, stream: bytearray, mark: AfterMark, data: bytes) -> None:
+        stream += mark.feed(data)
+        if len(stream) > self._most or len(mark.noise) > _NOISE + _CHUNK:
+            self._end()
+            raise too_much(self._argv, self._name, self._most if stream else _NOISE)
 
     def _returncode(self) -> int:
         while not self._raw.exit_status_ready():
@@ -168,6 +186,8 @@ class SshChannel:
         if self._out_mark.line is None:
             raise self._not_started()
         code = self._raw.recv_exit_status()
+        if code > _LAST_STATUS:
+            raise malformed(self._name, f"`{shown(self._argv)}`", f"an exit status of {code}")
         if code >= 0:
             return code
         number = self._signal_of()
@@ -188,9 +208,7 @@ class SshChannel:
         if self._deadline is None or time.monotonic() < self._deadline:
             return
         line = self._out_mark.line
-        if line is not None:
-            self._stop(int(line.split()[-1]))
-        self._raw.close()
+        self._end()
         raise HostError(
             f"`{shown(self._argv)}` did not end within {self._timeout:g} s, so it was stopped."
             if line is not None
@@ -198,8 +216,19 @@ class SshChannel:
             next_command="orch status",
         )
 
+    def _end(self) -> None:
+        """Stop the command, if it said its number, and hang up."""
+        group = (self._out_mark.line or b"").split()[-1:]
+        try:
+            if group and group[0].isdigit() and len(group[0]) < _DIGITS:
+                self._stop(int(group[0]))
+        except HostError:
+            pass  # a machine that will not stop it: what it says is not read any more
+        finally:
+            self._raw.close()
+
     def _not_started(self) -> HostError:
-        said = bytes(self._out_mark.noise + self._err_mark.noise).decode("utf-8", "replace").strip()
+        said = last_words(bytes(self._out_mark.noise + self._err_mark.noise))
         return HostError(
-            f"The login shell ended before `{shown(self._argv)}` began. It said: {said[-500:] or 'nothing'}"
+            f"The login shell ended before `{shown(self._argv)}` began. It said: {said or 'nothing'}"
         )

@@ -7,17 +7,20 @@ import os
 import select
 import shutil
 import signal
+import stat
 import subprocess
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 from orchestrator.errors import HostError
 from orchestrator.hosts.command import STOP_GRACE, checked, shown
+from orchestrator.hosts.limits import admit, irregular, shrank, too_much
 from orchestrator.hosts.whole import whole
-from orchestrator.model import Completed
+from orchestrator.model import LARGEST_FILE, OUTPUT, Completed
 
 _CHUNK = 1 << 16
 
@@ -28,15 +31,20 @@ class HereHost:
     name = "here"
 
     def run(
-        self, argv: Sequence[str], *, stdin: bytes | None = None, timeout: float | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+        most: int = OUTPUT,
     ) -> Completed:
-        with self._open(argv, timeout) as channel:
+        with self._open(argv, timeout, most) as channel:
             channel.write(stdin or b"")
             channel.close_stdin()
             return channel.wait()
 
     def open(self, argv: Sequence[str]) -> HereChannel:
-        return self._open(argv, None)
+        return self._open(argv, None, OUTPUT)
 
     def put(self, source: bytes | Path, target: str, *, mode: int = 0o644) -> None:
         try:
@@ -49,17 +57,23 @@ class HereHost:
         except OSError as error:
             raise HostError(f"{target} could not be written on this computer: {error}.") from error
 
-    def get(self, source: str, target: Path) -> None:
+    def get(self, source: str, target: Path, *, most: int = LARGEST_FILE) -> None:
         try:
-            with open(source, "rb") as file, whole(target) as part:
-                shutil.copyfileobj(file, part, 1 << 20)
+            if not stat.S_ISREG(os.lstat(source).st_mode):
+                raise irregular(source, "this computer")
+            fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(fd, "rb") as file:
+                size = os.fstat(fd).st_size
+                admit(source, "this computer", size, most, target)
+                with whole(target) as part:
+                    _copy(file, part, size, source)
         except OSError as error:
             raise HostError(f"{source} could not be fetched to {target}: {error}.") from error
 
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _open(self, argv: Sequence[str], timeout: float | None) -> HereChannel:
+    def _open(self, argv: Sequence[str], timeout: float | None, most: int) -> HereChannel:
         words = checked(argv)
         try:
             process = subprocess.Popen(
@@ -71,17 +85,21 @@ class HereHost:
                 start_new_session=True,
             )
         except FileNotFoundError:
-            return HereChannel(words, _failed_start(words, 127, "not found"), timeout)
+            return HereChannel(words, _failed_start(words, 127, "not found"), timeout, most)
         except OSError as error:
-            return HereChannel(words, _failed_start(words, 126, error.strerror or str(error)), timeout)
-        return HereChannel(words, process, timeout)
+            why = error.strerror or str(error)
+            return HereChannel(words, _failed_start(words, 126, why), timeout, most)
+        return HereChannel(words, process, timeout, most)
 
 
 class HereChannel:
     """One child process, both ways. Output is taken in while input is written, so neither waits for ever."""
 
-    def __init__(self, argv: tuple[str, ...], process: subprocess.Popen[bytes], timeout: float | None):
+    def __init__(
+        self, argv: tuple[str, ...], process: subprocess.Popen[bytes], timeout: float | None, most: int
+    ):
         self._argv = argv
+        self._most = most
         self._process = process
         self._timeout = timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
@@ -169,6 +187,9 @@ class HereChannel:
             data = os.read(fd, _CHUNK)
             if data:
                 self._sources[fd] += data
+                if len(self._sources[fd]) > self._most:
+                    _end_group(self._process)
+                    raise too_much(self._argv, "here", self._most)
             else:
                 del self._sources[fd]
 
@@ -185,6 +206,17 @@ class HereChannel:
         raise HostError(
             f"`{shown(self._argv)}` did not end here within {self._timeout:g} s, so it was stopped."
         )
+
+
+def _copy(file: BinaryIO, part: BinaryIO, size: int, source: str) -> None:
+    """The first `size` bytes of a file that may grow or shrink meanwhile."""
+    left = size
+    while left:
+        data = file.read(min(left, 1 << 20))
+        if not data:
+            raise shrank(source, "this computer", size, size - left)
+        part.write(data)
+        left -= len(data)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -26,9 +26,12 @@ from orchestrator.errors import HostError, HostKeyError
 from orchestrator.hosts import hostkeys
 from orchestrator.hosts.channel import SshChannel
 from orchestrator.hosts.command import STOP_GROUP, checked, remote_text, shown
+from orchestrator.hosts.limits import admit, irregular, shrank
 from orchestrator.hosts.whole import whole
 from orchestrator.hosts.wire import Piped, connected
-from orchestrator.model import Completed, Endpoint
+from orchestrator.model import LARGEST_FILE, OUTPUT, Completed, Endpoint
+from orchestrator.model.answers import malformed
+from orchestrator.model.plain import last_words
 
 LOST_AFTER = 45.0
 """Seconds without an answer after which contact counts as lost: a cut wire, a machine that stands still."""
@@ -47,6 +50,14 @@ _PUT = (
     'mkdir -p -- "$1" && umask 077 && cat > "$2" && [ "$(wc -c < "$2")" -eq "$5" ] && '
     'chmod "$4" "$2" && { sync "$2" 2>/dev/null || :; } && mv -f -- "$2" "$3" || '
     '{ code=$?; rm -f -- "$2"; exit "$code"; }'
+)
+
+# $1 the file. Its size, then so many of its bytes: one that grows is fetched as it was.
+_IRREGULAR = 66
+_DIGITS = 20
+_GET = (
+    'if [ -L "$1" ] || { [ -e "$1" ] && [ ! -f "$1" ]; }; then exit 66; fi; '
+    'exec <"$1" && size=$(stat -L -c %s /dev/stdin) && echo "$size" && exec head -c "$size"'
 )
 
 # Without a handler of its own the library's warnings would land on the user's terminal.
@@ -83,9 +94,14 @@ class SshHost:
         self._transport = transport
 
     def run(
-        self, argv: Sequence[str], *, stdin: bytes | None = None, timeout: float | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+        most: int = OUTPUT,
     ) -> Completed:
-        with self._open(argv, timeout) as channel:
+        with self._open(argv, timeout, most) as channel:
             channel.write(stdin or b"")
             channel.close_stdin()
             return channel.wait()
@@ -111,19 +127,38 @@ class SshHost:
         if done.returncode:
             raise self._refused(f"{target} could not be written on {self.name}", done)
 
-    def get(self, source: str, target: Path) -> None:
-        with whole(target) as file, self._open(("cat", "--", source), None) as channel:
+    def get(self, source: str, target: Path, *, most: int = LARGEST_FILE) -> None:
+        with self._open(("/bin/sh", "-c", _GET, "sh", source), None) as channel:
             channel.close_stdin()
-            while data := channel.read(_CHUNK):
-                file.write(data)
-            done = channel.wait()
-            if done.returncode:
-                raise self._refused(f"{source} could not be fetched from {self.name}", done)
+            size = self._announced(channel, source)
+            admit(source, self.name, size, most, target)
+            with whole(target) as file:
+                left = size
+                while left and (data := channel.read(min(left, _CHUNK))):
+                    file.write(data)
+                    left -= len(data)
+                if left:
+                    channel.wait(_BEGIN_WITHIN)  # raises where contact was lost
+                    raise shrank(source, self.name, size, size - left)
+
+    def _announced(self, channel: SshChannel, source: str) -> int:
+        """The file's size, which the script says first."""
+        line = b""
+        while not line.endswith(b"\n") and len(line) <= _DIGITS and (byte := channel.read(1)):
+            line += byte
+        if line.endswith(b"\n") and line[:-1].isdigit():
+            return int(line)
+        if line:
+            raise malformed(self.name, "a fetch", "the size of a file is no number")
+        done = channel.wait(_BEGIN_WITHIN)
+        if done.returncode == _IRREGULAR:
+            raise irregular(source, self.name)
+        raise self._refused(f"{source} could not be fetched from {self.name}", done)
 
     def close(self) -> None:
         self._transport.close()
 
-    def _open(self, argv: Sequence[str], timeout: float | None) -> SshChannel:
+    def _open(self, argv: Sequence[str], timeout: float | None, most: int = OUTPUT) -> SshChannel:
         words = checked(argv)
         mark = secrets.token_hex(8)
         try:
@@ -138,6 +173,8 @@ class SshHost:
             raw,
             mark.encode(),
             timeout,
+            most,
+            name=self.name,
             lost=self._lost,
             stop=self._stop,
             signal_of=lambda: self._transport.signals.get(raw.chanid),
@@ -154,7 +191,7 @@ class SshHost:
         )
 
     def _refused(self, what: str, done: Completed) -> HostError:
-        why = done.stderr.decode("utf-8", "replace").strip() or f"it ended with {done.returncode}"
+        why = last_words(done.stderr) or f"it ended with {done.returncode}"
         return HostError(f"{what}: {why}")
 
 

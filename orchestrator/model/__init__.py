@@ -5,7 +5,7 @@ datetimes, prices US dollars an hour, hashes lower-case hex SHA-256.
 """
 
 from .checks import Check, CheckState, Readiness, Topic, Wanted
-from .hosts import FAR_BASE, Agent, Channel, Completed, Host
+from .hosts import FAR_BASE, LARGEST_FILE, OUTPUT, Agent, Channel, Completed, Host
 from .machines import (
     LABEL_ATTEMPT,
     LABEL_EXPIRES,
@@ -34,6 +34,8 @@ __all__ = [
     "LABEL_LEASE",
     "LABEL_OWNER",
     "LABEL_SPEC",
+    "LARGEST_FILE",
+    "OUTPUT",
     "RUN_SCHEMA",
     "AcceleratorNeed",
     "Agent",

@@ -11,6 +11,12 @@ from typing import Protocol
 FAR_BASE = "/opt/orch"
 """Where everything of ours lives on a machine."""
 
+OUTPUT = 1 << 25
+"""Bytes of a command's output, and of its standard error, that are taken in unless the caller says more."""
+
+LARGEST_FILE = 1 << 40
+"""Bytes of one file that is fetched."""
+
 
 @dataclass(frozen=True)
 class Completed:
@@ -50,16 +56,25 @@ class Host(Protocol):
     name: str
 
     def run(
-        self, argv: Sequence[str], *, stdin: bytes | None = None, timeout: float | None = None
-    ) -> Completed: ...
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+        most: int = OUTPUT,
+    ) -> Completed:
+        """Run a command to its end. Where it says more than `most` bytes it is stopped: MalformedAnswer."""
 
     def open(self, argv: Sequence[str]) -> Channel: ...
 
     def put(self, source: bytes | Path, target: str, *, mode: int = 0o644) -> None:
         """Write `target` whole or not at all; its folder is made."""
 
-    def get(self, source: str, target: Path) -> None:
-        """Fetch one file, whole or not at all."""
+    def get(self, source: str, target: Path, *, most: int = LARGEST_FILE) -> None:
+        """Fetch one regular file, whole or not at all, as long as it is when the fetch begins.
+
+        FileRefused where it is none or larger than `most` bytes, LocalError where the disk would fill.
+        """
 
     def close(self) -> None: ...
 

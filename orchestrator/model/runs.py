@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from .answers import Between, Count, Like, Moment, Most
 from .trees import TreeLink
 
 
@@ -39,21 +40,21 @@ class Exit:
     sentence for people.
     """
 
-    code: int | None
-    signal: int | None
-    reason: str
-    detail: str = ""
+    code: Annotated[int, Between(0, 255)] | None
+    signal: Annotated[int, Between(1, 64)] | None
+    reason: Annotated[str, Like("[a-z_]{1,40}")]
+    detail: Annotated[str, Most(10_000)] = ""
 
 
 @dataclass(frozen=True)
 class RunState:
     """`state`: absent, running, ended or lost. `log_bytes` is the length of its output so far."""
 
-    state: str
+    state: Literal["absent", "running", "ended", "lost"]
     exit: Exit | None = None
-    log_bytes: int = 0
-    started_at: float | None = None
-    ended_at: float | None = None
+    log_bytes: Count = 0
+    started_at: Moment | None = None
+    ended_at: Moment | None = None
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from .answers import Most
 
 
 @dataclass(frozen=True)
@@ -31,10 +34,10 @@ class Lock:
 class Distribution:
     """One installed package: `record` hashes its RECORD; `altered` lists files that no longer match it."""
 
-    name: str
-    version: str
+    name: Annotated[str, Most(300)]
+    version: Annotated[str, Most(300)]
     record: str
-    altered: tuple[str, ...] = ()
+    altered: Annotated[tuple[str, ...], Most(100_000)] = ()
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,10 @@ class Fingerprint:
     """
 
     digest: str
-    python: str
+    python: Annotated[str, Most(100)]
     distributions: tuple[Distribution, ...]
-    facts: Mapping[str, str]
-    environment: Mapping[str, str]
+    facts: Mapping[str, Annotated[str, Most(100_000)]]
+    environment: Mapping[str, Annotated[str, Most(100_000)]]
 
 
 @dataclass(frozen=True)

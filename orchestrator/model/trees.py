@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from .answers import Between, Count, Like
 
 
 @dataclass(frozen=True)
@@ -10,10 +13,10 @@ class Entry:
     """One path of a tree. `kind` is file, dir or link; `digest` of a file's content; `target` of a link."""
 
     path: str
-    kind: str
-    size: int = 0
-    mode: int = 0
-    digest: str = ""
+    kind: Annotated[str, Like("file|dir|link")]
+    size: Count = 0
+    mode: Annotated[int, Between(0, 0o7777)] = 0
+    digest: Annotated[str, Like("[0-9a-f]{64}|")] = ""
     target: str = ""
 
 

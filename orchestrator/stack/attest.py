@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from orchestrator.errors import StackError
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import Agent, Distribution, Fingerprint, Host
+from orchestrator.model import Agent, Fingerprint, Host
+from orchestrator.model.answers import LONG, Malformed, decoded
+from orchestrator.model.plain import last_words
+from orchestrator.runtime.attest import digest
 from orchestrator.runtime.facts import environment as relevant
 from orchestrator.stack.runtime_files import lay_out
 from orchestrator.stack.wheels import cache_home
@@ -41,11 +44,12 @@ def attest(
     done = host.run(argv, timeout=_SECONDS)
     try:
         return parse_fingerprint(done.stdout)
-    except ValueError:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
+    except Malformed as error:
+        why = last_words(done.stderr, 200) or (f"status {done.returncode}" if done.returncode else error)
         raise StackError(
-            f"The environment of {python} on {host.name} does not describe itself: "
-            f"{said[-1] if said else f'status {done.returncode}'}"
+            f"The environment of {python} on {host.name} does not describe itself: {why}",
+            exists=f"{host.name} may still run, and cost.",
+            next_command="orch up    # installs it anew",
         ) from None
 
 
@@ -60,15 +64,9 @@ def attest_here(python: Path, *, environment: Mapping[str, str] | None = None) -
 
 
 def parse_fingerprint(text: bytes) -> Fingerprint:
-    """Raises ValueError where `text` is no fingerprint."""
-    try:
-        facts = json.loads(text)
-        distributions = tuple(
-            Distribution(d["name"], d["version"], d["record"], tuple(d["altered"]))
-            for d in facts["distributions"]
-        )
-        return Fingerprint(
-            facts["digest"], facts["python"], distributions, dict(facts["facts"]), dict(facts["environment"])
-        )
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"not a fingerprint: {error!r}") from None
+    """Raises Malformed where `text` is no fingerprint, or its digest is not that of its packages."""
+    found = decoded(Fingerprint, text, most=LONG)
+    packages = [asdict(distribution) for distribution in found.distributions]
+    if found.digest != digest(found.facts.get("implementation", ""), found.python, packages):
+        raise Malformed("its digest is not that of its packages")
+    return found

@@ -5,6 +5,7 @@ Killed anywhere, the next call converges: things are unpacked under a fresh name
 
 from __future__ import annotations
 
+import re
 import secrets
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from pathlib import Path, PurePosixPath
 
 from orchestrator.errors import StackError
 from orchestrator.model import Agent, Host, Progress, Silent
+from orchestrator.model.answers import SHORT, Malformed, malformed, shown
+from orchestrator.model.plain import last_words
 from orchestrator.stack.bundle import bundle
 from orchestrator.stack.foreign import uv_for
 from orchestrator.stack.interpreter import PROBE, Interpreter, parse
@@ -23,6 +26,12 @@ from orchestrator.stack.uv import uv_binary
 
 _FAR = Path(__file__).parent / "far"
 _SELF_CHECK_SECONDS = 120.0
+_STEP_SECONDS = 3600.0
+"""For one step there; to build the environment of a large lock is the slowest."""
+
+_WORD = re.compile(r"[A-Za-z0-9_.+-]{0,128}\Z")
+_PATH = re.compile(r"[^\x00-\x1f\x7f]{0,4096}\Z")
+_GLIBC = re.compile(r"glibc ([0-9]{1,3})\.([0-9]{1,3})(?![0-9])")
 
 
 @dataclass(frozen=True)
@@ -46,13 +55,13 @@ def far_script(name: str) -> str:
 
 
 def sh(
-    host: Host, script: str, *arguments: str, stdin: bytes | None = None, timeout: float | None = None
+    host: Host, script: str, *arguments: str, stdin: bytes | None = None, timeout: float = _STEP_SECONDS
 ) -> str:
     """Run one of our shell scripts there; its standard output. Raises StackError where it fails."""
     done = host.run(("sh", "-c", far_script(script), script, *arguments), stdin=stdin, timeout=timeout)
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).decode(errors="replace").strip()
-        raise StackError(f"On {host.name} the step {script!r} failed: {said or f'status {done.returncode}'}")
+        said = last_words(done.stderr or done.stdout) or f"status {done.returncode}"
+        raise StackError(f"On {host.name} the step {script!r} failed: {said}")
     return done.stdout.decode(errors="replace")
 
 
@@ -98,14 +107,20 @@ def _survey(host: Host, base: str, interpreter: Interpreter, uv: Path) -> Survey
         _edition(uv),
         timeout=60,
     )
-    return parse_survey(said)
+    try:
+        return parse_survey(said)
+    except Malformed as error:
+        raise malformed(host.name, "what it has", str(error)) from None
 
 
 def parse_survey(text: str) -> Survey:
+    """Raises Malformed where a value is no name, or no path."""
     facts: dict[str, list[str]] = {}
     for name, _, value in (line.partition("=") for line in text.splitlines()):
         facts.setdefault(name, []).append(value)
     first = {name: values[0] for name, values in facts.items()}
+    _check(_WORD, first.get("system", ""), first.get("machine", ""), first.get("key", ""))
+    _check(_PATH, first.get("libc", ""), *facts.get("candidate", ()))
     return Survey(
         system=first.get("system", ""),
         machine=first.get("machine", ""),
@@ -118,6 +133,12 @@ def parse_survey(text: str) -> Survey:
         candidates=tuple(facts.get("candidate", ())),
         libraries=frozenset(facts.get("library", ())),
     )
+
+
+def _check(like: re.Pattern[str], *values: str) -> None:
+    wrong = [value for value in values if not like.match(value)]
+    if wrong:
+        raise Malformed(f"it names {shown(wrong[0])}")
 
 
 @cache
@@ -192,10 +213,10 @@ def _system_python(host: Host, interpreter: Interpreter, survey: Survey) -> str 
 
 def ask(host: Host, python: str) -> Interpreter | None:
     """What `python` there is; None where it does not answer."""
-    done = host.run((python, "-I", "-c", PROBE), timeout=_SELF_CHECK_SECONDS)
+    done = host.run((python, "-I", "-c", PROBE), timeout=_SELF_CHECK_SECONDS, most=SHORT)
     try:
-        return parse(done.stdout.decode())
-    except (ValueError, KeyError, TypeError):
+        return parse(done.stdout)
+    except Malformed:
         return None
 
 
@@ -236,24 +257,22 @@ def _push_python(
             host.put(f"pushed {interpreter.build}\n".encode(), f"{folder}/complete")
             sh(host, "adopt", base, "python", fresh, survey.key)
             return None
-        host.run(("rm", "-rf", folder))
+        host.run(("rm", "-rf", folder), timeout=_STEP_SECONDS)
     return why
 
 
 def glibc_version(libc: str) -> tuple[int, int]:
     """("glibc 2.36") -> (2, 36); (0, 0) for anything else."""
-    name, _, version = libc.partition(" ")
-    parts = version.split(".")
-    return (int(parts[0]), int(parts[1])) if name == "glibc" and len(parts) >= 2 else (0, 0)
+    found = _GLIBC.match(libc)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _does_not_run(host: Host, python: str, interpreter: Interpreter) -> str | None:
-    done = host.run((python, "-I", "-c", PROBE), timeout=_SELF_CHECK_SECONDS)
+    done = host.run((python, "-I", "-c", PROBE), timeout=_SELF_CHECK_SECONDS, most=SHORT)
     try:
-        found = parse(done.stdout.decode())
-    except (ValueError, KeyError, TypeError):
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        return f"there it says: {said[-1] if said else f'status {done.returncode}'}"
+        found = parse(done.stdout)
+    except Malformed:
+        return f"there it says: {last_words(done.stderr, 200) or f'status {done.returncode}'}"
     lost = set(found.missing) - set(interpreter.missing)
     if found.key != interpreter.key:
         return f"there it is {found.key}"
@@ -273,7 +292,7 @@ def _far_install(host: Host, base: str, interpreter: Interpreter, survey: Survey
         return False
     look = (uv, "python", "find", "--managed-python", "--no-python-downloads", interpreter.key)
     done = host.run((*environment, f"UV_PYTHON_INSTALL_DIR={folder}", *look), timeout=60)
-    found = ask(host, done.stdout.decode().strip()) if done.returncode == 0 else None
+    found = ask(host, last_words(done.stdout, 4096)) if done.returncode == 0 else None
     if not found or found.key != interpreter.key:
         return False
     _link(host, base, survey, found.base_executable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -58,6 +59,7 @@ _HARMLESS_VARIABLES = {
 }
 _HARMLESS_PREFIXES = {"LC_": "it changes text only"}
 
+_FEW_DIGITS = re.compile(r"[0-9]{1,6}\Z")
 _OLDEST_DRIVER = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
 """CUDA major version -> oldest Linux driver (CUDA Toolkit release notes, "CUDA Compatibility")."""
 
@@ -235,8 +237,9 @@ def _shortened(name: str, one: str | None, other: str | None) -> tuple[str | Non
 def _old_driver(there: Fingerprint) -> Iterator[Difference]:
     """A driver that this TensorFlow's CUDA cannot use: the job would run on the CPU, silently."""
     wanted, driver = there.facts.get("tensorflow.cuda_version", ""), there.facts.get("driver", "")
-    numbers = [int(part) for part in driver.split(".") if part.isdigit()]
-    oldest = _OLDEST_DRIVER.get(int(wanted.split(".")[0])) if wanted[:1].isdigit() else None
+    numbers = [int(part) for part in driver.split(".") if _FEW_DIGITS.match(part)]
+    major = wanted.split(".")[0]
+    oldest = _OLDEST_DRIVER.get(int(major)) if _FEW_DIGITS.match(major) else None
     if oldest and len(numbers) >= 2 and tuple(numbers[:2]) < oldest:
         reason = f"TensorFlow is built for CUDA {wanted}, which needs driver {oldest[0]}.{oldest[1]} or newer"
         yield Difference("driver", "cuda-driver", None, driver, False, reason)

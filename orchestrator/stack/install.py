@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 from orchestrator.errors import StackError
 from orchestrator.model import Agent, Fingerprint, Host, Lock, Pin, Progress, Silent
+from orchestrator.model.answers import LONG, Malformed
+from orchestrator.model.plain import last_words
 from orchestrator.stack.attest import attest, attest_argv, parse_fingerprint
 from orchestrator.stack.bootstrap import ask, sh
 from orchestrator.stack.compare import altered, read_back
@@ -24,6 +26,8 @@ from orchestrator.stack.target import Target, applicable, target_of
 from orchestrator.stack.wheels import Wheel, cache_home, find_wheels, index_hints
 
 _FORMAT = "1"
+_SECONDS = 900.0
+"""For the machine to check, or to remove, all files of a stack."""
 _DELIVERIES = ("auto", "push", "download")
 _READ_MARKER = 'cat "$1" 2>/dev/null || exit 9; echo; shift; exec "$@"'
 _REACH = """
@@ -107,13 +111,13 @@ def _marker(digest: str, fingerprint: Fingerprint) -> bytes:
 def _already(place: _Place, lock: Lock, progress: Progress) -> Fingerprint | None:
     """The fingerprint of a complete environment that still is what was installed: one round trip."""
     argv = attest_argv(place.agent, place.python, cache=place.cache)
-    done = place.host.run(("sh", "-c", _READ_MARKER, "sh", place.marker, *argv))
+    done = place.host.run(("sh", "-c", _READ_MARKER, "sh", place.marker, *argv), timeout=_SECONDS, most=LONG)
     if done.returncode == 9:
         return None
     marker, _, said = done.stdout.partition(b"\n")
     try:
         fingerprint = parse_fingerprint(said)
-    except ValueError:
+    except Malformed:
         _begin_anew(place, "it does not describe itself", progress)
         return None
     faults = _faults(lock, fingerprint)
@@ -126,7 +130,7 @@ def _already(place: _Place, lock: Lock, progress: Progress) -> Fingerprint | Non
 def _begin_anew(place: _Place, why: str, progress: Progress) -> None:
     """Installed files are hard links into uv's cache: what was changed in one is changed in the other."""
     progress.say(f"The stack on the machine is no longer what was installed ({why}): installing it anew")
-    place.host.run(("rm", "-rf", f"{place.agent.base}/uv-cache"))
+    place.host.run(("rm", "-rf", f"{place.agent.base}/uv-cache"), timeout=_SECONDS)
 
 
 def _faults(lock: Lock, fingerprint: Fingerprint) -> list[str]:
@@ -207,8 +211,7 @@ def _no_download(place: _Place, wheels: Sequence[Wheel]) -> str | None:
     argv = ("timeout", "8", place.agent.python, "-I", "-c", _REACH, *places)
     done = place.host.run(argv, timeout=30)
     if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        return f"it cannot reach {', '.join(places)}: {said[-1] if said else 'no answer'}."
+        return f"it cannot reach {', '.join(places)}: {last_words(done.stderr, 200) or 'no answer'}."
     return None
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
 from orchestrator.errors import StackError
+from orchestrator.model.answers import Like, Malformed, decoded
+from orchestrator.model.plain import last_words
 
 PROBE = (Path(__file__).resolve().parent.parent / "runtime/probe.py").read_text("utf-8")
 """The program that an interpreter runs, by `-I -c`, to say what it is."""
+
+_NAME = r"[A-Za-z0-9_.-]{0,64}"
 
 
 @dataclass(frozen=True)
@@ -24,17 +28,17 @@ class Interpreter:
     """
 
     executable: str
-    version: str
-    implementation: str
-    flags: str
+    version: Annotated[str, Like(r"[0-9][0-9A-Za-z.+]{0,40}")]
+    implementation: Annotated[str, Like("[A-Za-z]{1,40}")]
+    flags: Annotated[str, Like("[a-z]{0,8}")]
     build: str
     base_executable: str
     base_prefix: str
     stdlib: str
     include: str
-    system: str
-    machine: str
-    libc: str
+    system: Annotated[str, Like(_NAME)]
+    machine: Annotated[str, Like(_NAME)]
+    libc: Annotated[str, Like(r"|[ -~]{1,80}")]
     missing: tuple[str, ...]
     markers: Mapping[str, str]
 
@@ -49,26 +53,20 @@ class Interpreter:
         return f"python{'.'.join(self.version.split('.')[:2])}{self.flags}"
 
 
-def parse(text: str) -> Interpreter:
-    """The Interpreter in the output of `PROBE`. Raises ValueError where that is something else."""
-    facts = json.loads(text)
-    names = Interpreter.__dataclass_fields__
-    return Interpreter(**{**{name: facts[name] for name in names}, "missing": tuple(facts["missing"])})
+def parse(text: bytes) -> Interpreter:
+    """The Interpreter in the output of `PROBE`. Raises Malformed where that is something else."""
+    return decoded(Interpreter, text)
 
 
 @cache
 def interpreter(python: Path) -> Interpreter:
     """Ask `python` what it is. Raises StackError where it does not answer like a Python."""
     try:
-        done = subprocess.run(
-            [str(python), "-I", "-c", PROBE], capture_output=True, text=True, timeout=60, check=False
-        )
+        done = subprocess.run([str(python), "-I", "-c", PROBE], capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise StackError(f"The interpreter {python} does not run: {error}.") from error
     try:
         return parse(done.stdout)
-    except (ValueError, KeyError, TypeError):
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise StackError(
-            f"{python} is no usable Python interpreter: {said[-1] if said else 'it said nothing'}"
-        ) from None
+    except Malformed:
+        said = last_words(done.stderr or done.stdout, 200) or "it said nothing"
+        raise StackError(f"{python} is no usable Python interpreter: {said}") from None

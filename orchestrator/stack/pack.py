@@ -12,9 +12,12 @@ from pathlib import Path
 
 from orchestrator.errors import HostError, StackError
 from orchestrator.model import Channel, Host, Progress
+from orchestrator.model.plain import last_words
 
 _CHUNK = 1 << 20
 _HEADER = 512
+_UNPACKED_WITHIN = 900.0
+"""Seconds for tar to end once all is sent."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def send(
             channel.close_stdin()
         except HostError as error:
             _explain(channel, label, error)
-        done = channel.wait()
+        done = channel.wait(_UNPACKED_WITHIN)
     if done.returncode != 0:
         raise StackError(_refusal(label, done.stderr))
     progress.transfer(label, total, total)
@@ -71,8 +74,7 @@ def _explain(channel: Channel, label: str, lost: HostError) -> None:
 
 
 def _refusal(label: str, stderr: bytes) -> str:
-    said = stderr.decode(errors="replace").strip()
-    return f"The machine could not unpack {label}: {said or 'no reason given'}"
+    return f"The machine could not unpack {label}: {last_words(stderr) or 'no reason given'}"
 
 
 def _write_tar(sink: _Sink, members: Sequence[Member], total: int, label: str, progress: Progress) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from orchestrator.errors import StackError
 from orchestrator.model import Pin
+from orchestrator.model.plain import plain
 from orchestrator.stack.interpreter import Interpreter
 
 _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
@@ -52,7 +54,7 @@ class Target:
         name, _, version = self.libc.partition(" ")
         if name != "glibc":
             return [f"linux_{self.machine}", *(f"musllinux_1_{minor}_{self.machine}" for minor in (2, 1, 0))]
-        newest = int(version.split(".")[1])
+        newest = int(found[0]) if (found := re.findall(r"\A[0-9]{1,3}\.([0-9]{1,3})", version)) else 0
         oldest = _OLDEST_GLIBC.get(self.machine, 17)
         found = [f"linux_{self.machine}"]
         for minor in range(newest, oldest - 1, -1):
@@ -81,7 +83,12 @@ def applies(pin: Pin, markers: Mapping[str, str]) -> bool:
         return True
     # A lock may ask for extras and groups (PEP 751); what is installed here is the project without options.
     environment: dict[str, object] = {"extra": "", "extras": set(), "dependency_groups": set(), **markers}
-    return bool(Marker(pin.marker).evaluate(environment))  # type: ignore[arg-type]
+    try:
+        return bool(Marker(pin.marker).evaluate(environment))  # type: ignore[arg-type]
+    except ValueError as error:
+        raise StackError(
+            f"Whether {pin.name} is for that platform cannot be told: {plain(str(error))[:300]}"
+        ) from error
 
 
 def applicable(pins: Sequence[Pin], markers: Mapping[str, str]) -> tuple[Pin, ...]:

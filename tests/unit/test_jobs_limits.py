@@ -14,7 +14,7 @@ import pytest
 from orchestrator import jobs
 from orchestrator.errors import RunFailed
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import Agent, Completed, Exit, Job, TreeLink
+from orchestrator.model import OUTPUT, Agent, Completed, Exit, Job, TreeLink
 from orchestrator.runtime.ending import Facts, explain
 from orchestrator.stack.runtime_files import lay_out
 
@@ -28,10 +28,15 @@ class HostInGroup(HereHost):
         self._group = group
 
     def run(
-        self, argv: Sequence[str], *, stdin: bytes | None = None, timeout: float | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+        most: int = OUTPUT,
     ) -> Completed:
         enter = ("sh", "-c", f'echo $$ > {self._group}/cgroup.procs && exec "$@"', "sh")
-        return super().run([*enter, *argv], stdin=stdin, timeout=timeout)
+        return super().run([*enter, *argv], stdin=stdin, timeout=timeout, most=most)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.errors import StackError
 from orchestrator.hosts.here import HereChannel, HereHost
-from orchestrator.model import Agent, Completed
+from orchestrator.model import LARGEST_FILE, OUTPUT, Agent, Completed
 from orchestrator.stack import bootstrap, install, interpreter, read_lock
 from tests.unit.stack_locks import requirements_lock
 
@@ -50,9 +50,14 @@ class BareHost:
         return ("unshare", "--mount", "sh", "-c", enter, "sh", str(self.root), *inside)
 
     def run(
-        self, argv: Sequence[str], *, stdin: bytes | None = None, timeout: float | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+        most: int = OUTPUT,
     ) -> Completed:
-        return self._here.run(self._inside(argv), stdin=stdin, timeout=timeout)
+        return self._here.run(self._inside(argv), stdin=stdin, timeout=timeout, most=most)
 
     def open(self, argv: Sequence[str]) -> HereChannel:
         return self._here.open(self._inside(argv))
@@ -60,8 +65,8 @@ class BareHost:
     def put(self, source: bytes | Path, target: str, *, mode: int = 0o644) -> None:
         self._here.put(source, f"{self.root}{target}", mode=mode)
 
-    def get(self, source: str, target: Path) -> None:
-        self._here.get(f"{self.root}{source}", target)
+    def get(self, source: str, target: Path, *, most: int = LARGEST_FILE) -> None:
+        self._here.get(f"{self.root}{source}", target, most=most)
 
     def close(self) -> None:
         self._here.close()

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.errors import HostError, StackError
 from orchestrator.hosts.here import HereChannel, HereHost
-from orchestrator.model import Agent, Completed
+from orchestrator.model import OUTPUT, Agent, Completed
 from orchestrator.stack import (
     Installed,
     Interpreter,
@@ -358,10 +358,15 @@ class Recording(HereHost):
         self.sent = 0
 
     def run(
-        self, argv: Sequence[str], *, stdin: bytes | None = None, timeout: float | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+        most: int = OUTPUT,
     ) -> Completed:
         self.commands.append(tuple(argv))
-        return super().run(argv, stdin=stdin, timeout=timeout)
+        return super().run(argv, stdin=stdin, timeout=timeout, most=most)
 
     def open(self, argv: Sequence[str]) -> HereChannel:
         self.commands.append(tuple(argv))
@@ -380,9 +385,14 @@ class Plain(HereHost):
     """This computer, with the search path of a fresh machine."""
 
     def run(
-        self, argv: Sequence[str], *, stdin: bytes | None = None, timeout: float | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+        most: int = OUTPUT,
     ) -> Completed:
-        return super().run(("env", "PATH=/usr/bin:/bin", *argv), stdin=stdin, timeout=timeout)
+        return super().run(("env", "PATH=/usr/bin:/bin", *argv), stdin=stdin, timeout=timeout, most=most)
 
 
 class Spoiling(HereHost):
@@ -438,10 +448,15 @@ class Dying(Recording):
             raise HostError("cut off")
 
     def run(
-        self, argv: Sequence[str], *, stdin: bytes | None = None, timeout: float | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes | None = None,
+        timeout: float | None = None,
+        most: int = OUTPUT,
     ) -> Completed:
         self._step()
-        return super().run(argv, stdin=stdin, timeout=timeout)
+        return super().run(argv, stdin=stdin, timeout=timeout, most=most)
 
     def open(self, argv: Sequence[str]) -> HereChannel:
         self._step()

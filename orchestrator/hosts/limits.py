@@ -1,0 +1,62 @@
+"""What is taken from the other side at most: of a command's output, and of a file. The refusals are alike
+for every kind of host."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.errors import FileRefused, LocalError, MalformedAnswer
+from orchestrator.hosts.command import shown
+from orchestrator.model.plain import plain
+
+SPARE = 64 << 20
+"""Bytes that stay free on this computer's disk."""
+
+
+def too_much(argv: Sequence[str], where: str, most: int) -> MalformedAnswer:
+    """The error for a command that says more than it can have to say."""
+    return MalformedAnswer(
+        f"`{shown(argv)}` on {where} said more than {most:,} bytes. It was stopped, and nothing was used.",
+        exists=f"{where} may still run, and cost.",
+        next_command="orch status",
+    )
+
+
+def irregular(source: str, where: str) -> FileRefused:
+    """The error for a link, a device, a pipe or a folder in the place of a file."""
+    return FileRefused(
+        f"{plain(source)} on {where} is no regular file, so it was not fetched.",
+        exists=f"It still lies on {where}.",
+        next_command="orch status",
+    )
+
+
+def shrank(source: str, where: str, size: int, came: int) -> FileRefused:
+    """The error for a file that became shorter while it was fetched."""
+    return FileRefused(
+        f"{plain(source)} on {where} was announced with {size:,} bytes, and {came:,} came. "
+        "What was here before stays.",
+        exists=f"It still lies on {where}.",
+        next_command="orch pull",
+    )
+
+
+def admit(source: str, where: str, size: int, most: int, target: Path) -> None:
+    """Refuse a file before its first byte: FileRefused above `most`, LocalError where the disk would fill."""
+    if size > most:
+        raise FileRefused(
+            f"{plain(source)} on {where} has {size:,} bytes, more than the {most:,} that are fetched.",
+            exists=f"It still lies on {where}.",
+            next_command="orch status",
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(target.parent).free
+    if size > max(0, free - SPARE):
+        raise LocalError(
+            f"{plain(source)} on {where} has {size:,} bytes, and {free:,} are free in {target.parent}: "
+            "it was not fetched.",
+            exists=f"It still lies on {where}.",
+            next_command="free some space, then orch pull",
+        )

@@ -1,0 +1,313 @@
+"""Answers of the other side as typed values: strict JSON within limits, checked against a dataclass.
+
+Nothing that a machine says is trusted. `decoded` is the one way from its bytes to a value: what it returns
+has the types, ranges and sizes that the annotations of `shape` state; everything else is Malformed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from orchestrator.errors import MalformedAnswer
+
+from .plain import plain
+
+T = TypeVar("T")
+
+SHORT = 1 << 20
+"""Bytes of the answer of a verb that lists nothing."""
+
+LONG = 1 << 27
+"""Bytes of the answer of a verb that lists files."""
+
+_VALUES_PER_BYTE = 8
+_FEW_VALUES = 100_000
+_WORD = 4096
+_MANY = 10_000
+_WIDEST_INT = 1 << 63
+
+Decode = Callable[[Any], Any]
+
+
+class Malformed(ValueError):
+    """An answer that is not what its verb gives. The text says where and what, without control characters."""
+
+
+@dataclass(frozen=True)
+class Between:
+    """Of a number: the least and the greatest that it can be."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Most:
+    """The characters of a text, the elements of a list or the keys of an object, at most."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Like:
+    """Of a text: the regular expression that all of it matches."""
+
+    pattern: str
+
+
+Count = Annotated[int, Between(0, _WIDEST_INT - 1)]
+"""Bytes, files: a whole number that is not negative."""
+
+Moment = Annotated[float, Between(0, 1 << 34)]
+"""Unix seconds, or a duration in seconds."""
+
+Sha256 = Annotated[str, Like("[0-9a-f]{64}")]
+
+
+def decoded(shape: type[T], data: bytes, *, most: int = SHORT) -> T:
+    """The value of type `shape` in the JSON text `data` of at most `most` bytes. Raises Malformed.
+
+    Keys that `shape` does not know are ignored; keys that it lacks take its defaults.
+    """
+    return value(shape, parsed(data, most=most))
+
+
+def malformed(name: str, what: str, why: str) -> MalformedAnswer:
+    """The error for an answer of machine `name` to `what` that must not be used."""
+    return MalformedAnswer(
+        f"{name} answered {what} with what our runtime never says: {plain(why)}. The answer was not used.",
+        exists=f"{name} may still run, and cost. Its program of ours, or the machine, was changed.",
+        next_command="orch status    # then orch down, which needs no answer of the machine",
+    )
+
+
+def value(shape: type[T], found: Any) -> T:
+    """The same of JSON that was parsed already."""
+    result: T = _decoder(shape)(found)
+    return result
+
+
+def parsed(data: bytes, *, most: int = SHORT) -> Any:
+    """Strict JSON: UTF-8, no key twice, no NaN, at most `most` bytes and the values that those can hold."""
+    if len(data) > most:
+        raise Malformed(f"it has {len(data):,} bytes, more than the {most:,} that it can have")
+    values = data.count(b",") + data.count(b"[") + data.count(b"{")
+    if values > max(_FEW_VALUES, most // _VALUES_PER_BYTE):
+        raise Malformed(f"it has {values:,} values")
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_number)
+    except Malformed:
+        raise
+    except RecursionError:
+        raise Malformed("it is nested too deeply") from None
+    except ValueError as error:
+        raise Malformed(f"it is no JSON ({plain(str(error))[:100]})") from None
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise Malformed("it has a key twice")
+    return found
+
+
+def _no_number(name: str) -> Any:
+    raise Malformed(f"it holds {name}")
+
+
+# ---------------------------------------------------------------- decoders, one for each kind of annotation
+
+
+def _decoder(shape: Any) -> Decode:
+    return _made(shape)
+
+
+@cache
+def _made(shape: Any) -> Decode:
+    origin, arguments = get_origin(shape), get_args(shape)
+    if origin is Annotated:
+        return _limited(arguments[0], arguments[1:])
+    if origin in (Union, types.UnionType):
+        return _optional(arguments)
+    if origin is Literal:
+        return _one_of(arguments)
+    if origin is tuple or origin in (Mapping, dict):
+        return _limited(shape, ())
+    if is_dataclass(shape):
+        return _record(shape)
+    if shape is Any:
+        return lambda found: found
+    return _limited(shape, ())
+
+
+def _limited(shape: Any, limits: Sequence[Any]) -> Decode:
+    """The decoder of a plain type or a container under the limits that were annotated."""
+    most = next((limit.count for limit in limits if isinstance(limit, Most)), None)
+    if shape in (int, float):
+        between = next((limit for limit in limits if isinstance(limit, Between)), None)
+        return _number(shape, between or Between(-_WIDEST_INT, _WIDEST_INT))
+    if shape is str:
+        return _text(
+            most or _WORD, next((limit.pattern for limit in limits if isinstance(limit, Like)), None)
+        )
+    if shape in (bool, type(None)):
+        return _exactly(shape)
+    origin, arguments = get_origin(shape), get_args(shape)
+    if origin is tuple and arguments[-1] is ...:
+        return _list(_decoder(arguments[0]), most or _MANY)
+    if origin is tuple:
+        return _row([_decoder(argument) for argument in arguments])
+    if origin in (Mapping, dict):
+        return _mapping(_decoder(arguments[0]), _decoder(arguments[1]), most or _MANY)
+    raise TypeError(f"no decoder for {shape}")
+
+
+def _number(shape: type, between: Between) -> Decode:
+    low, high, whole = between.low, between.high, shape is int
+
+    def decode(found: Any) -> Any:
+        kind = type(found)
+        if kind is not int and (whole or kind is not float or not math.isfinite(found)):
+            raise Malformed(f"is {shown(found)}, not a {'whole ' if whole else ''}number")
+        if not low <= found <= high:
+            raise Malformed(f"is {shown(found)}, out of range")
+        return found
+
+    return decode
+
+
+def _text(most: int, pattern: str | None) -> Decode:
+    like = re.compile(pattern) if pattern is not None else None
+
+    def decode(found: Any) -> Any:
+        if type(found) is not str:
+            raise Malformed(f"is {shown(found)}, not a text")
+        if len(found) > most:
+            raise Malformed(f"is a text of {len(found):,} characters")
+        if not found.isascii():
+            try:
+                found.encode("utf-8", "surrogateescape")
+            except UnicodeEncodeError:
+                raise Malformed("is a text that cannot be written as bytes") from None
+        if like is not None and not like.fullmatch(found):
+            raise Malformed(f"is {shown(found)}, which it cannot be")
+        return found
+
+    return decode
+
+
+def _exactly(shape: type) -> Decode:
+    def decode(found: Any) -> Any:
+        if type(found) is not shape:
+            raise Malformed(f"is {shown(found)}, not {'true or false' if shape is bool else 'null'}")
+        return found
+
+    return decode
+
+
+def _one_of(words: Sequence[Any]) -> Decode:
+    def decode(found: Any) -> Any:
+        if type(found) is not str or found not in words:
+            raise Malformed(f"is {shown(found)}, none of {', '.join(words)}")
+        return found
+
+    return decode
+
+
+def _optional(arguments: Sequence[Any]) -> Decode:
+    inner = [_decoder(argument) for argument in arguments if argument is not type(None)]
+    if len(inner) != 1 or len(inner) == len(arguments):
+        raise TypeError(f"no decoder for a union of {arguments}")
+    decode = inner[0]
+    return lambda found: None if found is None else decode(found)
+
+
+def _list(decode: Decode, most: int) -> Decode:
+    def all_of(found: Any) -> Any:
+        if type(found) is not list:
+            raise Malformed(f"is {shown(found)}, not a list")
+        if len(found) > most:
+            raise Malformed(f"has {len(found):,} elements, more than {most:,}")
+        place = 0
+        try:
+            result = []
+            for place, each in enumerate(found):  # noqa: B007
+                result.append(decode(each))
+            return tuple(result)
+        except Malformed as error:
+            raise _at(f"[{place}]", error) from None
+
+    return all_of
+
+
+def _row(decoders: Sequence[Decode]) -> Decode:
+    def row(found: Any) -> Any:
+        if type(found) is not list or len(found) != len(decoders):
+            raise Malformed(f"is {shown(found)}, not a list of {len(decoders)}")
+        return tuple(decode(each) for decode, each in zip(decoders, found, strict=True))
+
+    return row
+
+
+def _mapping(key: Decode, decode: Decode, most: int) -> Decode:
+    def mapping(found: Any) -> Any:
+        if type(found) is not dict:
+            raise Malformed(f"is {shown(found)}, not an object")
+        if len(found) > most:
+            raise Malformed(f"has {len(found):,} keys, more than {most:,}")
+        try:
+            return {key(name): decode(each) for name, each in found.items()}
+        except Malformed as error:
+            raise _at("{…}", error) from None
+
+    return mapping
+
+
+def _record(shape: Any) -> Decode:
+    hints = get_type_hints(shape, include_extras=True)
+    parts = tuple(
+        (
+            field.name,
+            _decoder(hints[field.name]),
+            field.default is MISSING and field.default_factory is MISSING,
+        )
+        for field in fields(shape)
+    )
+
+    def record(found: Any) -> Any:
+        if type(found) is not dict:
+            raise Malformed(f"is {shown(found)}, not an object")
+        known, name = {}, ""
+        try:
+            for name, decode, needed in parts:
+                if name in found:
+                    known[name] = decode(found[name])
+                elif needed:
+                    raise Malformed("is missing")
+        except Malformed as error:
+            raise _at(f".{name}", error) from None
+        return shape(**known)
+
+    return record
+
+
+def _at(place: str, error: Malformed) -> Malformed:
+    text = str(error)
+    return Malformed(f"{place}{'' if text.startswith(('.', '[', '{')) else ' '}{text}")
+
+
+def shown(found: Any, most: int = 60) -> str:
+    """A value of an answer, short and harmless, for a message."""
+    if isinstance(found, dict | list):
+        return "an object" if isinstance(found, dict) else f"a list of {len(found):,}"
+    if isinstance(found, int) and not isinstance(found, bool) and found.bit_length() > 200:
+        return f"a number of {found.bit_length():,} bits"
+    text = plain(repr(found[: most + 1] if isinstance(found, str) else found))
+    return text if len(text) <= most else text[: most - 1] + "…"
