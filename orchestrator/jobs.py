@@ -39,13 +39,16 @@ def run_dir(agent: Agent, run_id: str) -> str:
     return f"{agent.base}/runs/{run_id}"
 
 
-def start(host: Host, agent: Agent, job: Job, outputs: Sequence[str] = ()) -> RunState:
+def start(
+    host: Host, agent: Agent, job: Job, outputs: Sequence[str] = (), *, awaited: bool = False
+) -> RunState:
     """Begin the job, detached, or find it where it began already: a run id is run once, whatever happens.
 
-    `outputs` are globs of what it leaves (empty: all that it creates or changes). Raises UsageError where
+    `outputs` are globs of what it leaves (empty: all that it creates or changes). `awaited`: the machine
+    counts as used until `mark_collected` says that the results were fetched. Raises UsageError where
     the id belongs to another job or the trees cannot be laid out, HostError where contact was lost.
     """
-    spec = {**asdict(job), "outputs": list(outputs)}
+    spec = {**asdict(job), "outputs": list(outputs), "awaited": awaited}
     return _checked(host, "start", _ask(RunState, host, agent, "start", stdin=json.dumps(spec).encode()))
 
 
@@ -85,6 +88,14 @@ def follow(
     if done.returncode != 0:
         raise FollowInterrupted(f"{host.name} stopped sending the output of {run_id}.", offset)
     return offset
+
+
+def mark_collected(host: Host, agent: Agent, run_id: str) -> None:
+    """Tell the machine that the run's results are here, whole and verified: it may count as idle from now on.
+
+    May be repeated. Raises HostError where contact was lost.
+    """
+    host.run(("touch", f"{run_dir(agent, run_id)}/collected"), timeout=30)
 
 
 def cancel(host: Host, agent: Agent, run_id: str, grace: float = 10.0) -> RunState:

@@ -15,6 +15,7 @@ from orchestrator.model import Agent, Entry, Exit, Host, RunRecord, RunState
 
 RECORD = "run.json"
 OUTPUTS = "outputs"
+LOG = "output.log"
 _METRICS_BYTES = 1 << 20
 
 
@@ -25,7 +26,7 @@ def fetch(host: Host, agent: Agent, run_id: str, folder: Path, progress: Any) ->
     entries = jobs.outputs(host, agent, run_id)
     sync.pull(host, agent, f"{source}/work", entries, folder / OUTPUTS, progress=progress)
     there = jobs.state(host, agent, run_id)
-    for name in ("output.log", "trace.jsonl", "exit.json"):
+    for name in (LOG, "trace.jsonl", "exit.json"):
         try:
             host.get(f"{source}/{name}", folder / name)
         except HostError:

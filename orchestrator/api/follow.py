@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
 from orchestrator import jobs
+from orchestrator.api.collect import LOG
 from orchestrator.api.doorkey import answers, connect
 from orchestrator.api.session import Session
 from orchestrator.errors import HostError, HostKeyError, MalformedAnswer
@@ -52,29 +54,92 @@ def bookmark(session: Session, run_id: str) -> Bookmark:
 def to_the_end(session: Session, run_id: str, output: Callable[[bytes], None] | None) -> Exit | None:
     """Pass on the run's output from the bookmark until it ends; None where the machine was lost.
 
+    All of it is kept in `runs/<id>/output.log` as it comes, whatever becomes of the machine.
     A broken connection is made again for ten minutes: the run itself does not notice. An interrupt
     leaves the bookmark behind the last byte that was shown.
     """
     mark = bookmark(session, run_id)
 
-    def show(data: bytes) -> None:
-        with _interrupt_later():
-            if output:
-                output(data)
-            mark.advance(len(data))
+    with Kept(session.place.run(run_id) / LOG) as kept:
 
-    def rest() -> RunState:
-        while True:
-            jobs.follow(session.host, session.agent, run_id, mark.offset, show)
-            state = jobs.state(session.host, session.agent, run_id)
-            if state.state != "running":
-                return state
+        def show(data: bytes) -> None:
+            with _interrupt_later():
+                new = kept.add(data, shown=mark.offset)
+                if output and new:
+                    output(new)
+                mark.advance(len(new))
 
-    try:
-        ended = over_breaks(session, rest, advanced=lambda: mark.offset)
-        return ended.exit if ended else None
-    finally:
-        mark.save()
+        def rest() -> RunState:
+            while True:
+                jobs.follow(session.host, session.agent, run_id, kept.offset, show)
+                state = jobs.state(session.host, session.agent, run_id)
+                if state.state != "running":
+                    return state
+
+        try:
+            kept.begin(mark.offset)
+            ended = over_breaks(session, rest, advanced=lambda: kept.offset)
+            return ended.exit if ended else None
+        finally:
+            mark.save()
+
+
+KEPT_MOST = 1 << 30
+"""Bytes of a run's output that are kept while it is followed. The whole comes home at its end."""
+
+
+class Kept:
+    """What a run printed, as far as it was received here: bytes at the place that they have there.
+
+    Two followers may write at once: the same bytes go to the same place. A disk that takes no more ends
+    the keeping, not the following.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+        self.offset = 0
+
+    def __enter__(self) -> Kept:
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            os.close(self._file)
+
+    def begin(self, shown: int) -> None:
+        """Go on from what was shown, or from what was kept where that is less."""
+        self.offset = shown if self._file is None else min(shown, os.fstat(self._file).st_size)
+
+    def add(self, data: bytes, shown: int) -> bytes:
+        """Keep `data`, which comes next; the part of it that lies behind the first `shown` bytes."""
+        if self._file is not None:
+            self._write(data)
+        before, self.offset = self.offset, self.offset + len(data)
+        return data[max(0, shown - before) :]
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None
+        at, left = self.offset, memoryview(data)[: max(0, KEPT_MOST - self.offset)]
+        try:
+            while left:
+                count = os.pwrite(self._file, left, at)
+                at, left = at + count, left[count:]
+        except OSError:
+            os.close(self._file)
+            self._file = None
+
+
+def release(session: Session, run_id: str) -> None:
+    """Tell the machine that the run's results are here, so that it may count as idle.
+
+    A machine that does not hear it counts as used until its deadline; the next pull tells it again.
+    """
+    with suppress(HostError):
+        jobs.mark_collected(session.host, session.agent, run_id)
 
 
 @contextmanager

@@ -8,10 +8,13 @@ from typing import Any
 
 from orchestrator import jobs
 from orchestrator.api import follow as following
+from orchestrator.api.awaiting import MachineGone
+from orchestrator.api.collect import LOG, RECORD
 from orchestrator.api.folder import Folder
 from orchestrator.api.session import open_session
 from orchestrator.api.training import known_run, profile_of
 from orchestrator.errors import UsageError
+from orchestrator.ledger import Lease
 from orchestrator.model import Progress, Silent
 
 
@@ -27,7 +30,8 @@ def logs(
     """Pass a run's output to `output`; returns {run_id, bytes, ended, reason}.
 
     Without `follow`: all of it, from the pulled copy where there is one. With it: from the last byte
-    that a follower in this folder saw, until the run ends.
+    that a follower in this folder saw, until the run ends. Of a run whose machine is gone: what a follower
+    received, which is kept.
     """
     place = Folder.at(folder)
     pulled = _pulled(place, run_id)
@@ -36,27 +40,45 @@ def logs(
         output(data)
         return {"run_id": pulled.parent.name, "bytes": len(data), "ended": True, "reason": None}
     held, run = known_run(place, run_id, lease)
-    with open_session(
-        place, place.ledger(held.id), profile_of(held, ()), progress=progress or Silent()
-    ) as session:
+    try:
+        return _of_the_machine(place, held, run.run_id, follow, output, progress or Silent())
+    except MachineGone:
+        kept = place.run(run.run_id) / LOG
+        if follow or not kept.exists():
+            raise
+        data = kept.read_bytes()
+        output(data)
+        return {"run_id": run.run_id, "bytes": len(data), "ended": True, "reason": "lost"}
+
+
+def _of_the_machine(
+    place: Folder, held: Lease, run_id: str, follow: bool, output: Callable[[bytes], None], tell: Progress
+) -> dict[str, Any]:
+    with open_session(place, place.ledger(held.id), profile_of(held, ()), progress=tell) as session:
         if follow:
-            ended = following.to_the_end(session, run.run_id, output)
-            offset = following.bookmark(session, run.run_id).offset
+            ended = following.to_the_end(session, run_id, output)
+            offset = following.bookmark(session, run_id).offset
         else:
-            offset = jobs.follow(session.host, session.agent, run.run_id, 0, output, live=False)
-            ended = jobs.state(session.host, session.agent, run.run_id).exit
+            offset = jobs.follow(session.host, session.agent, run_id, 0, output, live=False)
+            ended = jobs.state(session.host, session.agent, run_id).exit
     reason = ended.reason if ended else None
-    return {"run_id": run.run_id, "bytes": offset, "ended": ended is not None, "reason": reason}
+    return {"run_id": run_id, "bytes": offset, "ended": ended is not None, "reason": reason}
 
 
 def _pulled(place: Folder, run_id: str | None) -> Path | None:
-    """The log that was brought home: of that run, or of the latest where no lease is open."""
+    """The log that lies here and will not grow: of that run, or of the latest where no lease is open."""
     if run_id:
-        log = place.run(run_id) / "output.log"
-        return log if log.exists() else None
+        log = place.run(run_id) / LOG
+        return log if log.exists() and _settled(place, run_id) else None
     if place.open_leases():
         return None
-    found = sorted(place.run(".").glob("*/output.log"), key=lambda path: path.stat().st_mtime)
+    found = sorted(place.run(".").glob(f"*/{LOG}"), key=lambda path: path.stat().st_mtime)
     if not found:
         raise UsageError("There is no run in this folder.", next_command="orch train")
     return found[-1]
+
+
+def _settled(place: Folder, run_id: str) -> bool:
+    """Whether its record is here, or no machine can know more of it."""
+    recorded = (place.run(run_id) / RECORD).exists()
+    return recorded or not any(run_id in lease.runs for lease in place.open_leases())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -63,13 +64,14 @@ class Session:
         return local_stack(self.profile, self.progress)
 
     def watch_idleness(self) -> None:
-        """The machine powers itself off when nobody used it for the profile's `idle_duration`."""
-        deadline = self.machine.deadline.timestamp() if self.machine.deadline else 0.0
-        deadline += float(self.machine.detail.get("ended_by_cloud_s", 0.0)) if deadline else 0.0
+        """The machine powers itself off when nobody used it for the profile's `idle_duration`, and at its
+        deadline, having asked its jobs to save. The deadline that was armed first stays."""
         seconds = self.profile.idle_duration or 0
+        late = self.machine.detail.get("ended_by_cloud_s", 0.0)
         argv = self.agent.argv(
-            "watch", self.agent.base, "--deadline", f"{deadline:.0f}", "--idle", f"{seconds:.0f}"
+            "watch", self.agent.base, "--left", f"{self._left():.0f}", "--idle", f"{seconds:.0f}"
         )
+        argv = (*argv, "--late", f"{late:.0f}")
         if self.machine.detail.get("spot"):
             argv = (*argv, "--spot", self.machine.provider)
         power_off = self.machine.detail.get("power_off")  # where the user who logs in may not, as such
@@ -81,6 +83,14 @@ class Session:
                 exists=f"{self.machine.id} runs on until its deadline.",
                 next_command="orch up " + str(self.profile.path),
             )
+
+    def _left(self) -> float:
+        """Seconds until the deadline, 0 where there is none. Both times are by this computer's clock, so that
+        it does not matter how wrong it is; what it was set to meanwhile cannot lengthen a machine's life."""
+        if self.machine.deadline is None:
+            return 0.0
+        left = self.machine.deadline.timestamp() - time.time()
+        return min(max(left, 1.0), self.profile.max_duration or left)
 
 
 def read_lock(profile: Profile) -> Lock:

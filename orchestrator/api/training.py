@@ -219,7 +219,9 @@ def _start(session: Session, run_id: str) -> bool:
     env = session.profile.train.environment()
     job = Job(**{**fields, "argv": tuple(fields["argv"]), "env": env}, trees=trees)
     outputs = session.profile.train.outputs
-    begun = follow.over_breaks(session, lambda: jobs.start(session.host, session.agent, job, outputs=outputs))
+    begun = follow.over_breaks(
+        session, lambda: jobs.start(session.host, session.agent, job, outputs=outputs, awaited=True)
+    )
     if begun:
         session.progress.say(f"Training: {run_id}")
     return begun is not None
@@ -320,6 +322,7 @@ def _bring_home(session: Session, run_id: str, exit_: Exit | None) -> RunRecord:
     )
     collect.write(record)
     session.ledger.append("run.collected", run_id=run_id)
+    follow.release(session, run_id)
     return _examined(session, record, entries)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orchestrator.api.collect import LOG
 from orchestrator.errors import failure_of
 from orchestrator.model import RunRecord
 
@@ -11,8 +12,9 @@ def judged(record: RunRecord, profile: str) -> RunRecord:
     if record.succeeded:
         return record
     came_home = "pull_s" in record.timings
-    gone = record.exit["reason"] == "preempted" or not came_home
-    left = "Its record, log and files are" if came_home else "Its record alone is"
+    gone = record.exit["reason"] in ("preempted", "deadline") or not came_home
+    logged = "Its record and what it printed are" if (record.folder / LOG).exists() else "Its record alone is"
+    left = "Its record, log and files are" if came_home else logged
     machine = "The machine is gone." if gone else "The machine runs on."
     error = failure_of(record.exit["reason"])(
         f"{record.run_id} ended: {record.exit.get('detail') or record.exit['reason']}",

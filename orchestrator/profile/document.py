@@ -186,11 +186,13 @@ class Document(Section):
     )
     max_duration: kinds.Duration | None = Field(
         default=None,
-        description="The machine powers itself off after this long, whatever happens. Default on local: 4h.",
+        description="The machine powers itself off after this long, whatever happens; jobs are asked to save "
+        "two minutes before. Default on local: 4h.",
     )
     idle_duration: kinds.Duration | None = Field(
         default=None,
-        description="The machine powers itself off after this long without a run. Default: it does not.",
+        description="The machine powers itself off after this long without use: no run goes on, and the "
+        "results of all runs were fetched. Default: it does not.",
     )
     max_price: kinds.Price | None = Field(
         default=None, description="Most to pay for the machine, in US dollars an hour."

@@ -34,7 +34,7 @@ resources:
 # max_price: 1.00         # US dollars an hour
 
 max_duration: 4h          # the machine powers itself off then, whatever happens
-idle_duration: 30m        # and after this long without a run
+idle_duration: 30m        # and this long after the last run was fetched
 
 stack:
 {stack}

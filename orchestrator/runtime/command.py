@@ -49,6 +49,7 @@ def environment(
         if name not in dropped and not name.startswith("ORCH_")
     }
     found["PWD"] = cwd
+    found["PYTHONUNBUFFERED"] = "1"  # what is printed is seen at once, and is not lost when the job is killed
     bin_ = os.path.dirname(spec["python"])
     if os.path.exists(os.path.join(os.path.dirname(bin_), "pyvenv.cfg")):
         found["VIRTUAL_ENV"] = os.path.dirname(bin_)

@@ -25,14 +25,15 @@ class Facts:
 
     `group_kills` and `global_kills`: processes that the kernel killed for want of memory while the run went
     on, in its own control group and on the whole computer; None where the kernel does not say.
-    `taken_back`: the sentence with which the cloud announced that it takes the machine back.
+    `machine_ends`: (reason, sentence) of the announcement that the machine ends: its cloud takes it back, or
+    its deadline comes.
     `full`: the file system that has no room left, or None. `log_tail`: the last of its output.
     """
 
     code: Optional[int]
     signal: Optional[int]
     cancelled: bool = False
-    taken_back: Optional[str] = None
+    machine_ends: Optional[Tuple[str, str]] = None
     observed: bool = False
     group_kills: Optional[int] = None
     global_kills: Optional[int] = None
@@ -50,8 +51,9 @@ def explain(facts: Facts) -> Dict[str, Any]:
 def _why(facts: Facts) -> Tuple[str, str]:
     if facts.cancelled:
         return "cancelled", "The run was cancelled."
-    if facts.taken_back:
-        return "preempted", f"{facts.taken_back} The job was asked to end, and {_ended(facts)}."
+    if facts.machine_ends:
+        reason, sentence = facts.machine_ends
+        return reason, f"{sentence} The job was asked to end, and {_ended(facts)}."
     if facts.code == 0:
         if facts.observed:
             return "observed", "The run was stopped after the observed steps, as asked."

@@ -45,6 +45,7 @@ _FIELDS: Dict[str, Any] = {
     "stop_after_observed": False,
     "observe_light": 0,
     "outputs": [],
+    "awaited": False,
 }
 """Of a spec, with what they are when left out."""
 

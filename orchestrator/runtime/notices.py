@@ -34,10 +34,19 @@ _TOKEN_S = 21600
 
 @dataclass(frozen=True)
 class Notice:
-    """`ends_at`: seconds since 1970 by which the machine may be gone; None where it is only at risk."""
+    """`ends_at`: seconds since 1970 by which the machine may be gone; None where it is only at risk.
+
+    `reason`: that of a run which this ends, preempted or deadline."""
 
     text: str
     ends_at: Optional[float] = None
+    reason: str = "preempted"
+
+
+def of_deadline(left: float) -> Notice:
+    """That the machine's deadline comes in `left` seconds."""
+    text = f"The deadline of this machine comes in {max(0.0, left):.0f} s (max_duration)."
+    return Notice(text, time.time() + left, "deadline")
 
 
 class Listener:

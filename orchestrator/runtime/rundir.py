@@ -6,7 +6,7 @@ so a run without `exit.json` whose lock is free has lost its supervisor.
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
-# ruff: noqa: PTH100, PTH101, PTH105, PTH108, PTH116, PTH118, PTH120
+# ruff: noqa: PTH100, PTH101, PTH105, PTH108, PTH110, PTH116, PTH118, PTH120
 
 from __future__ import annotations
 
@@ -88,6 +88,11 @@ class RunDir:
     @property
     def cancel(self) -> str:
         return self.path("cancel.json")
+
+    @property
+    def collected(self) -> str:
+        """A mark: whoever wanted this run's results has them, whole and verified."""
+        return self.path("collected")
 
 
 def open_run(base: str, run_id: str) -> RunDir:
@@ -177,6 +182,13 @@ def held(run: RunDir) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def uncollected(run: RunDir) -> bool:
+    """Whether somebody wants this run's results and has not fetched them."""
+    if os.path.exists(run.collected) or not os.path.exists(run.started):
+        return False
+    return bool((read_json(run.spec) or {}).get("awaited"))
 
 
 def log_bytes(run: RunDir) -> int:

@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Set, Tuple
 
-from . import ending, notices, outputs, processes
+from . import deadline, ending, notices, outputs, processes
 from .command import Child, Command, launch
 from .rundir import Reserve, RunDir, log_bytes, read_json, write_json
 from .sample import Sampler
@@ -26,7 +26,7 @@ GRACE = 10.0
 """Seconds between asking a cancelled job to end and ending it."""
 
 _TO_FETCH = 30.0
-"""Seconds that are kept, at most, of a spot machine's last ones for fetching what the job has saved."""
+"""Seconds that are kept, at most, of a machine's last ones for fetching what the job has saved."""
 
 _LEFTOVER_GRACE = 2.0
 _HEARTBEAT = 0.5
@@ -154,7 +154,7 @@ class Supervision:
             self._kill_at = time.monotonic() + 1.0
 
     def _heed_notice(self) -> None:
-        """What the cloud announces is said in the log; before the end of the machine the job may save."""
+        """Say in the log what is announced; before the end of the machine the job may save."""
         notice = notices.published(self._run.base)
         if notice is None or notice == self._heard:
             return
@@ -188,13 +188,17 @@ class Supervision:
             }
         )
 
-    def _taken_back(self) -> Optional[str]:
+    def _machine_ends(self) -> Optional[Tuple[str, str]]:
         """The announcement of the machine's end; where the machine went down before the watcher heard it,
         it is asked for now."""
         if self._stop and (self._heard is None or self._heard.ends_at is None):
             cloud = str((read_json(os.path.join(self._run.base, "watch.json")) or {}).get("spot", ""))
             self._heard = notices.Listener(cloud).notice() if cloud else None
-        return self._heard.text if self._heard and self._heard.ends_at is not None else None
+            if self._heard is None and deadline.saving(self._run.base):
+                self._heard = notices.of_deadline(deadline.left(self._run.base) or 0.0)
+        if self._heard is None or self._heard.ends_at is None:
+            return None
+        return self._heard.reason, self._heard.text
 
     def _facts(self, ended: Ended) -> ending.Facts:
         assert self._job is not None
@@ -204,7 +208,7 @@ class Supervision:
             code=None if signalled else os.WEXITSTATUS(ended.status),
             signal=os.WTERMSIG(ended.status) if signalled else None,
             cancelled=self._cancelled,
-            taken_back=self._taken_back(),
+            machine_ends=self._machine_ends(),
             observed=os.path.exists(os.path.join(self._run.observe, "stopped")),
             group_kills=ending.since(self._kills.group, now.group),
             global_kills=ending.since(self._kills.everywhere, now.everywhere),

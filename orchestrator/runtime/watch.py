@@ -1,11 +1,15 @@
 """Power a machine off when its time is up, or when nobody has used it for a while; nobody need be connected.
 
-    watch BASE --deadline T --idle S [--spot CLOUD] [-- COMMAND…]
+    watch BASE --left S --idle S [--late S] [--spot CLOUD] [-- COMMAND…]
 
-T is in seconds since 1970 by this machine's clock, S in seconds; 0 means never. COMMAND is `poweroff`
-unless given. There is one watcher per BASE: asked again, it goes by the new numbers. A run that goes on, a
-run's end, and any touch of `BASE/active` count as use. On a spot machine of CLOUD (aws, gcp) it also listens
-for the cloud's announcement of its end, and tells every run. Prints {"pid", "deadline", "idle"}.
+The deadline comes `--left` seconds from now by this machine's clock; once armed it stays, whatever later
+calls say. Jobs that run then are asked to end a while before it, so that they save, and whoever follows can
+fetch. `--late`: the cloud itself ends the machine at the deadline, so COMMAND waits so many seconds longer.
+0 means never, for --left and --idle. COMMAND is `poweroff` unless given. There is one watcher per BASE: asked
+again, it goes by the new numbers for idleness. Use is: a run that goes on, a run whose results nobody has
+fetched, a run's end, the fetching of its results, and any touch of `BASE/active`. On a spot machine of CLOUD
+(aws, gcp) it also listens for the cloud's announcement of its end, and tells every run. Prints {"pid",
+"left", "idle"}.
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
@@ -17,14 +21,15 @@ import argparse
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 import traceback
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import notices, processes, rundir
+from . import deadline, notices, processes, rundir
 from .rundir import RunDir, RunError
 
 _TICK = 1.0
@@ -36,58 +41,87 @@ _AGAIN = 30.0
 class Orders:
     """When to end the machine, and by which command; `spot` names the cloud that may take it back, if any."""
 
-    deadline: float
     idle: float
     command: List[str]
+    late: float = 0.0
     spot: str = ""
 
 
 def main(argv: List[str]) -> int:
     parser = argparse.ArgumentParser(prog="orch-runtime watch")
     parser.add_argument("base")
-    parser.add_argument("--deadline", type=float, required=True)
+    parser.add_argument("--left", type=float, required=True)
     parser.add_argument("--idle", type=float, required=True)
+    parser.add_argument("--late", type=float, default=0.0)
     parser.add_argument("--spot", choices=notices.CLOUDS, default="")
     end = argv.index("--") if "--" in argv else len(argv)
     arguments = parser.parse_args(argv[:end])
     command = argv[end + 1 :] or ["poweroff"]
-    orders = Orders(arguments.deadline, arguments.idle, command, arguments.spot)
-    pid = watch(os.path.abspath(arguments.base), orders)
-    print(json.dumps({"pid": pid, "deadline": orders.deadline, "idle": orders.idle}))
+    base = os.path.abspath(arguments.base)
+    if arguments.left:
+        deadline.arm(base, arguments.left)
+    pid = watch(base, Orders(arguments.idle, command, arguments.late, arguments.spot))
+    print(json.dumps({"pid": pid, "left": deadline.left(base), "idle": arguments.idle}))
     return 0
 
 
 def watch(base: str, orders: Orders) -> int:
-    """Give the orders and see that a watcher is there to follow them; its pid."""
+    """Give the orders and see that a watcher of this very program is there to follow them; its pid."""
     os.makedirs(base, exist_ok=True)
     rundir.write_json(_orders(base), vars(orders))
     give_up = time.monotonic() + 30
     while time.monotonic() < give_up:
         known = rundir.read_json(_watcher(base))
         if known is not None and processes.alive(known["pid"], known["start"]):
-            return int(known["pid"])
-        _detach(base)
+            if known.get("program") == _program():
+                return int(known["pid"])
+            processes.signal_all([known["pid"]], signal.SIGKILL)  # of a release that reads other orders
+        else:
+            _detach(base)
         time.sleep(0.02)
     raise SystemExit("The watcher did not come up.")
 
 
-def due(base: str, orders: Orders, began: float, now: float) -> Optional[str]:
-    """Why the machine is to end now, None if it is not. `began` is when the watcher came up."""
-    if orders.deadline and now >= orders.deadline:
+def _program() -> str:
+    return os.path.abspath(__file__)
+
+
+class Idleness:
+    """For how long nobody has used the machine, by a clock that is never set."""
+
+    def __init__(self, base: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._base = base
+        self._clock = clock
+        self._marks: Optional[Tuple[Optional[float], ...]] = None
+        self._since = clock()
+
+    def seconds(self) -> float:
+        """Seconds since the last use that a look has found. Look more often than it matters."""
+        marks = _marks(self._base)
+        if marks != self._marks or _active(self._base):
+            self._marks, self._since = marks, self._clock()
+        return self._clock() - self._since
+
+
+def due(base: str, orders: Orders, idle: float) -> Optional[str]:
+    """Why the machine is to end now, None if it is not. `idle` is for how many seconds nobody has used it."""
+    left = deadline.left(base)
+    if left is not None and left + orders.late <= 0:
         return "deadline"
-    if orders.idle and not _active(base) and now - _last_use(base, began) >= orders.idle:
+    if orders.idle and idle >= orders.idle:
         return "idle"
     return None
 
 
 def _watch(base: str) -> None:
     """Never returns while the machine lives."""
-    began = time.time()
-    ears = Ears(base)
+    ears, idleness = Ears(base), Idleness(base)
     while True:
         orders = _read_orders(base)
         ears.listen(orders.spot)
-        why = due(base, orders, began, time.time())
+        if deadline.saving(base):
+            ears.announce(notices.of_deadline(deadline.left(base) or 0.0))
+        why = due(base, orders, idleness.seconds())
         if why is not None:
             print(f"{time.time():.0f} {why}: {' '.join(orders.command)}", file=sys.stderr, flush=True)
             subprocess.run(orders.command, stdin=subprocess.DEVNULL, check=False)
@@ -112,7 +146,12 @@ class Ears:
         self._listener = self._listener or notices.Listener(cloud)
         self._next = time.monotonic() + notices.EVERY[cloud]
         heard = self._listener.notice()
-        if heard is None or (self._heard and _kind(heard) == _kind(self._heard)):
+        if heard is not None:
+            self.announce(heard)
+
+    def announce(self, heard: notices.Notice) -> None:
+        """Tell the runs, unless they were told of such an end before."""
+        if self._heard and _kind(heard) == _kind(self._heard):
             return
         self._heard = heard
         notices.publish(self._base, heard)
@@ -129,8 +168,8 @@ def _read_orders(base: str) -> Orders:
 
 
 def _active(base: str) -> bool:
-    """Whether a run goes on, or is about to."""
-    return any(rundir.held(run) or _unwatched(run) for run in _runs(base))
+    """Whether a run goes on, is about to, or has results that nobody has fetched."""
+    return any(rundir.held(run) or _unwatched(run) or rundir.uncollected(run) for run in _runs(base))
 
 
 def _unwatched(run: RunDir) -> bool:
@@ -139,10 +178,10 @@ def _unwatched(run: RunDir) -> bool:
     return started is not None and processes.alive(started["job"]["pid"], started["job"]["start"])
 
 
-def _last_use(base: str, began: float) -> float:
-    """When the machine was last used, seconds since 1970."""
-    marks = [os.path.join(base, "active"), *(run.exit for run in _runs(base))]
-    return max([began, *(moment for moment in map(_modified, marks) if moment is not None)])
+def _marks(base: str) -> Tuple[Optional[float], ...]:
+    """What changes when the machine is used: the times at which these files were written."""
+    ends = [mark for run in _runs(base) for mark in (run.exit, run.collected)]
+    return tuple(_modified(mark) for mark in (os.path.join(base, "active"), *ends))
 
 
 def _modified(path: str) -> Optional[float]:
@@ -158,7 +197,7 @@ def _runs(base: str) -> List[RunDir]:
         names = os.listdir(os.path.join(base, "runs"))
     except FileNotFoundError:
         return []
-    for name in names:
+    for name in sorted(names):
         try:
             found.append(rundir.open_run(base, name))
         except RunError:
@@ -204,7 +243,11 @@ def _stay(base: str) -> None:
     for source, target in ((nothing, 0), (diary, 1), (diary, 2)):
         os.dup2(source, target)
     os.chdir("/")
-    own: Dict[str, Any] = {"pid": os.getpid(), "start": processes.start_of(os.getpid())}
+    own: Dict[str, Any] = {
+        "pid": os.getpid(),
+        "start": processes.start_of(os.getpid()),
+        "program": _program(),
+    }
     rundir.write_json(_watcher(base), own)
     processes.set_oom_score("-900")
     _watch(base)

@@ -169,7 +169,47 @@ def test_a_machine_killed_during_training_is_a_lost_run(project: Project) -> Non
     out, err = train.communicate(timeout=100)
     assert train.returncode == 12, err.decode()
     assert b'"reason": "lost"' in out
+    shown = [line for line in err.decode().splitlines() if line.startswith("line")]
+    kept = (project.folder / "runs/doomed/output.log").read_text()
+    assert kept.startswith("line 0\nline 1\nline 2\nline 3\n") and all(line in kept for line in shown)
+    assert project.orch("logs", "doomed").out == kept
     assert project.json("down")["proven_gone"] is True
+
+
+def test_an_idle_machine_waits_for_whoever_fetches_its_results(project: Project) -> None:
+    """The run was detached, and is over for longer than `idle_duration`."""
+    write(project, "print('unread'); open('weights.bin', 'w').write('w')")
+    project.orch("up", "orch.yaml", "--set", "idle_duration=10s")
+    project.orch("train", "--detach", "--run-id", "left")
+    provider = open_provider("local", state=project.state)
+    labels = {LABEL_LEASE: project.json("status")["leases"][0]["lease"]}
+    time.sleep(16)
+    assert provider.list(labels), "it took the results with it"
+    project.orch("pull", "left")
+    assert (project.folder / "runs/left/outputs/weights.bin").read_text() == "w"
+    until(lambda: not provider.list(labels), 40)
+
+
+def test_the_deadline_saves_what_a_follower_can_fetch(project: Project) -> None:
+    """The job is asked to end a while before, writes its checkpoint, and that comes home in time."""
+    write(
+        project,
+        "import signal, sys, time\n"
+        "def save(*_):\n    open('checkpoint', 'w').write('step 7')\n    sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\nprint('training')\ntime.sleep(600)\n",
+    )
+    project.orch("up", "orch.yaml")
+    train = project.start("train", "--run-id", "long")
+    wait_for_line(train, b"training\n")
+    sooner = (
+        "import json; p = '/opt/orch/deadline.json'; d = json.load(open(p)); d['boottime'] -= 1700; "
+        "json.dump(d, open(p, 'w'))"
+    )
+    project.orch("ssh", "--", "python3", "-c", sooner)
+    out, err = train.communicate(timeout=100)
+    assert train.returncode == 6 and b"deadline" in out + err, err.decode()
+    assert (project.folder / "runs/long/outputs/checkpoint").read_text() == "step 7"
+    project.orch("down")
 
 
 def test_a_broken_connection_is_made_again_and_no_byte_is_lost(project: Project) -> None:

@@ -21,6 +21,7 @@ REASONS = [
     ("failed", 6),
     ("signal", 6),
     ("disk_full", 6),
+    ("deadline", 6),
     ("out_of_memory", 10),
     ("preempted", 11),
     ("lost", 12),

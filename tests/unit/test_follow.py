@@ -1,4 +1,4 @@
-"""An interrupt never parts what was shown from what was counted."""
+"""What was shown is counted and kept, whatever comes in between."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator import jobs
 from orchestrator.api import follow
+from orchestrator.api.folder import Folder
 from orchestrator.model import RunState
 
 
@@ -36,14 +37,21 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A session whose run prints two pieces and ends."""
 
     def tail(_host: Any, _agent: Any, _run: str, offset: int, write: Any) -> int:
-        for piece in (b"one\n", b"two\n")[offset // 4 :]:
-            write(piece)
+        for piece in (b"one\n", b"two\n"):
+            if piece[max(0, offset) :]:
+                write(piece[max(0, offset) :])
+            offset -= len(piece)
         return 8
 
     monkeypatch.setattr(jobs, "follow", tail)
     monkeypatch.setattr(jobs, "state", lambda *_: RunState("ended"))
     ledger = SimpleNamespace(path=tmp_path / "ledger.jsonl")
-    return cast("Any", SimpleNamespace(ledger=ledger, host=None, agent=None))
+    return cast("Any", SimpleNamespace(ledger=ledger, host=None, agent=None, place=Folder(tmp_path)))
+
+
+def kept(session: Any) -> bytes:
+    data: bytes = (session.place.run("run") / "output.log").read_bytes()
+    return data
 
 
 def test_what_was_shown_when_the_interrupt_came_is_not_shown_again(session: Any) -> None:
@@ -61,3 +69,56 @@ def test_a_second_interrupt_does_not_wait(session: Any) -> None:
         follow.to_the_end(session, "run", shown)
     assert not shown.went_on
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_was_shown_is_kept_although_the_machine_goes(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut(_host: Any, _agent: Any, _run: str, offset: int, write: Any) -> int:
+        write(b"one\n")
+        raise jobs.FollowInterrupted("gone", offset + 4)
+
+    monkeypatch.setattr(jobs, "follow", cut)
+    monkeypatch.setattr(follow, "over_breaks", _lost)
+    assert follow.to_the_end(session, "run", Shown(0)) is None
+    assert kept(session) == b"one\n"
+
+
+def _lost(_session: Any, act: Any, *, advanced: Any) -> None:
+    with pytest.raises(jobs.FollowInterrupted):
+        act()
+    assert advanced() == 4
+
+
+@pytest.mark.parametrize("left", [b"", b"on", b"one\ntwo\n"])
+def test_what_is_missing_here_is_kept_and_not_shown_twice(session: Any, left: bytes) -> None:
+    """A follower of another process, or the user, may have left less or more than this one was shown."""
+    follow.to_the_end(session, "run", Shown(0))
+    (session.place.run("run") / "output.log").write_bytes(left)
+    shown = Shown(0)
+    follow.to_the_end(session, "run", shown)
+    assert (shown.text, kept(session)) == (b"", b"one\ntwo\n")
+
+
+def test_nobody_looks_and_it_is_kept_all_the_same(session: Any) -> None:
+    follow.to_the_end(session, "run", None)
+    assert kept(session) == b"one\ntwo\n"
+
+
+def test_a_disk_that_takes_no_more_does_not_stop_the_following(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    shown = Shown(0)
+    follow.to_the_end(session, "run", shown)
+    assert shown.text == b"one\ntwo\n"
+
+
+def test_an_endless_output_does_not_fill_the_disk(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "KEPT_MOST", 6)
+    shown = Shown(0)
+    follow.to_the_end(session, "run", shown)
+    assert shown.text == b"one\ntwo\n" and kept(session) == b"one\ntw"

@@ -107,6 +107,21 @@ def test_ends_are_told_apart(
     assert state.started_at and state.ended_at and state.ended_at >= state.started_at
 
 
+def test_what_is_printed_is_there_at_once_and_outlives_a_kill(agent: Agent) -> None:
+    """As scripts print: without a flush. Nobody is connected while it prints."""
+    jobs.start(HOST, agent, python("import time; print('step', 1); time.sleep(60)"))
+    until(lambda: (folder(agent) / "output.log").read_text() == "step 1\n", 20)
+    os.kill(started(agent)["job"]["pid"], signal.SIGKILL)
+    until(lambda: jobs.state(HOST, agent, "r").state == "ended")
+    assert (folder(agent) / "output.log").read_text().startswith("step 1\n")
+
+
+def test_the_profile_may_have_what_is_printed_buffered(agent: Agent) -> None:
+    code = "import sys; print(sys.stdout.write_through)"
+    assert to_the_end(agent, python(code))[1] == b"True\n"
+    assert to_the_end(agent, python(code, "q", env={"PYTHONUNBUFFERED": ""}))[1] == b"False\n"
+
+
 def test_a_command_that_is_not_there(agent: Agent) -> None:
     state, output = to_the_end(agent, Job("r", ("no-such-program",), sys.executable, cwd="/"))
     assert state.exit and (state.exit.code, state.exit.reason) == (127, "failed")

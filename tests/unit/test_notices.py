@@ -133,7 +133,7 @@ def test_part_of_what_is_left_is_kept_for_fetching() -> None:
 
 @pytest.mark.parametrize(("code", "signal"), [(0, None), (1, None), (None, 15)])
 def test_however_the_job_ends_then_it_was_taken_back(code: int | None, signal: int | None) -> None:
-    said = explain(Facts(code, signal, taken_back="AWS ends this spot machine at noon."))
+    said = explain(Facts(code, signal, machine_ends=("preempted", "AWS ends this spot machine at noon.")))
     assert said["reason"] == "preempted"
     assert "at noon" in said["detail"]
     assert (f"status {code}" in said["detail"]) == (code is not None)
