@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from orchestrator.cli.terminal import ours
 from orchestrator.errors import EXIT_INTERRUPTED, LocalError, OrchError, ParityMismatch, ProviderError
 
 
@@ -19,7 +20,7 @@ def emit(verb: str, value: Mapping[str, Any], as_json: bool, text: str) -> None:
     if as_json:
         print(json.dumps({"schema": f"orch.{verb}/1", **value}, indent=1, default=str))
     elif text:
-        print(text)
+        print(ours(text))
 
 
 def guarded(function: Callable[..., None]) -> Callable[..., None]:
@@ -89,8 +90,8 @@ def tell(error: OrchError, as_json: bool) -> int:
         tried = {"attempts": list(error.attempts)} if isinstance(error, ProviderError) else {}
         print(json.dumps({"schema": "orch.error/1", "error": value, **tried, "run": run}, indent=1))
     else:
-        print(_letter(error) or f"orch: {error.message}", file=sys.stderr)
+        print(ours(_letter(error) or f"orch: {error.message}"), file=sys.stderr)
         for text in (error.exists, f"Next: {error.next_command}" if error.next_command else None):
             if text:
-                print(text, file=sys.stderr)
+                print(ours(text), file=sys.stderr)
     return error.exit_code

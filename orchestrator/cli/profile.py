@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.output import emit, guarded
+from orchestrator.cli.terminal import ours
 from orchestrator.errors import HostError, UsageError
 
 
@@ -68,7 +69,7 @@ def analyse(run_id: str, lease: str | None, as_json: bool) -> None:
     if as_json:
         tell.say(f"What its input costs: {found.folder}/profile.json")
     else:
-        print(f"\n{profile_text(found.as_json())}")
+        print(f"\n{ours(profile_text(found.as_json()))}")
 
 
 def refuse_detached(io_analyze: bool, detach: bool) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import TextIO
 
+from orchestrator.cli.terminal import ours
 from orchestrator.report.units import duration, size
 
 _REDRAW_SECONDS = 0.1
@@ -21,7 +22,7 @@ class Lines:
         self._begun: dict[str, float] = {}
 
     def say(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        print(ours(text), file=self._stream, flush=True)
 
     def transfer(self, label: str, done: int, total: int) -> None:
         begun = self._begun.setdefault(label, time.monotonic())

@@ -10,17 +10,20 @@ from contextlib import contextmanager
 import typer
 
 from orchestrator.cli.output import emit
+from orchestrator.cli.terminal import Shown, ours
 from orchestrator.errors import EXIT_INTERRUPTED, BeforeTheRun
 from orchestrator.model import Exit, RunRecord
 from orchestrator.report.run import summary
 
 
 def output(as_json: bool) -> Callable[[bytes], None]:
-    """The job's own output goes to stdout as it is; with --json to stderr."""
-    stream = (sys.stderr if as_json else sys.stdout).buffer
+    """The job's own output goes to stdout; with --json to stderr. A terminal gets its text and colours only,
+    a file or a pipe every byte."""
+    text = sys.stderr if as_json else sys.stdout
+    stream, shown = text.buffer, Shown() if text.isatty() else None
 
     def write(data: bytes) -> None:
-        stream.write(data)
+        stream.write(shown.piece(data) if shown else data)
         stream.flush()
 
     return write
@@ -33,7 +36,7 @@ def show(record: RunRecord, as_json: bool) -> None:
     elif record.exit["reason"] == "running":
         print(f"{record.run_id} is running.\nNext: orch logs -f {record.run_id}")
     else:
-        print(f"\n{summary(record)}")
+        print(f"\n{ours(summary(record))}")
 
 
 def show_exit(ended: Exit | None, as_json: bool) -> None:

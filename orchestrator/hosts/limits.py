@@ -44,15 +44,17 @@ def shrank(source: str, where: str, size: int, came: int) -> FileRefused:
 
 
 def admit(source: str, where: str, size: int, most: int, target: Path) -> None:
-    """Refuse a file before its first byte: FileRefused above `most`, LocalError where the disk would fill."""
-    if size > most:
+    """Refuse a file before its first byte: FileRefused above `most` or more than the whole disk here holds,
+    LocalError where it would fit once there is room."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    total, _, free = shutil.disk_usage(target.parent)
+    if size > min(most, total):
         raise FileRefused(
-            f"{plain(source)} on {where} has {size:,} bytes, more than the {most:,} that are fetched.",
+            f"{plain(source)} on {where} has {size:,} bytes, more than the {min(most, total):,} that can be "
+            "fetched here.",
             exists=f"It still lies on {where}.",
             next_command="orch status",
         )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(target.parent).free
     if size > max(0, free - SPARE):
         raise LocalError(
             f"{plain(source)} on {where} has {size:,} bytes, and {free:,} are free in {target.parent}: "

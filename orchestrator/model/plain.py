@@ -7,7 +7,7 @@ import re
 _CODE = re.compile(
     "\x1b(?:"
     r"\[[0-?]*[ -/]*[@-~]"  # CSI
-    "|[\\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\\\)?"  # OSC, DCS, SOS, PM, APC with their texts
+    "|[\\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\\\)?"  # OSC, DCS, SOS, PM, APC: at most to the end of the line
     r"|[ -/]*[0-~]"  # two characters and more
     ")?"
     "|\x9b[0-?]*[ -/]*[@-~]"

@@ -13,7 +13,7 @@ class Entry:
     """One path of a tree. `kind` is file, dir or link; `digest` of a file's content; `target` of a link."""
 
     path: str
-    kind: Annotated[str, Like("file|dir|link")]
+    kind: Annotated[str, Like("[a-z]{1,20}")]
     size: Count = 0
     mode: Annotated[int, Between(0, 0o7777)] = 0
     digest: Annotated[str, Like("[0-9a-f]{64}|")] = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -89,7 +90,7 @@ LISTS: dict[str, Callable[[Any], Any]] = {
     "an entry without a path": put("entries", to=[without("path")(dict(HARMLESS))]),
     "a negative size": put("entries", to=[{**HARMLESS, "size": -1}]),
     "an endless size": put("entries", to=[{**HARMLESS, "size": 10**40}]),
-    "a device": put("entries", to=[{**HARMLESS, "kind": "device"}]),
+    "a kind that is none": put("entries", to=[{**HARMLESS, "kind": "\x1b[2J"}]),
     "a mode with more bits": put("entries", to=[{**HARMLESS, "mode": 1 << 20}]),
     "a digest that is none": put("entries", to=[{**HARMLESS, "digest": "../../x"}]),
     "a path of 10,000 characters": put("entries", to=[{**HARMLESS, "path": "a/" * 5000 + "b"}]),
@@ -164,8 +165,10 @@ def test_what_is_no_regular_file_is_not_fetched(
     (there / "folder").mkdir()
     (there / "sparse").touch()
     (there / "large").touch()
+    (there / "larger").touch()
     os.mkfifo(there / "pipe")
-    os.truncate(there / "large", 1 << 40)
+    os.truncate(there / "large", shutil.disk_usage(tmp_path).free - (1 << 20))
+    os.truncate(there / "larger", shutil.disk_usage(tmp_path).total + 1)
     os.truncate(there / "sparse", 10 << 40)
     begun = time.monotonic()
     for name, kind in (
@@ -174,12 +177,13 @@ def test_what_is_no_regular_file_is_not_fetched(
         ("folder", FileRefused),
         ("pipe", FileRefused),
         ("sparse", FileRefused),
+        ("larger", FileRefused),
         ("large", LocalError),
         ("absent", HostError),
     ):
         with pytest.raises(kind) as error:
             host.get(str(there / name), target)
-        if name in ("sparse", "large"):
+        if name in ("sparse", "large", "larger"):
             assert error.value.exists and error.value.next_command
     host.close()
     assert time.monotonic() - begun < BOUND

@@ -1,0 +1,50 @@
+"""What a machine says, on the user's terminal: its text and colours, and nothing that acts on it."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from orchestrator.model.plain import plain
+
+_RESET = "\x1b[0m"
+_COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
+_BEGUN = re.compile("\x1b(?:\\[[0-?]*[ -/]*|[\\]PX^_][^\x07\x1b\n]*(?:\x1b)?|[ -/]*)?\\Z")
+_LONGEST = 4096
+_MOST_COLOURS = 16
+
+
+class Shown:
+    """A job's output as a terminal may show it, piece by piece; a sequence may lie across two pieces.
+
+    \\n, \\r, \\t and colours (SGR) stay. What moves the cursor, sets a title or the clipboard, asks the
+    terminal for an answer, or is no UTF-8 does not. Each piece ends without a colour.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._waiting = ""
+        self._colours: list[str] = []
+
+    def piece(self, data: bytes) -> bytes:
+        """The next piece of it."""
+        text = self._waiting + self._decoder.decode(data)
+        begun = _BEGUN.search(text, max(0, len(text) - _LONGEST))
+        self._waiting = text[begun.start() :] if begun else ""
+        text = text[: begun.start()] if begun else text
+        if not text:
+            return b""
+        lines = (plain(line, colours=True) for line in text.split("\r"))
+        return self._coloured("\r".join(lines)).encode()
+
+    def _coloured(self, text: str) -> str:
+        before = "".join(self._colours)
+        for code in _COLOUR.findall(text):
+            self._colours = [] if code in (_RESET, "\x1b[m") else [*self._colours, code][-_MOST_COLOURS:]
+        return f"{before}{text}{_RESET if self._colours else ''}"
+
+
+def ours(text: str) -> str:
+    """A text of ours, which may quote a machine, for the terminal; colours stay, and end with it."""
+    shown = plain(text, colours=True)
+    return f"{shown}{_RESET}" if _COLOUR.search(shown) and not shown.endswith(_RESET) else shown
