@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import UsageError
+from orchestrator.hosts.whole import write_whole
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import Progress
 
@@ -97,9 +98,7 @@ class Folder:
         self.state.mkdir(parents=True, exist_ok=True)
         marker = self.state / ".gitignore"
         if not marker.exists() or marker.read_text() != "*\n":
-            part = marker.with_suffix(".part")
-            part.write_text("*\n")
-            part.rename(marker)
+            write_whole(marker, b"*\n")
 
 
 def new_lease_id(name: str) -> str:

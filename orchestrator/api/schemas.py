@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import UsageError
+from orchestrator.hosts.whole import write_whole
 
 if TYPE_CHECKING:
     from orchestrator.profile.terraform import Ground
@@ -39,9 +40,7 @@ def start_profile(project: Path, output: Path, force: bool, ground: Ground | Non
     if path.exists() and not force:
         raise UsageError(f"{path} is there already.", next_command=f"orch init --force --output {output}")
     text = starter(project, ground)
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text)
-    part.rename(path)
+    write_whole(path, text.encode())
     load(path)
     return path, text
 

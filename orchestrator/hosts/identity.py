@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from orchestrator.hosts.whole import write_whole
 
 
 def public_key(identity: Path, comment: str) -> str:
@@ -23,14 +24,7 @@ def public_key(identity: Path, comment: str) -> str:
 
 def _write_secret(path: Path, secret: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    part = path.with_suffix(".part")
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(handle, secret)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    part.rename(path)
+    write_whole(path, secret, 0o600)
 
 
 def known_hosts_line(alias: str, key: str) -> str:

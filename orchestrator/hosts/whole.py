@@ -1,9 +1,10 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, whenever their writer is killed."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,16 @@ from typing import BinaryIO
 
 @contextlib.contextmanager
 def whole(place: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
-    """A file to write that replaces `place` when all went well; otherwise `place` stays as it was."""
+    """A file to write that replaces `place` when all went well; otherwise `place` stays as it was.
+
+    What writers of `place` left that were killed is removed.
+    """
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.is_dir():
         raise IsADirectoryError(21, "Is a folder", str(place))
-    handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name[:100]}.", suffix=".part")
+    start = f".{place.name[:100]}."
+    _remove_abandoned(place.parent, start)
+    handle, name = tempfile.mkstemp(dir=place.parent, prefix=f"{start}{os.getpid()}.", suffix=".part")
     part = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -28,3 +34,29 @@ def whole(place: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def write_whole(place: Path, content: bytes, mode: int = 0o644) -> None:
+    """Write `content` to `place`, whole or not at all."""
+    with whole(place, mode) as file:
+        file.write(content)
+
+
+def _remove_abandoned(folder: Path, start: str) -> None:
+    """Remove unfinished files whose writer, named by its process id, does not live any more."""
+    form = re.compile(re.escape(start) + r"(\d+)\.\w+\.part")
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            named = form.fullmatch(entry.name)
+            if named and not _alive(int(named[1])):
+                Path(entry.path).unlink(missing_ok=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True

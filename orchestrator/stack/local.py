@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import StackError
+from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Lock, Progress, Silent
-from orchestrator.stack.files import write_whole
 from orchestrator.stack.install import stack_digest
 from orchestrator.stack.interpreter import Interpreter, interpreter
 from orchestrator.stack.lock import export

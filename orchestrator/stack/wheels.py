@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from orchestrator.errors import StackError
+from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Lock, Pin
-from orchestrator.stack.files import write_whole
 from orchestrator.stack.indexes import bare, has_secret
 from orchestrator.stack.lock import export, index_lines, normalised, read_toml
 from orchestrator.stack.target import Target

@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import time
 from pathlib import Path
 
+from orchestrator.hosts.whole import write_whole
 from orchestrator.runtime.tree import Known, settled
 
 _SCHEMA = 1
@@ -42,11 +42,7 @@ def save(folder: Path | None, root: Path, before: Known, now: Known) -> None:
         "files": [(path, *stamp, digest) for path, (stamp, digest) in trusted.items()],
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=folder, suffix=".part")
-        with os.fdopen(handle, "w") as file:
-            json.dump(stored, file, separators=(",", ":"))
-        Path(part).replace(_place(folder, root))
+        write_whole(_place(folder, root), json.dumps(stored, separators=(",", ":")).encode())
     except OSError:
         return
 

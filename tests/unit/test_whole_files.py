@@ -1,0 +1,53 @@
+"""Files appear whole or not at all, and a writer that was killed leaves nothing for long."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from orchestrator.hosts.whole import whole, write_whole
+
+
+def killed_while_writing(place: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        with whole(place) as file:
+            file.write(b"half")
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path: Path) -> None:
+    place = tmp_path / "record.json"
+    write_whole(place, b"first")
+    killed_while_writing(place)
+    assert place.read_bytes() == b"first"
+    assert len(list(tmp_path.iterdir())) == 2, "the unfinished file is there"
+    write_whole(place, b"second")
+    assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
+    assert place.read_bytes() == b"second"
+
+
+def test_a_writer_that_lives_is_left_alone(tmp_path: Path) -> None:
+    place = tmp_path / "record.json"
+    with whole(place) as slow:
+        slow.write(b"slow")
+        write_whole(place, b"quick")
+        assert place.read_bytes() == b"quick"
+    assert place.read_bytes() == b"slow"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_failed_write_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    place = tmp_path / "record.json"
+    write_whole(place, b"first", 0o600)
+    with pytest.raises(RuntimeError), whole(place) as file:
+        file.write(b"half")
+        raise RuntimeError
+    assert place.read_bytes() == b"first"
+    assert place.stat().st_mode & 0o777 == 0o600
+    assert len(list(tmp_path.iterdir())) == 1
