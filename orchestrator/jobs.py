@@ -103,9 +103,13 @@ def cancel(host: Host, agent: Agent, run_id: str, grace: float = 10.0) -> RunSta
     return _checked(host, "cancel", _ask(RunState, host, agent, "cancel", run_id, "--grace", str(grace)))
 
 
-def outputs(host: Host, agent: Agent, run_id: str) -> tuple[Entry, ...]:
-    """What an ended run created or changed in `<run_dir>/work`, paths relative to that folder."""
-    return _ask(_Outputs, host, agent, "outputs", run_id, most=LONG).entries
+def outputs(host: Host, agent: Agent, run_id: str, *, again: bool = False) -> tuple[Entry, ...]:
+    """What an ended run created or changed in `<run_dir>/work`, paths relative to that folder.
+
+    As it was listed at the run's end; with `again`, as it lies there now.
+    """
+    arguments = (run_id, "--again") if again else (run_id,)
+    return _ask(_Outputs, host, agent, "outputs", *arguments, most=LONG).entries
 
 
 @dataclass(frozen=True)

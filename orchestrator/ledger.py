@@ -33,6 +33,14 @@ class Event:
 
 
 @dataclass(frozen=True)
+class LeftBehind:
+    """A file of a collected run that stayed on its machine. `can_come`: fetching it again may bring it."""
+
+    path: str
+    can_come: bool
+
+
+@dataclass(frozen=True)
 class LeasedRun:
     """A run as the ledger knows it. `exit_reason` is None while nobody saw it end.
 
@@ -45,6 +53,7 @@ class LeasedRun:
     collected: bool = False
     exit_reason: str | None = None
     lost: str | None = None
+    left: tuple[LeftBehind, ...] = ()
     draft: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -181,13 +190,19 @@ def _step(lease: Lease, event: Event) -> Lease:
         case "run.ended":
             return _with_run(lease, replace(lease.runs[data["run_id"]], exit_reason=data["reason"]))
         case "run.collected":
-            return _with_run(lease, replace(lease.runs[data["run_id"]], collected=True, lost=None))
+            return _with_run(
+                lease, replace(lease.runs[data["run_id"]], collected=True, lost=None, left=_left(data))
+            )
         case "run.lost":
             lost = replace(lease.runs[data["run_id"]], exit_reason=data["reason"], lost=data["detail"])
             return _with_run(lease, lost)
         case "lease.closed":
             return replace(lease, closed_at=event.time)
     return lease  # events of a later version inform it, they do not break this one
+
+
+def _left(data: Mapping[str, Any]) -> tuple[LeftBehind, ...]:
+    return tuple(LeftBehind(each["path"], each["can_come"]) for each in data.get("left", ()))
 
 
 def _refused(lease: Lease, data: Mapping[str, Any]) -> Lease:

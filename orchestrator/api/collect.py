@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from orchestrator import jobs, sync
-from orchestrator.errors import HostError
-from orchestrator.model import Agent, Entry, Exit, Host, RunRecord, RunState
+from orchestrator.errors import HostError, LocalError
+from orchestrator.model import Agent, Entry, Exit, Host, NotFetched, Progress, Refused, RunRecord, RunState
 
 RECORD = "run.json"
 OUTPUTS = "outputs"
@@ -19,25 +20,77 @@ LOG = "output.log"
 _METRICS_BYTES = 1 << 20
 
 
-def fetch(host: Host, agent: Agent, run_id: str, folder: Path, progress: Any) -> tuple[Entry, ...]:
-    """Bring a run's files into `folder`: verified, then renamed. Safe to repeat, safe to interrupt."""
+@dataclass(frozen=True)
+class Fetched:
+    """`entries` lie here now, verified; `refused` stayed on the machine."""
+
+    entries: tuple[Entry, ...]
+    refused: tuple[NotFetched, ...] = ()
+
+
+def fetch(
+    host: Host, agent: Agent, run_id: str, folder: Path, progress: Progress, *, again: bool = False
+) -> Fetched:
+    """Bring a run's files into `folder`, its log, end and trace first: verified, then renamed.
+
+    With `again`, its outputs are listed anew on the machine. Safe to repeat, safe to interrupt. Raises
+    LocalError where this computer cannot take them, and leaves what was here.
+    """
     source = jobs.run_dir(agent, run_id)
-    folder.mkdir(parents=True, exist_ok=True)
-    entries = jobs.outputs(host, agent, run_id)
-    sync.pull(host, agent, f"{source}/work", entries, folder / OUTPUTS, progress=progress)
-    there = jobs.state(host, agent, run_id)
-    for name in (LOG, "trace.jsonl", "exit.json"):
+    with taking(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lacking = _fetch_story(host, agent, run_id, folder)
+    entries = jobs.outputs(host, agent, run_id, again=again)
+    outputs = folder / OUTPUTS
+    pulled = sync.pull_possible(
+        host, agent, f"{source}/work", entries, outputs, progress=progress, as_read=again
+    )
+    return Fetched(pulled.entries, (*lacking, *pulled.refused))
+
+
+def _fetch_story(host: Host, agent: Agent, run_id: str, folder: Path) -> list[NotFetched]:
+    """Its log, its end and its samples; one that will not come keeps nothing else back."""
+    lacking = []
+    for name in (LOG, "exit.json", "trace.jsonl"):
         try:
-            host.get(f"{source}/{name}", folder / name)
-        except HostError:
-            if not _may_lack(name, there):
-                raise
-    return entries
+            host.get(f"{jobs.run_dir(agent, run_id)}/{name}", folder / name)
+        except HostError as error:
+            # A lost connection fails here too, and is noticed by the question.
+            if not _may_lack(name, jobs.state(host, agent, run_id)):
+                lacking.append(NotFetched(name, "file", Refused.UNREADABLE, error.message))
+    return lacking
+
+
+@contextmanager
+def taking(folder: Path) -> Iterator[None]:
+    """Errors of this computer's disk as LocalError."""
+    try:
+        yield
+    except OSError as error:
+        raise LocalError(
+            f"{folder} cannot take the run's files: {error.strerror or error}. What was here stays.",
+            exists="The run's results are still on its machine.",
+            next_command="orch pull    # once there is room",
+        ) from error
 
 
 def _may_lack(name: str, state: RunState) -> bool:
     """A run that was killed early has no trace; one whose supervisor was killed was never told its end."""
     return name == "trace.jsonl" or (name == "exit.json" and state.state == "lost")
+
+
+def not_fetched(fetched: Fetched, *, declared: bool) -> list[dict[str, Any]]:
+    """What stayed on the machine, for the record. `declared`: the profile names the outputs."""
+    return [
+        {
+            "path": each.path,
+            "kind": each.kind,
+            "reason": str(each.reason),
+            "detail": each.detail,
+            "declared": declared,
+        }
+        for each in fetched.refused
+    ]
 
 
 def artifacts(entries: Sequence[Entry]) -> list[dict[str, Any]]:
@@ -73,14 +126,15 @@ def exit_json(exit_: Exit | None) -> dict[str, Any]:
 
 
 def write(record: RunRecord) -> None:
-    """`run.json`, whole or not at all: its presence says that the folder is complete."""
-    record.folder.mkdir(parents=True, exist_ok=True)
+    """`run.json`, whole or not at all: its presence says that the folder is complete. Raises LocalError."""
     part = record.folder / f"{RECORD}.part"
-    with open(part, "w") as handle:
-        json.dump(record.as_json(), handle, indent=1)
-        handle.flush()
-        os.fsync(handle.fileno())
-    part.rename(record.folder / RECORD)
+    with taking(record.folder):
+        record.folder.mkdir(parents=True, exist_ok=True)
+        with open(part, "w") as handle:
+            json.dump(record.as_json(), handle, indent=1)
+            handle.flush()
+            os.fsync(handle.fileno())
+        part.rename(record.folder / RECORD)
 
 
 def read(folder: Path) -> RunRecord | None:

@@ -30,6 +30,7 @@ _ASK_AGAIN_SECONDS = 10.0
 _LIST_SECONDS = 1.0
 _EMPTY_ANSWERS = 3
 """Empty lists in a row after which a create call is taken to have made nothing."""
+_NAMED = 5
 
 
 def down(
@@ -63,6 +64,8 @@ def _down_one(place: Folder, lease: Lease, discard: bool, tell: Progress) -> Dow
     machines = _existing(provider, lease, tell)
     if machines and lease.uncollected and not discard:
         _refuse(lease)
+    if machines:
+        _settle_left(lease, discard, tell)
     if machines:
         ledger.append("delete.intent", machines=[machine.id for machine in machines])
     _end(provider, machines, {LABEL_LEASE: lease.id}, tell)
@@ -104,6 +107,26 @@ def _refuse(lease: Lease) -> None:
         exists=f"The machine runs on, at ${lease.price:.2f}/h.",
         next_command=f"orch {bring} {first.run_id}    # or, to lose them: orch down --discard",
     )
+
+
+def _settle_left(lease: Lease, discard: bool, tell: Progress) -> None:
+    """Say what of collected runs ends with the machine. Refuse where fetching it again would bring it."""
+    for run in lease.runs.values():
+        coming = [each.path for each in run.left if each.can_come]
+        if coming and not discard:
+            raise UsageError(
+                f"{_few(coming)} of {run.run_id} is on the machine only, and can still be fetched.",
+                exists=f"The machine runs on, at ${lease.price:.2f}/h.",
+                next_command=f"orch pull --again {run.run_id}    # or, to lose it: orch down --discard",
+            )
+        if run.left:
+            paths = [each.path for each in run.left]
+            tell.say(f"{_few(paths)} of {run.run_id} could not be brought here, and ends with the machine")
+
+
+def _few(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return ", ".join(paths[:_NAMED]) + more
 
 
 def _end(provider: Provider, machines: Sequence[Machine], labels: Labels, tell: Progress) -> None:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from orchestrator import jobs
-from orchestrator.api import collect, follow, modelchecks, proof, rightsize
+from orchestrator.api import collect, follow, proof
 from orchestrator.api import trees as trees_
 from orchestrator.api.awaiting import what_ended
+from orchestrator.api.fetching import bring_home, note_end, run_record, timed
 from orchestrator.api.folder import Folder, check_run_id, new_run_id, one_at_a_time
 from orchestrator.api.lint import look, tell_once
 from orchestrator.api.session import Session, check_stack, local_agent, open_session, stack_facts
-from orchestrator.api.settle import record_of, settle, settling
-from orchestrator.api.standing import machine_facts
-from orchestrator.api.verdict import judged
+from orchestrator.api.settle import settle, settling
+from orchestrator.api.verdict import complete, judged
 from orchestrator.errors import BeforeTheRun, ParityMismatch, RunLost, StackMismatch, UsageError
-from orchestrator.hosts.here import HereHost
 from orchestrator.ledger import Lease, LeasedRun
-from orchestrator.model import Difference, Entry, Exit, Job, Progress, RunRecord, Silent, TreeLink
+from orchestrator.model import Difference, Exit, Job, Progress, RunRecord, Silent, TreeLink
 from orchestrator.profile import Profile, load
 from orchestrator.profile.mismatch import key_of
 
@@ -107,23 +105,31 @@ def attach(
 def pull(
     run_id: str | None = None,
     *,
+    again: bool = False,
     lease: str | None = None,
     folder: Path | str | None = None,
     progress: Progress | None = None,
 ) -> RunRecord:
-    """Bring home a run that has ended. Repeating it is safe. A run that still goes on is refused."""
+    """Bring home a run that has ended; without `run_id` the latest that has. Repeating it is safe.
+
+    `again` lists its files anew on the machine, so that what was changed or removed there since comes as
+    it is now. A run that still goes on is refused. Raises ResultsLost where a result will not come; all
+    else is here then, and the record names the rest.
+    """
     place = Folder.at(folder)
     held, run = known_run(place, run_id, lease)
     profile = profile_of(held, ())
     with _opened(place, held, run.run_id, profile, progress) as session:
-        state = jobs.state(session.host, session.agent, run.run_id)
-        if state.state == "running":
-            raise UsageError(
-                f"{run.run_id} is still running.",
-                exists=f"The machine runs on, at ${held.price:.2f}/h.",
-                next_command=f"orch logs -f {run.run_id}",
-            )
-        return _bring_home(session, run.run_id, state.exit)
+        newest = [each.run_id for each in list(held.runs.values())[::-1] if not each.lost]
+        for name in [run_id] if run_id else newest:
+            state = jobs.state(session.host, session.agent, name)
+            if state.state != "running":
+                return complete(bring_home(session, name, state.exit, again=again))
+        raise UsageError(
+            f"{run.run_id} is still running.",
+            exists=f"The machine runs on, at ${held.price:.2f}/h.",
+            next_command=f"orch logs -f {run.run_id}",
+        )
 
 
 def cancel(
@@ -139,7 +145,7 @@ def cancel(
     profile = profile_of(held, ())
     with _opened(place, held, run.run_id, profile, progress) as session:
         state = jobs.cancel(session.host, session.agent, run.run_id)
-        _note_end(session, run.run_id, state.exit)
+        note_end(session, run.run_id, state.exit)
         return state.exit
 
 
@@ -191,18 +197,18 @@ def _opened(
 def _ready(session: Session, run_id: str, local_parity: bool) -> None:
     """Everything up to the start: stack, bytes, parity; the ledger then knows the run."""
     timings: dict[str, float] = {}
-    with _timed(timings, "install_s"):
+    with timed(timings, "install_s"):
         installed = session.install()
         differences = check_stack(session, installed)
     stack = {**stack_facts(installed), "lock": session.lock().digest, "differences": _plain(differences)}
     _refuse_undeclared(session, differences)
     local = local_agent(session.place) if local_parity else None
-    with _timed(timings, "sync_s"):
+    with timed(timings, "sync_s"):
         trees = trees_.send(session, local)
     draft: dict[str, Any] = {"stack": stack, "data": dict(trees.data), "parity": None, "timings": timings}
     draft["agent"] = asdict(session.agent)
     if local:
-        with _timed(timings, "parity_s"):
+        with timed(timings, "parity_s"):
             verdict = proof.prove(session, local, trees, run_id, installed.python)
         draft["parity"] = proof.as_json(verdict)
         _refuse_mismatch(session, run_id, draft)
@@ -271,7 +277,7 @@ def _refuse_mismatch(session: Session, run_id: str, draft: Mapping[str, Any]) ->
         session.progress.say(f"Parity: {parity['verdict']}: {parity['detail']} The run goes on.")
         return
     ended = {"code": None, "signal": None, "reason": "not_started", "detail": "Parity stopped it."}
-    record = _record(session, run_id, draft, exit=ended)
+    record = run_record(session, run_id, draft, exit=ended)
     collect.write(record)
     error = ParityMismatch(
         f"{parity['verdict']}: {parity['detail']}",
@@ -288,7 +294,7 @@ def _finish(session: Session, run_id: str, output: Output | None) -> RunRecord:
     exit_ = follow.to_the_end(session, run_id, output)
     if exit_ is None:
         return _lost(session, run_id)
-    home = follow.over_breaks(session, lambda: _bring_home(session, run_id, exit_))
+    home = follow.over_breaks(session, lambda: bring_home(session, run_id, exit_))
     return _lost(session, run_id) if home is None else home
 
 
@@ -302,76 +308,7 @@ def _lost(session: Session, run_id: str) -> RunRecord:
     return record
 
 
-def _bring_home(session: Session, run_id: str, exit_: Exit | None) -> RunRecord:
-    """Fetch and record first: from then on nothing can be lost. Then look at what was fetched."""
-    _note_end(session, run_id, exit_)
-    draft = dict(session.ledger.lease().runs[run_id].draft)
-    folder = session.place.run(run_id)
-    timings = dict(draft["timings"])
-    with _timed(timings, "pull_s"):
-        entries = collect.fetch(session.host, session.agent, run_id, folder, session.progress)
-    state = jobs.state(session.host, session.agent, run_id)
-    if state.started_at and state.ended_at:
-        timings["train_s"] = round(state.ended_at - state.started_at, 3)
-    record = _record(
-        session,
-        run_id,
-        {**draft, "timings": timings},
-        exit=collect.exit_json(exit_),
-        artifacts=collect.artifacts(entries),
-    )
-    collect.write(record)
-    session.ledger.append("run.collected", run_id=run_id)
-    follow.release(session, run_id)
-    return _examined(session, record, entries)
-
-
-def _examined(session: Session, record: RunRecord, entries: Sequence[Entry]) -> RunRecord:
-    """The record with what the fetched files tell: metrics, where the time went, whether the model loads."""
-    timings = dict(record.timings)
-    with _timed(timings, "model_check_s"):
-        check = _model_check(session, record.run_id, entries, record.folder)
-    examined = replace(
-        record,
-        metrics=collect.metrics(record.folder, entries),
-        profile=rightsize.profile_of_run(record.folder, record.machine),
-        model_check=check,
-        timings=timings,
-    )
-    collect.write(examined)
-    return examined
-
-
-def _model_check(
-    session: Session, run_id: str, entries: Sequence[Entry], folder: Path
-) -> dict[str, Any] | None:
-    stack = session.ledger.lease().runs[run_id].draft["stack"]
-    work, local = f"{jobs.run_dir(session.agent, run_id)}/work", local_agent(session.place)
-    there = modelchecks.Side(session.host, replace(session.agent, python=stack["interpreter"]), work, work)
-    ours = replace(local, python=str(session.local().python))
-    code, outputs = str(session.profile.code.path), str(folder / collect.OUTPUTS)
-    here = modelchecks.Side(HereHost(), ours, outputs, code)
-    return modelchecks.check(there, here, entries, folder)
-
-
-def _note_end(session: Session, run_id: str, exit_: Exit | None) -> None:
-    if session.ledger.lease().runs[run_id].exit_reason is None:
-        session.ledger.append("run.ended", run_id=run_id, reason=exit_.reason if exit_ else "lost")
-
-
-def _record(session: Session, run_id: str, draft: Mapping[str, Any], **facts: Any) -> RunRecord:
-    machine = machine_facts(session.machine)
-    return record_of(session.place, session.ledger.lease(), run_id, draft, machine=machine, **facts)
-
-
 def _running(session: Session, run_id: str) -> RunRecord:
     draft = session.ledger.lease().runs[run_id].draft
     ended = {"code": None, "signal": None, "reason": "running", "detail": f"orch logs -f {run_id}"}
-    return _record(session, run_id, draft, exit=ended)
-
-
-@contextmanager
-def _timed(timings: dict[str, float], name: str) -> Iterator[None]:
-    begun = time.monotonic()
-    yield
-    timings[name] = round(time.monotonic() - begun, 3)
+    return run_record(session, run_id, draft, exit=ended)

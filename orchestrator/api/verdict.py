@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from orchestrator.api.collect import LOG
-from orchestrator.errors import failure_of
+from orchestrator.errors import ResultsLost, failure_of
 from orchestrator.model import RunRecord
+
+_NAMED = 5
 
 
 def judged(record: RunRecord, profile: str) -> RunRecord:
     """The record of a run that succeeded; any other is raised, with the record beside it."""
     if record.succeeded:
-        return record
+        return complete(record)
     came_home = "pull_s" in record.timings
     gone = record.exit["reason"] in ("preempted", "deadline") or not came_home
     logged = "Its record and what it printed are" if (record.folder / LOG).exists() else "Its record alone is"
     left = "Its record, log and files are" if came_home else logged
+    if record.not_fetched:
+        left = f"All but {len(record.not_fetched)} of its paths, which stayed on the machine, are"
     machine = "The machine is gone." if gone else "The machine runs on."
     error = failure_of(record.exit["reason"])(
         f"{record.run_id} ended: {record.exit.get('detail') or record.exit['reason']}",
@@ -23,6 +30,25 @@ def judged(record: RunRecord, profile: str) -> RunRecord:
     )
     error.record = record
     raise error
+
+
+def complete(record: RunRecord) -> RunRecord:
+    """The record of a run whose results are here; ResultsLost, with the record, where some stayed there."""
+    missing = record.missing_results
+    if not missing:
+        return record
+    error = ResultsLost(
+        f"{record.run_id}: {len(missing)} of its results did not come home: {_listed(missing)}.",
+        exists=f"Everything else is in {record.folder}. The machine still has them, and runs on.",
+        next_command=f"orch pull --again {record.run_id}    # once that is settled there; or: orch down",
+    )
+    error.record = record
+    raise error
+
+
+def _listed(missing: Sequence[Mapping[str, Any]]) -> str:
+    first = "; ".join(f"{each['path']} ({each['detail']})" for each in missing[:_NAMED])
+    return f"{first}; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else first
 
 
 def _what_next(record: RunRecord) -> str:

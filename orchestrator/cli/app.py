@@ -223,12 +223,21 @@ def ssh(
 
 @app.command()
 @guarded
-def pull(run_id: RunId = None, lease: Lease = None, as_json: Json = False) -> None:
+def pull(
+    run_id: Annotated[
+        str | None, typer.Argument(metavar="RUN", help="A run's id; default: the latest that has ended.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="List its files anew on the machine, as they are there now.")
+    ] = False,
+    lease: Lease = None,
+    as_json: Json = False,
+) -> None:
     """Bring home a run that has ended: its files verified, its model checked."""
     from orchestrator import api
     from orchestrator.cli import progress, runs
 
-    runs.show(api.pull(run_id, lease=lease, progress=progress.progress()), as_json)
+    runs.show(api.pull(run_id, again=again, lease=lease, progress=progress.progress()), as_json)
 
 
 @app.command()

@@ -25,7 +25,7 @@ from .progress import Progress, Silent
 from .records import RUN_SCHEMA, DownReport, LeaseStatus, RunRecord
 from .runs import Divergence, DriftBand, Exit, Job, RunState, Tried, Verdict
 from .stacks import Difference, Distribution, Fingerprint, Lock, Pin
-from .trees import Entry, Manifest, TreeLink
+from .trees import Entry, Manifest, NotFetched, Refused, TreeLink
 
 __all__ = [
     "FAR_BASE",
@@ -64,11 +64,13 @@ __all__ = [
     "MachineState",
     "Manifest",
     "Need",
+    "NotFetched",
     "Offer",
     "Pin",
     "Progress",
     "Provider",
     "Readiness",
+    "Refused",
     "RunRecord",
     "RunState",
     "Silent",

@@ -27,6 +27,8 @@ class RunRecord:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     profile: Mapping[str, Any] | None = None
     artifacts: Sequence[Mapping[str, Any]] = ()
+    not_fetched: Sequence[Mapping[str, Any]] = ()
+    """What stayed on the machine: path, kind, reason (see model.Refused), detail, declared."""
     model_check: Mapping[str, Any] | None = None
     machine: Mapping[str, Any] | None = None
     cost: Mapping[str, Any] | None = None
@@ -35,6 +37,16 @@ class RunRecord:
     @property
     def succeeded(self) -> bool:
         return self.exit.get("reason") == "completed"
+
+    @property
+    def missing_results(self) -> Sequence[Mapping[str, Any]]:
+        """Of `not_fetched`, what holds results: every file, and links that the profile asks for."""
+        asked = ("file", "unreadable", "link")
+        return [
+            each
+            for each in self.not_fetched
+            if each["kind"] in (asked if each["declared"] else ("file", "unreadable"))
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """The published object; its schema is `orch schema run`."""
@@ -48,6 +60,7 @@ class RunRecord:
             "metrics": dict(self.metrics),
             "profile": dict(self.profile) if self.profile else None,
             "artifacts": [dict(artifact) for artifact in self.artifacts],
+            "not_fetched": [dict(each) for each in self.not_fetched],
             "model_check": dict(self.model_check) if self.model_check else None,
             "machine": dict(self.machine) if self.machine else None,
             "cost": dict(self.cost) if self.cost else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated
 
 from .answers import Between, Count, Like
@@ -10,7 +11,10 @@ from .answers import Between, Count, Like
 
 @dataclass(frozen=True)
 class Entry:
-    """One path of a tree. `kind` is file, dir or link; `digest` of a file's content; `target` of a link."""
+    """One path of a tree. `kind` is file, dir or link; `digest` of a file's content; `target` of a link.
+
+    In a run's outputs it can also be special (a device, pipe or socket) or unreadable: such are named only.
+    """
 
     path: str
     kind: Annotated[str, Like("[a-z]{1,20}")]
@@ -39,3 +43,33 @@ class TreeLink:
     source: str
     target: str
     copied: bool = False
+
+
+class Refused(StrEnum):
+    """Why a file stayed where it was. The first six are said of its entry, the others were met on the way."""
+
+    UNSAFE_PATH = "unsafe_path"
+    NOT_A_FILE = "not_a_file"
+    UNREADABLE = "unreadable"
+    INVALID = "invalid"
+    LINK_LEADS_OUT = "link_leads_out"
+    NAME_CLASH = "name_clash"
+    NAME_TOO_LONG = "name_too_long"
+    FOLDER_HERE = "folder_here"
+    NOT_WRITABLE = "not_writable"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True)
+class NotFetched:
+    """One path that did not come, and why. `detail` is a clause for people."""
+
+    path: str
+    kind: str
+    reason: Refused
+    detail: str
+
+    @property
+    def can_come(self) -> bool:
+        """Whether it would come with a new list of what lies there, and nothing done on the machine."""
+        return self.reason in (Refused.CHANGED, Refused.FOLDER_HERE)

@@ -9,6 +9,8 @@ from orchestrator.model import RunRecord
 from orchestrator.report.units import duration, money, plural, size
 from orchestrator.report.where import where_time_went
 
+_NAMED = 5
+
 
 def summary(record: RunRecord) -> str:
     """The end of `orch train`: what ended how, what was proven, what it cost, where the time went."""
@@ -20,6 +22,7 @@ def summary(record: RunRecord) -> str:
         ("metrics", _metrics(record.metrics)),
         ("model", _model(record.model_check)),
         ("files", _files(record)),
+        ("missing", _not_fetched(record)),
         ("cost", _cost(record.cost)),
     ]
     width = max(len(name) for name, _ in facts)
@@ -94,6 +97,15 @@ def _files(record: RunRecord) -> str:
         return ""
     total = sum(artifact["bytes"] for artifact in record.artifacts)
     return f"{plural(len(record.artifacts), 'file')}, {size(total)}, verified, in {record.folder}"
+
+
+def _not_fetched(record: RunRecord) -> str:
+    if not record.not_fetched:
+        return ""
+    named = [f"{each['path']}: {each['detail']}" for each in record.not_fetched[:_NAMED]]
+    more = len(record.not_fetched) - _NAMED
+    rest = f"; {more:,} more are named in run.json" if more > 0 else ""
+    return f"{plural(len(record.not_fetched), 'path')} stayed on the machine: {'; '.join(named)}{rest}"
 
 
 def _cost(cost: Mapping[str, Any] | None) -> str:

@@ -87,29 +87,55 @@ _DRIVE = re.compile(r"[A-Za-z]:([/\\]|\Z)")
 _HEX = re.compile(r"[0-9a-f]{64}\Z")
 
 
+class Refusal(NamedTuple):
+    """A row that must not be written. `reason` is one of the words below; `why` is for people."""
+
+    path: str
+    reason: str
+    why: str
+
+
+UNSAFE_PATH = "unsafe_path"
+NOT_A_FILE = "not_a_file"
+UNREADABLE = "unreadable"
+INVALID = "invalid"
+LINK_LEADS_OUT = "link_leads_out"
+NAME_CLASH = "name_clash"
+
+
 def hostile(rows: Sequence[Row], *, sealed: bool) -> List[Tuple[str, str]]:
     """(path, why) of every row that must not be written, whoever asks.
 
     `sealed` adds what is fine in a tree of one's own but not in one that comes from elsewhere: links that
     lead out of it, and names that some file systems take for one.
     """
-    found = [(row.path, why) for row in rows for why in _wrong(row, sealed)]
-    found.extend(_conflicts(rows))
-    if sealed:
-        found.extend(_collisions(rows))
+    return [(found.path, found.why) for found in refusals(rows, sealed=sealed, folding=sealed)]
+
+
+def refusals(rows: Sequence[Row], *, sealed: bool, folding: bool) -> List[Refusal]:
+    """As `hostile`, with reasons. `folding`: names that differ only in case cannot lie side by side here."""
+    found = [Refusal(row.path, reason, why) for row in rows for reason, why in _wrong(row, sealed)]
+    found.extend(Refusal(path, NAME_CLASH, why) for path, why in _conflicts(rows))
+    if folding:
+        found.extend(Refusal(path, NAME_CLASH, why) for path, why in _collisions(rows))
     return found
 
 
-def _wrong(row: Row, sealed: bool) -> Iterator[str]:
-    yield from _wrong_path(row.path)
-    if row.kind not in ("file", "dir", "link"):
-        yield f"a {row.kind or 'thing'} is neither file, folder nor link"
+def _wrong(row: Row, sealed: bool) -> Iterator[Tuple[str, str]]:
+    for why in _wrong_path(row.path):
+        yield UNSAFE_PATH, why
+    if row.kind == "unreadable":
+        yield UNREADABLE, "it cannot be read on the machine"
+    elif row.kind == "special":
+        yield NOT_A_FILE, "it is a device, a pipe or a socket"
+    elif row.kind not in ("file", "dir", "link"):
+        yield NOT_A_FILE, f"a {row.kind or 'thing'} is neither file, folder nor link"
     if row.kind == "file" and not (_HEX.match(row.digest) and row.size >= 0):
-        yield "its size or hash is not one"
+        yield INVALID, "its size or hash is not one"
     if row.kind == "link" and (not row.target or "\0" in row.target):
-        yield "the link leads nowhere"
+        yield INVALID, "the link leads nowhere"
     elif row.kind == "link" and sealed and leads_out(row):
-        yield f"the link leads out of the folder, to {row.target}"
+        yield LINK_LEADS_OUT, f"the link leads out of the folder, to {row.target}"
 
 
 def _wrong_path(path: str) -> Iterator[str]:

@@ -55,6 +55,18 @@ def send_body(write: Write, pieces: Iterator[bytes]) -> int:
     return total
 
 
+def first_bytes(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
+    """The first `size` bytes of `pieces`, or all where there are fewer."""
+    left = size
+    for piece in pieces:
+        part = piece[:left]
+        if part:
+            yield part
+        left -= len(part)
+        if not left:
+            return
+
+
 def receive_body(read: Read) -> Iterator[bytes]:
     """The pieces of a body. Gone where it ends before its end; further bodies can follow."""
     while True:

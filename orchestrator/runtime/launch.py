@@ -4,7 +4,8 @@
     state BASE RUN                    prints its state
     tail BASE RUN OFFSET [--follow]   its output from a byte on, raw; with --follow until it has ended
     cancel BASE RUN [--grace S]       ends it; prints its state
-    outputs BASE RUN                  prints {"entries": [...]} of what it left in its working folder
+    outputs BASE RUN [--again]        prints {"entries": [...]} of what it left in its working folder; with
+                                      --again as it lies there now, not as it was at its end
 
 What cannot be done is told as {"error", "kind"} on standard error with exit status 3.
 """
@@ -84,6 +85,8 @@ def _verb(verbs: Any, name: str, act: Any) -> None:
     if name == "tail":
         verb.add_argument("offset", type=int)
         verb.add_argument("--follow", action="store_true")
+    if name == "outputs":
+        verb.add_argument("--again", action="store_true")
     if name == "cancel":
         verb.add_argument("--grace", type=float, default=GRACE)
 
@@ -227,7 +230,7 @@ def _outputs(arguments: argparse.Namespace) -> int:
     run = _existing(arguments)
     if rundir.state(run)["state"] == "running":
         raise RunError("running", f"The run {run.run_id} still goes on: its outputs are not final.")
-    _print({"entries": outputs.outputs(run)})
+    _print({"entries": outputs.outputs(run, arguments.again)})
     return 0
 
 

@@ -14,12 +14,19 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 from .rundir import RunDir, read_json, write_json
 from .stage import describe, relative, walk
 
+_BLOCK = 1 << 20
+
 Entry = Dict[str, Any]
 """As model.Entry: path, kind, size, mode, digest, target."""
 
 
-def outputs(run: RunDir) -> List[Entry]:
-    """What the run left, as it was written down at its end, or found now if nobody could write it then."""
+def outputs(run: RunDir, again: bool = False) -> List[Entry]:
+    """What the run left, as it was written down at its end, or found now if nobody could write it then.
+
+    With `again`, what lies there now: found and written down anew.
+    """
+    if again:
+        write(run)
     written = read_json(run.outputs)
     return list(written["entries"]) if written else find(run)
 
@@ -33,7 +40,8 @@ def find(run: RunDir) -> List[Entry]:
     """Files, links and new folders that were not there when the run began, or are no longer what they were.
 
     With globs in the spec, only what they match. New files among shared data are a cache as a rule: they
-    count only if a glob asks for them. Never special files, never bytecode.
+    count only if a glob asks for them. Never bytecode. Of devices, pipes, sockets and of files that cannot be
+    read, only the names: kind "special" or "unreadable".
     """
     spec = read_json(run.spec) or {}
     wanted = matcher(spec.get("outputs") or [])
@@ -142,25 +150,34 @@ def _entry(path: str, name: str) -> Optional[Entry]:
         if stat.S_ISDIR(about.st_mode):
             return _facts(name, "dir", 0, mode)
         if stat.S_ISREG(about.st_mode):
-            return _facts(name, "file", about.st_size, mode, digest=sha256(path))
-    except OSError:  # it went away between the two looks
+            return _file(path, name, about.st_size, mode)
+    except FileNotFoundError:  # it went away between the two looks
         return None
-    return None
+    except OSError:
+        return _facts(name, "unreadable", 0, 0)
+    return _facts(name, "special", 0, mode)
+
+
+def _file(path: str, name: str, size: int, mode: int) -> Entry:
+    """A file as long as it was when it was listed: one that still grows is a prefix of what it becomes."""
+    return _facts(name, "file", size, mode, digest=sha256(path, size))
 
 
 def _facts(path: str, kind: str, size: int, mode: int, digest: str = "", target: str = "") -> Entry:
     return {"path": path, "kind": kind, "size": size, "mode": mode, "digest": digest, "target": target}
 
 
-def sha256(path: str) -> str:
-    """Lower-case hex of a file's content."""
-    digest = hashlib.sha256()
+def sha256(path: str, size: Optional[int] = None) -> str:
+    """Lower-case hex of a file's content, or of its first `size` bytes."""
+    digest, left = hashlib.sha256(), size
     with open(path, "rb", buffering=0) as file:
-        while True:
-            block = file.read(1 << 20)
+        while left is None or left > 0:
+            block = file.read(_BLOCK if left is None else min(_BLOCK, left))
             if not block:
-                return digest.hexdigest()
+                break
             digest.update(block)
+            left = None if left is None else left - len(block)
+    return digest.hexdigest()
 
 
 # ---------------------------------------------------------------- globs

@@ -2,7 +2,7 @@
 
 scan ROOT    one JSON object: digest, entries (rows of model.Entry), special, unreadable
 apply ROOT   makes ROOT what the other side says, in a conversation of frames (see apply.py)
-pack         a frame {"root", "paths"} in, the bodies of those files out
+pack         a frame {"root", "paths", "sizes"} in, the bodies of those files out, each at most so long
 """
 
 # ruff: noqa: PTH115, PTH118, ARG002
@@ -19,7 +19,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from .confined import Confined, pieces
 from .entries import Row, digest, ordered, raw, text
-from .frames import PIECE, Broken, receive, send_body
+from .frames import PIECE, Broken, first_bytes, receive, send_body
 
 RACY = 2_000_000_000
 """Nanoseconds: a file written this short before it was looked at may change again within one clock tick."""
@@ -207,8 +207,8 @@ def _pack() -> int:
     try:
         ask = receive(read_some)
         with Confined(os.path.realpath(ask["root"])) as inside:
-            for path in ask["paths"]:
-                send_body(write, _body(inside, path))
+            for path, size in zip(ask["paths"], ask["sizes"]):  # noqa: B905  (`strict` came after 3.9)
+                send_body(write, first_bytes(_body(inside, path), size))
         write(b"")
     except (Broken, OSError) as error:
         print(f"Nothing was handed out: {error}", file=sys.stderr)

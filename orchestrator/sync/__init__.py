@@ -3,13 +3,14 @@
 scan      a local folder or file -> Scan: its Manifest, and what was left out and why
 push      a Scan -> the same tree on the other side, hashed there again
 far_scan  a folder on the other side -> its Manifest
-pull      entries of a folder on the other side -> verified files here
+pull      entries of a folder on the other side -> verified files here, all or none
+pull_possible   the same, but an entry that must not be written does not keep the others back
 """
 
 from __future__ import annotations
 
-from orchestrator.sync.pull import Pulled, far_scan, pull
+from orchestrator.sync.pull import Pulled, far_scan, pull, pull_possible
 from orchestrator.sync.push import Pushed, push, tree_path
 from orchestrator.sync.scan import Scan, scan
 
-__all__ = ["Pulled", "Pushed", "Scan", "far_scan", "pull", "push", "scan", "tree_path"]
+__all__ = ["Pulled", "Pushed", "Scan", "far_scan", "pull", "pull_possible", "push", "scan", "tree_path"]

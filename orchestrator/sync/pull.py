@@ -10,29 +10,40 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.errors import SyncError
-from orchestrator.model import Agent, Entry, Host, Manifest, Progress, Silent
+from orchestrator.errors import LocalError, SyncError
+from orchestrator.model import Agent, Entry, Host, Manifest, NotFetched, Progress, Refused, Silent
 from orchestrator.runtime import frames, tree
 from orchestrator.runtime.confined import Confined, pieces
-from orchestrator.runtime.entries import Row, difference, hostile, ordered, parents, text
+from orchestrator.runtime.entries import Row, difference, ordered, parents, text
 from orchestrator.sync.scan import manifest_of, shown
+from orchestrator.sync.sift import sift
 from orchestrator.sync.talk import Talk
 
 _INCOMING = "incoming"
 _STAGED = "files"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_OF_THE_DISK = (*_FULL, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENOMEM)
+"""No other file could be written either."""
+_STILL_THERE = "The files are still on the machine."
+_ROOM_FIRST = "orch pull    # once there is room; what came is kept"
 
 
 @dataclass(frozen=True)
 class Pulled:
-    """What it took: files and bytes that travelled; the rest was here already."""
+    """What it took: files and bytes that travelled; the rest was here already.
+
+    `entries` are here now, each with the digest and size of what came; `refused` are not.
+    """
 
     fetched_files: int
     fetched_bytes: int
+    entries: tuple[Entry, ...] = ()
+    refused: tuple[NotFetched, ...] = ()
 
 
 def far_scan(host: Host, agent: Agent, source: str) -> Manifest:
@@ -58,28 +69,75 @@ def pull(
     target: Path,
     progress: Progress | None = None,
 ) -> Pulled:
-    """Bring `entries`, which lie below `source_dir` there, into the folder `target` here.
+    """Bring `entries`, which lie below `source_dir` there, into the folder `target` here: all, or none.
 
     They are gathered in `<target>.part` and checked by size and SHA-256; only when all are right do they
     take their places, each in one step. What is in `target` otherwise stays. After an interruption or
     an error the parts stay too, and a repeated pull fetches only what is missing.
-    Raises SyncError, with nothing written, where an entry is hostile.
+    Raises SyncError, with nothing written, where an entry is hostile or changed; LocalError where this
+    computer cannot take it.
     """
     rows = ordered([_row(entry) for entry in entries])
-    _refuse_hostile(host.name, rows)
+    if refused := sift(rows, target.absolute())[1]:
+        raise SyncError(
+            f"{host.name} offers files that must not be written here: {_named(refused)}. Nothing came.",
+            exists="The files are still on the machine.",
+        )
+    return _pull(_Transfer(host, agent, source_dir, progress or Silent()), rows, target)
+
+
+def pull_possible(
+    host: Host,
+    agent: Agent,
+    source_dir: str,
+    entries: Sequence[Entry],
+    target: Path,
+    progress: Progress | None = None,
+    *,
+    as_read: bool = False,
+) -> Pulled:
+    """As `pull`, but what must not or cannot be written stays there, named in `refused`; the rest comes.
+
+    A file that was appended to since it was listed comes as it was listed. One that changed otherwise is
+    refused; with `as_read` it comes as it was read, at most as long as listed, with the digest of that.
+    """
+    rows = ordered([_row(entry) for entry in entries])
+    good, refused = sift(rows, target.absolute())
+    transfer = _Transfer(host, agent, source_dir, progress or Silent(), True, as_read, refused)
+    return _pull(transfer, good, target)
+
+
+@dataclass(frozen=True)
+class _Transfer:
+    """Where files come from, and what to do with those that do not come: add to `refused`, or stop."""
+
+    host: Host
+    agent: Agent
+    source_dir: str
+    progress: Progress
+    partial: bool = False
+    as_read: bool = False
+    refused: list[NotFetched] = field(default_factory=list)
+
+    def refuse(self, row: Row, reason: Refused, detail: str) -> None:
+        self.refused.append(NotFetched(row.path, row.kind, reason, detail))
+
+
+def _pull(transfer: _Transfer, rows: Sequence[Row], target: Path) -> Pulled:
     target = target.absolute()
-    _refuse_clashes(target, rows)
+    if target.exists() and not target.is_dir():
+        raise SyncError(f"{target} is a file, so nothing was fetched into it.")
     part = target.with_name(target.name + ".part")
     try:
         with _alone(part), _opened(part / _STAGED) as stage, _opened(target) as inside:
-            pulled = _gather(
-                host, agent, source_dir, rows, _Places(part, stage, inside), progress or Silent()
-            )
-            _settle(stage, inside, rows)
+            places = _Places(part, stage, inside)
+            rows, fetched = _gather(transfer, rows, places)
+            rows = _settle(transfer, places, rows)
             shutil.rmtree(part)
     except OSError as error:
         raise _failed(target, error) from error
-    return pulled
+    came = tuple(Entry(*row) for row in rows)
+    return Pulled(len(fetched), sum(row.size for row in fetched), came, tuple(transfer.refused))
 
 
 class _Places(NamedTuple):
@@ -103,28 +161,8 @@ def _row(entry: Entry) -> Row:
     return Row(entry.path, entry.kind, entry.size, entry.mode & 0o777, entry.digest, entry.target)
 
 
-def _refuse_hostile(name: str, rows: Sequence[Row]) -> None:
-    if found := hostile(rows, sealed=True):
-        named = [f"{path!r} ({why})" for path, why in found]
-        raise SyncError(
-            f"{name} offers files that must not be written here: {shown(named)}. Nothing was fetched.",
-            exists="The files are still on the machine.",
-        )
-
-
-def _refuse_clashes(target: Path, rows: Sequence[Row]) -> None:
-    """A folder of the user's is never replaced by a file."""
-    if not target.is_dir():
-        if target.exists():
-            raise SyncError(f"{target} is a file, so nothing was fetched into it.")
-        return
-    with Confined(_text(target)) as inside:
-        for row in rows:
-            about = inside.look(row.path) if row.kind != "dir" else None
-            if about is not None and stat.S_ISDIR(about.st_mode):
-                raise SyncError(
-                    f"{target / row.path} is a folder here and a {row.kind} there. Nothing was fetched."
-                )
+def _named(refused: Sequence[NotFetched]) -> str:
+    return shown([f"{each.path!r} ({each.detail})" for each in refused])
 
 
 @contextlib.contextmanager
@@ -144,17 +182,19 @@ def _alone(part: Path) -> Iterator[None]:
 # ---------------------------------------------------------------- gathering
 
 
-def _gather(
-    host: Host, agent: Agent, source_dir: str, rows: Sequence[Row], places: _Places, progress: Progress
-) -> Pulled:
+def _gather(transfer: _Transfer, rows: Sequence[Row], places: _Places) -> tuple[list[Row], list[Row]]:
+    """(the rows whose bytes are in staging or in place, those of them that travelled)."""
     missing = [row for row in _not_staged(places, rows) if not _is_here(places.target, row)]
-    size = sum(row.size for row in missing)
-    _check_room(places.part, size)
-    if missing:
-        with Talk(host, agent, "pack") as talk:
-            talk.say({"root": source_dir, "paths": [row.path for row in missing]})
-            _fetch(talk, places, missing, progress)
-    return Pulled(len(missing), size)
+    _check_room(places.part, sum(row.size for row in missing))
+    if not missing:
+        return list(rows), []
+    with Talk(transfer.host, transfer.agent, "pack") as talk:
+        ask = {"paths": [row.path for row in missing], "sizes": [row.size for row in missing]}
+        talk.say({"root": transfer.source_dir, **ask})
+        came = _fetch(transfer, talk, places, missing)
+    wanted = {row.path for row in missing}
+    there = [came.get(row.path, row) for row in rows if row.path not in wanted or row.path in came]
+    return there, list(came.values())
 
 
 def _not_staged(places: _Places, rows: Sequence[Row]) -> list[Row]:
@@ -189,74 +229,102 @@ def _check_room(part: Path, needed: int) -> None:
     about = os.statvfs(part)
     free = about.f_bavail * about.f_frsize
     if needed > free:
-        raise SyncError(
+        raise LocalError(
             f"{needed:,} bytes are to be fetched into {part.parent}, and {free:,} are free: nothing was.",
-            exists="The files are still on the machine.",
+            exists=_STILL_THERE,
+            next_command=_ROOM_FIRST,
         )
 
 
-def _fetch(talk: Talk, places: _Places, rows: Sequence[Row], progress: Progress) -> None:
+def _fetch(transfer: _Transfer, talk: Talk, places: _Places, rows: Sequence[Row]) -> dict[str, Row]:
+    """The rows that came, by path. SyncError where one did not, unless the transfer may be partial."""
     label = places.part.stem
-    total, done, wrong = sum(row.size for row in rows), 0, []
+    total, done, came = sum(row.size for row in rows), 0, dict[str, Row]()
     for row in rows:
         try:
-            ok = _fetch_one(talk, places, row)
-        except frames.Gone:
-            ok = False
+            came[row.path] = _fetch_one(talk, places, row, as_read=transfer.as_read)
+        except (_Changed, frames.Gone):
+            transfer.refuse(row, Refused.CHANGED, "it changed on the machine after it was listed there")
         except frames.Broken as error:
             raise talk.broken() from error
-        if not ok:
-            wrong.append(row.path)
+        except OSError as error:
+            if error.errno in _OF_THE_DISK or not transfer.partial:
+                raise
+            transfer.refuse(row, Refused.NOT_WRITABLE, f"it cannot be written here: {error.strerror}")
         done += row.size
-        progress.transfer(label, min(done, total - 1), total)
-    if wrong:
+        transfer.progress.transfer(label, min(done, total - 1), total)
+    if transfer.refused and not transfer.partial:
         raise SyncError(
-            f"{shown(wrong)} changed on the machine after being listed there. What was here stays as it is; "
-            "the other files are kept for the next attempt.",
+            f"{shown([each.path for each in transfer.refused])} changed on the machine after being listed "
+            "there. What was here stays as it is; the other files are kept for the next attempt.",
             next_command="orch pull",
         )
-    progress.transfer(label, total, total)
+    transfer.progress.transfer(label, total, total)
+    return came
 
 
-def _fetch_one(talk: Talk, places: _Places, row: Row) -> bool:
-    """Bring one file into staging; False, and nothing staged, where it is not what its entry says."""
+class _Changed(Exception):
+    """What came is not what its row says."""
+
+
+def _fetch_one(talk: Talk, places: _Places, row: Row, *, as_read: bool) -> Row:
+    """Bring one file into staging; its row, with the size and hash of what came where `as_read`.
+
+    Raises _Changed, with nothing staged, where another content came.
+    """
     hasher, size = hashlib.sha256(), 0
     incoming = places.part / _INCOMING
     with open(incoming, "wb") as file:
         for piece in frames.receive_body(talk.read):
-            hasher.update(piece)
             size += len(piece)
-            if size <= row.size:
-                file.write(piece)
+            if size > row.size:
+                raise frames.Broken("more came than was asked for")
+            hasher.update(piece)
+            file.write(piece)
         file.flush()
         os.fsync(file.fileno())
-    if (size, hasher.hexdigest()) != (row.size, row.digest):
-        return False
+    came = row._replace(size=size, digest=hasher.hexdigest())
+    if came != row and not as_read:
+        raise _Changed
     for folder in parents(row.path):
         places.stage.make_folder(folder, 0o700)
     folder_fd, name = places.stage.at(row.path)
     os.rename(incoming, name, dst_dir_fd=folder_fd)
-    return True
+    return came
 
 
 # ---------------------------------------------------------------- into place
 
 
-def _settle(stage: Confined, inside: Confined, rows: Sequence[Row]) -> None:
-    changed = {""}
+def _settle(transfer: _Transfer, places: _Places, rows: Sequence[Row]) -> list[Row]:
+    """Put every row in its place; the rows that are."""
+    stage, inside = places.stage, places.target
+    changed, settled = {""}, []
     for row in rows:
-        for folder in parents(row.path):
-            if folder not in changed:
-                changed.add(folder)
-                _make_folder(inside, folder, None)
-        if row.kind == "dir":
-            _make_folder(inside, row.path, row.mode)
-        elif row.kind == "link":
-            inside.make_link(row.path, row.target)
-        else:
-            _place(stage, inside, row)
+        try:
+            changed.update(_settle_one(stage, inside, row, changed))
+            settled.append(row)
+        except OSError as error:
+            if error.errno in _OF_THE_DISK or not transfer.partial:
+                raise
+            transfer.refuse(row, Refused.NOT_WRITABLE, f"it cannot be written here: {error.strerror}")
     for folder in changed:
         os.fsync(inside.at(f"{folder}/x" if folder else "x")[0])
+    return settled
+
+
+def _settle_one(stage: Confined, inside: Confined, row: Row, made: Set[str]) -> list[str]:
+    """Put one row in its place; the folders above it that are not among `made`."""
+    above = [folder for folder in parents(row.path) if folder not in made]
+    for folder in above:
+        _make_folder(inside, folder, None)
+    if row.kind == "dir":
+        _make_folder(inside, row.path, row.mode)
+    elif row.kind == "link":
+        inside.make_link(row.path, row.target)
+    else:
+        _place(stage, inside, row)
+    return above
 
 
 def _make_folder(inside: Confined, path: str, mode: int | None) -> None:
@@ -279,11 +347,13 @@ def _place(stage: Confined, inside: Confined, row: Row) -> None:
     os.rename(name, name, src_dir_fd=from_folder, dst_dir_fd=to_folder)
 
 
-def _failed(target: Path, error: OSError) -> SyncError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return SyncError(
+def _failed(target: Path, error: OSError) -> LocalError:
+    if error.errno in _FULL:
+        return LocalError(
             f"This computer's disk filled while files were fetched into {target}. What was here stays.",
-            exists="The files are still on the machine.",
-            next_command="free some space, then repeat",
+            exists=_STILL_THERE,
+            next_command=_ROOM_FIRST,
         )
-    return SyncError(f"Files could not be put into {target}: {error}.", next_command="orch pull")
+    return LocalError(
+        f"Files could not be put into {target}: {error}.", exists=_STILL_THERE, next_command="orch pull"
+    )

@@ -238,7 +238,7 @@ def test_outputs_are_what_was_made_or_changed(agent: Agent, code: Path, data: Pa
     found = {entry.path: entry for entry in jobs.outputs(HOST, agent, "r")}
     assert set(found) == {
         "out", "out/deep", "out/void", "out/deep/m.keras", "out/deep/latest",
-        "edited", "secretly", "run.sh", "dangling",
+        "edited", "secretly", "run.sh", "dangling", "pipe",
         "touched", "rewritten",  # the same bytes, written by this run: its results all the same
     }  # fmt: skip
     digest = hashlib.sha256(b"model\n").hexdigest()
@@ -247,6 +247,7 @@ def test_outputs_are_what_was_made_or_changed(agent: Agent, code: Path, data: Pa
     assert found["out/void"].kind == "dir"
     assert found["dangling"].target == "elsewhere"
     assert found["run.sh"].mode == 0o700
+    assert found["pipe"].kind == "special"
 
 
 def test_globs_choose_among_outputs(agent: Agent, code: Path, data: Path) -> None:

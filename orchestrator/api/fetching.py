@@ -1,0 +1,95 @@
+"""A run that ended, brought here from its machine: files, record, and what the files tell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator import jobs
+from orchestrator.api import collect, follow, modelchecks, rightsize
+from orchestrator.api.session import Session, local_agent
+from orchestrator.api.settle import record_of
+from orchestrator.api.standing import machine_facts
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Entry, Exit, RunRecord
+
+
+def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool = False) -> RunRecord:
+    """Fetch and record first: from then on nothing can be lost. Then look at what was fetched.
+
+    What must not or cannot be written here is named in the record and in the ledger, and stays there.
+    """
+    note_end(session, run_id, exit_)
+    draft = dict(session.ledger.lease().runs[run_id].draft)
+    timings = dict(draft["timings"])
+    with timed(timings, "pull_s"):
+        fetched = collect.fetch(
+            session.host, session.agent, run_id, session.place.run(run_id), session.progress, again=again
+        )
+    state = jobs.state(session.host, session.agent, run_id)
+    if state.started_at and state.ended_at:
+        timings["train_s"] = round(state.ended_at - state.started_at, 3)
+    done = run_record(
+        session,
+        run_id,
+        {**draft, "timings": timings},
+        exit=collect.exit_json(exit_),
+        artifacts=collect.artifacts(fetched.entries),
+        not_fetched=collect.not_fetched(fetched, declared=bool(session.profile.train.outputs)),
+    )
+    collect.write(done)
+    left = [{"path": each.path, "can_come": each.can_come} for each in fetched.refused]
+    session.ledger.append("run.collected", run_id=run_id, left=left)
+    if not any(each.can_come for each in fetched.refused):
+        follow.release(session, run_id)
+    return _examined(session, done, fetched.entries)
+
+
+def _examined(session: Session, record: RunRecord, entries: Sequence[Entry]) -> RunRecord:
+    """The record with what the fetched files tell: metrics, where the time went, whether the model loads."""
+    timings = dict(record.timings)
+    with timed(timings, "model_check_s"):
+        check = _model_check(session, record.run_id, entries, record.folder)
+    examined = replace(
+        record,
+        metrics=collect.metrics(record.folder, entries),
+        profile=rightsize.profile_of_run(record.folder, record.machine),
+        model_check=check,
+        timings=timings,
+    )
+    collect.write(examined)
+    return examined
+
+
+def _model_check(
+    session: Session, run_id: str, entries: Sequence[Entry], folder: Path
+) -> dict[str, Any] | None:
+    stack = session.ledger.lease().runs[run_id].draft["stack"]
+    work, local = f"{jobs.run_dir(session.agent, run_id)}/work", local_agent(session.place)
+    there = modelchecks.Side(session.host, replace(session.agent, python=stack["interpreter"]), work, work)
+    ours = replace(local, python=str(session.local().python))
+    code, outputs = str(session.profile.code.path), str(folder / collect.OUTPUTS)
+    here = modelchecks.Side(HereHost(), ours, outputs, code)
+    return modelchecks.check(there, here, entries, folder)
+
+
+def note_end(session: Session, run_id: str, exit_: Exit | None) -> None:
+    if session.ledger.lease().runs[run_id].exit_reason is None:
+        session.ledger.append("run.ended", run_id=run_id, reason=exit_.reason if exit_ else "lost")
+
+
+def run_record(session: Session, run_id: str, draft: Mapping[str, Any], **facts: Any) -> RunRecord:
+    """The run's record, with the machine that the session holds."""
+    machine = machine_facts(session.machine)
+    return record_of(session.place, session.ledger.lease(), run_id, draft, machine=machine, **facts)
+
+
+@contextmanager
+def timed(timings: dict[str, float], name: str) -> Iterator[None]:
+    begun = time.monotonic()
+    yield
+    timings[name] = round(time.monotonic() - begun, 3)

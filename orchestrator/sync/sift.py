@@ -1,0 +1,78 @@
+"""Which entries of the other side may be written into a folder here, and why the others may not."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from orchestrator.model import NotFetched, Refused
+from orchestrator.runtime.confined import Confined
+from orchestrator.runtime.entries import Row, parents, raw, refusals, text
+
+_NAME_MAX = 255
+_PROBE = "orch-Caf\u00e9"
+_SAME_NAMES = ("orch-caf\u00e9", "orch-Cafe\u0301")
+
+
+def sift(rows: Sequence[Row], target: Path) -> tuple[list[Row], list[NotFetched]]:
+    """(rows to write below the folder `target`, the others with the reason).
+
+    Whatever lies below a refused folder is refused with it. `target` need not exist.
+    """
+    nearest = next(folder for folder in (target, *target.parents) if folder.is_dir())
+    found: dict[str, tuple[Refused, str]] = {}
+    for refusal in refusals(rows, sealed=True, folding=_folds_names(nearest, rows)):
+        found.setdefault(refusal.path, (Refused(refusal.reason), refusal.why))
+    for path, why in _too_long(rows, nearest):
+        found.setdefault(path, (Refused.NAME_TOO_LONG, why))
+    for path, why in _folders_here(rows, target, found):
+        found.setdefault(path, (Refused.FOLDER_HERE, why))
+    good, refused = [], []
+    for row in rows:
+        cause = next((path for path in (row.path, *parents(row.path)) if path in found), None)
+        if cause is None:
+            good.append(row)
+        else:
+            refused.append(NotFetched(row.path, row.kind, *found[cause]))
+    return good, refused
+
+
+def _too_long(rows: Sequence[Row], folder: Path) -> Iterator[tuple[str, str]]:
+    try:
+        limit = os.pathconf(folder, "PC_NAME_MAX")
+    except (OSError, ValueError):
+        limit = _NAME_MAX
+    for row in rows:
+        longest = max(len(raw(name)) for name in row.path.split("/"))
+        if longest > limit:
+            yield row.path, f"a name of {longest} bytes; names here have at most {limit}"
+
+
+def _folders_here(
+    rows: Sequence[Row], target: Path, refused: dict[str, tuple[Refused, str]]
+) -> Iterator[tuple[str, str]]:
+    """A folder of the user's is never replaced by a file."""
+    if not target.is_dir():
+        return
+    with Confined(text(os.fsencode(target))) as inside:
+        for row in rows:
+            if row.kind == "dir" or row.path in refused:
+                continue
+            try:
+                about = inside.look(row.path)
+            except OSError:  # a link of the user's stands where a folder is needed: settling will say so
+                continue
+            if about is not None and stat.S_ISDIR(about.st_mode):
+                yield row.path, f"a {row.kind} there, and a folder here"
+
+
+def _folds_names(folder: Path, rows: Sequence[Row]) -> bool:
+    """Whether names that differ only in case, or in how characters are composed, are one name in `folder`."""
+    if len(rows) < 2:
+        return False
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".orch-") as probe:
+        (Path(probe) / _PROBE).touch()
+        return any((Path(probe) / name).exists() for name in _SAME_NAMES)
