@@ -67,6 +67,7 @@ class SshChannel:
         self._raw = raw
         self._name = name
         self._most = most
+        self._patience: float | None = None
         self._lost = lost
         self._stop = stop
         self._signal_of = signal_of
@@ -79,6 +80,7 @@ class SshChannel:
     def write(self, data: bytes) -> None:
         """All of `data`; what a command that has ended did not take is dropped: `wait` says how it ended."""
         view = memoryview(data)
+        self._begin_waiting()
         while view:
             self._take_what_came()
             try:
@@ -91,6 +93,7 @@ class SshChannel:
             if not sent:
                 return self._check_contact()
             view = view[sent:]
+            self._begin_waiting()
         return None
 
     def close_stdin(self) -> None:
@@ -99,8 +102,12 @@ class SshChannel:
         except (OSError, EOFError):
             self._check_contact()
 
+    def patience(self, seconds: float) -> None:
+        self._patience = seconds
+
     def read(self, limit: int) -> bytes:
         with self._reading:
+            self._begin_waiting()
             while not self._stdout and self._receive():
                 pass
             data = bytes(self._stdout[:limit])
@@ -127,6 +134,10 @@ class SshChannel:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _begin_waiting(self) -> None:
+        if self._patience is not None:
+            self._set_timeout(self._patience)
 
     def _set_timeout(self, timeout: float | None) -> None:
         self._timeout = timeout

@@ -100,6 +100,7 @@ class HereChannel:
     ):
         self._argv = argv
         self._most = most
+        self._patience: float | None = None
         self._process = process
         self._timeout = timeout
         self._deadline = None if timeout is None else time.monotonic() + timeout
@@ -116,6 +117,7 @@ class HereChannel:
         """All of `data`; what a command that has ended did not take is dropped: `wait` says how it ended."""
         view = memoryview(data)
         while view and not self._stdin.closed:
+            self._begin_waiting()
             self._ready([self._stdin.fileno()], taking=self._reading.acquire(blocking=False))
             try:
                 view = view[os.write(self._stdin.fileno(), view[:_CHUNK]) :]
@@ -127,8 +129,16 @@ class HereChannel:
     def close_stdin(self) -> None:
         self._stdin.close()
 
+    def patience(self, seconds: float) -> None:
+        self._patience = seconds
+
+    def _begin_waiting(self) -> None:
+        if self._patience is not None:
+            self._timeout, self._deadline = self._patience, time.monotonic() + self._patience
+
     def read(self, limit: int) -> bytes:
         with self._reading:
+            self._begin_waiting()
             while not self._stdout and self._out in self._sources:
                 self._take(self._readable(list(self._sources), []))
             data = bytes(self._stdout[:limit])

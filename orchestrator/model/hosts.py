@@ -33,6 +33,9 @@ class Channel(Protocol):
 
     def write(self, data: bytes) -> None: ...
     def close_stdin(self) -> None: ...
+    def patience(self, seconds: float) -> None:
+        """From now on a read or a write in which nothing moves for so long raises HostError."""
+
     def read(self, limit: int) -> bytes:
         """Up to `limit` bytes of its stdout, at least one; b"" at its end."""
 

@@ -16,6 +16,7 @@ Write = Callable[[bytes], Any]
 
 PIECE = 1 << 18
 _LIMIT = 1 << 29
+_LONGEST_PIECE = 1 << 22
 _GONE = 0xFFFFFFFF
 _LENGTH = struct.Struct(">I")
 
@@ -33,10 +34,10 @@ def send(write: Write, message: Any) -> None:
     write(_LENGTH.pack(len(data)) + data)
 
 
-def receive(read: Read) -> Any:
+def receive(read: Read, most: int = _LIMIT) -> Any:
     try:
-        return json.loads(_piece(read))
-    except ValueError as error:
+        return json.loads(_piece(read, _length(read), most))
+    except (ValueError, RecursionError) as error:
         raise Broken("what came is no message") from error
 
 
@@ -70,17 +71,20 @@ def first_bytes(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
 def receive_body(read: Read) -> Iterator[bytes]:
     """The pieces of a body. Gone where it ends before its end; further bodies can follow."""
     while True:
-        piece = _piece(read)
-        if not piece:
+        length = _length(read)
+        if length == _GONE:
+            raise Gone(str(receive(read, _LONGEST_PIECE)))
+        if not length:
             return
-        yield piece
+        yield _piece(read, length, _LONGEST_PIECE)
 
 
-def _piece(read: Read) -> bytes:
-    (length,) = _LENGTH.unpack(exactly(read, _LENGTH.size))
-    if length == _GONE:
-        raise Gone(str(receive(read)))
-    if length > _LIMIT:
+def _length(read: Read) -> int:
+    return int(_LENGTH.unpack(exactly(read, _LENGTH.size))[0])
+
+
+def _piece(read: Read, length: int, most: int) -> bytes:
+    if length > most:
         raise Broken(f"a message of {length} bytes is too long")
     return exactly(read, length)
 

@@ -9,7 +9,8 @@ pull_possible   the same, but an entry that must not be written does not keep th
 
 from __future__ import annotations
 
-from orchestrator.sync.pull import Pulled, far_scan, pull, pull_possible
+from orchestrator.sync.far import far_scan
+from orchestrator.sync.pull import Pulled, pull, pull_possible
 from orchestrator.sync.push import Pushed, push, tree_path
 from orchestrator.sync.scan import Scan, scan
 

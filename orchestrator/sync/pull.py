@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import shutil
 import stat
@@ -16,11 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.errors import LocalError, SyncError
-from orchestrator.model import Agent, Entry, Host, Manifest, NotFetched, Progress, Refused, Silent
+from orchestrator.model import Agent, Entry, Host, NotFetched, Progress, Refused, Silent
 from orchestrator.runtime import frames, tree
 from orchestrator.runtime.confined import Confined, pieces
 from orchestrator.runtime.entries import Row, difference, ordered, parents, text
-from orchestrator.sync.scan import manifest_of, shown
+from orchestrator.sync.scan import shown
 from orchestrator.sync.sift import sift
 from orchestrator.sync.talk import Talk
 
@@ -44,21 +43,6 @@ class Pulled:
     fetched_bytes: int
     entries: tuple[Entry, ...] = ()
     refused: tuple[NotFetched, ...] = ()
-
-
-def far_scan(host: Host, agent: Agent, source: str) -> Manifest:
-    """The tree below the folder `source` on the other side, every file read there."""
-    done = host.run(agent.argv("scan", source))
-    try:
-        found = json.loads(done.stdout)
-        unreadable = [f"{path} ({why})" for path, why in found["unreadable"]]
-        manifest = manifest_of([Row(*row) for row in found["entries"]])
-    except (ValueError, KeyError, TypeError) as error:
-        said = done.stderr.decode("utf-8", "replace").strip()[-500:]
-        raise SyncError(f"{source} on {host.name} could not be listed: {said or done.returncode}") from error
-    if unreadable:
-        raise SyncError(f"In {source} on {host.name}, {shown(unreadable)} cannot be read.")
-    return manifest
 
 
 def pull(

@@ -6,9 +6,11 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from orchestrator.errors import SyncError
 from orchestrator.model import Agent, Entry, Host, Manifest, Progress, Silent
+from orchestrator.model.answers import Count, Most, Sha256
 from orchestrator.runtime import frames
 from orchestrator.runtime.confined import pieces
 from orchestrator.sync.scan import Scan, shown
@@ -25,6 +27,28 @@ class Pushed:
     sent_files: int
     sent_bytes: int
     deleted: int
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Whether the tree lies there already."""
+
+    same: bool
+
+
+@dataclass(frozen=True)
+class _Needs:
+    """The places in the tree of the files whose bytes are not there, and how many paths will be removed."""
+
+    need: Annotated[tuple[Count, ...], Most(10_000_000)]
+    remove: Count
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """The digest of what lies there now."""
+
+    digest: Sha256
 
 
 def tree_path(agent: Agent, name: str) -> str:
@@ -54,8 +78,8 @@ def push(
     _refuse_incomplete(scan)
     with Talk(host, agent, "apply", tree_path(agent, name)) as talk:
         talk.say({"digest": scan.manifest.digest, "verify": verify, "single": scan.single})
-        sent, deleted = ([], 0) if talk.hear()["same"] else _send(talk, scan, name, progress)
-        there = talk.hear()["digest"]
+        sent, deleted = ([], 0) if talk.hear(_Found).same else _send(talk, scan, name, progress)
+        there = talk.hear(_Taken).digest
     if there != scan.manifest.digest:
         raise SyncError(f"The tree {name} on {host.name} is not what was sent: {there}.")
     return Pushed(scan.manifest, len(sent), sum(entry.size for entry in sent), deleted)
@@ -78,10 +102,19 @@ def _send(talk: Talk, scan: Scan, name: str, progress: Progress) -> tuple[list[E
             "mtimes": [scan.mtimes.get(entry.path, 0) for entry in entries],
         }
     )
-    answer = talk.hear()
-    needed = [entries[number] for number in answer["need"]]
+    answer = talk.hear(_Needs)
+    if not _asks_for_files(answer.need, entries):
+        raise talk.malformed("it asks for files that are not in the tree")
+    needed = [entries[number] for number in answer.need]
     _send_bodies(talk, scan, needed, name, progress)
-    return needed, int(answer["remove"])
+    return needed, answer.remove
+
+
+def _asks_for_files(numbers: Sequence[int], entries: Sequence[Entry]) -> bool:
+    """Whether these are places of files in the tree, each once."""
+    if any(number >= len(entries) for number in numbers) or len(set(numbers)) < len(numbers):
+        return False
+    return all(entries[number].kind == "file" for number in numbers)
 
 
 def _send_bodies(talk: Talk, scan: Scan, needed: Sequence[Entry], name: str, progress: Progress) -> None:

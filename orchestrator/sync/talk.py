@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from orchestrator.errors import SyncError
+from orchestrator.errors import HostError, SyncError
 from orchestrator.model import Agent, Host
+from orchestrator.model.answers import LONG, Count, Like, Malformed, Most, malformed, parsed, value
+from orchestrator.model.plain import last_words, plain
 from orchestrator.runtime import frames
 from orchestrator.sync.scan import shown
 
+T = TypeVar("T")
+
 _FULL_ENOUGH = 1 << 18
+_SILENCE = 1800.0
+"""Seconds without a byte after which the other side counts as stuck; to hash a large tree is the slowest."""
+_LAST_WORDS_WITHIN = 30.0
+_LENGTH = struct.Struct(">I")
 
 
 class Talk:
@@ -21,6 +30,7 @@ class Talk:
         self._host = host
         self._verb = verb
         self._channel = host.open(agent.argv(verb, *arguments))
+        self._channel.patience(_SILENCE)
         self._waiting = bytearray()
 
     def write(self, data: bytes) -> None:
@@ -39,24 +49,44 @@ class Talk:
         frames.send(self.write, message)
         self.flush()
 
-    def hear(self) -> Any:
-        """The next message. SyncError where it is a refusal, or where the other side broke off."""
+    def hear(self, shape: type[T]) -> T:
+        """The next message. SyncError where it is a refusal, or where the other side broke off.
+
+        MalformedAnswer where it is no `shape`.
+        """
         try:
-            message = frames.receive(self.read)
+            message = parsed(self._message(), most=LONG)
+            refused = isinstance(message, dict) and "error" in message
+            answer = value(_Refusal, message) if refused else value(shape, message)
         except frames.Broken as error:
             raise self.broken() from error
-        if isinstance(message, dict) and "error" in message:
-            raise _refusal(self._host.name, message)
-        return message
+        except Malformed as error:
+            raise self.malformed(str(error)) from None
+        if isinstance(answer, _Refusal):
+            raise _refusal(self._host.name, answer)
+        return answer
+
+    def _message(self) -> bytes:
+        (length,) = _LENGTH.unpack(frames.exactly(self.read, _LENGTH.size))
+        if length > LONG:
+            raise Malformed(f"a message of {length:,} bytes")
+        return frames.exactly(self.read, length)
+
+    def malformed(self, why: str) -> HostError:
+        """The error for a message that our runtime never sends."""
+        return malformed(self._host.name, self._verb, why)
 
     def broken(self) -> SyncError:
-        """The error for a conversation that ended early, with what the other side last said."""
+        """The error for a conversation that ended early, with what the other side last said.
+
+        Raises HostError where contact was lost, or where the other side does not end.
+        """
         self._channel.close_stdin()
-        done = self._channel.wait(30)
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-3:]
+        done = self._channel.wait(_LAST_WORDS_WITHIN)
+        said = last_words(done.stderr) or "it said nothing"
         return SyncError(
             f"`{self._verb}` on {self._host.name} ended with {done.returncode} in the middle of a transfer: "
-            f"{' / '.join(said) or 'it said nothing'}"
+            f"{said}"
         )
 
     def __enter__(self) -> Talk:
@@ -68,25 +98,34 @@ class Talk:
         self._channel.close()
 
 
-def _refusal(name: str, message: Mapping[str, Any]) -> SyncError:
-    kind = message["error"]
-    if kind == "disk_full":
+@dataclass(frozen=True)
+class _Refusal:
+    """Why the other side does not go on. `error` says which of the others are given; sizes are bytes."""
+
+    error: Annotated[str, Like("[a-z_]{1,40}")]
+    text: Annotated[str, Most(10_000)] = ""
+    needed: Count = 0
+    free: Count = 0
+    paths: Annotated[tuple[str, ...], Most(1_000_000)] = ()
+    path: str = ""
+
+
+def _refusal(name: str, said: _Refusal) -> SyncError:
+    if said.error == "disk_full":
         return SyncError(
-            f"The disk of {name} is too small: {_bytes(message['needed'])} are needed, "
-            f"{_bytes(message['free'])} are free. What lay there before was left as it was.",
+            f"The disk of {name} is too small: {_bytes(said.needed)} are needed, "
+            f"{_bytes(said.free)} are free. What lay there before was left as it was.",
             next_command="ask for a larger resources.disk in the profile",
         )
-    if kind == "changed":
+    if said.error == "changed":
         return SyncError(
-            f"{shown(message['paths'])} changed while being sent. "
+            f"{shown(said.paths)} changed while being sent. "
             f"What lay on {name} before was left as it was. Wait for what writes there, or name it in "
             ".orchignore; then repeat: the rest is not sent again."
         )
-    if kind == "differs":
-        return SyncError(
-            f"{shown([message['path']])} on {name} is not what was sent. Something writes there."
-        )
-    return SyncError(f"{name} refused the files: {message.get('text', kind)}")
+    if said.error == "differs":
+        return SyncError(f"{shown([said.path])} on {name} is not what was sent. Something writes there.")
+    return SyncError(f"{name} refused the files: {plain(said.text) or said.error}")
 
 
 def _bytes(count: int) -> str:
