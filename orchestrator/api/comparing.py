@@ -22,8 +22,8 @@ from orchestrator.api.rerun import Rerun
 from orchestrator.api.session import local_agent
 from orchestrator.errors import UsageError
 from orchestrator.model import Progress, Silent, Verdict
-from orchestrator.parity.changes import named_by_variables
 from orchestrator.parity.imposed import Imposed
+from orchestrator.parity.places import named_alike, named_by_variables
 from orchestrator.parity.recording import Recording, read
 
 
@@ -46,7 +46,7 @@ def compare(
     place = Folder.at(folder)
     first, second = observed(place, a), observed(place, b)
     if not confirm:
-        return parity.judge(*(_with_variables(read(run), rerun.read(run)) for run in (first, second)))
+        return parity.judge(*_recordings((first, second)))
     if workshop:
         return confirmed(place, (first, second), budget, progress or Silent(), workshop)
     with Workshop() as own:
@@ -57,7 +57,7 @@ def confirmed(
     place: Folder, folders: tuple[Path, Path], budget: float, tell: Progress, workshop: Workshop
 ) -> Verdict:
     """The verdict on two recordings, whichever of them can be run again here being run again."""
-    recordings = [_with_variables(read(folder), rerun.read(folder)) for folder in folders]
+    recordings = _recordings(folders)
     verdict = parity.judge(recordings[0], recordings[1])
     if not confirmable(verdict, *recordings):
         return verdict
@@ -86,6 +86,13 @@ def confirmed(
 
     runs = workshop.runs(f"{mine.resolve()} {light}", make)
     return confirming.confirm(sides, verdict, runs, budget, tell)
+
+
+def _recordings(folders: tuple[Path, Path]) -> tuple[Recording, Recording]:
+    """Both recordings, with files named alike."""
+    a, b = (_with_variables(read(folder), rerun.read(folder)) for folder in folders)
+    left, right = named_alike(a.environment, b.environment)
+    return replace(a, environment=left), replace(b, environment=right)
 
 
 def _with_variables(recording: Recording, known: Rerun | None) -> Recording:

@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.api.confirm_baseline import baseline, restless, unsettled
-from orchestrator.api.confirm_runs import Runs, cores
-from orchestrator.api.confirm_search import Clock, Search, Sides
+from orchestrator.api.confirm_runs import Runs
+from orchestrator.api.confirm_search import Search
+from orchestrator.api.confirm_sides import Clock, Sides
 from orchestrator.api.confirm_trees import Tree, only_listed, unseen
+from orchestrator.api.confirm_trial import cores
 from orchestrator.api.rerun import KEPT
 from orchestrator.model import Progress, Verdict
 from orchestrator.parity.changes import Change, Facts, changes
@@ -34,7 +36,7 @@ def confirm(sides: Sides, first: Verdict, runs: Runs, budget: float, tell: Progr
     finding = _finding(sides)
     listed = _candidates(sides, finding, runs)
     runs.warm(Imposed())
-    runs.warm(next((each.imposed for each in listed if each.imposed and each.can_act), Imposed()))
+    runs.warm(next((each.imposed for each in listed if each.imposed), Imposed()))
     begin = baseline(sides.mine, runs, clock.until)
     if begin.own is None:
         return replace(first, untried=f"Nothing could be confirmed: {begin.obstacle}.")

@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.api.confirm_runs import Runs, Trial
+from orchestrator.api.confirm_runs import Runs
+from orchestrator.api.confirm_trial import Trial
 from orchestrator.model import Tried, Verdict
 from orchestrator.parity.changes import changes
 from orchestrator.parity.explain import (
@@ -27,6 +28,7 @@ from orchestrator.parity.explain import (
 from orchestrator.parity.imposed import Candidate, Imposed
 from orchestrator.parity.ladder import climb, same_records_overall
 from orchestrator.parity.luck import LEAST, needed, shown
+from orchestrator.parity.places import reaches_around
 from orchestrator.parity.recording import Recording
 
 _SEED = {"seed": 1}
@@ -61,10 +63,7 @@ def baseline(mine: Recording, runs: Runs, until: float) -> Baseline:
 
     Where the copy of the folder or the fork changes the run, later runs go without them (`runs` is told).
     """
-    own = runs.run(Imposed(), until)
-    if not own.recording.steps and runs.forks:
-        runs.forks = False
-        own = runs.run(Imposed(), until)
+    own = _first(mine, runs, until)
     if not own.recording.steps:
         return Baseline(obstacle=f"the run cannot be repeated here: {own.why}")
     differs = place(mine, own.recording)
@@ -79,6 +78,22 @@ def baseline(mine: Recording, runs: Runs, until: float) -> Baseline:
         return replace(found, verdict=verdict, own=own, differs=(1, 0)) if verdict else found
     differs = place(own.recording, second.recording)
     return Baseline(own, differs=differs, verdict=_unstable(own, second, runs, until))
+
+
+def _first(mine: Recording, runs: Runs, until: float) -> Trial:
+    """The run in a copy; seen at its own path where it reads what lies around that; as a process of its own
+    where a fork does not do."""
+    if runs.original and runs.forks and reaches_around(mine.environment):
+        before, runs.always = runs.always, runs.always | Imposed(path=runs.original)
+        own = runs.run(Imposed(), until)
+        if own.recording.steps:
+            return own
+        runs.always = before
+    own = runs.run(Imposed(), until)
+    if not own.recording.steps and runs.forks:
+        runs.forks = False
+        own = runs.run(Imposed(), until)
+    return own
 
 
 def restless(own: Trial, runs: Runs, until: float, *, most: int = 1) -> Verdict | None:
@@ -194,7 +209,7 @@ def _mended(own: Trial, other: Trial, runs: Runs, until: float) -> Mended:
     for count, (imposed, remedies) in enumerate(ordered):
         words = _words(remedies, own, other)
         most = needed(results, count)
-        equal, holds = _equal(runs, imposed, until, most)
+        equal, holds, failed = _equal(runs, imposed, until, most)
         if holds and equal >= most:
             where = runs.run(imposed, until).unseeded
             named = tuple(generators(where) if each is GENERATORS else each for each in remedies)
@@ -206,7 +221,11 @@ def _mended(own: Trial, other: Trial, runs: Runs, until: float) -> Mended:
             )
             told.append(Tried(words, "not tried", why, "probe"))
             return Mended(suspected=remedies, tried=tuple(told))
-        told.append(Tried(words, "cleared", "with it mended, runs still differ", "probe"))
+        if failed:
+            outcome = "internal error" if failed.fault else "not tried"
+            told.append(Tried(words, outcome, f"the run with it failed: {failed.why}", "probe"))
+            continue
+        told.append(Tried(words, "cleared", "with it fixed, runs still differ", "probe"))
     return Mended(
         suspected=(THREADS,) if _reordered(own.recording, other.recording) else (), tried=tuple(told)
     )
@@ -222,17 +241,20 @@ def _reordered(a: Recording, b: Recording) -> bool:
     return seen.stage == "batch" and same_records_overall(a.steps, b.steps, group)
 
 
-def _equal(runs: Runs, imposed: Imposed, until: float, most: int) -> tuple[int, bool]:
-    """How many runs with this imposed are equal, of `most`; and whether none differed."""
+def _equal(runs: Runs, imposed: Imposed, until: float, most: int) -> tuple[int, bool, Trial | None]:
+    """How many runs with this imposed are equal, of `most`; whether none differed; and one that failed."""
     first: Recording | None = None
     for again in range(most):
         if until - time.monotonic() < runs.estimate(imposed, again):
-            return again, True
-        found = runs.run(imposed, until, again=again).recording
-        if not found.steps or (first is not None and place(first, found) is not None):
-            return again, False
+            return again, True, None
+        trial = runs.run(imposed, until, again=again)
+        found = trial.recording
+        if not found.steps:
+            return again, False, trial
+        if first is not None and place(first, found) is not None:
+            return again, False, None
         first = first or found
-    return most, True
+    return most, True, None
 
 
 def _further(runs: Runs, imposed: Imposed, until: float) -> list[Trial]:
@@ -269,7 +291,7 @@ def _hashes(mine: Recording, runs: Runs, until: float) -> Baseline | None:
     differs = place(one.recording, other.recording)
     if differs is None:
         return None
-    equal, holds = _equal(runs, seeds[0], until, LEAST)
+    equal, holds, _ = _equal(runs, seeds[0], until, LEAST)
     if not holds:
         return None
     sure, results = equal >= LEAST, [0, 1]

@@ -98,7 +98,7 @@ class Folders:
             seen = _seen(original, self.cwd, imposed.path) if imposed.path else copy
             copies.append(Seat(original, copy, seen, root / f"under-{number}"))
         seats = (*copies, *_outside(copies, imposed, root))
-        _fill(seats, seats, imposed, self.made, self.program)
+        _fill(seats, seats, imposed, base, self.made, self.program)
         made = Copy(self.cwd, seats)
         return Copy(made.at(self.cwd), seats, _mounts(seats, base), _removable(seats))
 
@@ -130,7 +130,7 @@ class Staged:
         work = Path(run.work)
         own = Seat(work, work, work, root / "under-0")
         beside = _outside([own], imposed, root)
-        _fill(beside, (own, *beside), imposed)
+        _fill(beside, (own, *beside), imposed, base)
         return Copy(work, beside, _mounts(beside, base), (work, *_removable(beside)))
 
 
@@ -164,13 +164,12 @@ def _standing(folder: Path) -> Path:
 
 
 def _mounts(seats: Sequence[Seat], base: Path) -> tuple[tuple[Path, Path], ...]:
-    """Copies over what they stand for; our own folder, where they hide it; then what they hide."""
-    mounted = [seat for seat in seats if seat.mounted]
+    """Copies over what they stand for, outer folders before those in them; our own folder, where they hide
+    it; then what they hide."""
+    mounted = sorted((seat for seat in seats if seat.mounted), key=lambda seat: len(seat.seen.parts))
     found = [(seat.copy, seat.seen) for seat in mounted]
-    for seat in mounted:
-        if base.is_relative_to(seat.seen):
-            (seat.copy / base.relative_to(seat.seen)).mkdir(parents=True, exist_ok=True)
-            found.append((base, base))
+    if any(base.is_relative_to(seat.seen) for seat in mounted):
+        found.append((base, base))
     for seat in mounted:
         seat.under.mkdir(exist_ok=True)
         found.append((seat.seen, seat.under))
@@ -192,15 +191,31 @@ def _fill(
     empty: Sequence[Seat],
     seats: Sequence[Seat],
     imposed: Imposed,
+    base: Path,
     made: frozenset[Path] = frozenset(),
     program: Path | None = None,
 ) -> None:
     """Copy what the `empty` ones of all `seats` stand for, less what is `made`; then put in their places what
-    is imposed."""
-    copier = _Copier(lambda path: _reached(seats, path), _opened(seats, imposed, program), made)
+    is imposed. Folders on which other seats or `base` are mounted are made, and stay empty."""
+    opened = _opened(seats, imposed, program)
     for seat in empty:
+        places = _mounted_on(seat, seats, base)
+        ways = opened | {folder for place in places for folder in place.parents}
+        copier = _Copier(lambda path: _reached(seats, path), ways, made, places)
         copier.folder(seat.original, seat.copy, deep=not seat.shallow)
+        for place in places:
+            (seat.copy / place.relative_to(seat.original)).mkdir(parents=True, exist_ok=True)
     _put_all(seats, imposed, program)
+
+
+def _mounted_on(seat: Seat, seats: Sequence[Seat], base: Path) -> frozenset[Path]:
+    """The folders below a mounted seat on which something else is mounted, as they are called in its
+    original."""
+    if not seat.mounted:
+        return frozenset()
+    targets = [other.seen for other in seats if other.mounted and other is not seat] + [base]
+    inside = (target for target in targets if target != seat.seen and target.is_relative_to(seat.seen))
+    return frozenset(seat.original / target.relative_to(seat.seen) for target in inside)
 
 
 # ---------------------------------------------------------------- copying
@@ -208,12 +223,20 @@ def _fill(
 
 class _Copier:
     """Copies folders, less what is `made`. `reach`: by which path the run reaches an original; `opened`:
-    folders that must not be linked to, for something in them is to be another."""
+    folders that must not be linked to, for something in them is to be another; `left_empty`: folders on
+    which something is mounted."""
 
-    def __init__(self, reach: Callable[[Path], Path], opened: frozenset[Path], made: frozenset[Path]) -> None:
+    def __init__(
+        self,
+        reach: Callable[[Path], Path],
+        opened: frozenset[Path],
+        made: frozenset[Path],
+        left_empty: frozenset[Path] = frozenset(),
+    ) -> None:
         self._reach = reach
         self._opened = opened
         self._made = made
+        self._left_empty = left_empty
         self._bytes, self._files = MOST, MOST_FILES
 
     def folder(self, source: Path, target: Path, *, deep: bool = True) -> None:
@@ -222,6 +245,9 @@ class _Copier:
         for entry in _entries(source):
             path, place = Path(entry.path), target / entry.name
             if path in self._made:
+                continue
+            if path in self._left_empty:
+                place.mkdir()
                 continue
             if path in self._opened and path.is_dir():
                 self.folder(path, place, deep=deep and not entry.is_symlink() and not _linked(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -9,7 +10,6 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from orchestrator import jobs
 from orchestrator.api.confirm_copy import Copy, Folders, Staged, Unplaceable
 from orchestrator.api.confirm_program import program_of, reworded
+from orchestrator.api.confirm_trial import Trial, cores, started_in
 from orchestrator.api.confirm_zygote import Zygote, ZygoteLost, Zygotes
 from orchestrator.api.rerun import Rerun
 from orchestrator.errors import OrchError
@@ -27,7 +28,7 @@ from orchestrator.parity.recording import Recording, read
 from orchestrator.runtime.acting import acts
 from orchestrator.runtime.command import environment as job_environment
 from orchestrator.runtime.rundir import RunDir, open_run
-from orchestrator.runtime.zygote import REFUSED
+from orchestrator.runtime.zygote import BROKEN, REFUSED
 
 LATE = frozenset(
     ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS",
@@ -39,22 +40,6 @@ _BEFORE_PYTHON = ("PYTHON", "LD_", "ORCH_", "PATH")
 """How variables begin that Python, or our hook, has used when it runs."""
 
 _IMPORTS_SECONDS = 15.0
-
-
-def cores() -> int:
-    """How many this process may use, and so may what it starts."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One repeated run. `recording` has no steps where it failed, and `why` then says how. `unseeded`: where
-    it made generators without a seed, if these were given one."""
-
-    recording: Recording
-    seconds: float
-    why: str = ""
-    unseeded: tuple[str, ...] = ()
 
 
 class Runs:
@@ -82,6 +67,7 @@ class Runs:
         self.import_seconds = _IMPORTS_SECONDS
         self._seconds: list[float] = []
         self._waited = 0.0
+        self._fault = False
         self.always = Imposed()
         """What every run is given, beneath what it is given itself."""
         self._place = place
@@ -158,17 +144,21 @@ class Runs:
         self._count += 1
         run = self._run(self._count)
         Path(run.root).mkdir(parents=True)
+        self._fault = False
         try:
             ending = self._ended(run, imposed, until)
         except Unplaceable as where:
             ending = f"a file cannot be put in its place: {where}"
+        except OSError as error:
+            self._fault = error.errno not in (errno.ENOSPC, errno.EDQUOT)
+            ending = f"the copy of the folder could not be laid out: {error}"
         seconds = time.monotonic() - begun
         recording = read(Path(run.root))
         if recording.steps:
             self._seconds.append(seconds - self._waited)
             unseeded = tuple(dict.fromkeys(_text(run.path("unseeded")).splitlines()))
             return Trial(recording, seconds, unseeded=unseeded)
-        return Trial(recording, seconds, self._why(run, ending, recording))
+        return Trial(recording, seconds, self._why(run, ending, recording), fault=self._fault)
 
     def _ended(self, run: RunDir, imposed: Imposed, until: float) -> str:
         """Run it, in a copy that lies in the same place each time: a program may make something of its path.
@@ -181,6 +171,8 @@ class Runs:
                 return "only what is simply a Python program can be given mounts of its own"
             if imposed.start and not (self.forks and copy.moved):
                 return "only what is simply a Python program can be started from another folder"
+            if imposed.program and (self.program is None or self.program.module):
+                return "only what is simply a Python program can be replaced by one of another name"
             if imposed.arguments is not None and self.program is None:
                 return "only what is simply a Python program can be given other arguments"
             return (self._fork if self.forks else self._job)(run, copy, imposed, until)
@@ -234,7 +226,7 @@ class Runs:
         environment = self._environment(run, imposed, self._plan(run, copy, imposed))
         name, cwd = self.program.name, copy.cwd
         if not self.program.module:
-            name = self._program_there(copy, name)
+            name = self._program_there(copy, imposed)
         if imposed.start:
             program = Path(os.path.normpath(copy.cwd / name))
             place = started_in(program, imposed.start, copy)
@@ -260,14 +252,19 @@ class Runs:
             return f"the process that imports the frameworks was lost: {lost}"
         if ended["timed_out"]:
             return "it took longer than the budget allows"
+        self._fault = ended["code"] == BROKEN
         if ended["code"] == REFUSED:
             return "this system lets no program have mounts of its own"
         return (
             f"it ended with signal {ended['signal']}" if ended["signal"] else f"it ended with {ended['code']}"
         )
 
-    def _program_there(self, copy: Copy, name: str) -> str:
+    def _program_there(self, copy: Copy, imposed: Imposed) -> str:
         """The program as it was named, relative where it was relative and lies in the copy."""
+        assert self.program
+        name = self.program.name
+        if imposed.program:
+            name = os.path.join(os.path.dirname(name), imposed.program)  # noqa: PTH118, PTH120
         original = Path(name)
         if not copy.moved:
             return name
@@ -361,7 +358,7 @@ class Runs:
         arguments = self.program.arguments if imposed.arguments is None else imposed.arguments
         if self.program.module:
             return (python, "-m", self.program.name, *arguments)
-        return (python, self._program_there(copy, self.program.name), *arguments)
+        return (python, self._program_there(copy, imposed), *arguments)
 
     def _why(self, run: RunDir, ending: str, recording: Recording) -> str:
         refused = _text(run.path("refused")).split("\n")[0]
@@ -369,14 +366,6 @@ class Runs:
             return f"it writes to {refused}, which a repeated run may not change"
         lines = [line for line in _text(run.log).strip().splitlines() if line.strip()]
         return f"{ending}; {lines[-1].strip()[:200]}" if lines else f"{ending}; {recording.why}"
-
-
-def started_in(program: Path, start: str, copy: Copy) -> Path | None:
-    """The folder from which `program` is started, seen from its own as `start`; None where that is not in a
-    folder of the copy."""
-    place = Path(os.path.normpath(program.parent / start))
-    inside = any(place.is_relative_to(seen) for _, seen in copy.moved)
-    return place if inside and place.is_dir() else None
 
 
 def _without_hook(path: str) -> str:

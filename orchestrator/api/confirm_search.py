@@ -2,55 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
-from orchestrator.api.confirm_runs import Runs, Trial
+from orchestrator.api.confirm_runs import Runs
+from orchestrator.api.confirm_sides import Clock, Sides
+from orchestrator.api.confirm_trial import Trial
 from orchestrator.model import Progress, Tried, Verdict
 from orchestrator.parity import band as band_
 from orchestrator.parity.changes import changes
 from orchestrator.parity.explain import ARITHMETIC, Diagnosis, Place, concluded, place
-from orchestrator.parity.imposed import Candidate, Imposed, Other, as_if_recorded
+from orchestrator.parity.imposed import Candidate, Imposed, as_if_recorded
 from orchestrator.parity.ladder import Finding
 from orchestrator.parity.luck import LEAST
+from orchestrator.parity.places import named_alike
 from orchestrator.parity.plan import brings_about
 from orchestrator.parity.probes import innocent_flips
-from orchestrator.parity.recording import STAGES, Recording
+from orchestrator.parity.recording import STAGES
 from orchestrator.parity.smallest import smallest
-
-
-class Clock:
-    """What is left of the budget, in seconds."""
-
-    def __init__(self, budget: float) -> None:
-        self.budget = budget
-        self.until = time.monotonic() + budget
-
-    def allows(self, seconds: float) -> bool:
-        """Whether something that probably takes `seconds` still fits."""
-        return self.until - time.monotonic() > seconds
-
-
-@dataclass(frozen=True)
-class Sides:
-    """Two recordings, of which `base` ("A" or "B") is run again here and the other imitated. `observe` is
-    where the recording of the base lies."""
-
-    a: Recording
-    b: Recording
-    base: str
-    other: Other
-    observe: Path | None = None
-
-    @property
-    def mine(self) -> Recording:
-        return self.a if self.base == "A" else self.b
-
-    @property
-    def theirs(self) -> Recording:
-        return self.b if self.base == "A" else self.a
 
 
 class Search:
@@ -73,6 +42,7 @@ class Search:
         self._cut = False
         self._acting: tuple[Candidate, ...] = ()
         self._follows: frozenset[str] = frozenset()
+        self._symptom: Candidate | None = None
         self.unsettles: Candidate | None = None
         """What of the other side makes the script differ from itself, where nothing makes the runs equal."""
         self.shaken = False
@@ -81,7 +51,7 @@ class Search:
     def verdict(self, first: Verdict, finding: Finding, listed: Sequence[Candidate]) -> Verdict:
         """The verdict with what was found."""
         self._kind = finding.kind
-        causes = self._causes(listed)
+        causes = self._known_causes(listed)
         self.unsettles = None if causes else self._unsettling(listed)
         apart = band_.drift(self._sides.a, self._sides.b)
         rounding = finding.kind == "value" and finding.stage in band_.STAGES
@@ -96,10 +66,26 @@ class Search:
             located=self._located(listed, causes),
             suspects=self._suspects(listed, causes),
             acting=self._acting if causes else (),
+            symptom=self._symptom,
         )
         return concluded(first, finding, diagnosis, band, apart)
 
     # ------------------------------------------------------------ searching
+
+    def _known_causes(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """The causes; none where one of them is only what a program makes of something that was not tried."""
+        causes = self._causes(listed)
+        for cause in causes:
+            if any(brings_about(each, cause) and not self._was_tried(each) for each in listed):
+                self._symptom = cause
+                known = self._tried[id(cause)]
+                self._tried[id(cause)] = replace(known, outcome="part", why=_SYMPTOM)
+                return ()
+        return causes
+
+    def _was_tried(self, each: Candidate) -> bool:
+        known = self._tried.get(id(each))
+        return known is not None and known.outcome not in ("not tried", "internal error")
 
     def _causes(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """What makes the runs equal, and not by luck."""
@@ -117,7 +103,7 @@ class Search:
 
     def _enough_of(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """Differences one by one, then several at once, then what nobody recorded; last, replays locate."""
-        able = [each for each in listed if each.imposed and each.can_act]
+        able = [each for each in listed if each.imposed]
         parts: list[Candidate] = []
         for kind in ("difference", "probe"):
             for each in (each for each in able if each.kind == kind):
@@ -205,7 +191,7 @@ class Search:
 
     def _acts(self, each: Candidate) -> bool:
         known = self._tried.get(id(each))
-        return known is not None and known.why != _NOTHING and known.outcome != "not tried"
+        return known is not None and known.why != _NOTHING and self._was_tried(each)
 
     def _narrowed(self, causes: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """The same, with the fewest of what was tried as one."""
@@ -247,6 +233,8 @@ class Search:
         return outcome
 
     def _outcome(self, trial: Trial) -> tuple[str, str]:
+        if trial.fault:
+            return "internal error", trial.why
         if not trial.recording.steps:
             return "not tried", f"the run with it failed: {trial.why}"
         now = place(trial.recording, self._sides.theirs)
@@ -309,7 +297,7 @@ class Search:
         a, b = self._sides.a.environment, self._sides.b.environment
         before = {change.words for change in changes(a, b)}
         now = as_if_recorded(trial.recording.environment, self._sides.mine.environment, together)
-        a, b = (now, b) if self._sides.base == "A" else (a, now)
+        a, b = named_alike(now, b) if self._sides.base == "A" else named_alike(a, now)
         return frozenset(before - {change.words for change in changes(a, b)})
 
     def _told(self, each: Candidate, causes: Sequence[Candidate]) -> Tried | None:
@@ -319,44 +307,47 @@ class Search:
             return Tried(each.words, "follows", _FOLLOWS, each.kind, each.topic, seconds)
         if known and not (each.topic == "folder" and known.outcome == "not tried"):
             return known
-        if causes:
-            return self._cleared(each, _STILL) if each.kind == "difference" else None
+        if (causes or self._symptom) and each.kind != "difference":
+            return known
+        if causes and not any(brings_about(each, cause) for cause in causes):
+            return Tried(each.words, "not needed", _STILL, each.kind, each.topic)
         if each.topic == "folder" and self._runs.always.path is None:
-            return self._cleared(each, _SAME_ELSEWHERE)
+            return Tried(each.words, "cleared", _SAME_ELSEWHERE, each.kind, each.topic)
         if each.kind == "replay" and "confirmed" in (one.outcome for one in self._tried.values()):
             return known  # one that locates it is enough
-        if not each.can_act:
-            return self._cleared(each, "it cannot act at this stage")
         why = each.why or self._late.get(id(each)) or f"the budget of {self._clock.budget:.0f} s was used up"
         return known or Tried(each.words, "not tried", why, each.kind, each.topic)
 
     def _is_brought_about(self, each: Candidate) -> bool:
         return all(one.words in self._follows for one in each.parts or (each,))
 
-    def _cleared(self, each: Candidate, why: str) -> Tried:
-        return Tried(each.words, "cleared", why, each.kind, each.topic)
-
     def _untried(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> str | None:
         if causes:
             return None
         told = [self._told(each, causes) for each in listed]
-        left = [each.words for each in told if each and each.outcome == "not tried"]
+        left = [each.words for each in told if each and each.outcome in _LEFT]
         return f"Not tried: {'; '.join(left)}." if left else None
 
     def _suspects(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> tuple[Candidate, ...]:
-        """What was not cleared: first what explains a part, then what could not be tried."""
-        differences = [each for each in listed if each.kind == "difference"]
+        """What was not cleared: first what explains a part, then what could not be tried. A symptom is none,
+        nor are the caches of libraries."""
+        differences = [
+            each
+            for each in listed
+            if each.kind == "difference" and each.topic != "cache" and each is not self._symptom
+        ]
         told = [(each, self._told(each, causes)) for each in differences]
         return tuple(
-            each
-            for outcome in ("part", "not tried")
-            for each, known in told
-            if known and known.outcome == outcome
+            each for outcome in ("part", *_LEFT) for each, known in told if known and known.outcome == outcome
         )
 
     def _located(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> str:
         if causes:
             return ""
+        if self._symptom:
+            return (
+                f"Confirmed: the difference lies in this: {self._symptom.words}. What sets it was not tried."
+            )
         for each in listed:
             known = self._tried.get(id(each))
             if each.kind == "replay" and known and known.outcome == "confirmed":
@@ -364,6 +355,7 @@ class Search:
         return ""
 
 
+_LEFT = ("not tried", "internal error")
 _FICKLE = frozenset(("order", "cores", "threads", "determinism"))
 """Topics of causes that could be no cause but a race."""
 
@@ -372,4 +364,5 @@ _OTHERWISE = "tried: it changes the run, but not into the other one"
 _NOTHING = "tried: it changes nothing"
 _SAME_ELSEWHERE = "repeated in another folder, the run is the same"
 _FOLLOWS = "with the cause imposed, it is no difference any more"
+_SYMPTOM = "with it alone the runs are equal, but a program makes it of something that was not tried"
 _STILL = "left as it was, and the runs are equal without it"

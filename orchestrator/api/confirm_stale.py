@@ -23,9 +23,9 @@ def changed_since(known: Rerun, facts: Mapping[str, Any]) -> str | None:
 
 
 def restored(known: Rerun, facts: Mapping[str, Any], kept: Path) -> dict[str, Path | None]:
-    """What is no longer as it was in the run's folders, and was `kept`: path → the file as the run had it."""
+    """What is no longer as it was and was `kept`: path → the file as the run had it."""
     changed = ((path, kept / digest) for _, path, digest in _changed(known, facts))
-    return {str(path): file for path, file in changed if file.is_file() and path.is_relative_to(known.cwd)}
+    return {str(path): file for path, file in changed if file.is_file()}
 
 
 def _changed(known: Rerun, facts: Mapping[str, Any]) -> Iterator[tuple[str, Path, str]]:

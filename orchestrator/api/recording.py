@@ -127,12 +127,14 @@ def _stack(python: str, tell: Progress) -> dict[str, Any] | None:
 
 
 def command_python(command: Sequence[str]) -> str:
-    """The interpreter of a command's environment: the command itself, or the first `python` on PATH."""
+    """The absolute path of the interpreter of a command's environment: the command itself, or the first
+    `python` on PATH."""
     if not command:
         raise UsageError("No command was given.", next_command="orch record -- python train.py")
     found = shutil.which(command[0])
     if found is None:
         raise UsageError(f"{command[0]!r} is not a program that can be found on PATH.")
+    found = str(Path.cwd() / found)  # links are kept: an environment's interpreter is one
     if Path(found).name.startswith("python"):
         return found
     beside = Path(found).parent / "python"  # a console script lies beside its interpreter

@@ -17,6 +17,10 @@ from orchestrator.parity.recording import read_object
 from orchestrator.runtime.acting import acts
 
 NAME = "rerun.json"
+
+PLACES = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR")
+"""Variables that lead to the folders of the user and of libraries."""
+
 _FORMAT = 1
 _MODULES = "PYTHONPATH"
 _READ = re.compile(
@@ -41,7 +45,8 @@ class Rerun:
 
     `variables`: those of its environment that can act, or that the project's code reads by name, and where
     Python looks for modules; never one that looks like a secret. `unset`: variables that the code reads and
-    that were not set. `made`: files of `cwd` that were not there before it.
+    that were not set. `made`: files of `cwd` that were not there before it. `places`: where its home folder
+    and its libraries' own folders were (None: not set); they are no difference by themselves.
     """
 
     argv: tuple[str, ...]
@@ -51,6 +56,7 @@ class Rerun:
     unset: tuple[str, ...] = ()
     host: str = ""
     made: tuple[str, ...] = ()
+    places: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
     def obstacle(self) -> str | None:
@@ -66,7 +72,9 @@ class Rerun:
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """The environment of this process, with what acted then instead of what would act now."""
         kept = {name: value for name, value in inherited.items() if not acts(name) and name != _MODULES}
-        return {**{name: kept[name] for name in kept if name not in self.unset}, **self.variables}
+        kept = {name: kept[name] for name in kept if name not in self.unset and name not in self.places}
+        there = {name: value for name, value in self.places.items() if value is not None}
+        return {**kept, **there, **self.variables}
 
 
 def this_host() -> str:
@@ -101,6 +109,7 @@ def note(
         "unset": sorted(name for name in shown - {_MODULES} if name not in environ),
         "host": this_host(),
         "made": sorted(made),
+        "places": {name: environ.get(name) for name in PLACES},
     }
     with whole(folder / NAME) as file:
         file.write((json.dumps(value, indent=1) + "\n").encode())
@@ -112,6 +121,8 @@ KEPT = "kept"
 _SMALL = 1 << 20
 _MOST = 16 << 20
 """Bytes of one file, and of all, that are kept."""
+_SHORT = 64 << 10
+"""Bytes of a text in the home folder, or of a .env file, that is kept."""
 
 
 def held(cwd: Path, names: Iterable[str]) -> dict[Path, bytes]:
@@ -128,17 +139,21 @@ def held(cwd: Path, names: Iterable[str]) -> dict[Path, bytes]:
 
 def keep(folder: Path, argv: Sequence[str], cwd: Path, before: Mapping[Path, bytes] | None = None) -> None:
     """Copy what the run in `folder` executed and read, where it is small and still as it was, or was held
-    `before`: after an edit, another run can still be given it. Nothing of the home folder, nothing that is
-    called like a secret."""
+    `before`: after an edit, another run can still be given it. Copies are for their owner alone (0600).
+
+    Nothing that is called like a secret, and nothing hidden in the home folder. Of .env files and the home
+    folder only short texts: a .env may set a seed, and may hold a password as well.
+    """
     facts = read_object(folder / "observe" / "environment.json")
     code = facts.get("modules", {}).items()
     wanted = [(root / name, digest) for name, digest in code for root in _roots(argv, cwd)]
-    read_ = (entry for entry in (facts.get("files") or {}).get("list") or [] if not entry.get("made"))
+    read_ = [entry for entry in (facts.get("files") or {}).get("list") or [] if not entry.get("made")]
     wanted += [
         (Path(entry["path"]), entry["sha256"])
         for entry in read_
         if entry.get("whole") and entry.get("sha256") and not _private(entry["name"])
     ]
+    home = {Path(entry["path"]) for entry in read_ if str(entry["name"]).startswith("~")}
     left = _MOST
     for path, digest in wanted:
         contents = (_content(path), (before or {}).get(path))
@@ -147,13 +162,29 @@ def keep(folder: Path, argv: Sequence[str], cwd: Path, before: Mapping[Path, byt
         )
         if content is None or len(content) > left:
             continue
+        if (path in home or path.name.startswith(".env")) and not _is_short_text(content):
+            continue
         left -= len(content)
-        (folder / KEPT).mkdir(exist_ok=True)
-        (folder / KEPT / digest).write_bytes(content)
+        put(folder, digest, content)
+
+
+def put(folder: Path, digest: str, content: bytes) -> None:
+    """Keep a content beside the recording in `folder`, by its sha256."""
+    (folder / KEPT).mkdir(mode=0o700, exist_ok=True)
+    handle = os.open(folder / KEPT / digest, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
 
 
 def _private(name: str) -> bool:
-    return bool(_SECRET.search(name)) or name.startswith("~") or Path(name).name.startswith(".env")
+    return bool(_SECRET.search(name)) or name.startswith("~/.")
+
+
+def _is_short_text(content: bytes) -> bool:
+    try:
+        return len(content) <= _SHORT and "\0" not in content.decode()
+    except UnicodeDecodeError:
+        return False
 
 
 def _content(path: Path) -> bytes | None:
@@ -207,9 +238,10 @@ def read(folder: Path) -> Rerun | None:
     return Rerun(
         argv=tuple(value["argv"]),
         cwd=Path(value["cwd"]),
-        python=value["python"],
+        python=str(Path(value["cwd"]) / value["python"]),
         variables=value["variables"],
         unset=tuple(value["unset"]),
         host=value["host"],
         made=tuple(value.get("made", ())),
+        places=value.get("places", {}),
     )

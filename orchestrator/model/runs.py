@@ -76,9 +76,10 @@ class Tried:
     """One thing that might have been the cause, and what became of it.
 
     `outcome`: confirmed (with it alone, or with the other confirmed ones, the runs are equal to the bit),
-    part (it moves the first difference to a later place), follows (the cause brings it about), cleared (it
-    changes nothing, or the runs are equal although it differs), or not tried; `why` says how that is known.
-    `kind`: difference, probe or replay.
+    part (it moves the first difference to a later place, or what makes it differ was not tried), follows (the
+    cause brings it about), cleared (it was tried, and changes nothing or not enough), not needed (it was left
+    as it was, and the runs are equal), not tried, or internal error (orch itself failed before the program
+    began); `why` says how that is known. `kind`: difference, probe or replay.
     """
 
     words: str

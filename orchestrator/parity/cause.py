@@ -67,13 +67,14 @@ def suspect(finding: Finding, found: tuple[Change, ...], *, initial_differs: boo
         ) or Cause("the random seed differs or is not set", _SEED)
     if finding.rounding:
         return _pick(found, _BY_STAGE.get(finding.stage, _ARITHMETIC)) or Cause(
-            "operations that are not deterministic, since nothing recorded of the two environments differs",
-            "Run it twice on one machine; if those differ too, call "
+            "another order of sums; nothing that was recorded of the two environments explains it",
+            "Record it twice on one machine; if those differ too, call "
             "tf.config.experimental.enable_op_determinism().",
         )
     return _pick(found, ("policy", "compile", "devices", "environment")) or Cause(
-        "randomness inside the step that no seed fixes (dropout, augmentation, noise)",
-        "Seed every random operation; keras.utils.set_random_seed(…) covers Keras layers.",
+        "something inside the step that was not recorded, and may not be the same twice on one machine",
+        "Record it twice on one machine: if those two differ as well, seed every random operation; if they "
+        "are equal, compare versions and devices of the two sides.",
     )
 
 

@@ -5,11 +5,12 @@ Versions are left out: measured, several versions of TensorFlow and NumPy are eq
 
 from __future__ import annotations
 
-import posixpath
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from orchestrator.parity.opened import is_cache
 
 Facts = Mapping[str, Any]
 
@@ -78,10 +79,22 @@ def _source(a: Facts, b: Facts) -> Iterator[Change]:
     left, right = a.get("modules", {}), b.get("modules", {})
     differing = sorted(name for name in {*left, *right} if left.get(name) != right.get(name))
     if differing:
-        words = f"the code differs: {', '.join(differing[:3])}" + (" and more" if len(differing) > 3 else "")
+        words = f"the code differs: {_some(differing)}"
+        if another_program(a, b):
+            words = f"the program is {_program(a)} in A and {_program(b)} in B"
         one, other = ({name: side.get(name) for name in differing} for side in (left, right))
         fix = f"Run the same code on both sides: decide on one {_some(differing)}, and sync."
         yield Change("source", words, fix, "modules", one, other)
+
+
+def another_program(mine: Facts, other: Facts) -> str | None:
+    """The file name of the other side's program where both sides have one and the names differ."""
+    theirs = _program(other)
+    return theirs if theirs and _program(mine) and theirs != _program(mine) else None
+
+
+def _program(facts: Facts) -> str:
+    return str((facts.get("program") or {}).get("name") or "")
 
 
 def _arguments(a: Facts, b: Facts) -> Iterator[Change]:
@@ -131,22 +144,27 @@ def _files(a: Facts, b: Facts) -> Iterator[Change]:
         if (one.get("sha256"), one.get("bytes")) != (other.get("sha256"), other.get("bytes")):
             words = f"the file {name} is not the same"
             fix = _copied(name, one, other)
-            yield Change(_file_topic(name), words, fix, name, one, other)
+            yield Change(_file_topic(name, one, other), words, fix, name, one, other)
     for name in [*left, *right]:
         if (name in left) != (name in right):
             side = "A" if name in left else "B"
             words = f"the file {name} is read in {side} alone"
             fix = f"Put {name} on both sides or on neither, and let the script fail where a file is missing."
-            yield Change(_file_topic(name), words, fix, name, left.get(name), right.get(name))
-    order = [name for name in right if name in left]
+            topic = _file_topic(name, left.get(name), right.get(name))
+            yield Change(topic, words, fix, name, left.get(name), right.get(name))
+    both = [name for name in both if not is_cache(left[name])]
+    order = [name for name in right if name in both]
     if both != order:
         words = f"files are opened in another order: {_some(both)} in A, {_some(order)} in B"
         fix = "Wrap glob, listdir and iterdir in sorted()."
         yield Change("order", words, fix, "files", both, order)
 
 
-def _file_topic(name: str) -> str:
-    """Hidden files of the home folder are settings, such as Keras'."""
+def _file_topic(name: str, *entries: Mapping[str, Any] | None) -> str:
+    """Hidden files of the home folder are settings, such as Keras'; what libraries keep for themselves is a
+    cache, and no data."""
+    if any(entry and is_cache(entry) for entry in entries):
+        return "cache"
     return "settings" if name.startswith("~/.") else "data"
 
 
@@ -176,40 +194,16 @@ def _variables(a: Facts, b: Facts) -> Iterator[Change]:
     for name in sorted(n for n in {*left, *right} if left.get(n) != right.get(n)):
         topic = next((topic for part, topic in _VARIABLE_TOPICS if part in name), "environment")
         topic = "timezone" if name == "TZ" else topic
-        if topic == "environment" and all(_leads(side.get(name)) for side in (left, right)):
+        if topic == "environment" and all(leads(side.get(name)) for side in (left, right)):
             topic = "paths"
         words = f"{name} is {_shown(left.get(name))} in A and {_shown(right.get(name))} in B"
         fix = _alike(name, left.get(name), right.get(name))
         yield Change(topic, words, fix, name, left.get(name), right.get(name), variable=True)
 
 
-def _leads(value: Any) -> bool:
+def leads(value: Any) -> bool:
     """Whether a variable's value is a place: what lies there is looked at before the variable is accused."""
     return isinstance(value, str) and value.startswith(("/", "./", "../", "~"))
-
-
-def named_by_variables(facts: Facts) -> Facts:
-    """The facts, with files below a folder that a variable names called by that: $DATA/1.csv, on every
-    machine alike. As with folders that arguments name."""
-    variables = {**facts.get("environment", {}), **facts.get("variables", {})}
-    places = sorted(
-        (
-            (posixpath.normpath(value), name)
-            for name, value in variables.items()
-            if _leads(value) and value[0] == "/"
-        ),
-        key=lambda place: -len(place[0]),
-    )
-    files = facts.get("files") or {}
-    listed = [{**entry, "name": _called(str(entry["name"]), places)} for entry in files.get("list") or []]
-    return {**facts, "files": {**files, "list": listed}} if listed else facts
-
-
-def _called(name: str, places: Sequence[tuple[str, str]]) -> str:
-    for folder, variable in places:
-        if folder != "/" and (name == folder or name.startswith(f"{folder}/")):
-            return f"${variable}{name[len(folder) :]}"
-    return name
 
 
 def _alike(name: str, a: Any, b: Any) -> str:

@@ -50,6 +50,8 @@ class Diagnosis:
     suspects: tuple[Candidate, ...] = ()
     acting: tuple[Candidate, ...] = ()
     """What is enough by itself and lies nearer to the numbers than the causes that bring it about."""
+    symptom: Candidate | None = None
+    """What is enough by itself, and follows from something that was not tried: it is no cause."""
 
 
 def concluded(
@@ -102,7 +104,8 @@ def _less_cleared(first: Verdict, finding: Finding, diagnosis: Diagnosis) -> Ver
 def _suspected(verdict: Verdict, diagnosis: Diagnosis) -> Verdict:
     """The suspicion, unless it was cleared: then the next; and where the difference lies, if known."""
     cause, fix = verdict.cause or "", verdict.fix
-    if any(each.outcome == "cleared" and each.words in cause for each in diagnosis.tried):
+    symptom = diagnosis.symptom is not None and diagnosis.symptom.words in cause
+    if symptom or any(each.outcome == "cleared" and each.words in cause for each in diagnosis.tried):
         next_ = next(iter(diagnosis.suspects), None)
         cause = f"Suspected: {next_.words}." if next_ else _NOBODY
         fix = next_.fix if next_ else None

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.parity.changes import Facts, named_by_variables
+from orchestrator.parity.changes import Facts
+from orchestrator.parity.places import named_by_variables
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class Imposed:
     `times`: the same → when it was last changed (Unix seconds). `arguments` and `python` replace the run's
     own. `path`: where its working folder seems to lie; what is in it stays its own. `start`: from
     which folder the program is started, seen from its own (..: from the one above). `command`: the
-    whole command line where it is not simply Python's, see confirm_program.worded.
+    whole command line where it is not simply Python's, see confirm_program.worded. `program`: the name of
+    the program that is run instead, in the same folder.
     """
 
     env: Mapping[str, str | None] = field(default_factory=dict)
@@ -33,6 +35,7 @@ class Imposed:
     path: Path | None = None
     start: str | None = None
     command: tuple[str, ...] | None = None
+    program: str | None = None
 
     def __or__(self, other: Imposed) -> Imposed:
         return Imposed(
@@ -45,6 +48,7 @@ class Imposed:
             other.path or self.path,
             other.start or self.start,
             self.command if other.command is None else other.command,
+            other.program or self.program,
         )
 
     @property
@@ -52,7 +56,7 @@ class Imposed:
         """Equal for two that impose the same."""
         parts = (
             self.env, self.plan, self.files, self.times, self.arguments, self.python, self.path, self.start,
-            self.command,
+            self.command, self.program,
         )  # fmt: skip
         return json.dumps(parts, sort_keys=True, default=str)
 
@@ -63,8 +67,8 @@ class Candidate:
 
     `kind`: difference (the two sides' facts differ in it), probe (nothing recorded differs, but the stage
     suggests it) or replay (the other side's tensors instead of its circumstances: it locates, it explains
-    nothing). `can_act`: whether it can act as early as the first difference. `parts`: what it consists of,
-    where several things are tried as one first. `variable`: it is one of the environment.
+    nothing). `parts`: what it consists of, where several things are tried as one first. `variable`: it is
+    one of the environment.
     """
 
     topic: str
@@ -73,7 +77,6 @@ class Candidate:
     imposed: Imposed | None
     kind: str = "difference"
     why: str = ""
-    can_act: bool = True
     parts: tuple[Candidate, ...] = ()
     variable: bool = False
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.parity.changes import Change, Facts, versions
+from orchestrator.parity.changes import Change, Facts, another_program, versions
 from orchestrator.parity.imposed import Candidate, Imposed, Other
+from orchestrator.parity.opened import is_cache
 
 
 def made(change: Change, base: str, mine: Facts, other: Other) -> Candidate:
@@ -31,17 +33,21 @@ def _variable(change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
     return None, "it cannot be imposed by itself"
 
 
-def _source(_change: Change, _here: Any, there: Any, other: Other, *_rest: Any) -> Made:
+def _source(_change: Change, _here: Any, there: Any, other: Other, mine: Facts) -> Made:
+    """The other side's modules; where its program has another name, that program is run."""
     if other.folder is None and other.kept is None:
         return None, "the other side's code is not on this computer"
     files: dict[str, Path | None] = {}
+    theirs = another_program(mine, other.facts)
     for name, digest in there.items():
+        if digest is None and theirs:
+            continue  # this side's program may stay: the other one is run
         places = [place / name for place in (other.folder, other.beside) if place] + _kept(other, digest)
         path = next((place for place in places if digest and _same(place, digest)), None)
         if digest and path is None:
             return None, f"{name} as the other side had it is not on this computer any more"
         files[name] = path
-    return Imposed(files=files), ""
+    return Imposed(files=files, program=theirs), ""
 
 
 def _kept(other: Other, digest: Any) -> list[Path]:
@@ -87,9 +93,9 @@ def _settings_file(change: Change, *rest: Any) -> Made:
     return _data(change, *rest)
 
 
-_ELSEWHERE = ("/", "~", "-", "@", "$")
+_ELSEWHERE = ("/", "~", "-", "@", "$", "../")
 """How names of files begin that lie in no folder of the project, see runtime.observe.project.roots, and
-changes.named_by_variables."""
+places.named_by_variables."""
 
 
 def _place(name: str, here: Any, mine: Facts) -> str | None:
@@ -100,6 +106,8 @@ def _place(name: str, here: Any, mine: Facts) -> str | None:
         return str(here.get("path", "")) or None
     if name.startswith("/"):
         return name
+    if name.startswith("../"):
+        return os.path.normpath(Path(mine["cwd"]) / name) if mine.get("cwd") else None
     root, _, tail = name.partition("/")
     for entry in (mine.get("files") or {}).get("list") or []:
         first, _, rest = str(entry["name"]).partition("/")
@@ -136,8 +144,9 @@ def _times(other: Other, mine: Facts) -> dict[str, float]:
 
 
 def _read(facts: Facts) -> list[Mapping[str, Any]]:
-    """The files that a run read and did not make."""
-    return [each for each in (facts.get("files") or {}).get("list") or [] if not each.get("made")]
+    """The files that a run read and did not make, without those that libraries keep for themselves."""
+    listed = (facts.get("files") or {}).get("list") or []
+    return [each for each in listed if not each.get("made") and not is_cache(each)]
 
 
 def _told_time(entry: Mapping[str, Any]) -> str:
@@ -281,6 +290,7 @@ _MAKERS: Mapping[str, Maker] = {
     "arguments": _arguments,
     "paths": _paths,
     "data": _data,
+    "cache": _data,
     "settings": _settings_file,
     "order": _order,
     "threads": _threads,

@@ -25,7 +25,8 @@ def files_gap(a: Mapping[str, Any], b: Mapping[str, Any]) -> FilesGap | None:
     """The difference of the files of two environment.json, None where there is none.
 
     Files that a program wrote itself do not count, nor those that were found open by chance (they may be
-    closed already on the other side), nor settings in the home folder that one side lacks.
+    closed already on the other side), nor settings in the home folder that one side lacks, nor what
+    libraries keep for themselves.
     """
     left, right = _read(a), _read(b)
     both = [name for name in left if name in right]
@@ -64,8 +65,17 @@ def _alone(have: Mapping[str, Entry], lack: Mapping[str, Entry], side: str) -> F
 
 def _read(facts: Mapping[str, Any]) -> dict[str, Entry]:
     listed: Sequence[Entry] = (facts.get("files") or {}).get("list") or []
-    counted = (entry for entry in listed if not entry.get("made") and entry.get("way") != "descriptor")
+    counted = (
+        entry
+        for entry in listed
+        if not entry.get("made") and entry.get("way") != "descriptor" and not is_cache(entry)
+    )
     return {str(entry["name"]): entry for entry in counted}
+
+
+def is_cache(entry: Entry) -> bool:
+    """Whether a library keeps the file for itself and can make it anew; old recordings tell by its name."""
+    return bool(entry.get("cache")) or str(entry.get("name", "")).startswith("~/.cache/")
 
 
 def _content(entry: Entry) -> tuple[Any, Any]:

@@ -8,7 +8,6 @@ there is not enough.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from orchestrator.parity.changes import Change, Facts
 from orchestrator.parity.imposed import Candidate, Imposed, Other
@@ -19,7 +18,7 @@ from orchestrator.parity.probes import probes, replays
 _INPUT = (
     "source", "arguments", "command", "keras", "environment", "data", "start", "paths", "order", "cores",
     "hashing", "timezone", "locale", "policy", "settings", "seed", "host", "determinism", "threads", "isa",
-    "onednn", "folder", "versions",
+    "onednn", "cache", "folder", "versions",
 )  # fmt: skip
 _ORDER = {
     "files": _INPUT,
@@ -28,22 +27,19 @@ _ORDER = {
     "initial": (
         "source", "arguments", "command", "keras", "environment", "data", "start", "hashing", "paths",
         "policy", "determinism", "locale", "timezone", "order", "cores", "settings", "seed", "host",
-        "threads", "isa", "onednn", "folder", "versions",
+        "threads", "isa", "onednn", "cache", "folder", "versions",
     ),
     "gradient": (
         "source", "arguments", "command", "keras", "data", "threads", "determinism", "cores", "compile",
-        "isa", "onednn", "policy", "environment", "settings", "start", "paths", "seed", "host", "folder",
-        "versions",
+        "isa", "onednn", "policy", "environment", "settings", "start", "paths", "seed", "host", "cache",
+        "folder", "versions",
     ),
 }  # fmt: skip
 _ORDER_OF_THE_REST = (
     "source", "arguments", "command", "keras", "data", "isa", "onednn", "compile", "threads", "determinism",
-    "cores", "policy", "environment", "devices", "settings", "start", "paths", "seed", "host", "folder",
-    "versions",
+    "cores", "policy", "environment", "devices", "settings", "start", "paths", "seed", "host", "cache",
+    "folder", "versions",
 )  # fmt: skip
-
-_ARITHMETIC = frozenset(("threads", "isa", "onednn"))
-"""How sums are computed: it can change no record and no initial weight that is only read or drawn."""
 
 
 def candidates(
@@ -70,9 +66,7 @@ def candidates(
     if finding.rounding:
         order = (*(topic for topic in order if topic != "data"), "data")  # other data seldom do so little
     ranked = sorted(differences, key=lambda each: order.index(each.topic) if each.topic in order else 99)
-    early = finding.stage in ("batch", "initial", "files")
-    marked = [replace(each, can_act=not (early and each.topic in _ARITHMETIC)) for each in ranked]
-    return (*marked, *suggested, *replays(finding, other))
+    return (*ranked, *suggested, *replays(finding, other))
 
 
 _BROUGHT_ABOUT = frozenset(("intra_op", "onednn", "deterministic_ops", "utc_offsets", "categories", "tf32"))
@@ -108,18 +102,25 @@ MOST_FILES = 2
 
 def _grouped(listed: Sequence[Candidate]) -> Iterator[Candidate]:
     """Many files as one candidate first: they often differ together, and each run costs."""
-    able = [each for each in listed if each.topic == "data" and each.imposed is not None]
-    if len(able) <= MOST_FILES:
-        yield from listed
-        return
-    yield from (each for each in listed if each not in able)
-    yield together(able, "Sync the data: both sides must have the same bytes.")
+    left = list(listed)
+    for topic, fix in _GROUPS.items():
+        able = [each for each in left if each.topic == topic and each.imposed is not None]
+        if len(able) > MOST_FILES:
+            left = [*(each for each in left if each not in able), together(able, fix)]
+    return iter(left)
+
+
+_GROUPS = {
+    "data": "Sync the data: both sides must have the same bytes.",
+    "cache": "Delete these on both sides: libraries make them anew.",
+}
+"""Topics whose candidates are tried as one where they are many, and what to do about them."""
 
 
 def together(parts: Sequence[Candidate], fix: str) -> Candidate:
-    """Files that are tried as one."""
+    """Files of one topic that are tried as one."""
     whole = Imposed()
     for each in parts:
         whole |= each.imposed or Imposed()
     words = f"{len(parts)} files differ: {'; '.join(each.words for each in parts[:2])}; …"
-    return Candidate("data", words, fix, whole, parts=tuple(parts))
+    return Candidate(parts[0].topic, words, fix, whole, parts=tuple(parts))

@@ -17,6 +17,8 @@ WIDTH = 80
 MOST = 4
 """Things that were cleared, and as many that were not tried, that are told one by one."""
 
+_UNTRIED = ("not tried", "internal error")
+
 _MARGIN = 12
 
 _HEADS = {
@@ -69,7 +71,9 @@ def _parts(parity: Parity) -> tuple[tuple[str, Iterable[str]], ...]:
         ("Not seen", unseen),
         ("Cause", _cause(parity)),
         ("Cleared", _listed(parity, "cleared")),
+        ("Not needed", _listed(parity, "not needed")),
         ("Not tried", _listed(parity, "not tried")),
+        ("Orch failed", _listed(parity, "internal error")),
         ("Treatment", filter(None, [parity.get("fix")])),
         ("Prognosis", _prognosis(parity)),
     )
@@ -131,7 +135,7 @@ def _evidence(parity: Parity) -> Iterator[str]:
     elif parity["verdict"] != "UNSTABLE" and parity["stage"] in _BEFORE:
         files = [each["outcome"] for each in parity.get("candidates") or () if each.get("topic") == "data"]
         if parity["stage"] == "batch" and files:
-            yield from () if {"confirmed", "part", "not tried"} & {*files} else (_OTHER_FILES,)
+            yield from () if {"confirmed", "part", *_UNTRIED} & {*files} else (_OTHER_FILES,)
             return
         everything = _detail(parity)[1] and parity["stage"] not in ("batch", "initial")
         yield _SEEN_BEFORE if everything else _BEFORE[parity["stage"]]
@@ -160,7 +164,7 @@ def _cause(parity: Parity) -> Iterator[str]:
     follows = [each["words"] for each in candidates if each["outcome"] == "follows"]
     if follows:
         yield f"It brings about: {textwrap.shorten('; '.join(follows[:MOST]), 200, placeholder=' …')}."
-    if parity.get("untried") and not any(each["outcome"] == "not tried" for each in candidates):
+    if parity.get("untried") and not any(each["outcome"] in _UNTRIED for each in candidates):
         yield parity["untried"]
 
 

@@ -7,12 +7,12 @@ says {"ready": [modules], "seconds"}. A request: `program` (a script's path, or 
 name), `arguments`, `cwd`, `env` (the whole environment; ORCH_OBSERVE_* and ORCH_IMPOSE are heeded), `moved`
 ([[from, to], …]: folders that now lie elsewhere), `mounts` ([[folder, where the program alone sees it], …],
 see mounting), `log` (a file), `timeout` (seconds). Its answer: `code` (REFUSED: no mounts of its own were to
-be had), `signal`, `timed_out`, `seconds`.
+be had; BROKEN: the program could not be begun), `signal`, `timed_out`, `seconds`.
 The fork sets its environment after the imports: a variable that acts at import needs a zygote of its own.
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
-# ruff: noqa: PTH100, PTH109, PTH110, PTH118, PTH120
+# ruff: noqa: PTH100, PTH109, PTH110, PTH116, PTH118, PTH120
 
 from __future__ import annotations
 
@@ -36,6 +36,9 @@ Request = Dict[str, Any]
 
 REFUSED = 125
 """The code of a program that was not run: the system lets it have no mounts of its own."""
+
+BROKEN = 124
+"""The code where the program was not begun, by a fault of ours."""
 
 _POLL = 0.02
 
@@ -119,8 +122,9 @@ def _become(request: Request) -> None:
     except mounting.Refused as refused:
         print(refused, file=sys.stderr)
         code = REFUSED
-    except BaseException:
+    except BaseException:  # what the program raises is caught where it runs
         traceback.print_exc()
+        code = BROKEN
     finally:
         _leave(code)
 
@@ -152,6 +156,8 @@ def _run(request: Request) -> int:
     wanted = from_environment(os.environ)
     if wanted is not None:
         install_now(wanted)
+    if not request.get("module"):
+        os.stat(program)  # one that is not there was never begun
     try:
         if request.get("module"):
             runpy.run_module(program, run_name="__main__", alter_sys=True)

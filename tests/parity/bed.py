@@ -50,9 +50,11 @@ class Bed:
         a, b = (self.recorded(scenario, side) for side in scenario.sides)
         with standing({}, self.root, 2):
             wished = confirm and scenario.confirm
-            return orch.compare(
+            found = orch.compare(
                 a, b, folder=self.root, confirm=wished, budget=BUDGET, workshop=self._workshop
             )
+        assert "internal error" not in {each.outcome for each in found.tried}, found.tried
+        return found
 
     def recorded(self, scenario: Scenario, side: Side) -> Path:
         """The run's folder."""

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.api.confirm_copy import LARGE, Copy, Folders, Seat, Staged, Unplaceable
-from orchestrator.api.confirm_runs import started_in
 from orchestrator.api.confirm_trees import Tree, only_listed, unseen
+from orchestrator.api.confirm_trial import started_in
 from orchestrator.model import TreeLink
 from orchestrator.parity.imposed import Imposed
 from orchestrator.runtime.mounting import Refused, mount_all

@@ -12,8 +12,10 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.api.confirm_baseline import unsettled
-from orchestrator.api.confirm_runs import Runs, Trial
-from orchestrator.api.confirm_search import Clock, Search, Sides
+from orchestrator.api.confirm_runs import Runs
+from orchestrator.api.confirm_search import Search
+from orchestrator.api.confirm_sides import Clock, Sides
+from orchestrator.api.confirm_trial import Trial
 from orchestrator.model import Divergence, Silent, Tried, Verdict
 from orchestrator.parity import judge
 from orchestrator.parity.changes import changes

@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 
 from orchestrator.api.confirm_baseline import REMEDIES, baseline, likely, restless
-from orchestrator.api.confirm_runs import Runs, Trial
+from orchestrator.api.confirm_runs import Runs
+from orchestrator.api.confirm_trial import Trial
 from orchestrator.model import Tried, Verdict
 from orchestrator.parity.explain import (
     GENERATORS,

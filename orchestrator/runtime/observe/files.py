@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from .project import Root, name_of_file, of_environment, outside, roots
+from .project import Root, library_cache, name_of_file, of_environment, outside, roots
 
 MOST_FILES = 2000
 """Files that are listed; of further ones only the number is said."""
@@ -84,8 +84,8 @@ class Files:
     def gather(self) -> Dict[str, Any]:
         """`list`: of each file, in the order of first opening, name (see project.roots), path, bytes,
         changed (Unix seconds), sha256 (None where the budget was used up), whole (whether all of it is
-        hashed), way ("python", "named" or "descriptor"), made (the program wrote it itself). `left_out`: how
-        many more there are."""
+        hashed), way ("python", "named" or "descriptor"), made (the program wrote it itself), cache (a library
+        keeps it for itself, see project.library_cache). `left_out`: how many more there are."""
         self._busy.now = True
         try:
             known = roots()
@@ -143,6 +143,7 @@ class Files:
             "whole": found.st_size <= WHOLE,
             "way": way,
             "made": made,
+            "cache": library_cache(path, known),
         }
 
     def _hash(self, path: str, found: os.stat_result) -> Optional[str]:

@@ -101,6 +101,26 @@ def outside(path: str, known: List[Root], *, made: bool) -> bool:
     return not inside and (of_the_system(path) or (made and path.startswith(temporary)))
 
 
+def library_cache(path: str, known: List[Root]) -> bool:
+    """Whether a file lies outside of the project where libraries keep what they can make anew: compiled
+    functions, lists of fonts, what a notebook remembers."""
+    if any(not name and path.startswith(f"{folder}/") for name, folder in known):
+        return False
+    home = os.path.expanduser("~")
+    places = [f"{home}/{place}" for place in _CACHES] + [
+        os.environ.get(name, "") for name in _CACHE_VARIABLES
+    ]
+    return path.endswith((".nbi", ".nbc")) or any(
+        path.startswith(os.path.abspath(place) + "/") for place in places if place
+    )
+
+
+_CACHES = (
+    ".cache", ".config/matplotlib", ".matplotlib", ".nv", ".ipython", ".jupyter", ".local/share/jupyter",
+)  # fmt: skip
+_CACHE_VARIABLES = ("XDG_CACHE_HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH", "IPYTHONDIR")
+
+
 def of_environment(path: str) -> bool:
     """Whether a file belongs to Python, its packages, or us."""
     return path.startswith(_ENVIRONMENT) or any(part in path for part in _INSTALLED)

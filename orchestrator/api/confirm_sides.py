@@ -1,0 +1,42 @@
+"""What a search for a cause begins with: the two sides, and the time that it has."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.parity.imposed import Other
+from orchestrator.parity.recording import Recording
+
+
+class Clock:
+    """What is left of the budget, in seconds."""
+
+    def __init__(self, budget: float) -> None:
+        self.budget = budget
+        self.until = time.monotonic() + budget
+
+    def allows(self, seconds: float) -> bool:
+        """Whether something that probably takes `seconds` still fits."""
+        return self.until - time.monotonic() > seconds
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Two recordings, of which `base` ("A" or "B") is run again here and the other imitated. `observe` is
+    where the recording of the base lies."""
+
+    a: Recording
+    b: Recording
+    base: str
+    other: Other
+    observe: Path | None = None
+
+    @property
+    def mine(self) -> Recording:
+        return self.a if self.base == "A" else self.b
+
+    @property
+    def theirs(self) -> Recording:
+        return self.b if self.base == "A" else self.a

@@ -1,0 +1,129 @@
+"""What files are called so that two runs name them alike, wherever their folders lie. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from orchestrator.parity.changes import Facts, leads
+
+UP = 3
+"""Folders above the project in which files are named by their place relative to it."""
+
+_AROUND = ("/", "~/", "../")
+"""How names of files begin that may lie around a project."""
+
+_CONNECTION = re.compile(r"(?:.*/)?kernel-[^/]*\.json")
+"""The file that a notebook's server writes anew for each kernel."""
+
+Entry = Mapping[str, Any]
+
+
+def named_alike(a: Facts, b: Facts) -> tuple[Facts, Facts]:
+    """The facts of two runs, with the files outside of the project paired by their place relative to it:
+    ../.env is the same file of two projects. What both call by one name keeps that name. Idempotent."""
+    left, right = without_kernel(a), without_kernel(b)
+    shared = _names(left) & _names(right)
+    return _paired(left, right, shared), _paired(right, left, shared)
+
+
+def reaches_around(facts: Facts) -> bool:
+    """Whether the program read a file that lies around its project, in one of the folders above it."""
+    return any(name for entry in _listed(facts) if not entry.get("made") for name in _relative(entry, facts))
+
+
+def named_by_variables(facts: Facts) -> Facts:
+    """The facts, with files below a folder that a variable names called by that: $DATA/1.csv, on every
+    machine alike. As with folders that arguments name."""
+    variables = {**facts.get("environment", {}), **facts.get("variables", {})}
+    places = sorted(
+        (
+            (posixpath.normpath(value), name)
+            for name, value in variables.items()
+            if leads(value) and value[0] == "/"
+        ),
+        key=lambda place: -len(place[0]),
+    )
+    return _renamed(facts, lambda entry: _called(str(entry["name"]), places))
+
+
+def without_kernel(facts: Facts) -> Facts:
+    """The facts without the connection file that a notebook's server passes to a kernel by -f."""
+    argv = [str(word) for word in facts.get("argv") or ()]
+    words, files, rest = [], [], iter(argv)
+    for word in rest:
+        option, _, value = word.partition("=")
+        if option in ("-f", "--f"):
+            given = [value] if value else [found for found in [next(rest, None)] if found is not None]
+            if given and _CONNECTION.fullmatch(given[0]):
+                files.append(posixpath.basename(given[0]))
+                continue
+            words += [word, *(() if value else given)]
+            continue
+        words.append(word)
+    if not files:
+        return facts
+    listed = [each for each in _listed(facts) if posixpath.basename(str(each.get("path", ""))) not in files]
+    return {**facts, "argv": words, "files": {**(facts.get("files") or {}), "list": listed}}
+
+
+# ---------------------------------------------------------------- inside
+
+
+def _paired(facts: Facts, other: Facts, shared: set[str]) -> Facts:
+    theirs = {key for each in _listed(other) if each["name"] not in shared for key in _relative(each, other)}
+    moved = facts.get("cwd") != other.get("cwd")
+    taken = _names(facts)
+
+    def name(entry: Entry) -> str:
+        own, keys = str(entry["name"]), list(_relative(entry, facts))
+        if own in shared or not keys:
+            return own
+        found = next((key for key in keys if key in theirs), keys[0] if moved else own)
+        return own if found in taken else found
+
+    return _renamed(facts, name)
+
+
+def _relative(entry: Entry, facts: Facts) -> Iterator[str]:
+    """The place of a file around the project, seen from the working folder and from the program's: ../x."""
+    path = str(entry.get("path") or "")
+    if not str(entry["name"]).startswith(_AROUND) or str(entry["name"]).startswith("~/."):
+        return
+    for folder in _folders(facts):
+        found = posixpath.relpath(path, folder) if path.startswith("/") else ""
+        ups = found.split("/").count("..")
+        top = posixpath.normpath(posixpath.join(folder, *[".."] * ups))
+        if 0 < ups <= UP and top != "/":
+            yield found
+
+
+def _folders(facts: Facts) -> Iterator[str]:
+    cwd = str(facts.get("cwd") or "")
+    if cwd:
+        yield cwd
+        program = (facts.get("start") or {}).get("as")
+        if program and posixpath.dirname(program):
+            yield posixpath.normpath(posixpath.join(cwd, posixpath.dirname(program)))
+
+
+def _names(facts: Facts) -> set[str]:
+    return {str(each["name"]) for each in _listed(facts)}
+
+
+def _listed(facts: Facts) -> list[dict[str, Any]]:
+    return list((facts.get("files") or {}).get("list") or [])
+
+
+def _renamed(facts: Facts, name: Callable[[Entry], str]) -> Facts:
+    listed = [{**entry, "name": name(entry)} for entry in _listed(facts)]
+    return {**facts, "files": {**facts["files"], "list": listed}} if listed else facts
+
+
+def _called(name: str, places: Sequence[tuple[str, str]]) -> str:
+    for folder, variable in places:
+        if folder != "/" and (name == folder or name.startswith(f"{folder}/")):
+            return f"${variable}{name[len(folder) :]}"
+    return name

@@ -1,0 +1,296 @@
+"""Recorded and confirmed from end to end, with a framework that is imported at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import orchestrator as orch
+from orchestrator.api import confirm_copy
+from orchestrator.api.confirm_copy import Folders
+from orchestrator.api.confirm_runs import Runs
+from orchestrator.api.confirm_workshop import Workshop
+from orchestrator.api.folder import Folder
+from orchestrator.api.rerun import Rerun
+from orchestrator.api.session import local_agent
+from orchestrator.model import RunRecord, Verdict
+from orchestrator.parity.imposed import Imposed
+from orchestrator.report.parity import letter
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Bench:
+    """Two project folders, `a` and `b`, beside each other, and a home folder."""
+
+    root: Path
+    monkeypatch: pytest.MonkeyPatch
+    workshop: Workshop
+
+    def project(self, name: str, files: Mapping[str, str]) -> Path:
+        """A folder with these files; names may lead out of it."""
+        folder = self.root / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in files.items():
+            place = folder / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text)
+        return folder
+
+    def record(self, folder: Path, *command: str, run_id: str = "") -> RunRecord:
+        self.monkeypatch.chdir(folder)
+        words = command or (sys.executable, "train.py")
+        return orch.record(words, steps=1, run_id=run_id or folder.name.replace("/", "-"), folder=self.root)
+
+    def verdict(self, a: RunRecord, b: RunRecord) -> Verdict:
+        assert a.exit["code"] == b.exit["code"] == 0, _logs(a, b)
+        self.monkeypatch.chdir(self.root)
+        found = orch.compare(
+            a.folder, b.folder, folder=self.root, confirm=True, budget=120, workshop=self.workshop
+        )
+        assert "internal error" not in {each.outcome for each in found.tried}, found.tried
+        return found
+
+    def compared(self, a: Mapping[str, str], b: Mapping[str, str]) -> Verdict:
+        """Both projects recorded and confirmed."""
+        return self.verdict(self.record(self.project("a", a)), self.record(self.project("b", b)))
+
+
+def _logs(*records: RunRecord) -> str:
+    return "\n".join((record.folder / "output.log").read_text() for record in records)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    with Workshop() as workshop:
+        yield Bench(tmp_path / "work", monkeypatch, workshop)
+
+
+def outcomes(verdict: Verdict) -> dict[str, str]:
+    return {each.words: each.outcome for each in verdict.tried}
+
+
+IMPORT = "from tests.unit.parity_framework import set_random_seed, train\n"
+
+LEARN = IMPORT + "train([float(x) for x in open('data.csv').read().split(',')])\n"
+
+
+def test_a_file_that_differs_is_confirmed(bench: Bench) -> None:
+    files = {"train.py": LEARN, "data.csv": "1,2,3,4"}
+    found = bench.compared(files, {**files, "data.csv": "1,2,3,5"})
+    assert found.confirmed and "data.csv" in (found.cause or ""), found
+
+
+def test_programs_of_other_names_are_compared_by_what_they_contain(bench: Bench) -> None:
+    text = IMPORT + "train([1, 2, 3, {}])\n"
+    folder = bench.project("one", {"train.py": text.format(4), "train_b.py": text.format(5)})
+    a = bench.record(folder, sys.executable, "train.py", run_id="a")
+    b = bench.record(folder, sys.executable, "train_b.py", run_id="b")
+    found = bench.verdict(a, b)
+    assert found.confirmed and "train_b.py" in (found.cause or ""), found
+
+
+LISTED = """
+import json
+from pathlib import Path
+cache = Path.home() / ".cache/matplotlib/fontlist.json"
+if cache.exists():
+    json.loads(cache.read_text())
+else:
+    cache.parent.mkdir(parents=True)
+    cache.write_text("[]")
+batch = [float(path.read_text()) for path in Path("data").iterdir()]
+"""
+
+
+def reversed_listing(bench: Bench, monkeypatch: pytest.MonkeyPatch, text: str) -> list[Path]:
+    """Two projects whose data folders list their files in opposite orders: in memory, the last made comes
+    first."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        pytest.skip("no file system in memory")
+    home = Path(os.environ["HOME"])
+    bench.root = Path(tempfile.mkdtemp(dir=memory))
+    monkeypatch.setenv("HOME", str(bench.root / "home"))
+    shutil.copytree(home, bench.root / "home")
+    data = {f"data/{n}.txt": str(n) for n in (1, 2, 3, 4)}
+    a = bench.project("a", {"train.py": text, **data})
+    return [a, bench.project("b", {"train.py": text, **dict(reversed(data.items()))})]
+
+
+def test_a_library_cache_is_not_the_cause_of_another_order(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run makes the cache, the second one reads it, and the third reads another one."""
+    folders = reversed_listing(bench, monkeypatch, IMPORT + LISTED + "train(batch)\n")
+    try:
+        a, b = (bench.record(folder) for folder in folders)
+        found = bench.verdict(a, b)
+        assert found.confirmed and "another order" in (found.cause or ""), found
+        assert not found.divergence or "cache" not in found.divergence.tensor
+        (Path(os.environ["HOME"]) / ".cache/matplotlib/fontlist.json").write_text("[1]")
+        found = bench.verdict(bench.record(folders[0], run_id="c"), b)
+        assert found.confirmed and "another order" in (found.cause or ""), found
+        assert not found.divergence or "cache" not in found.divergence.tensor
+    finally:
+        shutil.rmtree(bench.root)
+
+
+def test_a_file_beside_the_project_comes_before_the_path_of_the_folder(bench: Bench) -> None:
+    text = IMPORT + "train([1, 2, 3, float(open('../.env').read().partition('=')[2])])\n"
+    sides = [
+        bench.project(f"{side}/project", {"train.py": text, "../.env": f"X={n}"}) for side, n in ("a1", "b2")
+    ]
+    found = bench.verdict(*[bench.record(folder, run_id=folder.parent.name) for folder in sides])
+    assert found.confirmed and ".env" in (found.cause or "") and "path is" not in (found.cause or ""), found
+
+
+SEEDED = """
+import random
+set_random_seed(int(open('.env').read().partition('=')[2]))
+train([1, 2, 3, 4], [random.random(), 0, 0])
+"""
+
+
+def test_a_seed_that_a_file_sets_is_told_as_that_file(bench: Bench) -> None:
+    text = IMPORT + SEEDED
+    found = bench.compared({"train.py": text, ".env": "SEED=1"}, {"train.py": text, ".env": "SEED=2"})
+    assert found.confirmed and ".env" in (found.cause or ""), found
+
+
+def test_a_seed_of_a_file_that_was_written_over_is_told_as_that_file(bench: Bench) -> None:
+    folder = bench.project("one", {"train.py": IMPORT + SEEDED, ".env": "SEED=1"})
+    a = bench.record(folder, run_id="a")
+    bench.project("one", {".env": "SEED=2"})
+    b = bench.record(folder, run_id="b")
+    found = bench.verdict(a, b)
+    assert found.confirmed and ".env" in (found.cause or ""), found
+
+
+def test_an_interpreter_that_was_typed_as_a_relative_path(bench: Bench) -> None:
+    files = {"train.py": LEARN, "data.csv": "1,2,3,4"}
+    sides = [bench.project("a", files), bench.project("b", {**files, "data.csv": "1,2,3,5"})]
+    for folder in sides:
+        (folder / ".venv/bin").mkdir(parents=True)
+        (folder / ".venv/bin/python").symlink_to(sys.executable)
+        (folder / ".venv/pyvenv.cfg").write_text((Path(sys.prefix) / "pyvenv.cfg").read_text())
+        (folder / ".venv/lib").symlink_to(Path(sys.prefix) / "lib")
+    found = bench.verdict(*[bench.record(folder, ".venv/bin/python", "train.py") for folder in sides])
+    assert found.confirmed and "data.csv" in (found.cause or ""), found
+
+
+def test_what_a_notebook_passes_to_its_kernel_is_no_difference(bench: Bench) -> None:
+    text = (
+        IMPORT
+        + "import sys\nopen(sys.argv[2]).read()\nn = float(open('n.txt').read())\ntrain([1, 2, 3, n])\n"
+    )
+    kernels = {"kernel-1.json": "{1}", "kernel-2.json": "{2}"}
+    folder = bench.project("one", {"ipykernel_launcher.py": text, **kernels})
+    runs = []
+    for n in ("1", "2"):
+        (folder / "n.txt").write_text(n)
+        command = (sys.executable, "ipykernel_launcher.py", "-f", f"kernel-{n}.json")
+        runs.append(bench.record(folder, *command, run_id=f"r{n}"))
+    found = bench.verdict(*runs)
+    assert found.confirmed and "n.txt" in (found.cause or ""), found
+    assert "kernel-" not in found.detail and "kernel-" not in str(found.tried), found
+
+
+def test_repetitions_have_the_home_folder_that_was_recorded(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = IMPORT + "from pathlib import Path\nn = float((Path.home() / 'n.txt').read_text())\n"
+    text += "train([1, 2, n, float(open('data.csv').read())])\n"
+    (Path(os.environ["HOME"]) / "n.txt").write_text("3")
+    files = {"train.py": text, "data.csv": "4"}
+    a = bench.record(bench.project("a", files))
+    b = bench.record(bench.project("b", {**files, "data.csv": "5"}))
+    monkeypatch.setenv("HOME", str(bench.root))
+    found = bench.verdict(a, b)
+    assert found.confirmed and "data.csv" in (found.cause or ""), found
+
+
+def test_what_orch_itself_cannot_do_is_no_trial_of_a_cause(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy cannot be laid out for one candidate: it is not cleared, and not passed off as not tried."""
+    files = {"train.py": LEARN, "data.csv": "1,2,3,4"}
+    a = bench.record(bench.project("a", files))
+    b = bench.record(bench.project("b", {**files, "data.csv": "1,2,3,5"}))
+    put = confirm_copy._put_all
+
+    def broken(seats: Any, imposed: Imposed, program: Path | None) -> None:
+        if any(name.endswith("data.csv") for name in imposed.files):
+            raise FileNotFoundError(2, "No such file or directory", "train.py")
+        put(seats, imposed, program)
+
+    monkeypatch.setattr(confirm_copy, "_put_all", broken)
+    found = orch.compare(a.folder, b.folder, folder=bench.root, confirm=True, workshop=bench.workshop)
+    outcome = next(each for each in found.tried if each.topic == "data")
+    assert (outcome.outcome, found.confirmed) == ("internal error", False)
+    assert "Orch failed" in letter(found.as_json()) and "Cleared     the file data.csv" not in letter(
+        found.as_json()
+    )
+
+
+def test_a_program_that_cannot_be_begun_is_a_fault_of_ours(bench: Bench) -> None:
+    folder = bench.project("a", {"other.py": "print(1)"})
+    known = Rerun((sys.executable, "train.py"), folder, sys.executable)
+    with Runs(known, Folders(folder), local_agent(Folder.at(bench.root)), {}, 1) as runs:
+        trial = runs.run(Imposed(), time.monotonic() + 60)
+    assert trial.fault and "train.py" in trial.why
+
+
+def test_what_sets_a_seed_and_cannot_be_tried_is_suspected_and_the_seed_is_not_the_cause(
+    bench: Bench,
+) -> None:
+    """The file is called like a secret, so its content was not kept."""
+    text = IMPORT + SEEDED.replace("'.env'", "'token.txt'")
+    folder = bench.project("one", {"train.py": text, "token.txt": "SEED=1"})
+    a = bench.record(folder, run_id="a")
+    bench.project("one", {"token.txt": "SEED=2"})
+    found = bench.verdict(a, bench.record(folder, run_id="b"))
+    assert not found.confirmed and str(found.cause).startswith("Suspected: the file token.txt"), found
+    told = {each.topic: each.outcome for each in found.tried if each.kind == "difference"}
+    assert told == {"data": "not tried", "seed": "part"}, found.tried
+    assert not list(bench.root.glob("runs/*/kept/*"))[2:], "only the program, twice the same"
+
+
+def test_what_is_kept_is_for_its_owner_alone(bench: Bench) -> None:
+    text = IMPORT + "open('.env').read()\ntrain([1, 2, 3, 4])\n"
+    record = bench.record(bench.project("one", {"train.py": text, ".env": "PASSWORD=1"}))
+    kept = list((record.folder / "kept").iterdir())
+    assert len(kept) == 2 and {path.stat().st_mode & 0o777 for path in kept} == {0o600}
+    assert (record.folder / "kept").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("home", ["work", "work/a", "home"])
+def test_a_file_that_is_gone_since_hides_no_project(bench: Bench, home: str) -> None:
+    """One side read a file whose folder is gone: what stands for it is mounted around the project."""
+    text = IMPORT + "import os, sys\nif os.path.exists(sys.argv[1]): open(sys.argv[1]).read()\n"
+    text += "open('../around.txt').read()\n" + "train([1, 2, 3, float(open('data.csv').read())])\n"
+    files = {"train.py": text, "../around.txt": "", "data.csv": "4"}
+    gone = bench.root.parent / home / "gone/x.txt"
+    sides = [bench.project("a/project", files), bench.project("b/project", {**files, "data.csv": "5"})]
+    gone.parent.mkdir(parents=True)
+    gone.write_text("x")
+    a = bench.record(sides[0], sys.executable, "train.py", str(gone), run_id="a")
+    shutil.rmtree(gone.parent)
+    b = bench.record(sides[1], sys.executable, "train.py", str(gone), run_id="b")
+    found = bench.verdict(a, b)
+    assert found.confirmed and "data.csv" in (found.cause or ""), found
+    assert "not tried" not in {each.outcome for each in found.tried}, found.tried
