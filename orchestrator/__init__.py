@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from orchestrator.errors import (
         CleanupUnproven,
+        DataNotSent,
         HostError,
         HostKeyError,
         OrchError,
@@ -64,6 +65,7 @@ _ROOMS = ("orchestrator.api", "orchestrator.errors", "orchestrator.profile")
 
 __all__ = [
     "CleanupUnproven",
+    "DataNotSent",
     "HostError",
     "HostKeyError",
     "LeaseStatus",

@@ -19,6 +19,7 @@ OrchError
 │   ├── RunCancelled            13   somebody cancelled it
 │   └── ResultsLost             14   results are gone with the machine, or will not come home
 ├── ParityMismatch              7   the same job is not the same job there
+│   └── DataNotSent             7   it reads here what the machine was not sent
 ├── LintRefused                 9   the script has hazards, and was asked to stop for them
 └── CleanupUnproven             8   something may still exist, and cost
 
@@ -209,6 +210,10 @@ class ParityMismatch(OrchError):
 
     exit_code = EXIT_PARITY
     record: object | None = None
+
+
+class DataNotSent(ParityMismatch):
+    """A run here reads what the machine lacks: neither sent as code nor declared as data."""
 
 
 class LintRefused(OrchError):

@@ -1,7 +1,8 @@
 """A working folder for a run that is repeated: a copy, so that nothing of the user's is changed.
 
-Small files are copied. Large ones, and environments, are linked to: they are read, and the guard of the
-runtime refuses to write them. A copy can seem to lie elsewhere: the run then has mounts of its own.
+Small files are copied. Large ones, folders of very many, and environments are linked to: they are read, and
+the guard of the runtime refuses to write them. A copy can seem to lie elsewhere: the run then has mounts of
+its own.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
-from orchestrator.model import TreeLink
 from orchestrator.parity.imposed import Imposed
-from orchestrator.runtime.rundir import open_run
-from orchestrator.runtime.stage import stage
 
 LARGE = 4 << 20
 """Bytes: larger files are linked to."""
@@ -24,6 +24,9 @@ MOST = 64 << 20
 """Bytes copied in all; what comes later is linked to."""
 
 MOST_FILES = 5000
+
+MANY = 5000
+"""Entries of a folder from which on it is linked to as a whole."""
 
 _LEFT_OUT = frozenset((".git", ".hg", ".svn", ".orch", "__pycache__", ".mypy_cache", ".ruff_cache"))
 _LINKED = frozenset(("runs", "node_modules", "site-packages"))
@@ -76,6 +79,18 @@ class Copy:
         return _reached(self.seats, path)
 
 
+class Layout(Protocol):
+    """What a repeated run finds in its folder."""
+
+    @property
+    def original(self) -> Path | None:
+        """Where the recorded run took place; None where every run has a folder of its own."""
+
+    def lay_out(self, root: Path, imposed: Imposed, base: Path) -> Copy:
+        """Lay it out below `root`, with what is imposed. `base`, in which root lies, stays visible to the
+        run."""
+
+
 @dataclass(frozen=True)
 class Folders:
     """Originals to copy: the working folder, and the program's own where it lies elsewhere. `made` files are
@@ -109,29 +124,6 @@ class Folders:
         if self.cwd.is_relative_to(self.program):
             return [self.program]
         return [self.cwd, self.program]
-
-
-@dataclass(frozen=True)
-class Staged:
-    """Synced trees, laid out as for a run of the profile."""
-
-    trees: Sequence[TreeLink]
-    base: str
-
-    @property
-    def original(self) -> Path | None:
-        """There is none: every run has a folder of its own."""
-        return None
-
-    def lay_out(self, root: Path, imposed: Imposed, base: Path) -> Copy:
-        """As the run's own working folder was laid out; `root` is a run's folder under the base."""
-        run = open_run(self.base, root.name)
-        stage(run, [{"source": t.source, "target": t.target, "copied": t.copied} for t in self.trees])
-        work = Path(run.work)
-        own = Seat(work, work, work, root / "under-0")
-        beside = _outside([own], imposed, root)
-        _fill(beside, (own, *beside), imposed, base)
-        return Copy(work, beside, _mounts(beside, base), (work, *_removable(beside)))
 
 
 def _seen(original: Path, cwd: Path, path: Path) -> Path:
@@ -254,13 +246,20 @@ class _Copier:
             elif entry.is_symlink():
                 place.symlink_to(self._target(path, source))
             elif entry.is_dir():
-                if deep and not _linked(path):
+                if deep and not _linked(path) and not self._is_large(path):
                     self.folder(path, place)
                     self._drop_made(path, place)
                 else:
                     place.symlink_to(self._reach(path))
             elif entry.is_file():
                 self._file(path, place, entry.stat().st_size)
+
+    def _is_large(self, folder: Path) -> bool:
+        """Whether a folder holds too many names to link to each, and nothing in it is left out."""
+        if any(folder in path.parents for path in self._made):
+            return False
+        with os.scandir(folder) as found:
+            return next(islice(found, MANY, None), None) is not None
 
     def _drop_made(self, folder: Path, copy: Path) -> None:
         """A folder in which nothing lies but what the run made was made by it, too."""

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from orchestrator import jobs
-from orchestrator.api.confirm_copy import Copy, Folders, Staged, Unplaceable
+from orchestrator.api.confirm_copy import Copy, Layout, Unplaceable
 from orchestrator.api.confirm_program import program_of, reworded
 from orchestrator.api.confirm_trial import Trial, cores, started_in
 from orchestrator.api.confirm_zygote import Zygote, ZygoteLost, Zygotes
@@ -53,7 +53,7 @@ class Runs:
     def __init__(
         self,
         rerun: Rerun,
-        place: Folders | Staged,
+        place: Layout,
         agent: Agent,
         facts: Mapping[str, Any],
         steps: int,

@@ -18,11 +18,10 @@ from orchestrator.api.lint import look, tell_once
 from orchestrator.api.session import Session, check_stack, local_agent, open_session, stack_facts
 from orchestrator.api.settle import settle, settling
 from orchestrator.api.verdict import complete, judged
-from orchestrator.errors import BeforeTheRun, ParityMismatch, RunLost, StackMismatch, UsageError
+from orchestrator.errors import BeforeTheRun, RunLost, StackMismatch, UsageError
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import Difference, Exit, Job, Progress, RunRecord, Silent, TreeLink
 from orchestrator.profile import Profile, load
-from orchestrator.profile.mismatch import key_of
 
 Output = Callable[[bytes], None]
 
@@ -203,8 +202,10 @@ def _ready(session: Session, run_id: str, local_parity: bool) -> None:
     stack = {**stack_facts(installed), "lock": session.lock().digest, "differences": _plain(differences)}
     _refuse_undeclared(session, differences)
     local = local_agent(session.place) if local_parity else None
+    if local:
+        trees_.check_targets(session.profile)
     with timed(timings, "sync_s"):
-        trees = trees_.send(session, local)
+        trees = trees_.send(session)
     draft: dict[str, Any] = {"stack": stack, "data": dict(trees.data), "parity": None, "timings": timings}
     draft["agent"] = asdict(session.agent)
     if local:
@@ -272,20 +273,13 @@ def _refuse_mismatch(session: Session, run_id: str, draft: Mapping[str, Any]) ->
     parity = draft["parity"]
     if parity["verdict"] == "IDENTICAL":
         return
-    place = session.place.run(run_id) / "parity"
     if not session.profile.parity.on_mismatch.stops(parity["verdict"]):
         session.progress.say(f"Parity: {parity['verdict']}: {parity['detail']} The run goes on.")
         return
     ended = {"code": None, "signal": None, "reason": "not_started", "detail": "Parity stopped it."}
     record = run_record(session, run_id, draft, exit=ended)
     collect.write(record)
-    error = ParityMismatch(
-        f"{parity['verdict']}: {parity['detail']}",
-        exists=f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h. "
-        f"Both recordings are in {place}.",
-        next_command="orch train --local-parity    # once fixed; or, to go on all the same: "
-        f"orch train --local-parity --set 'parity.on_mismatch={{{key_of(parity['verdict'])}: warn}}'",
-    )
+    error = proof.mismatch(session, run_id, parity)
     error.record = record
     raise error
 

@@ -15,8 +15,7 @@ from typing import Any
 from orchestrator import sync
 from orchestrator.api.session import Session
 from orchestrator.errors import SyncError, UsageError
-from orchestrator.hosts.here import HereHost
-from orchestrator.model import Agent, Manifest, Progress, Silent, TreeLink
+from orchestrator.model import Agent, Manifest, Progress, TreeLink
 from orchestrator.profile import DataTree, Profile
 
 CODE_TREE = "code"
@@ -24,16 +23,15 @@ CODE_TREE = "code"
 
 @dataclass(frozen=True)
 class Trees:
-    """What a job finds in its working folder: the same layout there and here, from the same bytes."""
+    """What a job finds in its working folder there, and facts of the data."""
 
     there: tuple[TreeLink, ...]
-    here: tuple[TreeLink, ...]
     data: Mapping[str, Any]
     seconds: float
 
 
-def send(session: Session, local: Agent | None) -> Trees:
-    """Send what changed. Where `local` is given, the same code is laid out on this computer too."""
+def send(session: Session) -> Trees:
+    """Send what changed."""
     begun = time.monotonic()
     profile = session.profile
     for each in profile.data:
@@ -41,20 +39,14 @@ def send(session: Session, local: Agent | None) -> Trees:
     code = _scan(session, profile.code.path, ignore=code_ignored(profile))
     sync.push(session.host, session.agent, code, CODE_TREE, progress=session.progress)
     there = [_link(session.agent, CODE_TREE, ".", copied=True)]
-    here = []
-    if local:
-        sync.push(HereHost(), local, code, CODE_TREE, progress=Silent())
-        here.append(_link(local, CODE_TREE, ".", copied=True))
     manifests = []
     for number, each in enumerate(profile.data):
         name = f"data-{number}"
         data = _scan(session, each.source, data=True)
         sync.push(session.host, session.agent, data, name, progress=session.progress)
         there.append(_link(session.agent, name, each.target))
-        if local:
-            here.append(_data_here(local, each, data, name))
         manifests.append(data.manifest)
-    return Trees(tuple(there), tuple(here), _facts(manifests), time.monotonic() - begun)
+    return Trees(tuple(there), _facts(manifests), time.monotonic() - begun)
 
 
 def _scan(session: Session, root: Path, *, ignore: Sequence[str] = (), data: bool = False) -> sync.Scan:
@@ -84,20 +76,18 @@ def _link(agent: Agent, name: str, target: str, *, copied: bool = False) -> Tree
     return TreeLink(f"{agent.base}/trees/{name}", target, copied)
 
 
-def _data_here(local: Agent, tree: DataTree, data: sync.Scan, name: str) -> TreeLink:
-    """Here the data lie where they are; a script that expects them elsewhere must find them there too."""
-    target = Path(tree.target)
-    if target.is_absolute() and not target.exists():
-        raise UsageError(
-            f"The script expects its data at {target}, which is not there on this computer; the local side "
-            "of --local-parity would read nothing, or something else.",
-            next_command=f"sudo mkdir -p {shlex.quote(str(target.parent))} && "
-            f"sudo ln -s {shlex.quote(str(tree.source))} {shlex.quote(str(target))}",
-        )
-    if data.skipped:  # the machine has less than lies here, so neither may the local side see more
-        sync.push(HereHost(), local, data, name, progress=Silent())
-        return _link(local, name, tree.target)
-    return TreeLink(str(tree.source), tree.target)
+def check_targets(profile: Profile) -> None:
+    """Refuse a reference run that would not find its data: a script that expects them at an absolute path
+    must find them there on this computer, too. Raises UsageError."""
+    for tree in profile.data:
+        target = Path(tree.target)
+        if target.is_absolute() and not target.exists():
+            raise UsageError(
+                f"The script expects its data at {target}, which is not there on this computer; the local "
+                "side of --local-parity would read nothing, or something else.",
+                next_command=f"sudo mkdir -p {shlex.quote(str(target.parent))} && "
+                f"sudo ln -s {shlex.quote(str(tree.source))} {shlex.quote(str(target))}",
+            )
 
 
 def _facts(manifests: list[Manifest]) -> dict[str, Any]:

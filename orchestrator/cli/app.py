@@ -10,6 +10,7 @@ import typer
 
 from orchestrator.cli import catalog, doctor, gc
 from orchestrator.cli import compare as compare_
+from orchestrator.cli import init as init_
 from orchestrator.cli import lint as lint_
 from orchestrator.cli import profile as profile_
 from orchestrator.cli import size as size_
@@ -310,37 +311,7 @@ def schema(
     print(json.dumps(find(which), indent=1))
 
 
-@app.command()
-@guarded
-def init(
-    project: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(),
-    output: Annotated[Path, typer.Option("--output", "-o", help="The profile to write.")] = Path("orch.yaml"),
-    force: Annotated[bool, typer.Option("--force", help="Replace a profile that is there.")] = False,
-    terraform: Annotated[
-        Path | None,
-        typer.Option("--terraform", metavar="DIR", help="For the cloud that terraform made ready there."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Write a profile for the project in this folder."""
-    from orchestrator.api.lint import hint
-    from orchestrator.api.schemas import missing_lock, start_profile
-    from orchestrator.api.terraform import ground
-    from orchestrator.cli import progress
-
-    ready = ground(terraform) if terraform else None
-    path, text = start_profile(project, output, force, ready)
-    hint(path, progress.progress())
-    missing = missing_lock(path)
-    lock = (
-        f"No lock with hashes was found, without which no stack is the same.\nNext: {missing}, then: "
-        if missing
-        else "Next: "
-    )
-    exports = "".join(f"In your shell: {line}\n" for line in ready.exports) if ready else ""
-    environment = dict(ready.environment) if ready else {}
-    value = {"path": str(path), "profile": text, "missing": missing, "environment": environment}
-    emit("init", value, as_json, f"Wrote {path}\n{exports}{lock}orch up {path}")
+app.command()(init_.init)
 
 
 @app.command()

@@ -110,6 +110,7 @@ class Verdict:
     `verdict`: IDENTICAL, EQUIVALENT, DIVERGENT, UNSTABLE or NOT COMPARED. `cause` is a sentence or
     None; `confirmed` only by a counterfactual run; `fix` says what to do. `compared` counts the tensors that
     were compared. `tried` is what was looked into, `untried` why something was not.
+    `undeclared`: what one side reads and the other was not sent.
     """
 
     verdict: str
@@ -123,6 +124,7 @@ class Verdict:
     tried: tuple[Tried, ...] = ()
     untried: str | None = None
     band: DriftBand | None = None
+    undeclared: tuple[Mapping[str, Any], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The `parity` object of `run.json`."""
@@ -145,4 +147,5 @@ class Verdict:
             "candidates": [asdict(each) for each in self.tried],
             "untried": self.untried,
             "band": asdict(self.band) if self.band else None,
+            "undeclared": [dict(each) for each in self.undeclared],
         }

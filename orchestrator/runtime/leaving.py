@@ -13,11 +13,19 @@ _GENERATED = "__autograph_generated_file"
 def leave() -> NoReturn:
     """Write out what was printed, remove TensorFlow's temporary files, and end without any exit handler."""
     try:
+        _write_opened()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         _remove_generated()
     finally:
         os._exit(0)
+
+
+def _write_opened() -> None:
+    """What was opened is otherwise written by an exit handler."""
+    opened = sys.modules.get(f"{__package__}.observe.opened")
+    if opened is not None:
+        opened.flush()
 
 
 def _remove_generated() -> None:

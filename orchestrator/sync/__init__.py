@@ -1,5 +1,6 @@
 """Trees from one side to the other: found, compared, sent as a difference, proven equal.
 
+members   the paths that a scan would send, unread
 scan      a local folder or file -> Scan: its Manifest, and what was left out and why
 push      a Scan -> the same tree on the other side, hashed there again
 far_scan  a folder on the other side -> its Manifest
@@ -10,8 +11,20 @@ pull_possible   the same, but an entry that must not be written does not keep th
 from __future__ import annotations
 
 from orchestrator.sync.far import far_scan
+from orchestrator.sync.members import members
 from orchestrator.sync.pull import Pulled, pull, pull_possible
 from orchestrator.sync.push import Pushed, push, tree_path
 from orchestrator.sync.scan import Scan, scan
 
-__all__ = ["Pulled", "Pushed", "Scan", "far_scan", "pull", "pull_possible", "push", "scan", "tree_path"]
+__all__ = [
+    "Pulled",
+    "Pushed",
+    "Scan",
+    "far_scan",
+    "members",
+    "pull",
+    "pull_possible",
+    "push",
+    "scan",
+    "tree_path",
+]

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.confirm_copy import LARGE, Copy, Folders, Seat, Staged, Unplaceable
+from orchestrator.api.confirm_copy import LARGE, Copy, Folders, Seat, Unplaceable
 from orchestrator.api.confirm_trees import Tree, only_listed, unseen
 from orchestrator.api.confirm_trial import started_in
-from orchestrator.model import TreeLink
 from orchestrator.parity.imposed import Imposed
 from orchestrator.runtime.mounting import Refused, mount_all
 from tests.conftest import ROOT
@@ -68,20 +67,6 @@ def test_a_file_is_taken_away_from_the_copy_alone(project: Path) -> None:
     copy = laid_out(project, Imposed(files={"linked/2.csv": None}))
     assert not (copy.cwd / "linked/2.csv").exists() and (copy.cwd / "linked/deep/3.csv").exists()
     assert (project / "linked/2.csv").exists()
-
-
-def test_a_synced_file_shares_no_time_with_its_copy(tmp_path: Path) -> None:
-    tree = tmp_path / "trees/code"
-    tree.mkdir(parents=True)
-    (tree / "train.py").write_text("mine")
-    base = str(tmp_path / "base")
-    root = tmp_path / "base/runs/confirm"
-    root.mkdir(parents=True)
-    copy = Staged([TreeLink(str(tree), ".", False)], base).lay_out(
-        root, Imposed(times={"train.py": 1000.0}), Path(base)
-    )
-    assert (copy.cwd / "train.py").stat().st_mtime == 1000.0
-    assert (tree / "train.py").stat().st_mtime > 1000.0
 
 
 def test_what_the_recorded_run_made_is_left_out(project: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Mapping, Optional
 
 from .files import Files
 from .imports import FRAMEWORKS, Announcer, teller
+from .opened import Opened
 from .settings import Settings, from_environment
 
 _OUTSIDE = "only what goes into a step of fit and what comes out of it is observed"
@@ -27,8 +28,9 @@ class Observation:
         self._files = Files(str(settings.directory))
 
     def listen(self) -> None:
-        """Hear which files are opened from now on."""
+        """Hear which files are opened from now on; what was is written at the end, too, step or none."""
         self._files.listen()
+        Opened(self._files, str(self._settings.directory)).install()
 
     def on_tensorflow(self, tf: Any) -> None:
         """TensorFlow has been imported."""

@@ -1,8 +1,8 @@
-"""Which data files a program opens: their order, sizes and hashes. Standard library only.
+"""Which data files a program opens: their order, sizes and hashes; and which folders it lists.
 
-Two ways lead here. Python's own opening is heard by an audit hook, from the interpreter's start. What
-TensorFlow's C++ reads is heard where the program names it to a dataset, and otherwise found among the open
-files of the process when a step is complete.
+Standard library only. Two ways lead here. Python's own opening is heard by an audit hook, from the
+interpreter's start. What TensorFlow's C++ reads is heard where the program names it to a dataset, and
+otherwise found among the open files of the process when a step is complete.
 """
 
 # ruff: noqa: PTH100, PTH113, PTH115, PTH116, PTH208
@@ -23,6 +23,9 @@ MOST_FILES = 2000
 MOST_MISSES = 64
 """Strings looked up as files in vain before a list of strings is no longer taken for one of files."""
 
+MOST_FOLDERS = 500
+"""Folders that were listed and are kept."""
+
 WHOLE = 64 << 20
 """Bytes: of a larger file the first and the last half of this are hashed."""
 
@@ -31,6 +34,9 @@ MOST_BYTES = 1 << 30
 
 _CODE = (".pyc", ".pyi", ".so", ".pth", ".egg-link", ".dist-info", ".dylib", ".dll")
 _WRITES = os.O_WRONLY | os.O_RDWR
+_LISTING = ("os.listdir", "os.scandir")
+_IMPORT = "<frozen importlib"
+"""How the code of Python's import system is called: it lists every folder of sys.path."""
 
 
 class Files:
@@ -39,6 +45,7 @@ class Files:
     def __init__(self, ours: str) -> None:
         self._ours = os.path.abspath(ours) + os.sep
         self._opened: Dict[str, str] = {}
+        self._folders: Dict[str, None] = {}
         self._written: set[str] = set()
         self._more = 0
         self._hashes: Dict[Tuple[str, int, int], Optional[str]] = {}
@@ -69,6 +76,14 @@ class Files:
             if misses > MOST_MISSES or self._more > MOST_FILES:
                 return
 
+    def listed(self, folder: Any) -> None:
+        """The program asked for the names in this folder."""
+        if folder is None or isinstance(folder, (str, bytes)) or hasattr(folder, "__fspath__"):
+            path = os.path.abspath(os.fsdecode(folder or "."))
+            ours = path.startswith((self._ours, "/proc", "/sys")) or of_environment(path + os.sep)
+            if self._open and not ours and len(self._folders) < MOST_FOLDERS:
+                self._folders.setdefault(path)
+
     def made(self, paths: Iterable[Any]) -> None:
         """The program is about to write these."""
         self._written.update(os.path.abspath(os.fsdecode(path)) for path in paths)
@@ -85,26 +100,57 @@ class Files:
         """`list`: of each file, in the order of first opening, name (see project.roots), path, bytes,
         changed (Unix seconds), sha256 (None where the budget was used up), whole (whether all of it is
         hashed), way ("python", "named" or "descriptor"), made (the program wrote it itself), cache (a library
-        keeps it for itself, see project.library_cache). `left_out`: how many more there are."""
+        keeps it for itself, see project.library_cache). `left_out`: how many more there are. `folders`:
+        absolute paths of those that were listed."""
         self._busy.now = True
         try:
             known = roots()
             entries = [self._entry(path, way, known) for path, way in list(self._opened.items())]
-            return {"list": [entry for entry in entries if entry], "left_out": self._more}
+            found = [entry for entry in entries if entry]
+            return {"list": found, "left_out": self._more, "folders": list(self._folders)}
+        finally:
+            self._busy.now = False
+
+    def seen(self) -> Dict[str, Any]:
+        """As `gather`, unhashed: of each file path, way and made. `written`: paths opened for writing."""
+        self._busy.now = True
+        try:
+            known = roots()
+            found = [
+                {"path": path, "way": way, "made": path in self._written, "cache": library_cache(path, known)}
+                for path, way in list(self._opened.items())
+                if self._is_data(path, known)
+            ]
+            return {
+                "list": found,
+                "left_out": self._more,
+                "folders": list(self._folders),
+                "written": sorted(self._written)[:MOST_FILES],
+            }
         finally:
             self._busy.now = False
 
     # ------------------------------------------------------------ inside
 
     def _audit(self, event: str, args: Tuple[Any, ...]) -> None:
-        if event != "open" or not self._open:
+        if not self._open or (event != "open" and event not in _LISTING):
             return
         try:
+            if event != "open":
+                self._heard_listing(args[0])
+                return
             path, _, flags = args
             if isinstance(path, (str, bytes)) and not getattr(self._busy, "now", False):
                 self._heard(os.path.abspath(os.fsdecode(path)), int(flags or 0))
         except Exception:
             return  # never into the job
+
+    def _heard_listing(self, folder: Any) -> None:
+        if getattr(self._busy, "now", False):
+            return
+        asking = sys._getframe(2)  # of what called os.listdir, past _audit
+        if not asking.f_code.co_filename.startswith(_IMPORT):
+            self.listed(folder)
 
     def _heard(self, path: str, flags: int) -> None:
         if flags & _WRITES and path not in self._opened:
@@ -130,9 +176,7 @@ class Files:
         except OSError:
             return None
         made = path in self._written
-        if path.endswith(".py") and not _executed(path, known):
-            return None
-        if outside(path, known, made=made) or not os.path.isfile(path):
+        if not self._is_data(path, known):
             return None
         return {
             "name": name_of_file(path, known),
@@ -145,6 +189,11 @@ class Files:
             "made": made,
             "cache": library_cache(path, known),
         }
+
+    def _is_data(self, path: str, known: List[Root]) -> bool:
+        if path.endswith(".py") and not _executed(path, known):
+            return False
+        return not outside(path, known, made=path in self._written) and os.path.isfile(path)
 
     def _hash(self, path: str, found: os.stat_result) -> Optional[str]:
         key = (path, found.st_size, found.st_mtime_ns)

@@ -1,7 +1,7 @@
 """Where a program names files to TensorFlow: datasets of files, lists of names, single reads; what it resumes
 from: checkpoints, stored datasets, weights in HDF5."""
 
-# ruff: noqa: PTH116, PTH207
+# ruff: noqa: PTH100, PTH112, PTH116, PTH120, PTH207
 
 from __future__ import annotations
 
@@ -29,7 +29,14 @@ def watch(tf: Any, files: Files, wants: Callable[[], bool]) -> None:
     def hear_pattern(given: Any) -> None:
         if wants():
             patterns = [name.decode() if isinstance(name, bytes) else name for name in names(tf, given)]
+            for pattern in patterns:
+                files.listed(_above_wildcards(pattern))
             files.named(path for pattern in patterns for path in sorted(glob.glob(pattern)))
+
+    def hear_folder(given: Any) -> None:
+        if wants():
+            for name in names(tf, given):
+                files.listed(_above_wildcards(os.fsdecode(name)))
 
     began = time.time()
 
@@ -53,6 +60,8 @@ def watch(tf: Any, files: Files, wants: Callable[[], bool]) -> None:
     _before(data.Dataset, "list_files", 0, "file_pattern", hear_pattern, static=True)
     _before(tf.io, "read_file", 0, "filename", hear)
     _before(tf.io, "matching_files", 0, "pattern", hear_pattern)
+    for listing, argument in (("listdir", "path"), ("walk", "top"), ("glob", "pattern")):
+        _before(tf.io.gfile, listing, 0, argument, hear_folder)
     _before(data.Dataset, "cache", 1, "filename", hear_parts)
     _before(py_checkpoint_reader, "NewCheckpointReader", 0, "filepattern", hear_parts)
     with contextlib.suppress(ImportError):
@@ -85,6 +94,14 @@ def _parts(name: Any) -> List[str]:
         for pattern in (".index", ".data-*-of-*")
         for path in sorted(glob.glob(glob.escape(prefix) + pattern))
     ]
+
+
+def _above_wildcards(pattern: str) -> str:
+    """The folder in which a pattern looks for names; a path without wildcards is the folder itself."""
+    place = os.path.abspath(pattern)
+    while glob.has_magic(place):
+        place = os.path.dirname(place)
+    return place if os.path.isdir(place) else os.path.dirname(place)
 
 
 def _strings(array: Any) -> List[Any]:

@@ -1,0 +1,61 @@
+"""Write data into a profile's text: what a person names, or what a run was seen to read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.api.sizing_profile import write
+from orchestrator.api.undeclared import Undeclared
+from orchestrator.api.undeclared_words import lines, source_of
+from orchestrator.errors import ProfileError, UsageError
+from orchestrator.profile import load
+from orchestrator.profile.edit import NotEditable
+from orchestrator.profile.edit_data import NewData, with_data
+from orchestrator.profile.tree import Refused
+
+
+def add_data(profile: Path, paths: Sequence[Path]) -> str:
+    """Declare folders or files, as they are named in the current folder, as data; the profile's new text.
+
+    A path below the project is found there at its own place, an absolute one elsewhere at the same absolute
+    path, any other by its own name. Comments and all else of the text stay. Raises UsageError.
+    """
+    project = load(profile).code.path.resolve()
+    entries = [_entry(path, profile, project) for path in paths]
+    return _written(profile, entries, [f"  - source: {entry.source}" for entry in entries])
+
+
+def declare(profile: Path, found: Sequence[Undeclared]) -> str:
+    """Declare what a run reads; the profile's new text. Raises UsageError."""
+    entries = [NewData(source_of(each.path, profile), each.target) for each in found]
+    return _written(profile, entries, lines(found, profile).splitlines()[1:])
+
+
+def _entry(path: Path, profile: Path, project: Path) -> NewData:
+    place = Path(os.path.normpath(Path.cwd() / path.expanduser()))
+    if not place.exists():
+        raise UsageError(
+            f"There is no {path} to declare as data.", next_command="ls    # which data are here?"
+        )
+    inside = place.is_relative_to(project) or place.resolve().is_relative_to(project)
+    target = str(place) if path.is_absolute() and not inside else None
+    return NewData(source_of(place, profile), target)
+
+
+def _written(profile: Path, entries: Sequence[NewData], shown: Sequence[str]) -> str:
+    try:
+        before = profile.read_bytes().decode("utf-8")
+        after = with_data(before, entries)
+    except (NotEditable, Refused, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{profile} was left as it is: {error}. Put these lines below its data: yourself:\n"
+            + "\n".join(shown)
+        ) from None
+    if after != before:
+        try:
+            write(profile, before, after)
+        except ProfileError as error:
+            raise UsageError(f"{profile} was left as it is: with these data, {error.message}") from None
+    return after

@@ -1,0 +1,201 @@
+"""The reference side of parity: the user's own folder, as it is here, in a copy that the run may change.
+
+What is git-ignored is there, too, and so is what lies beside the project. Small files are copied, large ones
+and environments are linked to; the runtime's guard refuses to write anything of the user's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.api.confirm_copy import Copy, Folders
+from orchestrator.parity.imposed import Imposed
+from orchestrator.profile import DataTree, Profile
+from orchestrator.runtime.rundir import open_run
+
+CACHES = ("~/.cache", "~/.config", "~/.keras", "~/tensorflow_datasets")
+"""Where libraries keep what they download; the reference may, too."""
+
+ABOVE = 3
+"""Folders above the project whose entries are found by `../`."""
+
+MANY = 2000
+"""Entries of a folder above the project that are linked to."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The folder `project`, and the `data` that a profile puts into it."""
+
+    project: Path
+    data: tuple[DataTree, ...] = ()
+
+    @classmethod
+    def of(cls, profile: Profile) -> Reference:
+        """The reference of a profile's runs."""
+        return cls(profile.code.path.resolve(), profile.data)
+
+    @property
+    def original(self) -> Path | None:
+        """Where the user runs it."""
+        return self.project
+
+    def lay_out(self, root: Path, imposed: Imposed, base: Path) -> Copy:
+        """Copy the project below `root`, with what is imposed, and give it what lies around it."""
+        levels = _levels(self.project, root)
+        below = levels[0][1] if levels else root
+        for original, place in levels:
+            _link_entries(original, place, base)
+        copy = Folders(self.project).lay_out(below, imposed, base)
+        own = copy.seats[0].copy
+        _open_runs(own, self.project)
+        if levels and not os.path.lexists(below / self.project.name):
+            (below / self.project.name).symlink_to(own)
+        self._put_data(own)
+        return copy
+
+    def _put_data(self, own: Path) -> None:
+        """Data that lie elsewhere are found where the profile says; what the user has there stays."""
+        for tree in self.data:
+            place = own / tree.target
+            if Path(tree.target).is_absolute() or os.path.lexists(place):
+                continue
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(tree.source.resolve())
+
+    @contextmanager
+    def laid_out(self, base: str, run_id: str) -> Iterator[Laid]:
+        """The copy for the run `run_id` below our own folder `base`; gone afterwards."""
+        run, scratch = open_run(base, run_id), open_run(base, f"{run_id}-copy")
+        root = Path(scratch.root)
+        try:
+            root.mkdir(parents=True)
+            copy = self.lay_out(root, Imposed(), Path(base))
+            refusals = root / "refused"
+            plan = self._plan(copy, (run.root, scratch.root), str(refusals))
+            yield Laid(copy, self._view(copy, root), plan, refusals)
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+    def _plan(self, copy: Copy, free: tuple[str, ...], refusals: str) -> dict[str, Any]:
+        """What must be imposed so that nothing of the user's is written, and folders list as they do here."""
+        sources = [str(tree.source) for tree in self.data]
+        seats = [(str(seat.original), str(seat.seen)) for seat in copy.seats]
+        allowed = [*free, *(seen for _, seen in seats), *map(os.path.expanduser, CACHES)]
+        kept = [*(original for original, _ in seats), *sources]
+        return {
+            "mirror": [[seen, original] for original, seen in seats],
+            "guard": {"kept": kept, "free": allowed, "refusals": refusals},
+        }
+
+    def _view(self, copy: Copy, root: Path) -> View:
+        seats = [(seat.seen, seat.original) for seat in copy.seats]
+        around = [(place, original) for original, place in _levels(self.project, root)]
+        return View(self.project, tuple((seen.resolve(), path.resolve()) for seen, path in [*seats, *around]))
+
+
+@dataclass(frozen=True)
+class Laid:
+    """A reference that was laid out. `plan` is to be imposed on the run; `refusals`: the file that names what
+    the guard refused to write. `view` says how paths that the run named lead back to the user's."""
+
+    copy: Copy
+    view: View
+    plan: Mapping[str, Any]
+    refusals: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the run's environment must have for the plan."""
+        return {"ORCH_IMPOSE": json.dumps(self.plan)}
+
+    def job(self, command: Sequence[str]) -> dict[str, Any]:
+        """`argv` and `cwd` of a job that runs `command` in the copy."""
+        argv = tuple(str(self.copy.at(Path(word))) if word.startswith("/") else word for word in command)
+        return {"argv": argv, "cwd": str(self.copy.cwd)}
+
+    def refused(self) -> str:
+        """The first path that the run was refused to write, while that is known; "" where there was none."""
+        try:
+            return self.refusals.read_text("utf-8", errors="replace").split("\n")[0]
+        except OSError:
+            return ""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A path of the user's. `name` is how the program reached it from its working folder, None where it named
+    it by an absolute path."""
+
+    path: Path
+    name: str | None
+
+
+@dataclass(frozen=True)
+class View:
+    """Where a run saw the user's folders: (seen, original) pairs, the innermost first."""
+
+    project: Path
+    pairs: tuple[tuple[Path, Path], ...] = ()
+
+    def back(self, path: str) -> Named:
+        """The user's path for one that the run named."""
+        seen = Path(path)
+        for place, original in self.pairs:
+            if seen.is_relative_to(place):
+                found = original / seen.relative_to(place)
+                return Named(found, os.path.relpath(found, self.project))
+        return Named(seen, None)
+
+
+def in_place(project: Path) -> View:
+    """The view of a run that took place in the project's own folder: names below it count as relative."""
+    own = project.resolve()
+    return View(own, ((own, own),))
+
+
+def _levels(project: Path, root: Path) -> list[tuple[Path, Path]]:
+    """(folder above the project, where it is imitated), the nearest first; the copy lies in the first."""
+    above = [folder for folder in list(project.parents)[:ABOVE] if folder != folder.parent]
+    return [
+        (folder, root.joinpath(*(f"above-{depth}" for depth in range(len(above), number, -1))))
+        for number, folder in enumerate(above)
+    ]
+
+
+def _link_entries(original: Path, place: Path, base: Path) -> None:
+    """Links in `place` to what lies in `original`, of which nothing is copied."""
+    place.mkdir(parents=True, exist_ok=True)
+    for entry in _first_entries(original):
+        there = place / entry.name
+        if not os.path.lexists(there) and not base.is_relative_to(entry.path):
+            there.symlink_to(entry.path)
+
+
+def _first_entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            for number, entry in enumerate(found):
+                if number >= MANY:
+                    return
+                yield entry
+    except OSError:
+        return
+
+
+def _open_runs(own: Path, project: Path) -> None:
+    """A folder `runs` is not copied; what the run adds to it must not land in the user's."""
+    runs = own / "runs"
+    if not runs.is_symlink():
+        return
+    runs.unlink()
+    runs.mkdir()
+    for entry in _first_entries(project / "runs"):
+        (runs / entry.name).symlink_to(entry.path)

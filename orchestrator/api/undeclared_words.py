@@ -1,0 +1,73 @@
+"""How undeclared data are told: one sentence, the lines for the profile, the command that writes them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.api.undeclared import Undeclared
+
+_UNITS = ("kB", "MB", "GB", "TB")
+_SHOWN = 5
+
+
+def sentence(found: Sequence[Undeclared], subject: str = "The script") -> str:
+    """`The script reads 207 MB that no profile declares: my_data/ (412 files).`"""
+    names = ", ".join(_called(each) for each in found[:_SHOWN])
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f"{subject} reads {_amount(sum(e.bytes for e in found))} that no profile declares: {names}{more}."
+
+
+def lines(found: Sequence[Undeclared], profile: Path) -> str:
+    """What to add to the profile's `data:`."""
+    written = ["data:"]
+    for each in found:
+        written += [f"  - source: {source_of(each.path, profile)}"]
+        if each.target:
+            written += [f"    target: {each.target}"]
+        elif not each.reachable:
+            written += [f"    # and have the script read {each.path.name} instead of {each.name}"]
+    return "\n".join(written)
+
+
+def source_of(path: Path, profile: Path) -> str:
+    """A path as the profile names it: relative to its folder where it lies in a folder around it."""
+    relative = os.path.relpath(path, profile.resolve().parent)
+    return str(path) if relative.startswith("../../..") else relative
+
+
+def command(found: Sequence[Undeclared], profile: Path) -> str:
+    """The command that writes the lines."""
+    options = [f"--add-data {shlex.quote(_named(each))}" for each in found]
+    output = _typed(profile.resolve())
+    where = [] if output == "orch.yaml" else [f"--output {shlex.quote(output)}"]
+    return " ".join(["orch init", *options, *where])
+
+
+def _named(each: Undeclared) -> str:
+    """As it is typed in the current folder; what no profile can put in its place is not an absolute path."""
+    return _typed(each.path) if each.reachable else os.path.relpath(each.path)
+
+
+def _typed(path: Path) -> str:
+    """A path as it is typed in the current folder."""
+    here = Path.cwd()
+    return os.path.relpath(path, here) if path.is_relative_to(here) else str(path)
+
+
+def _called(each: Undeclared) -> str:
+    if not each.is_folder:
+        return each.name
+    return f"{each.name}/ ({each.files:,} file{'s' if each.files != 1 else ''})"
+
+
+def _amount(count: float) -> str:
+    if count < 1000:
+        return f"{count:.0f} bytes"
+    for unit in _UNITS:
+        count /= 1000
+        if count < 1000 or unit == _UNITS[-1]:
+            return f"{count:.3g} {unit}" if count < 100 else f"{count:.0f} {unit}"
+    return ""

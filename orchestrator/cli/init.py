@@ -1,0 +1,71 @@
+"""orch init: a first profile for a project, and the data that one lacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.output import emit, guarded
+
+
+@guarded
+def init(
+    project: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The profile to write.")] = Path("orch.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace a profile that is there.")] = False,
+    terraform: Annotated[
+        Path | None,
+        typer.Option("--terraform", metavar="DIR", help="For the cloud that terraform made ready there."),
+    ] = None,
+    add_data: Annotated[
+        list[Path] | None,
+        typer.Option("--add-data", metavar="PATH", help="Add data to a profile that is there; repeatable."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
+) -> None:
+    """Write a profile for the project in this folder, or add data to the one that is there."""
+    from orchestrator.api.lint import hint
+    from orchestrator.api.schemas import missing_lock, start_profile
+    from orchestrator.api.terraform import ground
+    from orchestrator.cli import progress
+
+    path = output if output.is_absolute() else project / output
+    if add_data and path.exists() and not force:
+        _add(path, add_data, as_json)
+        return
+    ready = ground(terraform) if terraform else None
+    path, text = start_profile(project, output, force, ready)
+    text = _added(path, add_data) if add_data else text
+    hint(path, progress.progress())
+    missing = missing_lock(path)
+    lock = (
+        f"No lock with hashes was found, without which no stack is the same.\nNext: {missing}, then: "
+        if missing
+        else "Next: "
+    )
+    exports = "".join(f"In your shell: {line}\n" for line in ready.exports) if ready else ""
+    environment = dict(ready.environment) if ready else {}
+    value = {"path": str(path), "profile": text, "missing": missing, "environment": environment}
+    emit("init", value, as_json, f"Wrote {path}\n{exports}{lock}orch up {path}")
+
+
+def _added(profile: Path, paths: list[Path]) -> str:
+    from orchestrator.api.declaring import add_data
+
+    return add_data(profile, paths)
+
+
+def _add(profile: Path, paths: list[Path], as_json: bool) -> None:
+    from orchestrator.api.schemas import missing_lock
+
+    text = _added(profile, paths)
+    names = ", ".join(map(str, paths))
+    value: dict[str, object] = {
+        "path": str(profile),
+        "profile": text,
+        "missing": missing_lock(profile),
+        "environment": {},
+    }
+    emit("init", value, as_json, f"{profile} declares {names} as data.")

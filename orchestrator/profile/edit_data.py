@@ -1,0 +1,122 @@
+"""Add entries to a profile's `data:` without touching the rest of its text.
+
+What is not sure to be an addition of these entries and nothing else is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from orchestrator.profile.edit import NotEditable
+from orchestrator.profile.load import to_data
+from orchestrator.profile.tree import ListNode, MapNode, Refused, ScalarNode, read_tree
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./~][A-Za-z0-9_./~+@=-]*")
+_NO_TEXT = frozenset(("null", "true", "false", "yes", "no", "on", "off", "~"))
+
+
+@dataclass(frozen=True)
+class NewData:
+    """One entry: `source` as the profile writes it; `target` None: its default."""
+
+    source: str
+    target: str | None = None
+
+    def as_data(self) -> dict[str, str]:
+        """The entry as plain data."""
+        return {"source": self.source} | ({"target": self.target} if self.target else {})
+
+
+def with_data(text: str, entries: Sequence[NewData]) -> str:
+    """`text` with further entries of data, those that it has already left out.
+
+    Raises NotEditable, and Refused where the text is no profile's.
+    """
+    before = to_data(read_tree(text.encode(), "the profile"))
+    data = before.get("data") if isinstance(before, dict) else None
+    listed = list(data) if isinstance(data, tuple) else []
+    known = [item.get("source") for item in listed if isinstance(item, dict)]
+    new = [entry for entry in entries if entry.source not in known]
+    if not new:
+        return text
+    result = _added(text, new)
+    try:
+        after = to_data(read_tree(result.encode(), "the profile"))
+    except Refused as error:
+        raise NotEditable(str(error)) from None
+    assert isinstance(before, dict)
+    if _listed(after) != _listed({**before, "data": [*listed, *(entry.as_data() for entry in new)]}):
+        raise NotEditable("it would change something else")
+    return result
+
+
+def _listed(value: object) -> object:
+    """Lists for tuples."""
+    if isinstance(value, dict):
+        return {key: _listed(item) for key, item in value.items()}
+    return [_listed(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _added(text: str, entries: Sequence[NewData]) -> str:
+    root = read_tree(text.encode(), "the profile")
+    if not isinstance(root, MapNode):
+        raise NotEditable("the profile is no mapping")
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    if "data" not in root.items:
+        return "".join([*lines, "data:\n", *_written(entries, "  ")])
+    key, node = root.keys["data"], root.items["data"]
+    number = key.line - 1
+    if isinstance(node, ScalarNode) and node.value is None:
+        return "".join([*lines[: number + 1], *_written(entries, "  "), *lines[number + 1 :]])
+    if not isinstance(node, ListNode):
+        raise NotEditable(f"data is no list, at {node.place}")
+    if not node.items:
+        lines[number : number + 1] = _opened(lines[number], entries)
+        return "".join(lines)
+    return _after_last(lines, node, entries)
+
+
+def _opened(line: str, entries: Sequence[NewData]) -> list[str]:
+    """`data: []` as a list of lines; its comment stays."""
+    found = re.fullmatch(r"(data:)\s*\[\s*\]([ \t]*)(#.*)?\n", line)
+    if found is None:
+        raise NotEditable("its empty list of data is not written on one line")
+    comment = f"  {found[3]}" if found[3] else ""
+    return [f"data:{comment}\n", *_written(entries, "  ")]
+
+
+def _after_last(lines: list[str], node: ListNode, entries: Sequence[NewData]) -> str:
+    """Below the last entry of a list in lines."""
+    first = lines[node.items[0].place.line - 1]
+    dash = re.match(r"( *)- ", first)
+    if dash is None:
+        raise NotEditable("its list of data is written in brackets")
+    end = node.items[-1].place.line
+    while end < len(lines) and _belongs(lines[end], len(dash[1])):
+        end += 1
+    return "".join([*lines[:end], *_written(entries, dash[1]), *lines[end:]])
+
+
+def _belongs(line: str, indent: int) -> bool:
+    """Whether a line continues an entry that begins with a dash at this column."""
+    return bool(line.strip()) and len(line) - len(line.lstrip(" ")) > indent
+
+
+def _written(entries: Sequence[NewData], indent: str) -> list[str]:
+    lines = []
+    for entry in entries:
+        lines.append(f"{indent}- source: {_scalar(entry.source)}\n")
+        if entry.target:
+            lines.append(f"{indent}  target: {_scalar(entry.target)}\n")
+    return lines
+
+
+def _scalar(text: str) -> str:
+    """A text as YAML has it: as it is where that is plain, else in quotes."""
+    plain = _PLAIN.fullmatch(text) and text.lower() not in _NO_TEXT and not re.fullmatch(r"[\d._e+-]+", text)
+    return text if plain else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,58 @@
+"""`train --local-parity` where this computer has data that the machine was not sent."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.project import Project
+
+pytestmark = [pytest.mark.machine, pytest.mark.slow]
+
+FALLS_BACK = """
+import os, random
+from pathlib import Path
+if os.path.isdir("my_data"):
+    print("real", sum(len(path.read_bytes()) for path in sorted(Path("my_data").iterdir())))
+else:
+    print("mock", random.Random(1).random())
+Path("out").mkdir(exist_ok=True)
+Path("out/model.txt").write_text("trained")
+"""
+"""The script that was certified IDENTICAL on random numbers: it trains without its data, too."""
+
+
+def test_data_that_only_this_computer_has_are_named_before_any_step(project: Project) -> None:
+    folder = project.folder
+    (folder / "my_data").mkdir()
+    for number in range(4):
+        (folder / "my_data" / f"{number}.bin").write_bytes(b"x" * 500)
+    (folder / ".gitignore").write_text("my_data/\n")
+    (folder / "train.py").write_text(FALLS_BACK)
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    project.orch("up", "orch.yaml")
+
+    error = project.json("train", "--local-parity", "--run-id", "one", code=7)["error"]
+    assert error["kind"] == "DataNotSent"
+    assert "reads 2 kB that no profile declares: my_data/ (4 files)." in error["message"]
+    assert "data:\n  - source: my_data" in error["message"]
+    assert not (folder / "out").exists(), "the reference wrote into the user's folder"
+    assert not list((folder / ".orch/here/runs").iterdir()), "it is gone with its copy"
+    recorded = json.loads((folder / "runs/one/run.json").read_text())
+    assert recorded["exit"]["reason"] == "not_started"
+    assert recorded["parity"]["verdict"] == "NOT COMPARED"
+    assert [each["name"] for each in recorded["parity"]["undeclared"]] == ["my_data"]
+
+    screen = project.orch("train", "--local-parity", "--run-id", "two", code=7).err
+    assert "my_data/ (4 files)" in " ".join(screen.split()) and "orch init --add-data my_data" in screen
+
+    command = error["next_command"].partition(" && ")[0]
+    assert command == "orch init --add-data my_data"
+    project.orch(*command.split()[1:])
+    goes_on = ("--set", "parity.on_mismatch=warn")  # without TensorFlow there is nothing to compare
+    project.orch("train", "--local-parity", "--run-id", "three", *goes_on)
+    assert "real 2000" in project.orch("logs", "three").out
+    assert Path(folder / "runs/three/outputs/out/model.txt").read_text() == "trained"

@@ -1,0 +1,224 @@
+"""The reference side of parity: the user's own folder, read as it is and never written, and what it opens."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from orchestrator import jobs
+from orchestrator.api.folder import Folder
+from orchestrator.api.opened import Opened, read_opened
+from orchestrator.api.reference import Reference
+from orchestrator.api.sent import sent_of
+from orchestrator.api.session import local_agent
+from orchestrator.api.undeclared import Undeclared, undeclared
+from orchestrator.api.undeclared_words import lines, sentence
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Job
+from orchestrator.profile import Profile, load
+
+PROFILE = "version: 1\nname: demo\ncloud: local\ntrain: {command: python train.py}\n"
+
+
+@dataclass
+class Ran:
+    """One reference run: what it printed, and what of it the machine would lack."""
+
+    output: str
+    found: tuple[Undeclared, ...]
+    opened: Opened
+    reason: str
+    refused: str
+    profile: Profile
+
+    @property
+    def names(self) -> list[str]:
+        return [each.name for each in self.found]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of git with 3 ignored files of data, and a home folder beside it."""
+    folder = tmp_path / "work" / "project"
+    (folder / "my_data" / "train").mkdir(parents=True)
+    for number in range(3):
+        (folder / "my_data" / "train" / f"{number}.bin").write_bytes(bytes([number]) * 1000)
+    (folder / ".gitignore").write_text("my_data/\nlocal_settings.py\nout/\n")
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    return folder
+
+
+def ran(project: Path, script: str, profile: str = PROFILE) -> Ran:
+    """Run `script` as the reference side of `train --local-parity` does."""
+    (project / "train.py").write_text(textwrap.dedent(script))
+    (project / "orch.yaml").write_text(profile)
+    wanted = load(project / "orch.yaml")
+    agent = local_agent(Folder(project))
+    host = HereHost()
+    output: list[bytes] = []
+    with Reference.of(wanted).laid_out(agent.base, "reference") as laid:
+        job = Job(
+            run_id="reference",
+            python=sys.executable,
+            observe_steps=1,
+            env={**wanted.train.environment(), **laid.environment},
+            **laid.job(wanted.train.command),
+        )
+        jobs.start(host, agent, job)
+        jobs.follow(host, agent, "reference", 0, output.append)
+        refused = laid.refused()
+    ended = jobs.state(host, agent, "reference").exit
+    opened = read_opened(Path(jobs.run_dir(agent, "reference")) / "observe")
+    found = undeclared(opened, sent_of(wanted), laid.view, outputs=wanted.train.outputs)
+    assert ended is not None
+    return Ran(b"".join(output).decode(), found, opened, ended.reason, refused, wanted)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (p for p in folder.rglob("*") if p.is_file() and not {".orch", ".git"} & set(p.parts))
+    return {str(path): path.read_bytes() for path in files}
+
+
+READS = "print(len(open('my_data/train/0.bin', 'rb').read()))\n"
+
+
+def test_a_git_ignored_folder_is_read_and_named_with_its_size_and_the_lines_to_add(project: Path) -> None:
+    run = ran(project, READS)
+    assert run.output.strip() == "1000"
+    assert sentence(run.found) == "The script reads 3 kB that no profile declares: my_data/ (3 files)."
+    assert lines(run.found, run.profile.path) == "data:\n  - source: my_data"
+    assert (run.found[0].path, run.found[0].target) == (project / "my_data", None)
+
+
+def test_what_is_declared_or_sent_is_not_named(project: Path) -> None:
+    (project / "settings.json").write_text("{}")
+    script = READS + "open('settings.json').read(); import train\n"
+    assert ran(project, script, PROFILE + "data: [{source: my_data}]\n").found == ()
+
+
+def test_a_script_writes_as_it_likes_and_the_users_folder_stays_as_it_was(project: Path) -> None:
+    (project / "out").mkdir()
+    (project / "out" / "log.txt").write_text("before\n")
+    (project / "runs" / "old").mkdir(parents=True)
+    (project / "large.bin").write_bytes(b"x" * (5 << 20))
+    script = """\
+        import os
+        from pathlib import Path
+        with open("out/log.txt", "a") as log: log.write("more\\n")
+        Path("out/new/model").parent.mkdir(); Path("out/new/model").write_text("m")
+        os.makedirs("runs/exp"); open("runs/exp/events", "w").write("e")
+        with open("large.bin", "r+b") as file: file.write(b"y")
+        os.remove("my_data/train/2.bin"); open("my_data/cache.npy", "wb").write(b"c")
+        print(Path("out/log.txt").read_text().split(), open("large.bin", "rb").read(2))
+    """
+    (project / "train.py").write_text(textwrap.dedent(script))
+    (project / "orch.yaml").write_text(PROFILE)
+    before = contents(project)
+    run = ran(project, script)
+    assert run.output.strip() == "['before', 'more'] b'yx'", run.output
+    assert run.reason == "completed" and contents(project) == before
+
+
+def test_what_lies_beside_the_project_is_found_there_and_told_to_be_out_of_reach(project: Path) -> None:
+    (project.parent / "shared" / "train").mkdir(parents=True)
+    (project.parent / "shared" / "train" / "a.csv").write_text("1,2")
+    run = ran(project, "print(open('../shared/train/a.csv').read())\n")
+    assert run.output.strip() == "1,2", run.output
+    assert [(each.name, each.reachable) for each in run.found] == [("../shared", False)]
+    assert "have the script read shared" in lines(run.found, run.profile.path)
+
+
+def test_an_absolute_path_is_declared_with_its_target(project: Path, tmp_path: Path) -> None:
+    images = tmp_path / "mnt" / "images"
+    images.mkdir(parents=True)
+    (images / "a.png").write_bytes(b"png")
+    script = f"print(open({str(images / 'a.png')!r}).read())\n"
+    run = ran(project, script)
+    assert [(each.path, each.target) for each in run.found] == [(images, str(images))]
+    elsewhere = PROFILE + f"data: [{{source: {images}, target: images}}]\n"
+    again = run_again(project, script, elsewhere)
+    assert again.names == [str(images)], "the machine has them in another place than the script names"
+    assert run_again(project, "print(open('images/a.png').read())\n", elsewhere).found == ()
+
+
+def run_again(project: Path, script: str, profile: str) -> Ran:
+    agent = local_agent(Folder(project))
+    subprocess.run(["rm", "-rf", jobs.run_dir(agent, "reference")], check=True)
+    return ran(project, script, profile)
+
+
+def test_a_module_that_git_ignores_and_a_link_that_leads_out_are_named(project: Path, tmp_path: Path) -> None:
+    (project / "local_settings.py").write_text("RATE = 1\n")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "x.bin").write_bytes(b"x")
+    (project / "linked").symlink_to(tmp_path / "elsewhere")
+    run = ran(project, "import local_settings; print(open('linked/x.bin').read(), local_settings.RATE)\n")
+    assert run.output.strip() == "x 1"
+    assert run.names == ["linked", "local_settings.py"]
+
+
+@pytest.mark.parametrize(
+    ("script", "names"),
+    [
+        ("import os; print(sorted(os.listdir('my_data/train')))", ["my_data"]),
+        ("import glob; print(glob.glob('my_data/*/*.bin'))", ["my_data"]),
+        ("from pathlib import Path; print(list(Path('my_data').iterdir()))", ["my_data"]),
+        ("import os; print(len(list(os.walk('.'))))", []),
+        ("import os; print(os.listdir('out')); open('out/x', 'w').write('x')", []),
+    ],
+)
+def test_a_folder_that_is_only_listed_is_named_unless_it_was_met_on_a_walk(
+    project: Path, script: str, names: list[str]
+) -> None:
+    (project / "out").mkdir()
+    (project / "out" / "old.txt").write_text("old")
+    assert ran(project, script + "\n").names == names
+
+
+def test_caches_of_libraries_the_systems_files_and_temporary_ones_are_no_data(
+    project: Path, tmp_path: Path
+) -> None:
+    cache = tmp_path / "home" / ".cache" / "fontlist.json"
+    cache.parent.mkdir(parents=True)
+    cache.write_text("{}")
+    script = """\
+        import tempfile
+        from pathlib import Path
+        open(Path.home() / ".cache/fontlist.json").read(); open("/etc/hostname").read()
+        with tempfile.NamedTemporaryFile() as file: open(file.name).read()
+    """
+    run = ran(project, script)
+    assert run.reason == "completed" and run.found == (), run.output
+
+
+def test_a_write_into_the_users_data_is_refused_and_its_path_is_known(project: Path) -> None:
+    place = project / "my_data" / "index.txt"
+    run = ran(project, f"open({str(place)!r}, 'w')\n")
+    assert (run.reason, run.refused, place.exists()) == ("failed", str(place), False)
+
+
+def test_of_a_large_folder_only_the_part_that_was_read_is_named(project: Path) -> None:
+    (project / "my_data" / "raw").mkdir()
+    (project / "my_data" / "raw" / "all.bin").write_bytes(b"r" * (6 << 20))
+    assert ran(project, READS).names == ["my_data/train"]
+
+
+def test_a_folder_of_very_many_files_is_read_through_one_link(project: Path) -> None:
+    many = project / "my_data" / "many"
+    many.mkdir()
+    for number in range(5001):
+        (many / f"{number:04}").touch()
+    script = """\
+        import os
+        open("my_data/many/0001").read()
+        print(len(os.listdir("my_data/many")), os.path.islink("my_data/many"))
+    """
+    run = ran(project, script)
+    assert run.output.split() == ["5001", "True"] and run.names == ["my_data"]
