@@ -68,6 +68,7 @@ class Attempt:
     deadline: float
     outcome: str = "intended"
     message: str = ""
+    lasts: float | None = None
 
     @property
     def settled(self) -> bool:
@@ -232,7 +233,8 @@ def _ended(holdings: tuple[Holding, ...], machine: str, at: float) -> tuple[Hold
 
 def _intended(attempts: tuple[Attempt, ...], data: Mapping[str, Any]) -> tuple[Attempt, ...]:
     """An attempt that is taken up again after a kill keeps its number, and is listed once."""
-    attempt = Attempt(data["attempt"], data["instance_type"], data["zone"], data["price"], data["deadline"])
+    facts = (data["attempt"], data["instance_type"], data["zone"], data["price"], data["deadline"])
+    attempt = Attempt(*facts, lasts=data.get("lasts"))
     return (*(a for a in attempts if a.number != attempt.number), attempt)
 
 

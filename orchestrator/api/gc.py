@@ -15,7 +15,16 @@ from typing import Any
 
 from orchestrator.api.folder import Folder
 from orchestrator.errors import ProviderError
-from orchestrator.model import LABEL_EXPIRES, LABEL_LEASE, LABEL_OWNER, Machine, Progress, Provider, Silent
+from orchestrator.model import (
+    LABEL_EXPIRES,
+    LABEL_LASTS,
+    LABEL_LEASE,
+    LABEL_OWNER,
+    Machine,
+    Progress,
+    Provider,
+    Silent,
+)
 from orchestrator.providers import open_provider
 
 MARGIN = timedelta(minutes=10)
@@ -126,12 +135,20 @@ def due(machine: Machine, now: datetime) -> tuple[bool, str]:
 
 
 def expiry(machine: Machine) -> datetime | None:
-    """The deadline that its label tells; None where that is no time."""
-    text = machine.labels.get(LABEL_EXPIRES, "")
+    """Its deadline: so long after its creation, by its provider's clock, as its label tells; of a machine
+    without that label, the time that its maker's clock told. None where neither label tells a time."""
+    lasts, text = _digits(machine, LABEL_LASTS), _digits(machine, LABEL_EXPIRES)
     try:
-        return datetime.fromtimestamp(int(text), UTC) if text.isascii() and text.isdigit() else None
+        if lasts is not None:
+            return machine.created_at + timedelta(seconds=lasts)
+        return None if text is None else datetime.fromtimestamp(text, UTC)
     except (OverflowError, OSError, ValueError):
         return None
+
+
+def _digits(machine: Machine, label: str) -> int | None:
+    text = machine.labels.get(label, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 # ---------------------------------------------------------------- one cloud

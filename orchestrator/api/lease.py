@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator.api.awaiting import MachineGone, Reached, answering, require_seen
 from orchestrator.api.catalog import RECORDED, offers_for, warnings_for
@@ -20,7 +20,7 @@ from orchestrator.api.spec import profile_facts, spec_labels, user_data
 from orchestrator.api.standing import lease_status, machine_facts
 from orchestrator.errors import Fault, ProviderError, UsageError
 from orchestrator.hosts.identity import public_key
-from orchestrator.ledger import Lease, Ledger
+from orchestrator.ledger import Attempt, Lease, Ledger
 from orchestrator.model import (
     LABEL_SPEC,
     LeaseStatus,
@@ -312,25 +312,39 @@ def _specs(lease: Lease, offers: Sequence[Offer], wanted: Profile, key: str) -> 
     if left:
         same = [o for o in offers if (o.instance_type, o.zone) == (left.instance_type, left.zone)]
         for offer in same[:1]:
-            yield _spec(lease, left.number, offer, wanted, key, datetime.fromtimestamp(left.deadline, UTC))
+            yield _spec(lease, left.number, offer, wanted, key, _Life.of(left))
         offers = [offer for offer in offers if offer not in same[:1]]
     for count, offer in enumerate(offers):
-        deadline = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=wanted.max_duration)
-        yield _spec(lease, number + count, offer, wanted, key, deadline)
+        yield _spec(lease, number + count, offer, wanted, key, _Life.from_now(wanted))
 
 
-def _spec(
-    lease: Lease, number: int, offer: Offer, wanted: Profile, key: str, deadline: datetime
-) -> MachineSpec:
+class _Life(NamedTuple):
+    """When a machine ends by this computer's clock, and how many seconds that is from its start."""
+
+    deadline: datetime
+    lasts: float | None
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> _Life:
+        return cls(datetime.fromtimestamp(attempt.deadline, UTC), attempt.lasts)
+
+    @classmethod
+    def from_now(cls, wanted: Profile) -> _Life:
+        now = datetime.now(UTC).replace(microsecond=0)
+        return cls(now + timedelta(seconds=wanted.max_duration), wanted.max_duration)
+
+
+def _spec(lease: Lease, number: int, offer: Offer, wanted: Profile, key: str, life: _Life) -> MachineSpec:
     return MachineSpec(
         id=f"orch-{lease.id}",
         attempt=number,
         offer=offer,
         disk=wanted.need().disk,
-        deadline=deadline,
-        labels=spec_labels(lease.id, wanted, owner(), deadline),
+        deadline=life.deadline,
+        labels=spec_labels(lease.id, wanted, owner(), life.deadline, life.lasts),
         ssh_public_key=key,
         user_data=user_data(),
+        lasts=life.lasts,
     )
 
 
@@ -343,6 +357,7 @@ def _intent(spec: MachineSpec) -> dict[str, Any]:
         "zone": offer.zone,
         "price": offer.price,
         "deadline": spec.deadline.timestamp(),
+        "lasts": spec.lasts,
     }
 
 

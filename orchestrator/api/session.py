@@ -67,10 +67,10 @@ class Session:
         """The machine powers itself off when nobody used it for the profile's `idle_duration`, and at its
         deadline, having asked its jobs to save. The deadline that was armed first stays."""
         seconds = self.profile.idle_duration or 0
-        late = self.machine.detail.get("ended_by_cloud_s", 0.0)
-        argv = self.agent.argv(
-            "watch", self.agent.base, "--left", f"{self._left():.0f}", "--idle", f"{seconds:.0f}"
-        )
+        early = float(self.machine.detail.get("ended_early_s", 0.0))
+        late = float(self.machine.detail.get("ended_by_cloud_s", 0.0)) + early
+        left = self._left() - early if self.machine.deadline else 0.0
+        argv = self.agent.argv("watch", self.agent.base, "--left", f"{left:.0f}", "--idle", f"{seconds:.0f}")
         argv = (*argv, "--late", f"{late:.0f}")
         if self.machine.detail.get("spot"):
             argv = (*argv, "--spot", self.machine.provider)
@@ -87,8 +87,7 @@ class Session:
     def _left(self) -> float:
         """Seconds until the deadline, 0 where there is none. Both times are by this computer's clock, so that
         it does not matter how wrong it is; what it was set to meanwhile cannot lengthen a machine's life."""
-        if self.machine.deadline is None:
-            return 0.0
+        assert self.machine.deadline is not None
         left = self.machine.deadline.timestamp() - time.time()
         return min(max(left, 1.0), self.profile.max_duration or left)
 

@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator.model import (
     FAR_BASE,
     LABEL_EXPIRES,
+    LABEL_LASTS,
     LABEL_LEASE,
     LABEL_OWNER,
     LABEL_SPEC,
@@ -29,8 +30,12 @@ def profile_facts(profile: Profile, overrides: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def spec_labels(lease: str, profile: Profile, owner: str, deadline: datetime | None = None) -> dict[str, str]:
-    """Labels in the alphabet that every cloud takes: lower-case letters, digits, `-` and `_`."""
+def spec_labels(
+    lease: str, profile: Profile, owner: str, deadline: datetime | None = None, lasts: float | None = None
+) -> dict[str, str]:
+    """Labels in the alphabet that every cloud takes: lower-case letters, digits, `-` and `_`.
+
+    `deadline` by this computer's clock; `lasts` in seconds from the machine's start."""
     resources = repr(sorted(asdict(profile.need()).items())).encode()
     labels = {
         LABEL_LEASE: lease,
@@ -39,6 +44,8 @@ def spec_labels(lease: str, profile: Profile, owner: str, deadline: datetime | N
     }
     if deadline is not None:
         labels[LABEL_EXPIRES] = str(int(deadline.timestamp()))
+    if lasts is not None:
+        labels[LABEL_LASTS] = str(int(lasts))
     return labels
 
 

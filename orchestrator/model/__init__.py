@@ -9,6 +9,7 @@ from .hosts import FAR_BASE, LARGEST_FILE, OUTPUT, Agent, Channel, Completed, Ho
 from .machines import (
     LABEL_ATTEMPT,
     LABEL_EXPIRES,
+    LABEL_LASTS,
     LABEL_LEASE,
     LABEL_OWNER,
     LABEL_SPEC,
@@ -31,6 +32,7 @@ __all__ = [
     "FAR_BASE",
     "LABEL_ATTEMPT",
     "LABEL_EXPIRES",
+    "LABEL_LASTS",
     "LABEL_LEASE",
     "LABEL_OWNER",
     "LABEL_SPEC",

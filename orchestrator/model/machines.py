@@ -18,6 +18,8 @@ LABEL_LEASE = "orch-lease"
 LABEL_OWNER = "orch-owner"
 LABEL_ATTEMPT = "orch-attempt"
 LABEL_EXPIRES = "orch-expires-at"
+LABEL_LASTS = "orch-lasts"
+"""Seconds from a machine's creation, which its provider tells, to its deadline."""
 LABEL_SPEC = "orch-spec"
 
 
@@ -35,6 +37,8 @@ class MachineSpec:
     The same `id` and `attempt` always name the same machine: creating it twice yields it once.
     `user_data` is a `#!` script that the machine runs as root at first boot, before it is
     reachable; it holds no secret. `ssh_public_key` is one OpenSSH line, allowed for `user`.
+    `lasts`: seconds from its start to its end, counted there; `deadline` is the same by the clock of
+    whoever asks, which may be wrong, for people to read. Without `lasts`, what is left until `deadline`.
     """
 
     id: str
@@ -46,6 +50,11 @@ class MachineSpec:
     ssh_public_key: str
     user_data: str = ""
     image: str | None = None
+    lasts: float | None = None
+
+    def seconds(self, now: datetime) -> float:
+        """How long it is to last, by a machine that is created at `now` of the same clock as `deadline`."""
+        return (self.deadline - now).total_seconds() if self.lasts is None else self.lasts
 
 
 @dataclass(frozen=True)

@@ -233,7 +233,8 @@ class MemoryProvider:
 
     def _enforce_deadlines(self) -> None:
         for made in self._made.values():
-            due = made.spec.deadline.timestamp()
+            made_at = datetime.fromtimestamp(made.made_at, UTC)
+            due = made.made_at + made.spec.seconds(made_at)
             if made.ended_at is None and self._clock() >= due:
                 made.ended_at = due
 

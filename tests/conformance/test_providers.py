@@ -46,15 +46,19 @@ class Bed:
     def offer(self) -> Offer:
         return self.provider.offers(self.need)[0]
 
-    def spec(self, name: str, attempt: int = 1, *, deadline_s: float = 600, **labels: str) -> MachineSpec:
+    def spec(
+        self, name: str, attempt: int = 1, *, lasts: float = 600, clock_off: float = 0, **labels: str
+    ) -> MachineSpec:
+        """`clock_off`: by how many seconds the clock is wrong of whoever asks for the machine."""
         return MachineSpec(
             id=name,
             attempt=attempt,
             offer=self.offer(),
             disk=self.disk,
-            deadline=datetime.fromtimestamp(self.now(), UTC) + timedelta(seconds=deadline_s),
+            deadline=datetime.fromtimestamp(self.now(), UTC) + timedelta(seconds=lasts + clock_off),
             labels={**LABELS, **labels},
             ssh_public_key=PUBLIC_KEY,
+            lasts=lasts,
         )
 
     def await_that(self, holds: Callable[[], bool], patience_s: float = 60) -> None:
@@ -337,13 +341,20 @@ def test_machines_do_not_share_what_identifies_them(bed: Bed) -> None:
 
 
 def test_the_deadline_ends_it_with_nobody_asking(bed: Bed) -> None:
-    spec = bed.spec("brief", deadline_s=bed.brief_s)
-    made = bed.provider.create(spec)
+    """So long after its creation, whatever the client's clock said that the time was."""
+    begun = bed.now()
+    made = bed.provider.create(bed.spec("brief", lasts=bed.brief_s, clock_off=86400))
     bed.await_that(lambda: bed.is_running(made))
-    assert bed.now() < spec.deadline.timestamp()
     bed.await_that(lambda: bed.find(made) is None, 90)
-    assert bed.now() > spec.deadline.timestamp() - 1
+    assert bed.now() > begun + bed.brief_s - 1
     assert bed.provider.endpoint(made) is None
+
+
+def test_a_client_whose_clock_is_behind_gets_the_whole_time(bed: Bed) -> None:
+    made = bed.provider.create(bed.spec("behind", clock_off=-86400))
+    bed.await_that(lambda: bed.is_running(made))
+    bed.rest()
+    assert bed.find(made) is not None
 
 
 def test_its_name_can_be_used_again_once_it_is_gone(bed: Bed) -> None:

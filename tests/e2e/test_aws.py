@@ -281,7 +281,7 @@ def test_a_machine_that_powers_itself_off_is_terminated(project: Project, cloud:
 def test_its_deadline_is_armed_before_anything_else(project: Project, cloud: Cloud) -> None:
     held = up(project)
     script = user_data(cloud, held["machine"])["bootcmd"][0]
-    assert str(int(held["deadline"])) in script
+    assert script[-1] == str(30 * 60), "seconds from its start: no time of this computer's clock"
     request = cloud.requests("RunInstances")[0]["parameters"]
     assert request["InstanceInitiatedShutdownBehavior"] == "terminate"
     assert re.fullmatch(r"[0-9a-f]{64}", request["ClientToken"])

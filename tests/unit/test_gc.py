@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,7 +16,15 @@ from orchestrator.api import gc as module
 from orchestrator.api.gc import MARGIN, GcReport, due, expiry, gc
 from orchestrator.cli.gc import gc_text
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import LABEL_EXPIRES, LABEL_LEASE, LABEL_OWNER, Machine, MachineSpec, MachineState
+from orchestrator.model import (
+    LABEL_EXPIRES,
+    LABEL_LASTS,
+    LABEL_LEASE,
+    LABEL_OWNER,
+    Machine,
+    MachineSpec,
+    MachineState,
+)
 from orchestrator.providers.memory import CATALOG, MemoryProvider, Mishap, Temper
 from tests.conftest import ROOT
 
@@ -78,6 +87,15 @@ def test_a_label_that_is_no_time_ends_nothing(text: str) -> None:
     is_due, reason = due(machine({LABEL_LEASE: "x", LABEL_EXPIRES: text}), NOW)
     assert not is_due
     assert "no time" in reason
+
+
+@pytest.mark.parametrize("clock_off", [-86400, 0, 86400])
+@pytest.mark.parametrize(("age", "ends"), [(timedelta(minutes=10), False), (timedelta(hours=2), True)])
+def test_the_clock_of_whoever_made_it_decides_nothing(clock_off: int, age: timedelta, ends: bool) -> None:
+    """Its provider knows since when it is there, and its label for how long it may be."""
+    expires = int((NOW - age).timestamp()) + 3600 + clock_off
+    labels = {LABEL_LEASE: "x", LABEL_EXPIRES: str(expires), LABEL_LASTS: "3600"}
+    assert due(replace(machine(labels), created_at=NOW - age), NOW)[0] is ends
 
 
 # ---------------------------------------------------------------- on a cloud

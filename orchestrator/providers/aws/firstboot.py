@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime
 from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
@@ -19,14 +18,27 @@ from orchestrator.providers.aws.hostkey import KeyPair
 LARGEST = 16 << 10
 """What EC2 takes, in bytes before base64."""
 
+NOTE = "/var/lib/orch/deadline"
+"""Where the first boot writes the deadline, in seconds since 1970 by the machine's own clock."""
+
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
 
-# $1: the deadline in seconds since 1970, $2: the same as systemd writes times. A timer of systemd
-# outlives cloud-init and needs no process; --no-block because sysinit.target waits for cloud-init.
-# Where systemd is absent or refuses, a process waits. What runs late goes off at once.
+# $1: seconds until the deadline, from the first boot on. Then it is written down by this machine's own clock,
+# for later boots; within a boot it is counted by clocks that nobody can set. A timer of systemd outlives
+# cloud-init and needs no process; --no-block because sysinit.target waits for cloud-init. Where systemd is
+# absent or refuses, a process waits. What runs late goes off at once. All of it belongs to root.
 _DEADLINE = r"""
 end() { shutdown -h now || poweroff || halt -p; sleep 60; poweroff -f; }
-if [ "$(date +%s)" -ge "$1" ]; then end; exit 0; fi
+up() { read -r up rest </proc/uptime; echo "${up%.*}"; }
+note=@NOTE@
+left=$1
+if due=$(cat "$note" 2>/dev/null) && [ "$due" -gt 0 ] 2>/dev/null; then
+  left=$((due - $(date +%s)))
+  [ "$left" -le "$1" ] || left=$1
+else
+  mkdir -p "${note%/*}" && echo $(($(date +%s) + $1)) >"$note"
+fi
+if [ "$left" -le 0 ]; then end; exit 0; fi
 if [ -d /run/systemd/system ]; then
   unit=/etc/systemd/system/orch-deadline
   {
@@ -35,13 +47,14 @@ if [ -d /run/systemd/system ]; then
     printf 'ExecStart=/bin/sh -c "shutdown -h now || poweroff; sleep 90; poweroff -f -f"\n'
   } > "$unit.service" && {
     printf '[Unit]\nDescription=The end of this machine, as leased by orch\n'
-    printf 'DefaultDependencies=no\n[Timer]\nOnCalendar=%s\nAccuracySec=1s\n' "$2"
+    printf 'DefaultDependencies=no\n[Timer]\nOnActiveSec=%ss\nAccuracySec=1s\n' "$left"
   } > "$unit.timer" && systemctl daemon-reload && systemctl start --no-block orch-deadline.timer && exit 0
 fi
+stop=$(($(up) + left))
 ( trap '' HUP
-  while [ "$(date +%s)" -lt "$1" ]; do sleep 1; done
+  while [ "$(up)" -lt "$stop" ]; do sleep 1; done
   end ) </dev/null >/dev/null 2>&1 &
-"""
+""".replace("@NOTE@", NOTE)
 
 # $1: the script that the machine was given. Once, and before anybody can log in.
 _ONCE = r"""
@@ -58,15 +71,16 @@ def base_of(user: str) -> str:
     return FAR_BASE if user == "root" else f"/home/{user}/orch"
 
 
-def user_data(
-    *, deadline: datetime, user: str, authorized_key: str, script: str, host_key: KeyPair | None
-) -> str:
-    """The document. Raises ProviderError(INVALID) for one that EC2 would not take."""
+def user_data(*, lasts: float, user: str, authorized_key: str, script: str, host_key: KeyPair | None) -> str:
+    """The document; `lasts` is in seconds from the first boot.
+
+    Raises ProviderError(INVALID) for a document that EC2 would not take.
+    """
     if not _USER.match(user):
         raise ProviderError(
             Fault.INVALID, f"{user!r} cannot be a user's name (ORCH_AWS_USER).", code="BadUser"
         )
-    commands = [_shell(_DEADLINE, str(int(deadline.timestamp())), f"{deadline:%Y-%m-%d %H:%M:%S} UTC")]
+    commands = [_shell(_DEADLINE, str(max(1, int(lasts))))]
     if script:
         commands.append(_shell(_ONCE, script))
     document: dict[str, Any] = {

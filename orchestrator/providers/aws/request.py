@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
@@ -83,7 +84,7 @@ def run_instances(
         },
         "TagSpecifications": _tagged(ours, spec),
         "UserData": user_data(
-            deadline=spec.deadline,
+            lasts=spec.seconds(datetime.now(UTC)),
             user=user,
             authorized_key=spec.ssh_public_key,
             script=spec.user_data,

@@ -64,3 +64,9 @@ def region_of(zone: str) -> str:
 def last(url: str) -> str:
     """The name at the end of a URL: …/machineTypes/g2-standard-4 is g2-standard-4."""
     return url.rpartition("/")[2]
+
+
+EARLIER_S = 60
+"""How long before the deadline Google is asked to end a machine, unless a minute matters to it."""
+
+LONG_S = 600

@@ -12,6 +12,8 @@ from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import MachineSpec, Offer
 from orchestrator.providers.gcp.images import Image
 from orchestrator.providers.gcp.names import (
+    EARLIER_S,
+    LONG_S,
     NETWORK_TAG,
     NOTE_DEADLINE,
     NOTE_IMAGE,
@@ -28,9 +30,6 @@ Json = dict[str, Any]
 SHORTEST_S = 30
 LONGEST_S = 120 * 24 * 3600
 """What maxRunDuration may be."""
-
-_EARLIER_S = 60
-_LONG_S = 600
 
 _GIB = 1 << 30
 _HYPERDISK_ONLY = frozenset({"a4", "a4x", "c4", "c4a", "c4d", "g4", "h4d", "m4", "n4", "n4a", "n4d", "x4"})
@@ -166,7 +165,7 @@ def _interface(setting: Setting, region: str) -> Json:
 
 
 def _scheduling(spec: MachineSpec, now: datetime) -> Json:
-    left = int((spec.deadline - now).total_seconds())
+    left = int(spec.seconds(now))
     if not SHORTEST_S <= left <= LONGEST_S:
         raise ProviderError(
             Fault.INVALID,
@@ -190,7 +189,7 @@ def _google_s(left: int) -> int:
     deadline. A machine that powered itself off keeps its disk, which costs, and Google's timer may not run
     any more: so Google's comes first, but for deadlines so close that a minute matters.
     """
-    return left - _EARLIER_S if left >= _LONG_S else left
+    return left - EARLIER_S if left >= LONG_S else left
 
 
 def _migrates(offer: Offer) -> bool:

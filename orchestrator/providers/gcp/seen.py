@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orchestrator.model import FAR_BASE, LABEL_LEASE, Machine, MachineState
-from orchestrator.providers.gcp.names import NOTE_DEADLINE, NOTE_IMAGE, NOTE_PRICE, last
+from orchestrator.providers.gcp.names import EARLIER_S, LONG_S, NOTE_DEADLINE, NOTE_IMAGE, NOTE_PRICE, last
 from orchestrator.providers.gcp.tunnel import tunnel_command
 
 Json = Mapping[str, Any]
@@ -56,8 +56,10 @@ def machine(instance: Json, project: str) -> Machine:
     }
     if state(instance) is MachineState.STOPPED:
         detail["stopped"] = _what_a_stopped_one_costs(instance)
-    if instance.get("scheduling", {}).get("maxRunDuration"):
+    lasts = int(instance.get("scheduling", {}).get("maxRunDuration", {}).get("seconds", 0))
+    if lasts:
         detail["ended_by_cloud_s"] = ENDED_BY_CLOUD_S
+        detail["ended_early_s"] = EARLIER_S if lasts >= LONG_S - EARLIER_S else 0
     if not has_public_address(instance):
         detail["tunnel"] = shlex.join(tunnel_command(project, zone, name, 2222))
     created = _time(instance.get("creationTimestamp"))

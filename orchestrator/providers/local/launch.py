@@ -78,7 +78,7 @@ def launch(folder: Folder, record: Record, guest: Guest) -> Child:
 def _command(folder: Folder, record: Record) -> list[str]:
     if record.tier == "process":
         here = folder.path
-        arguments = [tool("sshd"), here / "sshd_config", str(_deadline(record)), here / "user-data"]
+        arguments = [tool("sshd"), here / "sshd_config", str(_lasts(record)), here / "user-data"]
         arguments += [here / "log/user-data.log", here / "run/sshd.pid", folder.mark]
         return [tool("sh"), str(seed.GUEST / "init.sh"), *map(str, arguments)]
     isolated = [tool("unshare"), *NAMESPACES[record.tier], "--kill-child=KILL", "--propagation", "private"]
@@ -99,7 +99,7 @@ def _environment(folder: Folder, record: Record) -> dict[str, str]:
         "MACHINE_TIER": record.tier,
         "MACHINE_DISK": disk_kind(folder.path),
         "MACHINE_DISK_BYTES": str(record.disk),
-        "MACHINE_DEADLINE": str(_deadline(record)),
+        "MACHINE_LASTS": str(_lasts(record)),
         "MACHINE_SSHD": tool("sshd"),
         "MACHINE_ENTRANCES": " ".join(group.entrances()) if limited else "",
         "MACHINE_CGROUPS": " ".join(group.visible()) if limited else "",
@@ -107,8 +107,9 @@ def _environment(folder: Folder, record: Record) -> dict[str, str]:
     }
 
 
-def _deadline(record: Record) -> int:
-    return int(record.deadline_s)
+def _lasts(record: Record) -> int:
+    """Seconds until its deadline, for the machine to count."""
+    return int(record.left)
 
 
 def _gpu_devices(count: int) -> list[str]:

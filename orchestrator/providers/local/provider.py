@@ -35,6 +35,7 @@ from orchestrator.providers.local.store import (
     Guest,
     Owner,
     Record,
+    boottime,
     claim,
     folders,
     machine_id,
@@ -283,7 +284,7 @@ def _looked_after(folder: Folder) -> Machine | None:
 
 def _overdue(folder: Folder) -> bool:
     record = folder.record()
-    return record is not None and time.time() > record.deadline_s + supervise.DEADLINE_GRACE_S
+    return record is not None and record.left < -supervise.DEADLINE_GRACE_S
 
 
 def _described(folder: Folder) -> Machine | None:
@@ -325,7 +326,7 @@ def _detail(record: Record, guest: Guest | None) -> dict[str, Any]:
 
 
 def _record(spec: MachineSpec, found: Survey, folder: Folder) -> Record:
-    own = found.tier == "process"
+    own, now = found.tier == "process", datetime.now(UTC)
     return Record(
         id=folder.id,
         name=machine_name(spec),
@@ -337,12 +338,13 @@ def _record(spec: MachineSpec, found: Survey, folder: Folder) -> Record:
         instance_type=spec.offer.instance_type,
         zone=spec.offer.zone,
         labels=dict(spec.labels),
-        created_at=datetime.now(UTC).isoformat(),
+        created_at=now.isoformat(),
         deadline=spec.deadline.astimezone(UTC).isoformat(),
         ssh_public_key=spec.ssh_public_key,
         user_data=spec.user_data,
         user=seed.current_user() if own else "root",
         base=str(folder.path / "base") if own else FAR_BASE,
+        due=boottime() + spec.seconds(now),
     )
 
 

@@ -24,7 +24,10 @@ MAX_HOSTNAME = 63
 
 @dataclass(frozen=True)
 class Record:
-    """What was asked for and promised, written before anything is made. Times are ISO 8601, sizes bytes."""
+    """What was asked for and promised, written before anything is made. Times are ISO 8601, sizes bytes.
+
+    `due`: when it is to end, in seconds since this computer was started. No machine outlives that.
+    """
 
     id: str
     name: str
@@ -42,11 +45,14 @@ class Record:
     user_data: str
     user: str
     base: str
+    due: float | None = None
 
     @property
-    def deadline_s(self) -> float:
-        """Seconds since the epoch."""
-        return datetime.fromisoformat(self.deadline).timestamp()
+    def left(self) -> float:
+        """Seconds until it is to end: by the clock that nobody sets, which is that of `due`."""
+        if self.due is None:
+            return datetime.fromisoformat(self.deadline).timestamp() - time.time()
+        return self.due - boottime()
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,11 @@ class Guest:
     port: int
     interface: str = ""
     ready: bool = False
+
+
+def boottime() -> float:
+    """Seconds since this computer was started."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def state_home(environ: Mapping[str, str]) -> Path:

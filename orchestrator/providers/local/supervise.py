@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import select
 import signal
@@ -135,8 +136,8 @@ def _wait(folder: Folder, record: Record, child: Child, wake: int) -> None:
     while True:
         if child.pid in _reaped():
             return
-        plug = read_json(folder.path / "preempt.json").get("at", record.deadline_s + DEADLINE_GRACE_S)
-        left = min(plug, record.deadline_s + DEADLINE_GRACE_S) - time.time()
+        plug = read_json(folder.path / "preempt.json").get("at")
+        left = min(record.left + DEADLINE_GRACE_S, math.inf if plug is None else plug - time.time())
         if left <= 0:
             kill_guest(folder)
         readable, _, _ = select.select([wake], [], [], min(max(left, 0.05), 60.0))

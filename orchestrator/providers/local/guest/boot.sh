@@ -8,7 +8,7 @@
 set -eu
 umask 022
 : "$MACHINE_DIR" "$MACHINE_NAME" "$MACHINE_TIER" "$MACHINE_DISK" "$MACHINE_DISK_BYTES"
-: "$MACHINE_DEADLINE" "$MACHINE_SSHD" "$MACHINE_CGROUPS" "$MACHINE_DEVICES"
+: "$MACHINE_LASTS" "$MACHINE_SSHD" "$MACHINE_CGROUPS" "$MACHINE_DEVICES"
 
 read -r pid _ </proc/self/stat # this computer's number for us: its /proc is still the one mounted
 echo "pid $pid"
@@ -100,5 +100,5 @@ cd /
 umount -l /.old
 rmdir /.old
 exec /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
-    /bin/sh /usr/lib/orch-machine/init.sh "$MACHINE_SSHD" /etc/ssh/sshd_config "$MACHINE_DEADLINE" \
+    /bin/sh /usr/lib/orch-machine/init.sh "$MACHINE_SSHD" /etc/ssh/sshd_config "$MACHINE_LASTS" \
     /var/lib/orch-machine/user-data /var/log/user-data.log /run/sshd.pid ""
