@@ -14,8 +14,7 @@ from orchestrator.api.folder import Folder
 from orchestrator.api.settle import settle
 from orchestrator.api.verdict import judged
 from orchestrator.errors import OrchError, ProviderError, RunFailed, failure_of
-from orchestrator.model import RunRecord
-from orchestrator.providers import Ending
+from orchestrator.model import Ending, RunRecord
 
 REASONS = [
     ("failed", 6),
