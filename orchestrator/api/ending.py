@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from orchestrator import providers
 from orchestrator.api.awaiting import require_seen
 from orchestrator.api.folder import Folder, owner
-from orchestrator.api.held import machines_of
-from orchestrator.errors import CleanupUnproven, UsageError
-from orchestrator.ledger import Lease
-from orchestrator.model import (
-    LABEL_LEASE,
-    LABEL_OWNER,
-    DownReport,
-    Labels,
-    Machine,
-    MachineState,
-    Progress,
-    Provider,
-    Silent,
-)
+from orchestrator.api.held import end, existing, note_ends
+from orchestrator.errors import CleanupUnproven, ProviderError, UsageError
+from orchestrator.ledger import Lease, Ledger
+from orchestrator.model import LABEL_LEASE, LABEL_OWNER, DownReport, Machine, Progress, Silent
 from orchestrator.providers import open_provider
 
-_POLL_SECONDS = 0.1
-_GONE_LIMIT = 300.0
-_ASK_AGAIN_SECONDS = 10.0
-_LIST_SECONDS = 1.0
-_EMPTY_ANSWERS = 3
-"""Empty lists in a row after which a create call is taken to have made nothing."""
 _NAMED = 5
 
 
@@ -57,45 +43,102 @@ def down(
     return _sum(reports)
 
 
+class _Notes:
+    """What is written to a ledger on the way; what cannot be written stops nothing, and is said."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._refusals: dict[str, None] = {}
+
+    def add(self, event: str, **data: Any) -> None:
+        try:
+            self._ledger.append(event, **data)
+        except (OSError, UsageError) as error:
+            self.refused(error)
+
+    def remove(self, file: Path) -> None:
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            self.refused(error)
+
+    def refused(self, error: OSError | UsageError) -> None:
+        if isinstance(error, UsageError):
+            self._refusals[error.message] = None
+        else:
+            self._refusals[f"{error.filename or self._ledger.path}: {error.strerror or error}."] = None
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return tuple(self._refusals)
+
+
 def _down_one(place: Folder, lease: Lease, discard: bool, tell: Progress) -> DownReport:
-    ledger = place.ledger(lease.id)
-    provider = open_provider(lease.profile["cloud"])
+    """End the lease's machine on its cloud; on every cloud where its ledger does not tell which it was."""
+    if not lease.whole:
+        tell.say(f"The ledger of {lease.id} is damaged: what it does not tell is asked of the cloud")
+    clouds = _clouds_of(lease)
+    notes = _Notes(place.ledger(lease.id))
+    ended: list[Machine] = []
+    unseen: dict[str, ProviderError] = {}
+    for cloud in clouds:
+        try:
+            ended += _end_on(cloud, place, lease, discard, notes, tell)
+        except ProviderError as error:
+            if len(clouds) == 1:
+                raise
+            unseen[cloud] = error
+    if unseen and not ended:
+        raise _unasked(lease, unseen)
+    return _closed(place, lease, ended, notes)
+
+
+def _clouds_of(lease: Lease) -> tuple[str, ...]:
+    cloud = lease.profile["cloud"]
+    return (cloud,) if providers.exists(cloud) else providers.names()
+
+
+def _end_on(
+    cloud: str, place: Folder, lease: Lease, discard: bool, notes: _Notes, tell: Progress
+) -> Sequence[Machine]:
+    """The machines of the lease that were there, proven gone."""
+    provider = open_provider(cloud)
     require_seen(provider, lease)
-    machines = _existing(provider, lease, tell)
+    machines = existing(provider, lease, tell)
+    lease = note_ends(place.ledger(lease.id), provider, lease, machines)
     if machines and lease.uncollected and not discard:
         _refuse(lease)
     if machines:
         _settle_left(lease, discard, tell)
-    if machines:
-        ledger.append("delete.intent", machines=[machine.id for machine in machines])
-    _end(provider, machines, {LABEL_LEASE: lease.id}, tell)
-    ledger.append("lease.closed")
+        notes.add("delete.intent", machines=[machine.id for machine in machines])
+    end(provider, machines, {LABEL_LEASE: lease.id}, tell)
+    return machines
+
+
+def _closed(place: Folder, lease: Lease, ended: Sequence[Machine], notes: _Notes) -> DownReport:
+    ledger = place.ledger(lease.id)
+    notes.add("lease.closed")
     for secret in (place.identity(lease.id), place.known_hosts(lease.id)):
-        secret.unlink(missing_ok=True)
-    closed = ledger.lease()
-    ended = tuple(machine.id for machine in machines)
-    return DownReport((lease.id,), ended, closed.seconds(0.0), closed.cost(0.0), True)
+        notes.remove(secret)
+    closed, now = ledger.lease(), time.time()
+    return DownReport(
+        leases=(lease.id,),
+        machines=tuple(machine.id for machine in ended),
+        seconds=closed.seconds(now),
+        cost=closed.cost(now),
+        proven_gone=True,
+        unnoted=notes.missing,
+    )
 
 
-def _existing(provider: Provider, lease: Lease, tell: Progress) -> tuple[Machine, ...]:
-    """The lease's machines. What came of a create call that nobody answered is asked for until it must show.
-
-    A cloud may list late what it made, and an empty list proves nothing: without an id to ask for, several
-    empty answers in a row do, once the call is old enough.
-    """
-    found = machines_of(provider, lease)
-    unsettled = not lease.whole or any(not attempt.settled for attempt in lease.attempts)
-    if found or not unsettled or not provider.list_lag_s:
-        return found
-    fresh_until = (lease.attempted_at or 0.0) + provider.list_lag_s
-    if time.time() < fresh_until:
-        tell.say("Nothing is listed, but a create call is young: waiting for what it may have made")
-    empty = 1
-    while not found and (empty < _EMPTY_ANSWERS or time.time() < fresh_until):
-        time.sleep(_LIST_SECONDS)
-        found = machines_of(provider, lease)
-        empty += 1
-    return found
+def _unasked(lease: Lease, unseen: Mapping[str, ProviderError]) -> CleanupUnproven:
+    said = " ".join(f"{cloud}: {error.message}" for cloud, error in unseen.items())
+    return CleanupUnproven(
+        f"The ledger of {lease.id} does not tell on which cloud its machine is. It is not on those that "
+        f"answered; these did not: {said}",
+        exists="A machine may run there until its deadline.",
+        next_command=f"orch down {lease.id}    # with credentials for that cloud",
+    )
 
 
 def _refuse(lease: Lease) -> None:
@@ -129,49 +172,6 @@ def _few(paths: Sequence[str]) -> str:
     return ", ".join(paths[:_NAMED]) + more
 
 
-def _end(provider: Provider, machines: Sequence[Machine], labels: Labels, tell: Progress) -> None:
-    """End them, and whatever else has the labels, and see each gone by its id. Raises CleanupUnproven."""
-    left = {machine.id: machine for machine in machines}
-    limit = time.monotonic() + _GONE_LIMIT
-    asked: dict[str, float] = {}
-    while True:
-        for machine in left.values():
-            _ask_for_the_end(provider, machine, asked, tell)
-        left = {machine.id: machine for machine in provider.list(labels)} | _found(provider, left.values())
-        if not left:
-            return
-        if time.monotonic() > limit:
-            raise _unproven(provider, left.values())
-        time.sleep(_POLL_SECONDS)
-
-
-def _found(provider: Provider, machines: Iterable[Machine]) -> dict[str, Machine]:
-    """Those of them that exist, each asked for by its id."""
-    found = (provider.find(machine) for machine in machines)
-    return {machine.id: machine for machine in found if machine is not None}
-
-
-def _ask_for_the_end(provider: Provider, machine: Machine, asked: dict[str, float], tell: Progress) -> None:
-    """Once, and again after a while where the machine shows no sign of ending."""
-    now = time.monotonic()
-    if machine.id not in asked:
-        tell.say(f"Ending {machine.id}")
-    elif machine.state is MachineState.STOPPING or now - asked[machine.id] < _ASK_AGAIN_SECONDS:
-        return
-    asked[machine.id] = now
-    provider.delete(machine)
-
-
-def _unproven(provider: Provider, left: Iterable[Machine]) -> CleanupUnproven:
-    machines = tuple(left)
-    names = ", ".join(machine.id for machine in machines)
-    return CleanupUnproven(
-        f"{provider.name} still knows {names}, {_GONE_LIMIT:.0f} s after accepting their deletion.",
-        exists=f"They may cost up to ${sum(machine.price for machine in machines):.2f}/h.",
-        next_command="orch down",
-    )
-
-
 def _down_all(place: Folder, discard: bool, clouds: Sequence[str], tell: Progress) -> DownReport:
     held = place.open_leases()
     reports = [_down_one(place, lease, discard, tell) for lease in held]
@@ -179,7 +179,7 @@ def _down_all(place: Folder, discard: bool, clouds: Sequence[str], tell: Progres
     for cloud in sorted({"local", *clouds, *(lease.profile["cloud"] for lease in held)}):
         provider = open_provider(cloud)
         strays = provider.list(labels)
-        _end(provider, strays, labels, tell)
+        end(provider, strays, labels, tell)
         reports.append(DownReport((), tuple(machine.id for machine in strays), 0.0, 0.0, True))
     return _sum(reports)
 
@@ -191,4 +191,5 @@ def _sum(reports: Sequence[DownReport]) -> DownReport:
         seconds=max((report.seconds for report in reports), default=0.0),
         cost=sum(report.cost for report in reports),
         proven_gone=True,
+        unnoted=tuple(text for report in reports for text in report.unnoted),
     )

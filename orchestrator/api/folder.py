@@ -65,9 +65,17 @@ class Folder:
         return [Ledger(path) for path in sorted(self.state.glob("*/ledger.jsonl"))]
 
     def leases(self) -> list[Lease]:
-        """Every lease of this folder, oldest first. One whose opening a full disk kept out is none."""
-        begun = (ledger for ledger in self.ledgers() if ledger.events())
+        """Every lease of this folder, oldest first, those with a damaged ledger among them.
+
+        One whose opening a full disk kept out is none.
+        """
+        begun = (ledger for ledger in self.ledgers() if self._has_begun(ledger))
         return sorted((ledger.lease() for ledger in begun), key=lambda lease: lease.opened_at)
+
+    def _has_begun(self, ledger: Ledger) -> bool:
+        """A key is made before the first machine, and after the lease was opened."""
+        known = ledger.contents()
+        return bool(known.events) or not known.whole or self.identity(ledger.path.parent.name).exists()
 
     def open_leases(self) -> list[Lease]:
         return [lease for lease in self.leases() if lease.open]

@@ -14,11 +14,11 @@ from typing import Any
 
 from orchestrator.api.awaiting import require_seen
 from orchestrator.api.folder import Folder, owner
-from orchestrator.api.held import machines_of
+from orchestrator.api.held import machines_of, note_ends
 from orchestrator.errors import HostError
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import LABEL_OWNER, Agent, LeaseStatus, Machine, MachineState, Provider
-from orchestrator.providers import open_provider
+from orchestrator.providers import exists, open_provider
 
 _ANSWER_SECONDS = 5.0
 
@@ -35,11 +35,13 @@ def elsewhere() -> tuple[str, ...]:
 
 
 def _asked(place: Folder, lease: Lease, ask: bool) -> LeaseStatus:
-    if lease.profile["cloud"] != "local" and not ask:
+    cloud = lease.profile["cloud"]
+    if not exists(cloud) or (cloud != "local" and not ask):  # a damaged ledger may not tell which it is
         return lease_status(lease, None, asked=False)
-    provider = open_provider(lease.profile["cloud"])
+    provider = open_provider(cloud)
     require_seen(provider, lease)
     machines = machines_of(provider, lease)
+    lease = note_ends(place.ledger(lease.id), provider, lease, machines)
     if not machines:
         return lease_status(lease, None)
     return lease_status(lease, machines[0], runs=_now(place, lease, provider, machines[0]))

@@ -103,10 +103,14 @@ class LeaseStatus:
 
 @dataclass(frozen=True)
 class DownReport:
-    """What `down` ended. `machines` are ids; `seconds` and `cost` (US dollars) since they were made."""
+    """What `down` ended. `machines` are ids; `seconds` and `cost` (US dollars) since they were made.
+
+    `unnoted`: sentences on what could not be recorded here, though the machines are gone.
+    """
 
     leases: Sequence[str]
     machines: Sequence[str]
     seconds: float
     cost: float
     proven_gone: bool
+    unnoted: Sequence[str] = ()

@@ -34,6 +34,15 @@ def made_there(provider: str, machine: Machine) -> ProviderError:
     )
 
 
+def names() -> tuple[str, ...]:
+    """Every provider whose machines outlive this process."""
+    return tuple(name for name in sorted(_REGISTRY) if name != "memory")
+
+
+def exists(name: str) -> bool:
+    return name in _REGISTRY
+
+
 def open_provider(name: str, *, state: Path | None = None) -> Provider:
     """The provider of that name; `state` is where it may keep what outlives this process.
 

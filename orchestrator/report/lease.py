@@ -100,6 +100,15 @@ def down_text(report: DownReport, elsewhere: Sequence[str] = ()) -> str:
     if not report.machines and not report.leases:
         return _nothing(elsewhere)
     ended = plural(len(report.machines), "machine") if report.machines else "no machine (it was gone already)"
-    return (
-        f"Ended {ended}; nothing is left. It took {duration(report.seconds)} and cost {money(report.cost)}."
-    )
+    took = f"It took {duration(report.seconds)} and cost {money(report.cost)}."
+    return "\n".join([f"Ended {ended}; nothing is left. {took}", *_unnoted(report)])
+
+
+def _unnoted(report: DownReport) -> list[str]:
+    if not report.unnoted:
+        return []
+    return [
+        "The end could not be recorded in this folder:",
+        *(f"  {text}" for text in report.unnoted),
+        "Until it is, `orch status` shows the lease as open. Next, once that is fixed: orch down",
+    ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.api import ending
+from orchestrator.api import held
 from orchestrator.api.ending import down
 from orchestrator.api.folder import Folder
 from orchestrator.api.standing import status
@@ -33,9 +33,9 @@ def check(place: Folder, provider: Provider, need: Need, alive: Alive, stale: Ca
     offer = provider.offers(need)[0]
     made = leased(place, "stale", provider, spec_for("stale", offer=offer, disk=need.disk))
     stale(2)
-    (held,) = status(folder=place.root, ask=True)
-    assert held.machine == made.id
-    assert held.state != "gone"
+    (lease,) = status(folder=place.root, ask=True)
+    assert lease.machine == made.id
+    assert lease.state != "gone"
     stale(1000)
     seen: list[tuple[bool, bool]] = []
 
@@ -54,7 +54,7 @@ def check(place: Folder, provider: Provider, need: Need, alive: Alive, stale: Ca
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
-    monkeypatch.setattr(ending, "_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(held, "_POLL_SECONDS", 0.05)
     return Folder.at(tmp_path)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api import ending
+from orchestrator.api import held
 from orchestrator.api.ending import down
 from orchestrator.api.folder import Folder
 from orchestrator.api.standing import status
@@ -18,8 +18,8 @@ from tests.unit.memory_cloud import intent, leased, opened_lease, serve, spec_fo
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
-    monkeypatch.setattr(ending, "_POLL_SECONDS", 0.001)
-    monkeypatch.setattr(ending, "_LIST_SECONDS", 0.05)
+    monkeypatch.setattr(held, "_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(held, "_LIST_SECONDS", 0.05)
     return Folder.at(tmp_path)
 
 
@@ -43,7 +43,7 @@ def test_the_key_stays_while_the_machine_may_run(
     place: Folder, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list is empty from the start, the end is accepted, and the machine goes on."""
-    monkeypatch.setattr(ending, "_GONE_LIMIT", 0.1)
+    monkeypatch.setattr(held, "_GONE_LIMIT", 0.1)
     made = leased(place, "a", cloud, spec_for("a"))
     cloud.list_nothing(10_000)
     cloud._temper = Temper(gone_after=1e9)
@@ -106,7 +106,7 @@ def test_an_end_that_was_lost_is_asked_for_again(
     place: Folder, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Accepted, and forgotten: the machine shows no sign of ending."""
-    monkeypatch.setattr(ending, "_ASK_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(held, "_ASK_AGAIN_SECONDS", 0.05)
     leased(place, "a", cloud, spec_for("a"))
     deletes = []
     forgetful = cloud.delete
@@ -119,8 +119,8 @@ def test_an_end_that_was_lost_is_asked_for_again(
 def test_status_does_not_call_gone_what_a_list_misses(place: Folder, cloud: MemoryProvider) -> None:
     leased(place, "a", cloud, spec_for("a"))
     cloud.list_nothing(10_000)
-    (held,) = status(folder=place.root, ask=True)
-    assert held.state == "running"
+    (lease,) = status(folder=place.root, ask=True)
+    assert lease.state == "running"
 
 
 def test_up_after_an_empty_list_keeps_the_machine(place: Folder, cloud: MemoryProvider) -> None:

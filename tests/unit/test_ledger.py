@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.api.folder import Folder
-from orchestrator.errors import UsageError
 from orchestrator.ledger import Event, Ledger, fold
 
 PROFILE = {"name": "digits", "cloud": "local", "path": "p.yaml", "overrides": [], "digest": "d"}
@@ -91,9 +90,12 @@ def test_events_of_a_later_version_do_not_break_this_one() -> None:
     assert lease.machine == MACHINE
 
 
-def test_a_ledger_without_its_beginning_is_refused() -> None:
-    with pytest.raises(UsageError, match="damaged"):
-        fold(events(3)[1:])
+def test_a_ledger_without_its_beginning_still_tells_what_to_end() -> None:
+    accepted = Event(5, 1005.0, "create.accepted", {**LIFE[4][1], "machine": {**MACHINE, "provider": "aws"}})
+    lease = fold([accepted], "digits-1")
+    assert (lease.id, lease.profile["name"], lease.profile["cloud"]) == ("digits-1", "digits", "aws")
+    assert [holding.id for holding in lease.holdings] == ["m-1"]
+    assert lease.open and not lease.whole
 
 
 def write_life(path: Path) -> Ledger:

@@ -1,35 +1,13 @@
-"""The journal of one lease: append-only lines, fsynced, and what they add up to.
-
-`.orch/<lease>/ledger.jsonl` holds one JSON object a line: {"v", "seq", "time", "event", ...}. An event
-that announces an effect is written before the effect happens, so that a killed `orch` finds what it
-was about to do. Losing the file loses convenience only: machines are found by their labels.
-"""
+"""What the events of a ledger add up to: one lease, its machines, its runs."""
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import UsageError
-
-VERSION = 1
-
-
-@dataclass(frozen=True)
-class Event:
-    """One line. `data` is what the event carries besides its sequence number and time (Unix seconds)."""
-
-    seq: int
-    time: float
-    event: str
-    data: Mapping[str, Any] = field(default_factory=dict)
+from orchestrator.ledger.journal import Event
+from orchestrator.ledger.shapes import is_sound
 
 
 @dataclass(frozen=True)
@@ -105,7 +83,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class Lease:
-    """One `up` … `down`, as its events add up."""
+    """One `up` … `down`, as its events add up. `whole`: every line of its ledger could be read."""
 
     id: str
     opened_at: float
@@ -149,15 +127,37 @@ class Lease:
         return sum(holding.seconds(self.closed_at or now) for holding in self.holdings)
 
 
-def fold(events: Sequence[Event]) -> Lease:
-    """What the events add up to. The first must be `lease.opened`."""
-    if not events or events[0].event != "lease.opened":
-        raise UsageError("This ledger does not begin with the opening of a lease; it is damaged.")
-    opened = events[0]
-    lease = Lease(id=opened.data["lease"], opened_at=opened.time, profile=opened.data["profile"])
-    for event in events[1:]:
-        lease = _step(lease, event)
+def fold(events: Sequence[Event], name: str = "") -> Lease:
+    """What the events add up to. What is no sound event is left out, and the lease is not `whole` then.
+
+    `name`: the lease's id where its opening cannot be read.
+    """
+    lease = _opened(events, name)
+    for event in events:
+        if event.event == "lease.opened":
+            continue
+        try:
+            lease = _step(lease, event) if is_sound(event) else replace(lease, whole=False)
+        except KeyError:  # it speaks of a run whose start cannot be read
+            lease = replace(lease, whole=False)
     return lease
+
+
+def _opened(events: Sequence[Event], name: str) -> Lease:
+    """The lease as it was opened; made of what else is known where its opening cannot be read."""
+    opened = next((one for one in events if one.event == "lease.opened" and is_sound(one)), None)
+    if opened is not None:
+        return Lease(id=opened.data["lease"], opened_at=opened.time, profile=opened.data["profile"])
+    makers = (e.data["machine"] for e in events if e.event == "create.accepted" and is_sound(e))
+    cloud = next((str(machine.get("provider", "")) for machine in makers), "")
+    profile = {
+        "name": name.rpartition("-")[0] or name,
+        "cloud": cloud,
+        "path": "PROFILE.yaml",
+        "overrides": [],
+        "digest": "",
+    }
+    return Lease(id=name, opened_at=events[0].time if events else 0.0, profile=profile, whole=False)
 
 
 def _step(lease: Lease, event: Event) -> Lease:
@@ -167,7 +167,9 @@ def _step(lease: Lease, event: Event) -> Lease:
             return replace(lease, profile=data["profile"])
         case "create.intent":
             attempts = _intended(lease.attempts, data)
-            return replace(lease, spec_id=data["spec_id"], attempts=attempts, attempted_at=event.time)
+            return replace(
+                lease, spec_id=data["spec_id"], attempts=attempts, attempted_at=event.time, closed_at=None
+            )
         case "create.refused":
             return _refused(lease, data)
         case "create.accepted":
@@ -179,6 +181,7 @@ def _step(lease: Lease, event: Event) -> Lease:
                 deadline=data["deadline"],
                 price=data["price"],
                 holdings=_held(lease, event),
+                closed_at=None,
                 agent=None,
                 stack=None,
             )
@@ -249,56 +252,3 @@ def _settle(
 
 def _with_run(lease: Lease, run: LeasedRun) -> Lease:
     return replace(lease, runs={**lease.runs, run.run_id: run})
-
-
-class Ledger:
-    """The file. Every append is one write, flushed to the disk before it returns."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def append(self, event: str, **data: Any) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._locked() as handle:
-            text = _whole_lines(handle)
-            record = {"v": VERSION, "seq": text.count(b"\n"), "time": _now(), "event": event, **data}
-            os.write(handle, json.dumps(record, sort_keys=True).encode() + b"\n")
-            os.fsync(handle)
-
-    def events(self) -> list[Event]:
-        """All whole lines; a torn last line (a write cut by power loss) is left out."""
-        if not self.path.exists():
-            return []
-        whole, _, _ = self.path.read_bytes().rpartition(b"\n")
-        return [_event(line) for line in whole.splitlines() if line.strip()]
-
-    def lease(self) -> Lease:
-        return fold(self.events())
-
-    @contextmanager
-    def _locked(self) -> Iterator[int]:
-        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield handle
-        finally:
-            os.close(handle)
-
-
-def _whole_lines(handle: int) -> bytes:
-    """The file's whole lines; a torn last line is cut off, so that the next append stands alone."""
-    text = os.pread(handle, os.fstat(handle).st_size, 0)
-    whole = text[: text.rfind(b"\n") + 1]
-    if len(whole) != len(text):
-        os.ftruncate(handle, len(whole))
-    return whole
-
-
-def _event(line: bytes) -> Event:
-    record = json.loads(line)
-    data = {key: value for key, value in record.items() if key not in ("v", "seq", "time", "event")}
-    return Event(record["seq"], record["time"], record["event"], data)
-
-
-def _now() -> float:
-    return datetime.now(UTC).timestamp()

@@ -1,0 +1,35 @@
+"""The journal of one lease: append-only lines, fsynced, and what they add up to.
+
+`.orch/<lease>/ledger.jsonl` holds one JSON object a line. An event that announces an effect is written before
+the effect happens, so that a killed `orch` finds what it was about to do. Losing the file loses convenience
+only: machines are found by their labels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orchestrator.ledger.journal import VERSION, Contents, Event, Journal
+from orchestrator.ledger.lease import Attempt, Holding, Lease, LeasedRun, fold
+
+__all__ = [
+    "VERSION",
+    "Attempt",
+    "Contents",
+    "Event",
+    "Holding",
+    "Lease",
+    "LeasedRun",
+    "Ledger",
+    "fold",
+]
+
+
+class Ledger(Journal):
+    """The file, and the lease that it tells of."""
+
+    def lease(self) -> Lease:
+        """What can be read of it; never raises for what cannot."""
+        known = self.contents()
+        lease = fold(known.events, self.path.parent.name)
+        return lease if known.whole else replace(lease, whole=False)

@@ -1,0 +1,181 @@
+"""The file of a ledger: one JSON object a line, fsynced, never rewritten.
+
+A line is {"v", "seq", "time", "event", ..., "crc"}; `crc` is the CRC-32 of the same object without it. What
+cannot be read (a torn or damaged line, zeros after a power loss, the marks of a merge) is skipped and kept.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import UsageError
+
+VERSION = 1
+
+_OURS = ("v", "seq", "time", "event", "crc")
+_PADDING = b"\0 \t\r\n"
+_LATEST = 1e11  # seconds since 1970; later times are no times
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line. `data` is what the event carries besides its sequence number and time (Unix seconds)."""
+
+    seq: int
+    time: float
+    event: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a ledger's file holds.
+
+    `skipped`: whole lines that cannot be read. `newer`: the highest version above ours, None where there is
+    none. `problem`: why the file could not be opened, "" where it could.
+    """
+
+    events: tuple[Event, ...] = ()
+    skipped: int = 0
+    newer: int | None = None
+    problem: str = ""
+
+    @property
+    def whole(self) -> bool:
+        return not (self.skipped or self.newer or self.problem)
+
+
+class Journal:
+    """The file. Every append is flushed to the disk before it returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, event: str, **data: Any) -> None:
+        """Write one line after all that is there.
+
+        Raises OSError where this computer refuses, and UsageError where a later version wrote the file.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._locked() as handle:
+            text = os.pread(handle, os.fstat(handle).st_size, 0)
+            known = parse(text)
+            if known.newer:
+                raise _refusal(self.path, known.newer)
+            seq = max((one.seq for one in known.events), default=-1) + 1
+            start = b"" if not text or text.endswith(b"\n") else b"\n"  # a torn line stays a line by itself
+            _write(handle, start + _line({"v": VERSION, "seq": seq, "time": _now(), "event": event, **data}))
+            os.fsync(handle)
+
+    def contents(self) -> Contents:
+        try:
+            return parse(self.path.read_bytes())
+        except FileNotFoundError:
+            return Contents()
+        except OSError as error:
+            return Contents(problem=error.strerror or str(error))
+
+    def events(self) -> list[Event]:
+        """Every line that can be read, in order."""
+        return list(self.contents().events)
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield handle
+        finally:
+            os.close(handle)
+
+
+def parse(text: bytes) -> Contents:
+    """What can be read of a ledger's bytes. Never raises."""
+    *lines, torn = text.split(b"\n")
+    read = [_record(line.strip(_PADDING)) for line in lines if line.strip(_PADDING)]
+    last = _record(torn.strip(_PADDING)) if torn.strip(_PADDING) else None
+    records = [record for record in (*read, last) if record is not None]
+    newest = max((record["v"] for record in records), default=VERSION)
+    return Contents(
+        events=tuple(_event(record) for record in records),
+        skipped=sum(record is None for record in read) + (torn.count(b"\0") > 0 and last is None),
+        newer=newest if newest > VERSION else None,
+    )
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """The object of one line; None for what is no event, or not the one that was written."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or not isinstance(record.get("event"), str):
+        return None
+    if not all(_is_whole_number(record.get(name)) for name in ("v", "seq")) or not is_time(
+        record.get("time")
+    ):
+        return None
+    crc = record.pop("crc", None)
+    return record if crc is None or crc == _crc(record) else None
+
+
+def _event(record: Mapping[str, Any]) -> Event:
+    data = {key: value for key, value in record.items() if key not in _OURS}
+    return Event(record["seq"], record["time"], record["event"], data)
+
+
+def is_time(value: object) -> bool:
+    """Whether it can be Unix seconds."""
+    return is_number(value) and 0 <= float(value) < _LATEST  # type: ignore[arg-type]
+
+
+def is_number(value: object) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 53
+
+
+def _is_whole_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    plain = json.loads(_text(record))  # as it will be read: tuples are lists, keys are text
+    return _text({**plain, "crc": _crc(plain)}) + b"\n"
+
+
+def _text(record: Mapping[str, Any]) -> bytes:
+    return json.dumps(record, sort_keys=True).encode()
+
+
+def _crc(record: Mapping[str, Any]) -> int:
+    return zlib.crc32(_text(record))
+
+
+def _write(handle: int, text: bytes) -> None:
+    """All of it, or OSError: a disk that fills up takes a part first."""
+    while text:
+        text = text[os.write(handle, text) :]
+
+
+def _refusal(path: Path, newer: int) -> UsageError:
+    return UsageError(
+        f"{path} was written by version {newer} of the ledger; this orch writes version {VERSION}, and "
+        "changes nothing in it.",
+        exists="What is leased there still exists: orch down ends it.",
+        next_command="pip install --upgrade orch    # or, to end the machine: orch down",
+    )
+
+
+def _now() -> float:
+    return datetime.now(UTC).timestamp()
