@@ -138,7 +138,7 @@ def fold(events: Sequence[Event], name: str = "") -> Lease:
             continue
         try:
             lease = _step(lease, event) if is_sound(event) else replace(lease, whole=False)
-        except KeyError:  # it speaks of a run whose start cannot be read
+        except (KeyError, TypeError, ValueError):  # or it speaks of a run whose start cannot be read
             lease = replace(lease, whole=False)
     return lease
 
