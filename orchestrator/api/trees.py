@@ -36,21 +36,26 @@ def send(session: Session) -> Trees:
     profile = session.profile
     for each in profile.data:
         prepare(session, each)
-    code = _scan(session, profile.code.path, ignore=code_ignored(profile))
-    sync.push(session.host, session.agent, code, CODE_TREE, progress=session.progress)
+    _sent(session, CODE_TREE, profile.code.path, ignore=code_ignored(profile))
     there = [_link(session.agent, CODE_TREE, ".", copied=True)]
     manifests = []
     for number, each in enumerate(profile.data):
         name = f"data-{number}"
-        data = _scan(session, each.source, data=True)
-        sync.push(session.host, session.agent, data, name, progress=session.progress)
+        data = _sent(session, name, each.source, data=True)
         there.append(_link(session.agent, name, each.target))
         manifests.append(data.manifest)
     return Trees(tuple(there), _facts(manifests), time.monotonic() - begun)
 
 
-def _scan(session: Session, root: Path, *, ignore: Sequence[str] = (), data: bool = False) -> sync.Scan:
-    found = sync.scan(root, ignore=ignore, cache=session.place.cache, data=data)
+def _sent(
+    session: Session, name: str, root: Path, *, ignore: Sequence[str] = (), data: bool = False
+) -> sync.Scan:
+    """The tree `name` on the machine made equal to what is at `root`; the scan that it equals."""
+
+    def look() -> sync.Scan:
+        return sync.scan(root, ignore=ignore, cache=session.place.cache, data=data)
+
+    found = sync.push_latest(session.host, session.agent, look, name, progress=session.progress)
     for warning in found.warnings:
         session.progress.say(f"Note: {warning}")
     return found

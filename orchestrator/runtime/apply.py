@@ -36,7 +36,7 @@ from .confined import Confined
 from .entries import Difference, Row, difference, digest, first_difference, hostile, ordered, raw
 from .frames import PIECE, Broken, Gone, Read, Write, receive, receive_body, send
 
-SCHEMA = 1
+SCHEMA = 2
 _PATIENCE = 10.0
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 

@@ -24,8 +24,11 @@ from .frames import PIECE, Broken, first_bytes, receive, send_body
 RACY = 2_000_000_000
 """Nanoseconds: a file written this short before it was looked at may change again within one clock tick."""
 
-Stamp = Tuple[int, int, int]
-"""size, mtime_ns, inode: what says that a file was not written since."""
+Stamp = Tuple[int, int, int, int, int]
+"""size, mtime_ns, inode, ctime_ns, device: what says that a file was not written since.
+
+A program can set the modification time back after a write. No program can set the ctime.
+"""
 Known = Dict[str, Tuple[Stamp, str]]
 """path -> stamp and hash of a file whose content was read."""
 
@@ -116,23 +119,28 @@ def _add(path: str, place: bytes, about: os.stat_result, result: Survey) -> None
 
 
 def stamp_of(about: os.stat_result) -> Stamp:
-    return about.st_size, about.st_mtime_ns, about.st_ino
+    return about.st_size, about.st_mtime_ns, about.st_ino, about.st_ctime_ns, about.st_dev
 
 
 def content(path: bytes) -> Tuple[str, Stamp]:
-    """SHA-256 of a regular file, and the stamp it had. Changing where it was written meanwhile."""
+    """SHA-256 of a regular file, and the stamp it had. Changing where it was written meanwhile.
+
+    A file that only grew is taken as long as it was at first: a log that somebody appends to is one.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         before = os.fstat(fd)
         if not stat.S_ISREG(before.st_mode):
             raise Changing
-        hasher = hashlib.sha256()
-        while True:
-            piece = os.read(fd, PIECE)
+        hasher, left = hashlib.sha256(), before.st_size
+        while left:
+            piece = os.read(fd, min(PIECE, left))
             if not piece:
-                break
+                raise Changing
             hasher.update(piece)
-        if stamp_of(os.fstat(fd)) != stamp_of(before):
+            left -= len(piece)
+        after = os.fstat(fd)
+        if stamp_of(after) != stamp_of(before) and after.st_size <= before.st_size:
             raise Changing
         return hasher.hexdigest(), stamp_of(before)
     finally:
@@ -160,8 +168,8 @@ def read(root: str, listed: Survey, known: Known) -> Tuple[List[Row], Known]:
         except OSError as error:
             listed.unreadable.append((row.path, error.strerror or str(error)))
             continue
-        (size, _, _), hashed = now[row.path]
-        rows.append(row._replace(size=size, digest=hashed))
+        seen, hashed = now[row.path]
+        rows.append(row._replace(size=seen[0], digest=hashed))
     return rows, now
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from orchestrator.sync.far import far_scan
 from orchestrator.sync.members import members
 from orchestrator.sync.pull import Pulled, pull, pull_possible
-from orchestrator.sync.push import Pushed, push, tree_path
+from orchestrator.sync.push import Pushed, push, push_latest, tree_path
 from orchestrator.sync.scan import Scan, scan
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "pull",
     "pull_possible",
     "push",
+    "push_latest",
     "scan",
     "tree_path",
 ]

@@ -1,7 +1,7 @@
 """Hashes of files that were not written since they were last read.
 
-A file is the same while its size, modification time in nanoseconds and inode are; a file written
-within two seconds before it was read is read again, for a clock tick may hide a second write.
+A file is the same while its size, modification and change time in nanoseconds, inode and device are; a file
+written within two seconds before it was read is read again, for a clock tick may hide a second write.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from orchestrator.hosts.whole import write_whole
 from orchestrator.runtime.tree import Known, settled
 
-_SCHEMA = 1
+_SCHEMA = 2
 
 
 def load(folder: Path | None, root: Path) -> Known:
@@ -26,7 +26,7 @@ def load(folder: Path | None, root: Path) -> Known:
         stored = json.loads(_place(folder, root).read_bytes())
         if stored["schema"] != _SCHEMA or stored["root"] != os.fsencode(root).hex():
             return {}
-        return {path: ((size, mtime, inode), digest) for path, size, mtime, inode, digest in stored["files"]}
+        return {path: (tuple(stamp), digest) for path, *stamp, digest in stored["files"]}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -14,8 +14,9 @@ from orchestrator.model.answers import Count, Most, Sha256
 from orchestrator.runtime import frames
 from orchestrator.runtime.confined import pieces
 from orchestrator.sync.scan import Scan, shown
-from orchestrator.sync.talk import Talk
+from orchestrator.sync.talk import Changed, Talk
 
+_ATTEMPTS = 3
 _NAME = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
@@ -70,7 +71,7 @@ def push(
     """Make the tree `name` there equal to `scan`, sending only what differs.
 
     The other side hashes what arrives, and compares the digest of all that then lies there with the
-    scan's; files it has seen unchanged since (size, time, inode) it does not read again, unless `verify`.
+    scan's; files it has seen unchanged since (runtime.tree.Stamp) it does not read again, unless `verify`.
     Interrupted and repeated, it goes on where it was. Raises SyncError where anything is not equal:
     unreadable files, files that change meanwhile, a full disk, a tree that something else writes to.
     """
@@ -83,6 +84,29 @@ def push(
     if there != scan.manifest.digest:
         raise SyncError(f"The tree {name} on {host.name} is not what was sent: {there}.")
     return Pushed(scan.manifest, len(sent), sum(entry.size for entry in sent), deleted)
+
+
+def push_latest(
+    host: Host,
+    agent: Agent,
+    look: Callable[[], Scan],
+    name: str,
+    progress: Progress | None = None,
+) -> Scan:
+    """As `push`, of what `look` finds; found and sent again, a few times, where files change in between.
+
+    The scan that was sent. A file that only grows is sent as it was found, at once.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        found = look()
+        try:
+            push(host, agent, found, name, progress)
+        except Changed:
+            continue
+        return found
+    found = look()
+    push(host, agent, found, name, progress)
+    return found
 
 
 def _refuse_incomplete(scan: Scan) -> None:
@@ -130,7 +154,9 @@ def _send_bodies(talk: Talk, scan: Scan, needed: Sequence[Entry], name: str, pro
 
 
 def _content(scan: Scan, entry: Entry) -> Iterator[bytes]:
-    yield from pieces(os.open(scan.place(entry.path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
+    """What the entry lists of the file, which may have grown since."""
+    opened = os.open(scan.place(entry.path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    yield from frames.first_bytes(pieces(opened), entry.size)
 
 
 def _fields(entry: Entry) -> tuple[str, str, int, int, str, str]:

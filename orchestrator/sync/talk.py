@@ -23,6 +23,10 @@ _LAST_WORDS_WITHIN = 30.0
 _LENGTH = struct.Struct(">I")
 
 
+class Changed(SyncError):
+    """Files were written between being listed and being sent."""
+
+
 class Talk:
     """Frames both ways over the channel of one verb. Writes wait until there are many, or for `flush`."""
 
@@ -118,7 +122,7 @@ def _refusal(name: str, said: _Refusal) -> SyncError:
             next_command="ask for a larger resources.disk in the profile",
         )
     if said.error == "changed":
-        return SyncError(
+        return Changed(
             f"{shown(said.paths)} changed while being sent. "
             f"What lay on {name} before was left as it was. Wait for what writes there, or name it in "
             ".orchignore; then repeat: the rest is not sent again."

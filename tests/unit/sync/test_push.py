@@ -70,16 +70,16 @@ def test_what_changed_there_is_put_right(agent: Agent, root: Path) -> None:
     assert before.st_size == (there(agent) / "same").stat().st_size
 
 
-def test_a_change_that_hides_from_the_stamp_is_found_by_verify(agent: Agent, root: Path) -> None:
+def test_a_change_whose_time_was_set_back_is_put_right(agent: Agent, root: Path) -> None:
     push(agent, root)
     place = there(agent) / "same"
     about = place.stat()
     with open(place, "r+b") as file:
         file.write(b"PRINT")
     os.utime(place, ns=(about.st_atime_ns, about.st_mtime_ns))
-    assert push(agent, root).sent_files == 0  # trusted: size, time and inode are what they were
-    assert push(agent, root, verify=True).sent_files == 1
+    assert push(agent, root).sent_files == 1
     assert picture(there(agent)) == picture(root)
+    assert push(agent, root, verify=True).sent_files == 0
 
 
 def test_a_link_in_place_of_a_folder_leads_nowhere(agent: Agent, root: Path, tmp_path: Path) -> None:
@@ -130,13 +130,53 @@ def test_files_that_change_meanwhile_are_named(agent: Agent, root: Path, change:
     if change == "link":
         (root / "changing").symlink_to("steady")
     elif change != "gone":
-        (root / "changing").write_text({"other": "54321", "longer": "12345" * 100000}[change])
+        (root / "changing").write_text({"other": "54321", "longer": "54321" * 100000}[change])
     with pytest.raises(SyncError, match=r"^changing changed while being sent"):
         sync.push(HOST, agent, scan, "code")
     assert picture(there(agent)) == before
     (root / "changing").unlink(missing_ok=True)
     (root / "changing").write_text("12345")
     assert push(agent, root).sent_files == 1  # the steady one came the first time
+
+
+def test_a_file_that_grows_is_sent_as_it_was_listed(agent: Agent, root: Path) -> None:
+    """As `orch train > log` does inside the project."""
+    (root / "log").write_text("one\n")
+    scan = sync.scan(root)
+    with open(root / "log", "a") as file:
+        file.write("two\n" * 100_000)
+    sync.push(HOST, agent, scan, "code")
+    assert (there(agent) / "log").read_text() == "one\n"
+    push(agent, root)
+    assert picture(there(agent)) == picture(root)
+
+
+def test_a_file_that_changes_between_list_and_transfer_is_listed_again(agent: Agent, root: Path) -> None:
+    writes = iter(["two", "six", "ten"])
+
+    def look() -> sync.Scan:
+        found = sync.scan(root)
+        if (content := next(writes, None)) is not None:
+            (root / "same").write_text(content)
+        return found
+
+    next(writes)
+    sent = sync.push_latest(HOST, agent, look, "code")
+    assert sent.manifest == sync.scan(root).manifest
+    assert (there(agent) / "same").read_text() == "ten"
+
+
+def test_a_file_that_never_stops_changing_is_named(agent: Agent, root: Path) -> None:
+    numbers = iter(range(1000, 1100))
+
+    def look() -> sync.Scan:
+        found = sync.scan(root)
+        (root / "same").write_text(str(next(numbers)))
+        return found
+
+    with pytest.raises(SyncError, match=r"^same changed while being sent"):
+        sync.push_latest(HOST, agent, look, "code")
+    assert next(numbers) == 1003
 
 
 def test_a_full_disk_is_an_error_with_numbers_and_leaves_the_old_tree(tmp_path: Path, root: Path) -> None:

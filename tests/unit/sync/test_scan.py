@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -99,6 +100,30 @@ def test_hashes_are_kept_and_never_stale(root: Path, tmp_path: Path, monkeypatch
         for file in cache.iterdir():
             file.write_bytes(damaged)
         assert sync.scan(root, cache=cache).manifest == sync.scan(root).manifest
+
+
+def test_a_log_that_somebody_appends_to_is_listed(root: Path) -> None:
+    (root / "busy").write_bytes(b"x" * (64 << 20))
+    script = "import sys\nf = open(sys.argv[1], 'ab', 0)\nprint('up', flush=True)\n"
+    script += "while f.tell() < 1 << 28:\n  f.write(b'x' * 4096)"
+    writer = subprocess.Popen([sys.executable, "-c", script, str(root / "busy")], stdout=subprocess.PIPE)
+    try:
+        assert writer.stdout and writer.stdout.readline()
+        (busy,) = [entry for entry in sync.scan(root).manifest.entries if entry.path == "busy"]
+        assert busy.size >= 64 << 20
+    finally:
+        writer.kill()
+        writer.communicate()
+    assert busy.digest == hashlib.sha256(b"x" * busy.size).hexdigest()
+
+
+def test_a_change_whose_time_was_set_back_is_read_again(root: Path, tmp_path: Path) -> None:
+    first = sync.scan(root, cache=tmp_path / "cache")
+    about = (root / "same").stat()
+    with open(root / "same", "r+b") as file:
+        file.write(b"PRINT")
+    os.utime(root / "same", ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert sync.scan(root, cache=tmp_path / "cache").manifest != first.manifest
 
 
 def test_a_file_that_is_always_written_is_named(root: Path) -> None:
