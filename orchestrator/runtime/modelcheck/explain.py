@@ -3,23 +3,55 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, Optional
 
 if TYPE_CHECKING:
     from .files import ModelFile
 
 
+LAMBDA = (
+    "Use a layer class in a module of the project, and name that module in train.check_imports of the "
+    "profile."
+)
+IMPORTS = (
+    "Register the class with @keras.saving.register_keras_serializable() in a module of the project, and "
+    "name that module in train.check_imports of the profile: it is then imported for the check."
+)
 _DAMAGE = ("UnpicklingError", "EOFError", "DataLossError", "BadZipFile", "BadGzipFile")
 _CUT = ("Read less bytes than requested", "data was truncated", "Error -5 while decompressing")
 
 
-class Refusal(Exception):
-    """`reason` is a clause that completes "the model does not load: …"; `way_out` is a sentence."""
+class Cause(Enum):
+    """Why a file was not checked. The value stands in `not_checked` of a result."""
 
-    def __init__(self, reason: str, way_out: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    WOULD_RUN_CODE = "would-run-code"
+    WOULD_READ_FILES = "would-read-files"
+    TOO_LARGE = "too-large"
+    TIME = "time"
+    ENDED = "ended"
+
+
+_CAUSES = {
+    Cause.WOULD_RUN_CODE: "would run code",
+    Cause.WOULD_READ_FILES: "would read files other than the run's",
+    Cause.TOO_LARGE: "too large",
+    Cause.TIME: "out of time",
+    Cause.ENDED: "the check was ended",
+}
+
+
+class Refusal(Exception):
+    """`reason` is a clause that completes "the model does not load: …"; `way_out` is a sentence.
+
+    With a `cause` the file was not checked at all, and `detail` is what it is that was refused.
+    """
+
+    def __init__(self, detail: str, way_out: str, cause: Optional[Cause] = None) -> None:
+        super().__init__(detail)
+        self.reason = detail if cause is None else f"not checked: {_CAUSES[cause]} ({detail})"
         self.way_out = way_out
+        self.cause = cause
 
 
 def explain(error: BaseException, file: ModelFile) -> Refusal:
@@ -33,30 +65,25 @@ def explain(error: BaseException, file: ModelFile) -> Refusal:
             "Use the stack of the lock with which it was trained.",
         )
     if isinstance(error, MemoryError) or type(error).__name__ == "ResourceExhaustedError":
-        return Refusal("there is not enough memory to load it", "Load it on a machine with more memory.")
+        return Refusal(
+            "more memory than the check may take", "Load it on a machine with more memory.", Cause.TOO_LARGE
+        )
     if type(error).__name__ in _DAMAGE or any(words in text for words in _CUT):
         return Refusal(
             f"{file.path.name} is damaged or cut off ({text[:200]})", "Copy it again and compare its sha256."
         )
     if "safe_mode" in text or "unsafe deserialization" in text:
-        return Refusal(
-            "it holds a Lambda layer, that is Python code in the file, which is not run unasked",
-            "If you trust the file, load it with safe_mode=False; better, use a layer class instead.",
-        )
+        return Refusal("a Lambda layer, that is Python code in the file", LAMBDA, Cause.WOULD_RUN_CODE)
     custom = _custom_object(text)
     if custom and _another_major(file):
         return Refusal(
             f"it uses {custom}, which Keras {_here()} does not have: it was saved by Keras "
             f"{file.saved_with}, and the class was dropped since, or is defined in your code",
             f"Load it with keras=={file.saved_with} (tf_keras beside Keras 3), and replace the layer; or "
-            "register your class with @keras.saving.register_keras_serializable().",
+            f"for a class of your own: {IMPORTS}",
         )
     if custom:
-        return Refusal(
-            f"it uses {custom}, which is defined in your code and not in the file",
-            "Register the class with @keras.saving.register_keras_serializable(), or pass custom_objects; "
-            "import the module that defines it before loading.",
-        )
+        return Refusal(custom, IMPORTS, Cause.WOULD_RUN_CODE)
     return _by_version(error, text, file)
 
 

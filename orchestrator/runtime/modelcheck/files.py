@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Optional, Tuple
+from typing import Any, Iterable, Optional, Tuple
 
-from .explain import Refusal
+from .explain import Cause, Refusal
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _LFS = b"version https://git-lfs"
@@ -18,6 +19,9 @@ _ZIP = b"PK\x03\x04"
 _PICKLES = (".pkl", ".pickle", ".joblib", ".p", ".sav")
 _TABLES = (".npz", ".npy")
 _TEXTS = (".json", ".txt", ".vocab", ".tsv", ".csv")
+_SMALL, _SPARSE, _DENSEST = 1 << 20, 1 << 30, 8
+"""Bytes of metadata; bytes that any archive may unpack to, and times its size that a larger one may."""
+_SAVE_AGAIN = "Save the model again with model.save('….keras')."
 _MODELS = (".keras", ".h5", ".hdf5", ".zip")
 
 
@@ -25,15 +29,14 @@ _MODELS = (".keras", ".h5", ".hdf5", ".zip")
 class ModelFile:
     """`kind`: keras, h5, saved_model; weights, checkpoint; pickle, table, text; pointer or unknown.
 
-    `saved_with` is the Keras version it names, "" if none. `modules` are those in which its own classes
-    lie, as it says. `refusal` says why it cannot be loaded at all, where that is known without trying.
+    `saved_with` is the Keras version it names, "" if none. `refusal` says why it cannot be loaded at all,
+    where that is known without trying.
     """
 
     path: Path
     sha256: str
     kind: str
     saved_with: str = ""
-    modules: Tuple[str, ...] = ()
     refusal: Optional[Refusal] = None
 
     @property
@@ -49,6 +52,7 @@ def identify(path: Path) -> ModelFile:
     """
     try:
         parts = shards(path)
+        _refuse_links(parts or (path, *(path.rglob("*") if path.is_dir() else ())))
         if parts:
             return ModelFile(_prefix(path), _digest_of(parts), "checkpoint", refusal=_cut(parts))
         digest = _digest(path)
@@ -61,6 +65,15 @@ def identify(path: Path) -> ModelFile:
             f"{path.name} cannot be read: {error.strerror}", "Check the path and its permissions."
         ) from error
     return _by_head(path, digest, head)
+
+
+def _refuse_links(paths: Iterable[Path]) -> None:
+    """What a link leads to is not the run's. Raises Refusal."""
+    for path in paths:
+        if path.is_symlink():
+            raise Refusal(
+                f"{path.name} is a link", "Save the file itself below the outputs.", Cause.WOULD_READ_FILES
+            )
 
 
 # ---------------------------------------------------------------- TensorFlow checkpoints
@@ -116,38 +129,36 @@ def _by_head(path: Path, digest: str, head: bytes) -> ModelFile:
 
 def _archive(path: Path, digest: str) -> ModelFile:
     version, refusal = "", None
-    modules: Tuple[str, ...] = ()
     try:
         with zipfile.ZipFile(path) as archive:
-            bad = archive.testzip()
+            refusal = _unsafe(path, archive)
+            bad = None if refusal else archive.testzip()
             if bad:
                 refusal = _broken(path, f"damaged ({bad} in it has a wrong checksum)")
-            elif "config.json" not in archive.namelist():
+            elif not refusal and "config.json" not in archive.namelist():
                 refusal = Refusal(
                     f"{path.name} is a zip file without a Keras model", "Save with model.save('….keras')."
                 )
-            else:
+            elif not refusal:
                 version = str(json.loads(archive.read("metadata.json")).get("keras_version", ""))
-                modules = own_modules(json.loads(archive.read("config.json")))
     except (zipfile.BadZipFile, EOFError, OSError, ValueError, KeyError) as error:
         refusal = _broken(path, f"damaged or cut off ({error})")
-    return ModelFile(path, digest, "keras", version, modules, refusal)
+    return ModelFile(path, digest, "keras", version, refusal)
 
 
-def own_modules(config: Any) -> Tuple[str, ...]:
-    """The modules of a Keras configuration's classes that are not Keras' own, sorted."""
-    found, todo = set(), [config]
-    while todo:
-        value = todo.pop()
-        if isinstance(value, dict):
-            name = value.get("module")
-            if isinstance(name, str) and value.get("registered_name") and "class_name" in value:
-                found.add(name)
-            todo.extend(value.values())
-        elif isinstance(value, list):
-            todo.extend(value)
-    kept = (name for name in found if name.split(".")[0] not in ("keras", "builtins", "__main__", "tf_keras"))
-    return tuple(sorted(kept))
+def _unsafe(path: Path, archive: zipfile.ZipFile) -> Optional[Refusal]:
+    """Why an archive must not be unpacked: names that lead out of it, or far more content than bytes."""
+    members = archive.infolist()
+    for member in members:
+        if member.filename.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", member.filename):
+            return Refusal(
+                f"{member.filename[:200]} in it leads out of the archive", _SAVE_AGAIN, Cause.WOULD_READ_FILES
+            )
+    total = sum(member.file_size for member in members)
+    small = next((m for m in members if m.filename == "metadata.json" and m.file_size > _SMALL), None)
+    if small or total > max(_SPARSE, _DENSEST * path.stat().st_size):
+        return Refusal(f"it unpacks to {total >> 20:,} MiB", _SAVE_AGAIN, Cause.TOO_LARGE)
+    return None
 
 
 def _hdf5(path: Path, digest: str) -> ModelFile:

@@ -7,16 +7,19 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from . import weights
+from . import configs, graphs, links, weights
 from .arrays import facts
 from .explain import Refusal, explain
 from .files import ModelFile
 
-_KERAS_2 = "keras_metadata.pb"
-"""Without it a SavedModel is functions alone, for Keras 2 as well."""
+_OF_SAVED_MODELS = (
+    "Keras 3 loads a SavedModel only as keras.layers.TFSMLayer(path); its signature was called here."
+)
 _TOLD = ("keras", "tf_keras", "tensorflow", "numpy", "sklearn")
 Call = Callable[[List[Any]], List[Tuple[str, Any]]]
 Spec = Tuple[Sequence[Optional[int]], str]
+Trusted = Tuple[str, ...]
+"""Modules that the user named for the check; they are imported."""
 
 ROWS = 4
 """Records in the batch, where the model leaves the number open."""
@@ -29,22 +32,19 @@ OPEN_IMAGE = (96, 256, 32)
 """The same, for inputs of four dimensions and more."""
 
 
-def load_and_predict(file: ModelFile, *, safe: bool) -> Dict[str, Any]:
+def load_and_predict(file: ModelFile, trusted: Trusted) -> Dict[str, Any]:
     """inputs, outputs, note and versions. Raises what the framework raises, or Refusal."""
     keras = _keras()
-    note = None
-    if file.kind == "saved_model" and (_major(keras) >= 3 or not (file.path / _KERAS_2).exists()):
+    if file.kind == "saved_model":
         names, specs, call = _signature(file)
-        note = (
-            "Keras 3 loads a SavedModel only as keras.layers.TFSMLayer(path); its signature was called here."
-        )
+        note: Optional[str] = _OF_SAVED_MODELS if _major(keras) >= 3 else "Its signature was called here."
     else:
-        keras, model, note = _by_either(keras, file, safe)
+        keras, model, note = _by_either(keras, file, trusted)
         names, specs, call = _callable(keras, model)
     return {**_predicted(names, specs, call), "note": note, **versions()}
 
 
-def weights_in_their_model(file: ModelFile, *, safe: bool) -> Dict[str, Any]:
+def weights_in_their_model(file: ModelFile, trusted: Trusted) -> Dict[str, Any]:
     """`tensors` of weights alone; and predictions, where the model that they belong to lies beside them."""
     result = {
         **weights.read(file),
@@ -55,7 +55,7 @@ def weights_in_their_model(file: ModelFile, *, safe: bool) -> Dict[str, Any]:
         return result
     try:
         keras = _keras()
-        model = _built(keras, beside, safe)
+        model = _built(keras, beside, trusted)
         weights.put_into(model, file, keras_3=_major(keras) >= 3)
         predicted = _predicted(*_callable(keras, model))
     except Exception as error:  # the tensors are whole and compared all the same
@@ -170,17 +170,19 @@ def _major(keras: Any) -> int:
     return int(str(keras.__version__).split(".")[0])
 
 
-def _by_either(keras: Any, file: ModelFile, safe: bool) -> Tuple[Any, Any, Optional[str]]:
+def _by_either(keras: Any, file: ModelFile, trusted: Trusted) -> Tuple[Any, Any, Optional[str]]:
     """(the Keras that loads it, the model, a note): Keras 2 takes what Keras 3 refuses, if it is there."""
     import importlib
 
     try:
-        return keras, _loaded(keras, file.path, safe), None
+        return keras, _loaded(keras, file.path, trusted), None
+    except Refusal:
+        raise
     except Exception as error:
         if _major(keras) < 3 or not file.saved_with.startswith("2.") or not _has("tf_keras"):
             raise
         older = importlib.import_module("tf_keras")
-        model = _loaded(older, file.path, safe)
+        model = _loaded(older, file.path, trusted)
         note = (
             f"Keras {keras.__version__} does not load it ({explain(error, file).reason}); tf_keras "
             f"{older.__version__} does: set TF_USE_LEGACY_KERAS=1, or save it again with Keras 3."
@@ -188,23 +190,26 @@ def _by_either(keras: Any, file: ModelFile, safe: bool) -> Tuple[Any, Any, Optio
         return older, model, note
 
 
-def _loaded(keras: Any, path: Path, safe: bool) -> Any:
-    keep = {"safe_mode": safe} if path.suffix == ".keras" or _major(keras) >= 3 else {}
+def _loaded(keras: Any, path: Path, trusted: Trusted) -> Any:
+    """The model of a file, after a look at what it names. Keras' own safe mode stays on beneath that."""
+    configs.check_config(keras, configs.configuration(path), trusted)
+    links.check_links(path)
+    keep = {"safe_mode": True} if path.suffix == ".keras" or _major(keras) >= 3 else {}
     return keras.models.load_model(str(path), compile=False, **keep)
 
 
-def _built(keras: Any, path: Path, safe: bool) -> Any:
+def _built(keras: Any, path: Path, trusted: Trusted) -> Any:
     """A model from its file, or from the configuration that model.to_json() wrote."""
     if path.suffix != ".json":
-        return _loaded(keras, path, safe)
-    text = path.read_text(encoding="utf-8")
-    config = json.loads(text)
+        return _loaded(keras, path, trusted)
+    config = configs.configuration(path)
+    configs.check_config(keras, config, trusted)
     if _major(keras) >= 3 and str(config.get("keras_version", "")).startswith("2."):
         import importlib
 
         older: Any = importlib.import_module("keras.src.legacy.saving.saving_utils")  # as for its .h5
         return older.model_from_config(config)
-    return keras.models.model_from_json(text)
+    return keras.models.model_from_json(json.dumps(config))
 
 
 def _callable(keras: Any, model: Any) -> Tuple[List[str], List[Spec], Call]:
@@ -233,6 +238,7 @@ def _callable(keras: Any, model: Any) -> Tuple[List[str], List[Spec], Call]:
 def _signature(file: ModelFile) -> Tuple[List[str], List[Spec], Call]:
     import tensorflow as tf
 
+    graphs.check_graphs(file.path)
     loaded = tf.saved_model.load(str(file.path))
     signatures = getattr(loaded, "signatures", {})
     key = next((name for name in ("serving_default", "serve") if name in signatures), None)

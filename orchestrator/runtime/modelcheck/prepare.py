@@ -1,54 +1,38 @@
 """What prepares a model's input: pickled scalers and encoders, vocabularies, statistics as JSON.
 
-A pickle is a program. Only classes of the libraries below are made by it, and no function is called
-except those with which these libraries rebuild their own arrays.
+A pickle is a program, which is not run: see pickles.py.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
-import pickle
+import sys
 import warnings
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
+from . import pickles
 from .arrays import facts, listed
 from .explain import Refusal
 from .files import ModelFile
 
-_LIBRARIES = ("sklearn", "scipy", "pandas", "numpy", "joblib", "category_encoders", "imblearn")
-_PLAIN = {
-    "builtins": {"dict", "list", "tuple", "set", "frozenset", "bytearray", "complex", "object", "slice",
-                 "range", "int", "float", "str", "bytes", "bool"},
-    "collections": {"OrderedDict", "defaultdict", "Counter", "deque"},
-    "copyreg": {"_reconstructor"},
-    "_codecs": {"encode"},
-    "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
-    "functools": {"partial"},
-}  # fmt: skip
-_REBUILDING = {
-    "_reconstruct", "scalar", "_frombuffer", "__bit_generator_ctor", "__randomstate_ctor", "__generator_ctor",
-    "_unpickle_block", "_new_Index", "new_block", "__newobj__", "_unpickle_array",
-}  # fmt: skip
-_UFUNCS = "numpy"
 _DEPTH = 8
 
 
-def read(file: ModelFile, trusted: Tuple[str, ...] = (), *, safe: bool = True) -> Dict[str, Any]:
+def read(file: ModelFile, trusted: Tuple[str, ...] = ()) -> Dict[str, Any]:
     """`tensors` of what the file holds, `inputs` and `outputs` of a fixed batch where it transforms one.
 
     `trusted` are modules of one's own whose classes may be made. Raises Refusal, or what unpickling raises.
     """
     if file.kind == "text":
         return {"tensors": _text(file.path)}
-    found, notes = _unpickled(file.path, trusted, safe)
+    found, made_by = pickles.load(file.path, trusted)
     result: Dict[str, Any] = {"tensors": listed(list(_parts(found, "", _DEPTH)))}
     batch = _transformed(found)
     if batch:
         result.update(batch)
-    return {**result, **_saved_with(notes), "note": None}
+    return {**result, **_saved_with(made_by), "note": None}
 
 
 # ---------------------------------------------------------------- texts
@@ -74,85 +58,11 @@ def _text(path: Path) -> List[Dict[str, Any]]:
 # ---------------------------------------------------------------- pickles
 
 
-def _allowed(module: str, name: str, trusted: Tuple[str, ...]) -> Any:
-    """The class or function that a pickle asks for. Raises Refusal for one that it must not have."""
-    if module == "__main__":
-        raise Refusal(
-            f"it holds {name}, which is defined in the script that made it",
-            "Define the class in a module of its own, and import that on both sides.",
-        )
-    plain = "builtins" if module == "__builtin__" else module  # as protocol 2 spells it
-    if name in _PLAIN.get(plain, ()):
-        return getattr(importlib.import_module(plain), name)
-    root = module.split(".")[0]
-    if root in _LIBRARIES or module in trusted:
-        value: Any = importlib.import_module(module)
-        for part in name.split("."):
-            value = getattr(value, part)
-        if isinstance(value, type) or name in _REBUILDING or _is_ufunc(value) or module in trusted:
-            return value
-    raise Refusal(
-        f"it calls {module}.{name}, which is not run unasked",
-        "If you trust the file, check it with --unsafe; better, keep the fitted numbers in a plain form.",
-    )
-
-
-def _is_ufunc(value: Any) -> bool:
-    """`numpy.log1p` of a FunctionTransformer: it computes, and does nothing else."""
-    return type(value).__module__ == _UFUNCS and type(value).__name__ == "ufunc"
-
-
-def _unpickled(path: Path, trusted: Tuple[str, ...], safe: bool) -> Tuple[Any, List[Any]]:
-    with warnings.catch_warnings(record=True) as notes:
-        warnings.simplefilter("always")
-        loaded = _joblib(path, trusted, safe) if _by_joblib(path) else _pickle(path, trusted, safe)
-    return loaded, [note.message for note in notes]
-
-
-def _by_joblib(path: Path) -> bool:
-    """Whether joblib wrote it: compressed, or with arrays of its own between the pickle's parts."""
-    with path.open("rb") as file:
-        head = file.read(2)
-        file.seek(0)
-        compressed = head[:1] != b"\x80"
-        return compressed or path.suffix == ".joblib" or b"joblib.numpy_pickle" in file.read(1 << 20)
-
-
-def _pickle(path: Path, trusted: Tuple[str, ...], safe: bool) -> Any:
-    class Careful(pickle.Unpickler):
-        def find_class(self, module: str, name: str) -> Any:
-            return _allowed(module, name, trusted) if safe else super().find_class(module, name)
-
-    with path.open("rb") as file:
-        return Careful(file).load()
-
-
-def _joblib(path: Path, trusted: Tuple[str, ...], safe: bool) -> Any:
-    try:
-        joblib = importlib.import_module("joblib")
-        inner: Any = importlib.import_module("joblib.numpy_pickle")
-    except ImportError:
-        raise Refusal("the package joblib is not installed here", "Use the stack of the lock.") from None
-    own = inner.NumpyUnpickler
-
-    class Careful(own):  # type: ignore[misc, valid-type]
-        def find_class(self, module: str, name: str) -> Any:
-            return _allowed(module, name, trusted) if safe else super().find_class(module, name)
-
-    inner.NumpyUnpickler = Careful  # joblib.load takes the class from there
-    try:
-        return joblib.load(path)
-    finally:
-        inner.NumpyUnpickler = own
-
-
-def _saved_with(notes: List[Any]) -> Dict[str, Any]:
-    """Another version of scikit-learn that made it, as scikit-learn warns."""
-    for note in notes:
-        version = getattr(note, "original_sklearn_version", None)
-        if version:
-            return {"saved_with": f"scikit-learn {version}"}
-    return {}
+def _saved_with(made_by: List[str]) -> Dict[str, Any]:
+    """Another version of scikit-learn that made it, as the pickle says."""
+    here = getattr(sys.modules.get("sklearn"), "__version__", None)
+    other = [version for version in made_by if version != here]
+    return {"saved_with": f"scikit-learn {other[0]}"} if other else {}
 
 
 # ---------------------------------------------------------------- what was learned

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 from .arrays import listed
-from .explain import Refusal
+from .explain import Cause, Refusal
 from .files import ModelFile
+from .links import check_links
 
 _CLASSES = ("Functional", "Sequential", "Model")
 _BY_PLACE = "layer_with_weights-"
@@ -30,6 +31,7 @@ def _hdf5(path: Path) -> List[Tuple[str, Any]]:
         h5py = importlib.import_module("h5py")
     except ImportError:
         raise Refusal("the package h5py is not installed here", "Use the stack of the lock.") from None
+    check_links(path)
     found: List[Tuple[str, Any]] = []
 
     def take(name: str, item: Any) -> None:
@@ -58,8 +60,9 @@ def _table(path: Path) -> List[Tuple[str, Any]]:
         if "allow_pickle" not in str(error):
             raise
         raise Refusal(
-            f"{path.name} holds Python objects, which are not run unasked",
+            "Python objects in an array",
             "Save arrays of numbers or texts: array.astype('U').",
+            Cause.WOULD_RUN_CODE,
         ) from None
     if isinstance(loaded, np.ndarray):
         return [("", loaded)]
@@ -68,8 +71,9 @@ def _table(path: Path) -> List[Tuple[str, Any]]:
             return [(name, loaded[name]) for name in loaded.files]
         except ValueError:
             raise Refusal(
-                f"{path.name} holds Python objects, which are not run unasked",
+                "Python objects in an array",
                 "Save arrays of numbers or texts: array.astype('U').",
+                Cause.WOULD_RUN_CODE,
             ) from None
 
 
@@ -79,7 +83,8 @@ def _table(path: Path) -> List[Tuple[str, Any]]:
 def architecture(file: ModelFile) -> Optional[Path]:
     """The model, or configuration of model.to_json(), beside weights: of the same name, or the only one."""
     folder, stem = file.path.parent, file.path.name.split(".")[0]
-    found = sorted([*folder.glob("*.keras"), *(p for p in folder.glob("*.json") if _is_config(p))])
+    models = [*folder.glob("*.keras"), *(p for p in folder.glob("*.json") if _is_config(p))]
+    found = sorted(path for path in models if path.is_file() and not path.is_symlink())
     same = [path for path in found if path.name.split(".")[0] == stem]
     return same[0] if same else found[0] if len(found) == 1 else None
 

@@ -1,0 +1,94 @@
+"""The process that reads the files: it isolates itself first, then answers one line of JSON for each file."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Dict, Optional, Sequence, TextIO, Tuple
+
+from ..isolation import View, isolate  # noqa: TID252 (the package has another name where it runs)
+from .explain import Refusal, explain
+from .files import ModelFile, identify
+
+
+def main(argv: Sequence[str]) -> int:
+    """`argv`: one JSON object with view, layers, paths, imports (name -> file or None)."""
+    ask = json.loads(argv[0])
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # frameworks talk, also from compiled code; standard output is for the answers
+    view = View(**{**ask["view"], "read": tuple(ask["view"]["read"])})
+    _say(out, {"isolation": isolate(view, tuple(ask["layers"]))})
+    sys.meta_path.append(Named(ask["imports"]))
+    for path in ask["paths"]:
+        _say(out, check(Path(path), tuple(ask["imports"])))
+    return 0
+
+
+def _say(out: TextIO, value: Dict[str, Any]) -> None:
+    out.write(json.dumps(value, sort_keys=True) + "\n")
+    out.flush()
+
+
+class Named(importlib.abc.MetaPathFinder):
+    """Finds the modules that the user named, in the files that were found for them, and no others."""
+
+    def __init__(self, files: Dict[str, Optional[str]]) -> None:
+        self._files = {name.partition(".")[0]: file for name, file in files.items() if file}
+
+    def find_spec(
+        self,
+        name: str,
+        path: Optional[Sequence[str]],
+        target: Optional[ModuleType] = None,  # noqa: ARG002
+    ) -> Optional[importlib.machinery.ModuleSpec]:
+        file = self._files.get(name) if path is None else None
+        if file is None:
+            return None
+        inner = [str(Path(file).parent)] if Path(file).name == "__init__.py" else None
+        return importlib.util.spec_from_file_location(name, file, submodule_search_locations=inner)
+
+
+def check(path: Path, trusted: Tuple[str, ...] = ()) -> Dict[str, Any]:
+    """Load the file and predict a fixed batch. Never raises: what goes wrong is the result's `reason`."""
+    result: Dict[str, Any] = {"v": 1, "path": str(path), "loaded": False, "reason": None, "way_out": None}
+    try:
+        file = identify(path)
+        result.update(sha256=file.sha256, kind=file.kind, saved_with=file.saved_with)
+        if file.refusal:
+            raise file.refusal
+    except Refusal as refusal:
+        return {**result, **_refused(refusal)}
+    try:
+        return {**result, "loaded": True, **_read(file, trusted)}
+    except Exception as error:
+        return {**result, **_versions(), **_refused(explain(error, file))}
+
+
+def _refused(refusal: Refusal) -> Dict[str, Any]:
+    found: Dict[str, Any] = {"reason": refusal.reason, "way_out": refusal.way_out}
+    return {**found, "not_checked": refusal.cause.value} if refusal.cause else found
+
+
+def _read(file: ModelFile, trusted: Tuple[str, ...]) -> Dict[str, Any]:
+    from . import prepare
+    from .predict import load_and_predict, versions, weights_in_their_model
+
+    for name in trusted if file.kind != "text" else ():
+        importlib.import_module(name)
+    if file.predicts:
+        return load_and_predict(file, trusted)
+    if file.kind in ("pickle", "text"):
+        return {**prepare.read(file, trusted), **versions()}
+    return weights_in_their_model(file, trusted)
+
+
+def _versions() -> Dict[str, Any]:
+    from .predict import versions
+
+    return versions()

@@ -1,0 +1,230 @@
+"""Start the process that reads the files, collect its answers, and go on after a file that ended it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from ..isolation import LAYERS, View  # noqa: TID252 (the package has another name where it runs)
+from .answers import sound
+from .explain import Cause, Refusal
+
+_MAX_ANSWER = 96 << 20
+"""Bytes of one answer: the values of all arrays that are given, in base64, and their names."""
+_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/etc/ld.so.cache",
+           "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime", "/proc/self",
+           "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu", "/sys/devices/system/node")  # fmt: skip
+"""What interpreters and their libraries read. Nothing of a user is there."""
+_KEPT = ("LD_LIBRARY_PATH", "KERAS_BACKEND", "TF_USE_LEGACY_KERAS", "LANG", "LC_ALL")
+"""Variables that the child keeps: how its libraries are found, and which Keras loads."""
+_MOST_SCRATCH = 1 << 30
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`seconds` for all files together; one takes at most half. `memory`: bytes, 0: half of what is free."""
+
+    seconds: float = 540.0
+    memory: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.memory or max(2 << 30, _free_memory() // 2)
+
+
+@dataclass(frozen=True)
+class Request:
+    """Absolute `paths`; `modules` that may be imported, from `folder` where they lie there."""
+
+    paths: Sequence[str]
+    modules: Sequence[str] = ()
+    folder: Optional[Path] = None
+    limits: Limits = field(default_factory=Limits)
+    layers: Tuple[str, ...] = LAYERS
+
+
+def answers(request: Request) -> List[Dict[str, Any]]:
+    """One answer for each path, in order. Never raises because of a file: it has an answer that says why."""
+    deadline = time.monotonic() + request.limits.seconds
+    results: List[Dict[str, Any]] = []
+    while len(results) < len(request.paths):
+        left = request.paths[len(results) :]
+        cause, ending = Cause.TIME, f"all {request.limits.seconds:g} s were used"
+        if time.monotonic() < deadline:
+            found, cause, ending = _by_one_process(request, left, deadline)
+            results += found
+        if len(results) < len(request.paths):
+            results.append(_not_answered(request.paths[len(results)], cause, ending))
+    return results
+
+
+def _not_answered(path: str, cause: Cause, ending: str) -> Dict[str, Any]:
+    refusal = Refusal(ending, "Load the file by itself, where nothing else is at stake.", cause)
+    found = {"v": 1, "path": path, "loaded": False, "not_checked": cause.value}
+    return {**found, "reason": refusal.reason, "way_out": refusal.way_out}
+
+
+def _by_one_process(
+    request: Request, paths: Sequence[str], deadline: float
+) -> Tuple[List[Dict[str, Any]], Cause, str]:
+    """Answers until the process ended, and why it did so before the last one."""
+    results: List[Dict[str, Any]] = []
+    isolation: Any = None
+    with tempfile.TemporaryDirectory(prefix="orch-check-") as scratch, tempfile.TemporaryFile() as talk:
+        process = _started(request, paths, scratch, talk)
+        lines = Lines(process, lambda: min(deadline, time.monotonic() + request.limits.seconds / 2))
+        try:
+            for value in lines:
+                if isolation is None:
+                    isolation = value.get("isolation")
+                    continue
+                found = sound({**value, "isolation": isolation})
+                if found is None or len(results) == len(paths):
+                    break
+                results.append(found)
+        finally:
+            code = _end(process)
+        talk.seek(max(0, talk.tell() - 2_000))
+        said = talk.read().decode(errors="replace").strip().splitlines()[-2:]
+    if lines.late:
+        return results, Cause.TIME, "it did not end in time"
+    return results, Cause.ENDED, f"with {code}: {' '.join(said)}"[:300]
+
+
+class Lines:
+    """JSON objects that a process prints, one a line; ends at the end, at a wrong line, or too late."""
+
+    def __init__(self, process: subprocess.Popen[bytes], due: Any) -> None:
+        self._process = process
+        self._due = due
+        self._rest = bytearray()
+        self.late = False
+
+    def __iter__(self) -> Iterator[Dict[str, Any]]:
+        while True:
+            line = self._line()
+            if line is None:
+                return
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError):
+                return
+            if not isinstance(value, dict):
+                return
+            yield value
+
+    def _line(self) -> Optional[bytes]:
+        assert self._process.stdout
+        source, due = self._process.stdout.fileno(), self._due()
+        start = 0
+        while True:
+            place = self._rest.find(b"\n", start)
+            if place >= 0:
+                line = bytes(self._rest[:place])
+                del self._rest[: place + 1]
+                return line
+            start = len(self._rest)
+            left = due - time.monotonic()
+            if left <= 0 or not select.select([source], [], [], left)[0]:
+                self.late = True
+                return None
+            piece = os.read(source, 1 << 20)
+            if not piece or start > _MAX_ANSWER:
+                return None
+            self._rest += piece
+
+
+def _started(request: Request, paths: Sequence[str], scratch: str, talk: Any) -> subprocess.Popen[bytes]:
+    imports = {name: _module_file(request.folder, name) for name in request.modules}
+    package = Path(__file__).resolve().parents[1]
+    top = Path(__file__).absolute().parents[__package__.count(".") + 1]
+    view = View(
+        read=tuple(_view(paths, imports, [str(package), str(top / (__package__ or "").partition(".")[0])])),
+        scratch=str(Path(scratch).resolve()),
+        memory=request.limits.bytes,
+        file_size=min(_MOST_SCRATCH, request.limits.bytes),
+        cpu_seconds=int(request.limits.seconds * (os.cpu_count() or 1)) + 1,
+    )
+    ask = {"view": asdict(view), "layers": request.layers, "paths": list(paths), "imports": imports}
+    enter = (
+        "import importlib, sys; sys.path.insert(0, sys.argv[1]); "
+        "sys.exit(importlib.import_module(sys.argv[2]).main(sys.argv[3:]))"
+    )
+    argv = [sys.executable, "-I", "-c", enter, str(top), f"{__package__}.inside", json.dumps(ask)]
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=talk,
+        env=_environment(view.scratch),
+        start_new_session=True,
+        cwd=view.scratch,
+    )
+
+
+def _environment(scratch: str) -> Dict[str, str]:
+    """Nothing of this process but how libraries are found. Whatever wants a folder gets the scratch one."""
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    return {
+        **kept,
+        "TMPDIR": scratch,
+        "KERAS_HOME": f"{scratch}/keras",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "JOBLIB_MULTIPROCESSING": "0",
+    }
+
+
+def _view(paths: Sequence[str], imports: Dict[str, Optional[str]], runtime: List[str]) -> List[str]:
+    """The artifacts, the interpreter with its packages, the runtime, and the named modules."""
+    artifacts = {path if Path(path).is_dir() else str(Path(path).parent) for path in paths}
+    named = [_whole(Path(file)) for file in imports.values() if file]
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values()}
+    libraries = [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p.startswith("/")]
+    own = [each for path in prefixes for each in (path, str(Path(path).resolve()))]
+    return [*artifacts, *own, *runtime, *named, *libraries, *_SYSTEM]
+
+
+def _module_file(folder: Optional[Path], name: str) -> Optional[str]:
+    """The file of the module's top package in `folder`; None where it does not lie there."""
+    top = (folder.absolute() if folder else Path("/nowhere")) / name.partition(".")[0]
+    for file in (top / "__init__.py", top.with_suffix(".py")):
+        if file.is_file():
+            return str(file)
+    return None
+
+
+def _whole(file: Path) -> str:
+    return str(file.parent if file.name == "__init__.py" else file)
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    """Give it a moment to end by itself, then kill it with its group."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(2)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    if process.stdout:
+        process.stdout.close()
+    return process.wait()
+
+
+def _free_memory() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 8 << 30
