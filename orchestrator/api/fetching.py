@@ -74,7 +74,7 @@ def _model_check(
     ours = replace(local, python=str(session.local().python))
     code, outputs = str(session.profile.code.path), str(folder / collect.OUTPUTS)
     here = modelchecks.Side(HereHost(), ours, outputs, code)
-    return modelchecks.check(there, here, entries, folder)
+    return modelchecks.check(there, here, entries, folder, session.profile.train.check_imports)
 
 
 def note_end(session: Session, run_id: str, exit_: Exit | None) -> None:

@@ -8,11 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.errors import HostError
 from orchestrator.model import Agent, Entry, Host
+from orchestrator.model.answers import LONG, Malformed, parsed
+from orchestrator.runtime.modelcheck.answers import sound
 from orchestrator.runtime.modelcheck.select import checkable
 
 _TIMEOUT = 600.0
 """Seconds for all files of one side; one import of the framework is most of it."""
+
+_MOST = 4 * LONG
+"""Bytes of the answer for all files, which gives the values of small arrays."""
 
 
 @dataclass(frozen=True)
@@ -25,74 +31,73 @@ class Side:
     code: str
 
 
-def check(there: Side, here: Side, entries: Sequence[Entry], folder: Path) -> dict[str, Any] | None:
-    """One answer for all: path, loaded, equal, reason, way_out of the worst, and `files` with each.
+def check(
+    there: Side, here: Side, entries: Sequence[Entry], folder: Path, imports: Sequence[str] = ()
+) -> dict[str, Any] | None:
+    """One answer for all: path, loaded, equal, reason, way_out, not_checked of the worst; `files` with each.
 
-    None where the run left nothing of the kind. What the machine found is kept in `folder`.
+    None where the run left nothing of the kind. The files are read in an isolated process on each side;
+    `isolation` says what isolated it here. `imports` are the modules that the user lets it import. What the
+    machine found is kept in `folder`. A check that fails is an answer, never an error.
     """
     names = checkable(entry.path for entry in entries if entry.kind == "file")
     if not names:
         return None
-    found = _results(there, names, None)
+    found = _results(there, names, None, imports)
     expected = folder / "model-check.json"
     expected.write_text(json.dumps({"v": 1, "results": found}))
-    ours = _results(here, names, expected)
+    ours = _results(here, names, expected, imports)
     answers = [_answer(*each) for each in zip(names, found, ours, strict=True)]
     worst = min(answers, key=_rank)
-    kept = ("path", "loaded", "equal", "reason", "way_out")
-    return {**{key: worst[key] for key in kept}, "files": answers}
+    kept = ("path", "loaded", "equal", "reason", "way_out", "not_checked")
+    isolation = next((each["isolation"] for each in ours if each.get("isolation")), None)
+    return {**{key: worst[key] for key in kept}, "isolation": isolation, "files": answers}
 
 
-def _rank(answer: Mapping[str, Any]) -> tuple[bool, bool, bool]:
+def _rank(answer: Mapping[str, Any]) -> int:
     """Worst first; of equals the first file, which is a whole model where there is one."""
-    return answer["loaded"], answer["equivalent"] is not False, bool(answer["equal"])
+    if answer["not_checked"]:
+        return 2
+    if not answer["loaded"]:
+        return 0
+    if answer["equivalent"] is False:
+        return 1
+    return 4 if answer["equal"] else 3
 
 
-def _results(side: Side, names: Sequence[str], expected: Path | None) -> list[dict[str, Any]]:
-    """The check of every file on one side. Where all at once end without an answer, each by itself."""
+def _results(
+    side: Side, names: Sequence[str], expected: Path | None, imports: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The answer for every file on one side; for all of them the same one where the check itself failed."""
     options = ("--folder", side.code, *(("--expect", str(expected)) if expected else ()))
-    argv = side.agent.argv("check-model", *(f"{side.outputs}/{name}" for name in names), *options)
-    done = side.host.run(argv, timeout=_TIMEOUT)
-    value = _json(done.stdout)
-    results = value.get("results", [value]) if value else []
-    if len(results) == len(names):
-        return list(results)
-    if len(names) > 1:
-        return [_alone(side, names, place, expected) for place in range(len(names))]
-    tail = done.stderr.decode(errors="replace").strip().splitlines()[-3:]
-    return [_failed(f"the check itself ended with {done.returncode}: {' '.join(tail)}")]
-
-
-def _alone(side: Side, names: Sequence[str], place: int, expected: Path | None) -> dict[str, Any]:
-    """The check of one file, compared with its own earlier result."""
-    if expected is None:
-        return _results(side, [names[place]], None)[0]
-    own = expected.with_name("model-check-one.json")
-    own.write_text(json.dumps(json.loads(expected.read_text())["results"][place]))
+    named = [word for module in imports for word in ("--import", module)]
+    paths = (f"{side.outputs}/{name}" for name in names)
     try:
-        return _results(side, [names[place]], own)[0]
-    finally:
-        own.unlink()
+        done = side.host.run(side.agent.argv("check-model", *paths, *options, *named), timeout=_TIMEOUT)
+        value = parsed(done.stdout, most=_MOST)
+    except HostError as error:
+        return [_failed(str(error)) for _ in names]
+    except Malformed:
+        tail = done.stderr.decode(errors="replace").strip().splitlines()[-3:]
+        return [_failed(f"the check itself ended with {done.returncode}: {' '.join(tail)}") for _ in names]
+    results = value.get("results", [value]) if isinstance(value, dict) else []
+    answers = [sound(each) for each in results] if isinstance(results, list) else []
+    if len(answers) != len(names):
+        return [_failed("the check gave another number of answers than of files") for _ in names]
+    return [answer or _failed("the check gave no answer") for answer in answers]
 
 
 def _failed(reason: str) -> dict[str, Any]:
     return {"loaded": False, "reason": reason, "way_out": "orch pull again; with less running beside it."}
 
 
-def _json(text: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 def _answer(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, Any]:
     loaded = bool(here.get("loaded"))
     both = loaded and bool(there.get("loaded"))
     reason = here.get("reason")
-    if not there.get("loaded"):
-        reason = f"it did not load on the machine either: {there.get('reason')}" if not loaded else reason
+    not_checked = here.get("not_checked") or (there.get("not_checked") if loaded else None)
+    if not there.get("loaded") and not loaded and not not_checked:
+        reason = f"it did not load on the machine either: {there.get('reason')}"
     return {
         "path": path,
         "kind": here.get("kind"),
@@ -101,5 +106,6 @@ def _answer(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> dic
         "equivalent": bool(here.get("equivalent")) if both else None,
         "reason": reason,
         "way_out": here.get("way_out"),
+        "not_checked": not_checked,
         "note": here.get("note"),
     }

@@ -136,6 +136,11 @@ class TrainSection(Section):
         description="What to bring back: paths or globs in the working folder. "
         "Default: all that the run makes there.",
     )
+    check_imports: tuple[kinds.ModuleName, ...] = Field(
+        default=(),
+        description="Modules (`my_layers`) that the check of the fetched models may import, with the code in "
+        "them: of the project's folder, or installed. Default: none; a model that needs one is not checked.",
+    )
 
 
 class ParitySection(Section):

@@ -149,6 +149,7 @@ GPU_SHORTHAND = BeforeValidator(values.expand_accelerator)
 LocalPath = Annotated[str, Parsed(values.parse_local_path, _NOT_EMPTY)]
 Target = Annotated[str, Parsed(values.parse_target, _NOT_EMPTY)]
 Output = Annotated[str, Parsed(values.parse_output, _NOT_EMPTY)]
+ModuleName = Annotated[str, Parsed(values.parse_module_name, _matching(values.MODULE_PATTERN))]
 Command = Annotated[tuple[str, ...], Parsed(parse_command, _COMMAND)]
 VariableName = Annotated[str, Parsed(values.parse_variable_name, _matching(values.OWN_VARIABLE_PATTERN))]
 VariableValue = Annotated[str | values.FromEnv, Parsed(values.parse_variable_value, _VARIABLE)]

@@ -59,11 +59,15 @@ class DataTree:
 
 @dataclass(frozen=True)
 class Train:
-    """What to run. `outputs` empty: everything that the run makes in its working folder."""
+    """What to run. `outputs` empty: everything that the run makes in its working folder.
+
+    `check_imports`: modules that the check of the fetched models may import.
+    """
 
     command: tuple[str, ...]
     env: Mapping[str, str | FromEnv]
     outputs: tuple[str, ...]
+    check_imports: tuple[str, ...] = ()
 
     def environment(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
         """The variables of the run, those taken from `environ` (this process's) filled in.

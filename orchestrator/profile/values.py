@@ -217,6 +217,19 @@ def parse_output(value: object) -> str:
     return str(PurePosixPath(text))
 
 
+MODULE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
+
+
+def parse_module_name(value: object) -> str:
+    """The name of a Python module, as an import statement has it."""
+    text = value if isinstance(value, str) else str(value)
+    if not re.match(MODULE_PATTERN, text, re.ASCII) or text != text.strip():
+        raise ValueError(
+            f"'{text}' is no module's name; write it as in an import, e.g. my_layers or net.layers"
+        )
+    return text
+
+
 def parse_variable_value(value: object) -> str | FromEnv:
     if isinstance(value, str):
         return value

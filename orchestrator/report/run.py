@@ -89,7 +89,10 @@ def _model(check: Mapping[str, Any] | None) -> str:
         more = f", and {plural(others, 'file')} beside it" if others > 0 else ""
         return f"{check.get('path', 'the model')} loads here and predicts the same{more}"
     way_out = f". {check['way_out']}" if check.get("way_out") else ""
-    return f"{check.get('path', 'the model')}: {check.get('reason') or 'could not be checked'}{way_out}"
+    rest = [each for each in check.get("files", ()) if each["path"] != check.get("path")]
+    skipped = [each["path"] for each in rest if each.get("not_checked")]
+    more = f" Not checked either: {', '.join(skipped[:_NAMED])}." if skipped else ""
+    return f"{check.get('path', 'the model')}: {check.get('reason') or 'could not be checked'}{way_out}{more}"
 
 
 def _files(record: RunRecord) -> str:

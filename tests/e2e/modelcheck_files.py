@@ -8,7 +8,6 @@ import json
 import os
 import pickle
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import keras  # noqa: E402
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from orch_runtime import modelcheck  # noqa: E402
+from orch_runtime.modelcheck.compare import against  # noqa: E402
 from sklearn.feature_extraction.text import CountVectorizer  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import FunctionTransformer, LabelEncoder, OneHotEncoder, StandardScaler  # noqa: E402
@@ -154,7 +154,7 @@ def save_others() -> None:
 
 
 def check(names: list[str], *options: str) -> dict[str, Any]:
-    """The result of each file, by its name."""
+    """The result of each file, by its name; one process for all of them."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         assert modelcheck.main([*(str(FOLDER / name) for name in names), *options]) == 0
@@ -163,11 +163,9 @@ def check(names: list[str], *options: str) -> dict[str, Any]:
     return dict(zip(names, results, strict=True))
 
 
-def expect(names: list[str], found: dict[str, Any], of: Callable[[str], str]) -> dict[str, Any]:
-    """Each file compared with the earlier result of the file that `of` names."""
-    earlier = FOLDER / "expected.json"
-    earlier.write_text(json.dumps({"results": [found[of(name)] for name in names]}))
-    return check(names, "--expect", str(earlier))
+def expect(found: dict[str, Any], name: str, of: str) -> dict[str, Any]:
+    """The result of a file, compared with the earlier result of the file `of`."""
+    return {**found[name], **against(found[of], found[name])}
 
 
 if __name__ == "__main__":
@@ -184,15 +182,23 @@ if __name__ == "__main__":
             if p.suffix in (".pkl", ".joblib", ".npz", ".npy", ".txt", ".json")
         ),
     ]
-    found = check(files)
-    same = ["good.keras", "good.h5", "exported", "changed.keras"]
-    again = expect(same, found, lambda _: "good.keras")
-    again.update(expect(["beside/changed.weights.h5"] * 2, found, lambda _: "beside/good.weights.h5"))
-    kept = [name for name in files if found[name]["loaded"]]
-    again.update({f"{name} itself": value for name, value in expect(kept, found, str).items()})
     others = [f"other/{name}" for name in ("scaler.pkl", "means.npz", "vocab.txt", "classes.json")]
-    again.update(expect(others, found, lambda name: name.partition("/")[2]))
-    unsafe = check(["lambda.keras"], "--unsafe")
-    own = check(["own.keras"], "--folder", str(FOLDER / "code"))
+    found = check(files)
+    second = check([*files, *("good.h5", "exported", "changed.keras"), *others])
+    every = {
+        **second,
+        "first good.keras": found["good.keras"],
+        "first weights": found["beside/good.weights.h5"],
+    }
+    again = {
+        name: expect(every, name, "first good.keras")
+        for name in ("good.keras", "good.h5", "exported", "changed.keras")
+    }
+    again["beside/changed.weights.h5"] = expect(every, "beside/changed.weights.h5", "first weights")
+    for name in files:
+        if found[name]["loaded"]:
+            again[f"{name} itself"] = {**second[name], **against(found[name], second[name])}
+    again.update({name: expect(every, name, name.partition("/")[2]) for name in others})
+    own = check(["own.keras"], "--folder", str(FOLDER / "code"), "--import", "own_layers")
     (FOLDER / "expected.json").write_text(json.dumps(found["good.keras"]))
-    print(json.dumps({"found": found, "again": again, "unsafe": unsafe, "own": own}))
+    print(json.dumps({"found": found, "again": again, "own": own}))

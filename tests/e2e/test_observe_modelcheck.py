@@ -88,17 +88,17 @@ def test_other_weights_load_and_predict_differently(again: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("lambda.keras", "Lambda layer"),
-        ("custom.keras", "Mine, which is defined in your code"),
-        ("own.keras", "Doubled, which is defined in your code"),
+        ("lambda.keras", "not checked: would run code (a Lambda layer)"),
+        ("custom.keras", "not checked: would run code (Mine)"),
+        ("own.keras", "not checked: would run code (own_layers.Doubled)"),
         ("cut.h5", "damaged or cut off"),
         ("points/cut", "0 of its 1 data files"),
         ("points/damaged.index", "damaged or cut off"),
-        ("evil.pkl", "which is not run unasked"),
-        ("evil.joblib", "which is not run unasked"),
+        ("evil.pkl", "not checked: would run code (posix.mkdir)"),
+        ("evil.joblib", "not checked: would run code (posix.mkdir)"),
         ("script.pkl", "Scaler, which is defined in the script that made it"),
         ("cut.pkl", "damaged or cut off"),
-        ("objects.npy", "Python objects"),
+        ("objects.npy", "not checked: would run code (Python objects"),
     ],
 )
 def test_what_does_not_load_says_why(found: dict[str, Any], name: str, said: str) -> None:
@@ -132,13 +132,12 @@ def test_half_widths_are_compared_too(found: dict[str, Any]) -> None:
     assert narrow["dtype"] == "bfloat16" and len(base64.b64decode(narrow["values"])) == 4 * 2 * 4
 
 
-def test_a_trusted_lambda_loads(everything: dict[str, Any]) -> None:
-    assert everything["unsafe"]["lambda.keras"]["loaded"]
-
-
-def test_classes_of_the_project_are_imported_from_its_folder(everything: dict[str, Any]) -> None:
-    own = everything["own"]["own.keras"]
+def test_classes_of_the_project_are_imported_where_the_profile_names_their_module(
+    everything: dict[str, Any],
+) -> None:
+    own, refused = everything["own"]["own.keras"], everything["found"]["own.keras"]
     assert own["loaded"], own["reason"]
+    assert refused["not_checked"] == "would-run-code" and "train.check_imports" in refused["way_out"]
 
 
 def test_another_process_predicts_the_same(

@@ -15,7 +15,7 @@ import pytest
 from orchestrator.runtime import modelcheck
 from orchestrator.runtime.modelcheck.compare import against
 from orchestrator.runtime.modelcheck.explain import explain
-from orchestrator.runtime.modelcheck.files import ModelFile, identify, own_modules
+from orchestrator.runtime.modelcheck.files import ModelFile, identify
 from orchestrator.runtime.modelcheck.select import checkable
 
 
@@ -64,18 +64,18 @@ def test_files_that_are_no_models_say_why(tmp_path: Path, capsys: pytest.Capture
     [
         (
             TypeError("Could not locate class 'Attention2'. Make sure custom"),
-            "Attention2, which is defined",
+            "not checked: would run code (Attention2)",
             "Register",
         ),
         (
             ValueError("Unknown layer: 'Mine'. Please ensure you are using"),
-            "Mine, which is defined",
+            "not checked: would run code (Mine)",
             "Register",
         ),
         (
             ValueError("Requested the deserialization of a `Lambda` … pass `safe_mode=False`"),
-            "Lambda",
-            "safe_mode",
+            "would run code (a Lambda",
+            "train.check_imports",
         ),
         (ModuleNotFoundError("No module named 'x'", name="x"), "package x is not installed", "lock"),
         (ValueError("Unrecognized keyword 'foo'"), "saved by Keras 3.9", "keras==3.9"),
@@ -107,13 +107,6 @@ def test_files_are_told_by_what_they_hold(tmp_path: Path) -> None:
         name: kind for name, (_, kind) in contents.items()
     }
     assert identify(tmp_path / "w").sha256 == identify(tmp_path / "w.index").sha256
-
-
-def test_a_configuration_names_the_modules_of_its_own_classes() -> None:
-    own = {"module": "net.layers", "class_name": "Mine", "registered_name": "net>Mine"}
-    keras = {"module": "keras.layers", "class_name": "Dense", "registered_name": None}
-    script = {"module": "__main__", "class_name": "Other", "registered_name": "Other"}
-    assert own_modules({"config": {"layers": [own, keras, {"config": script}]}}) == ("net.layers",)
 
 
 def test_what_is_checked_of_a_run() -> None:

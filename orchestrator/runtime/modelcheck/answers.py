@@ -10,7 +10,7 @@ from .explain import Cause
 MAX_TEXT = 2_000
 _TEXTS = ("path", "kind", "saved_with", "note", "reason", "way_out")
 _VERSION = re.compile(r"[a-z_]{1,40}_version\Z")
-_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CAUSES = frozenset(cause.value for cause in Cause)
 _ISOLATION = ("user", "files", "network", "processes")
 
@@ -44,7 +44,8 @@ def sound(value: Any) -> Optional[Dict[str, Any]]:
 
 
 def _text(value: Any) -> Optional[str]:
-    return value[:MAX_TEXT] if isinstance(value, str) else None
+    """A text without control characters, which a terminal would obey."""
+    return _CONTROL.sub(" ", value[:MAX_TEXT]) if isinstance(value, str) else None
 
 
 def _is_array(value: Any) -> bool:

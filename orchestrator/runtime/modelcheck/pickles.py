@@ -221,9 +221,10 @@ class CheckedUnpickler(_Standard):  # type: ignore[misc]
         elif type(instance) is np.ndarray:
             fill_array(instance, state)
         elif type(instance) in self._new:
+            version = state.pop("_sklearn_version", None) if type(state) is dict else None
+            if type(version) is str:
+                self.sklearn_versions.append(version)
             _set_attributes(instance, state)
-            if type(state.get("_sklearn_version")) is str:
-                self.sklearn_versions.append(state["_sklearn_version"])
         else:
             raise refused(f"a state for {_called(type(instance))}")
 

@@ -24,7 +24,8 @@ _MAX_ANSWER = 96 << 20
 """Bytes of one answer: the values of all arrays that are given, in base64, and their names."""
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store", "/etc/ld.so.cache",
            "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime", "/proc/self",
-           "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu", "/sys/devices/system/node")  # fmt: skip
+           "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu",
+           "/sys/devices/system/node")  # fmt: skip
 """What interpreters and their libraries read. Nothing of a user is there."""
 _KEPT = ("LD_LIBRARY_PATH", "KERAS_BACKEND", "TF_USE_LEGACY_KERAS", "LANG", "LC_ALL")
 """Variables that the child keeps: how its libraries are found, and which Keras loads."""
