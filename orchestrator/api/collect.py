@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from orchestrator import jobs, sync
 from orchestrator.errors import HostError, LocalError
+from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Agent, Entry, Exit, Host, NotFetched, Progress, Refused, RunRecord, RunState
 
 RECORD = "run.json"
@@ -127,14 +127,8 @@ def exit_json(exit_: Exit | None) -> dict[str, Any]:
 
 def write(record: RunRecord) -> None:
     """`run.json`, whole or not at all: its presence says that the folder is complete. Raises LocalError."""
-    part = record.folder / f"{RECORD}.part"
     with taking(record.folder):
-        record.folder.mkdir(parents=True, exist_ok=True)
-        with open(part, "w") as handle:
-            json.dump(record.as_json(), handle, indent=1)
-            handle.flush()
-            os.fsync(handle.fileno())
-        part.rename(record.folder / RECORD)
+        write_whole(record.folder / RECORD, json.dumps(record.as_json(), indent=1).encode())
 
 
 def read(folder: Path) -> RunRecord | None:

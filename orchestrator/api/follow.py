@@ -17,6 +17,7 @@ from orchestrator.api.collect import LOG
 from orchestrator.api.doorkey import answers, connect
 from orchestrator.api.session import Session
 from orchestrator.errors import HostError, HostKeyError, MalformedAnswer
+from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Exit, MachineState, RunState
 
 T = TypeVar("T")
@@ -42,9 +43,7 @@ class Bookmark:
         self.offset += count
 
     def save(self) -> None:
-        part = self._path.with_suffix(".part")
-        part.write_text(str(self.offset))
-        part.rename(self._path)
+        write_whole(self._path, str(self.offset).encode())
 
 
 def bookmark(session: Session, run_id: str) -> Bookmark:
