@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from orchestrator import jobs, stack, sync
 from orchestrator.api import collect, rerun, rightsize
 from orchestrator.api.confirm_trees import appeared, files_of
 from orchestrator.api.folder import Folder, check_run_id, new_run_id
+from orchestrator.api.opened import read_opened
+from orchestrator.api.reading import advice, of_run
 from orchestrator.api.session import local_agent
 from orchestrator.api.trees import code_ignored
 from orchestrator.errors import UsageError
@@ -59,6 +62,7 @@ def record(
         observe_steps=steps,
         observe_light=light,
     )
+    begun = time.time()
     before = set(files_of(Path.cwd()))
     held = rerun.held(Path.cwd(), before)
     jobs.start(host, agent, job)
@@ -77,6 +81,9 @@ def record(
         timings["train_s"] = round(state.ended_at - state.started_at, 3)
     finished = RunRecord(run_id=name, folder=place.run(name), exit=exit_, timings=timings, **done)
     collect.write(finished)
+    found, profile = of_run(read_opened(place.run(name) / "observe"), Path.cwd(), begun)
+    if found:
+        tell.say(f"Note: {advice(found, profile)}")
     return finished
 
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import UsageError
+from orchestrator.errors import ProfileError, UsageError
 from orchestrator.hosts.whole import write_whole
 
 if TYPE_CHECKING:
@@ -32,17 +32,37 @@ def start_profile(project: Path, output: Path, force: bool, ground: Ground | Non
 
     `ground`: what terraform made, for a machine there.
     """
-    from orchestrator.profile import load, starter
+    from orchestrator.api.reading import of_project
+    from orchestrator.api.undeclared_words import amount, source_of
+    from orchestrator.profile import FoundData, load, starter
 
     if not project.is_dir():
         raise UsageError(f"{project} is not a folder.")
     path = output if output.is_absolute() else project / output
     if path.exists() and not force:
-        raise UsageError(f"{path} is there already.", next_command=f"orch init --force --output {output}")
-    text = starter(project, ground)
+        raise _there_already(path, output)
+    found = of_project(project)
+    data = [FoundData(source_of(e.path, path), e.target, f"the code reads it: {amount(e)}") for e in found]
+    text = starter(project, ground, data)
     write_whole(path, text.encode())
     load(path)
     return path, text
+
+
+def _there_already(path: Path, output: Path) -> UsageError:
+    """With what the code reads and the profile does not declare."""
+    from orchestrator.api.reading import of_profile
+    from orchestrator.api.undeclared_words import command, sentence
+    from orchestrator.profile import load
+
+    try:
+        found = of_profile(load(path))
+    except ProfileError:
+        found = ()
+    said = f" {sentence(found, 'names')}" if found else ""
+    replace = f"orch init --force --output {output}"
+    next_command = f"{command(found, path)}    # or, to write it anew: {replace}" if found else replace
+    return UsageError(f"{path} is there already.{said}", next_command=next_command)
 
 
 def missing_lock(profile: Path) -> str | None:

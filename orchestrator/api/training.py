@@ -15,6 +15,7 @@ from orchestrator.api.awaiting import what_ended
 from orchestrator.api.fetching import bring_home, note_end, run_record, timed
 from orchestrator.api.folder import Folder, check_run_id, new_run_id, one_at_a_time
 from orchestrator.api.lint import look, tell_once
+from orchestrator.api.reading import advice, of_profile
 from orchestrator.api.session import Session, check_stack, local_agent, open_session, stack_facts
 from orchestrator.api.settle import settle, settling
 from orchestrator.api.verdict import complete, judged
@@ -204,6 +205,8 @@ def _ready(session: Session, run_id: str, local_parity: bool) -> None:
     local = local_agent(session.place) if local_parity else None
     if local:
         trees_.check_targets(session.profile)
+    elif found := of_profile(session.profile):
+        session.progress.say(f"Note: {advice(found, session.profile.path, 'names')}")
     with timed(timings, "sync_s"):
         trees = trees_.send(session)
     draft: dict[str, Any] = {"stack": stack, "data": dict(trees.data), "parity": None, "timings": timings}

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from orchestrator.api.opened import Opened
-from orchestrator.api.reference import Named, View
+from orchestrator.api.reference import Named, View, in_place
 from orchestrator.api.sent import Sent
 from orchestrator.runtime.observe.project import of_the_system
 
 MUCH = 4
 """How many times larger a whole folder may be than the part of it that was read, to be declared whole."""
 
+_SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE|ID_RSA", re.IGNORECASE)
 _OURS = frozenset((".git", ".orch", "__pycache__", "site-packages", "node_modules"))
 _LIBRARIES = ("tensorflow_datasets", "nltk_data", "scikit_learn_data", "mlruns")
+_TEMPORARY = ("/tmp", "/var/tmp")
 _STATE = ("/var/lib/", "/var/cache/", "/snap/", "/nix/", "/opt/orch/")
 
 
@@ -39,6 +42,11 @@ class Undeclared:
         return {**asdict(self), "path": str(self.path)}
 
 
+def is_secret(name: str) -> bool:
+    """Whether a file is called like one that holds secrets, which are better given as variables."""
+    return name.startswith(".env") or bool(_SECRET.search(name))
+
+
 def undeclared(
     opened: Opened, sent: Sent, view: View, *, outputs: Sequence[str] = (), begun: float | None = None
 ) -> tuple[Undeclared, ...]:
@@ -47,8 +55,34 @@ def undeclared(
     lacking = [named for named in _read(opened, view) if _is_data(named.path, sent.project, begun)]
     files = [each for each in lacking if not sent.has(each, opened.files.get(str(each.path), "python"))]
     folders = list(_listed(opened, sent, view, files, outputs))
+    return _entries(files, folders, sent)
+
+
+def unsent_of_named(opened: Opened, sent: Sent, *, outputs: Sequence[str] = ()) -> tuple[Undeclared, ...]:
+    """As `undeclared`, of paths that code names and nobody was seen to open: outputs that lie here are left
+    out, folders outside the project are not."""
+    view = in_place(sent.project)
+    lacking = [named for named in _read(opened, view) if _is_data(named.path, sent.project, None)]
+    files = [n for n in lacking if not sent.has(n) and not (n.name and _is_output(n.name, outputs))]
+    folders = [*_listed(opened, sent, view, files, outputs), *_elsewhere(opened, sent, view)]
+    return _entries(files, folders, sent)
+
+
+def _elsewhere(opened: Opened, sent: Sent, view: View) -> Iterator[Named]:
+    """Folders outside the project that hold files, neither temporary nor near the root."""
+    for named in map(view.back, opened.folders):
+        if named.name is not None or len(named.path.parts) <= 2 or _is_elsewhere(named.path):
+            continue
+        if str(named.path).startswith(_TEMPORARY) or sent.has(named):
+            continue
+        if next(_files_below(named.path), None) is not None:
+            yield named
+
+
+def _entries(files: Sequence[Named], folders: Sequence[Named], sent: Sent) -> tuple[Undeclared, ...]:
     found = {place.path: place for place in _places(files, folders, sent)}
-    return tuple(_measured(found[path]) for path in sorted(found))
+    outermost = [p for p in sorted(found) if not any(p != q and p.is_relative_to(q) for q in found)]
+    return tuple(_measured(found[path]) for path in outermost)
 
 
 def _read(opened: Opened, view: View) -> Iterator[Named]:
@@ -132,9 +166,10 @@ def _places(files: Iterable[Named], folders: Iterable[Named], sent: Sent) -> Ite
     inside: dict[str, set[str]] = {}
     above: set[str] = set()
     absolute: set[Path] = set()
+    whole: set[Path] = set()
     for named, is_folder in [*((f, False) for f in files), *((f, True) for f in folders)]:
         if named.name is None:
-            absolute.add(named.path)
+            (whole if is_folder else absolute).add(named.path)
         elif named.name.startswith(".."):
             above.add(_first_above(named.name))
         else:
@@ -146,7 +181,7 @@ def _places(files: Iterable[Named], folders: Iterable[Named], sent: Sent) -> Ite
         yield _Entry(sent.project / name, name, None)
     for name in sorted(above):
         yield _Entry(Path(os.path.normpath(sent.project / name)), name, None, reachable=False)
-    for path in _together(absolute, sent.project):
+    for path in sorted(whole | set(_together(absolute, sent.project))):
         yield _Entry(path, str(path), str(path))
 
 

@@ -7,26 +7,32 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.api.undeclared import Undeclared
+from orchestrator.api.undeclared import Undeclared, is_secret
+from orchestrator.profile.edit_data import scalar
 
 _UNITS = ("kB", "MB", "GB", "TB")
 _SHOWN = 5
 
 
-def sentence(found: Sequence[Undeclared], subject: str = "The script") -> str:
+def sentence(found: Sequence[Undeclared], verb: str = "reads") -> str:
     """`The script reads 207 MB that no profile declares: my_data/ (412 files).`"""
     names = ", ".join(_called(each) for each in found[:_SHOWN])
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return f"{subject} reads {_amount(sum(e.bytes for e in found))} that no profile declares: {names}{more}."
+    return (
+        f"The script {verb} {_amount(sum(e.bytes for e in found))} that no profile declares: {names}{more}."
+    )
 
 
 def lines(found: Sequence[Undeclared], profile: Path) -> str:
     """What to add to the profile's `data:`."""
     written = ["data:"]
     for each in found:
-        written += [f"  - source: {source_of(each.path, profile)}"]
+        if _is_secret(each):
+            written += [f"  # not {each.name}: give secrets as train.env: NAME: {{from_env: NAME}}"]
+            continue
+        written += [f"  - source: {scalar(source_of(each.path, profile))}"]
         if each.target:
-            written += [f"    target: {each.target}"]
+            written += [f"    target: {scalar(each.target)}"]
         elif not each.reachable:
             written += [f"    # and have the script read {each.path.name} instead of {each.name}"]
     return "\n".join(written)
@@ -40,10 +46,16 @@ def source_of(path: Path, profile: Path) -> str:
 
 def command(found: Sequence[Undeclared], profile: Path) -> str:
     """The command that writes the lines."""
-    options = [f"--add-data {shlex.quote(_named(each))}" for each in found]
+    options = [f"--add-data {shlex.quote(_named(each))}" for each in found if not _is_secret(each)]
+    if not options:
+        return f"${{EDITOR:-vi}} {shlex.quote(_typed(profile.resolve()))}    # train.env"
     output = _typed(profile.resolve())
     where = [] if output == "orch.yaml" else [f"--output {shlex.quote(output)}"]
     return " ".join(["orch init", *options, *where])
+
+
+def _is_secret(each: Undeclared) -> bool:
+    return not each.is_folder and is_secret(each.path.name)
 
 
 def _named(each: Undeclared) -> str:
@@ -55,6 +67,12 @@ def _typed(path: Path) -> str:
     """A path as it is typed in the current folder."""
     here = Path.cwd()
     return os.path.relpath(path, here) if path.is_relative_to(here) else str(path)
+
+
+def amount(each: Undeclared) -> str:
+    """`412 files, 207 MB`."""
+    count = f"{each.files:,} file{'s' if each.files != 1 else ''}, " if each.is_folder else ""
+    return f"{count}{_amount(each.bytes)}"
 
 
 def _called(each: Undeclared) -> str:

@@ -6,13 +6,15 @@
 from orchestrator.profile.load import load
 from orchestrator.profile.resolved import Code, DataTree, Parity, Profile, Resources, Stack, Train
 from orchestrator.profile.schema import json_schema
-from orchestrator.profile.starter import starter
+from orchestrator.profile.starter import OUTPUT_NAMES, FoundData, starter
 from orchestrator.profile.values import Accelerator, FromEnv
 
 __all__ = [
+    "OUTPUT_NAMES",
     "Accelerator",
     "Code",
     "DataTree",
+    "FoundData",
     "FromEnv",
     "Parity",
     "Profile",

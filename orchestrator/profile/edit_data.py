@@ -110,13 +110,13 @@ def _belongs(line: str, indent: int) -> bool:
 def _written(entries: Sequence[NewData], indent: str) -> list[str]:
     lines = []
     for entry in entries:
-        lines.append(f"{indent}- source: {_scalar(entry.source)}\n")
+        lines.append(f"{indent}- source: {scalar(entry.source)}\n")
         if entry.target:
-            lines.append(f"{indent}  target: {_scalar(entry.target)}\n")
+            lines.append(f"{indent}  target: {scalar(entry.target)}\n")
     return lines
 
 
-def _scalar(text: str) -> str:
+def scalar(text: str) -> str:
     """A text as YAML has it: as it is where that is plain, else in quotes."""
     plain = _PLAIN.fullmatch(text) and text.lower() not in _NO_TEXT and not re.fullmatch(r"[\d._e+-]+", text)
     return text if plain else json.dumps(text, ensure_ascii=False)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.profile.edit_data import scalar
 from orchestrator.profile.resolve import default_lock, lock_command
 from orchestrator.profile.terraform import Ground
 from orchestrator.profile.values import parse_target
@@ -14,7 +17,7 @@ _SCRIPTS = ("train.py", "main.py", "run.py", "src/train.py", "src/main.py", "scr
 _MAKERS = ("prepare.py", "prepare_data.py", "make_data.py", "download.py", "download_data.py")
 _ENVIRONMENTS = (".venv/bin/python", "venv/bin/python", "env/bin/python")
 _DATA_NAMES = ("data", "dataset", "datasets", "inputs")
-_OUTPUT_NAMES = ("out", "output", "outputs", "models", "checkpoints", "artifacts", "results", "logs")
+OUTPUT_NAMES = ("out", "output", "outputs", "models", "checkpoints", "artifacts", "results", "logs")
 _MAX_SCRIPT = 1 << 20
 
 _TEXT = """\
@@ -61,14 +64,24 @@ data:                     # sent once, shared by all runs; `target:` where the s
 """
 
 
+@dataclass(frozen=True)
+class FoundData:
+    """Data to declare: `source` as the profile writes it, `target` None for its default, and `why`."""
+
+    source: str
+    target: str | None
+    why: str
+
+
 _CLOUD = "cloud: {name:<19}# local, aws, gcp or any (the cheaper of both)"
 _REGION = "# region: us-east-1       # default: the cheapest\n"
 
 
-def starter(project: Path, ground: Ground | None = None) -> str:
+def starter(project: Path, ground: Ground | None = None, data: Sequence[FoundData] = ()) -> str:
     """The text of a profile for the project in `project`, to be written into that folder.
 
-    For a machine on this computer; with `ground`, for one of the cloud that terraform made ready.
+    For a machine on this computer; with `ground`, for one of the cloud that terraform made ready. `data`:
+    what its code was found to read, beside what lies under the usual names.
     """
     script = _script(project)
     code = _read(project / script) if script else ""
@@ -77,7 +90,7 @@ def starter(project: Path, ground: Ground | None = None) -> str:
         where=_where(ground) if ground else _CLOUD.format(name="local"),
         region="" if ground and ground.region else _REGION,
         stack=_stack(project),
-        data=_data(project, code),
+        data=_data(project, code, data),
         command=f"python {shlex.quote(script)}"
         if script
         else "python train.py    # no script was found; name yours",
@@ -118,8 +131,14 @@ def _script(project: Path) -> str | None:
     return next((name for name in named if "train" in name), next(iter(named), None))
 
 
-def _data(project: Path, code: str) -> str:
-    entries = [entry for name in _DATA_NAMES if (entry := _entry(project, name, code))]
+def _data(project: Path, code: str, found: Sequence[FoundData]) -> str:
+    usual = [(name, _entry(project, name, code)) for name in _DATA_NAMES]
+    declared = [name for name, entry in usual if entry]
+    entries = [entry for _, entry in usual if entry]
+    for each in found:
+        if not any(each.source == name or each.source.startswith(f"{name}/") for name in declared):
+            target = f"\n    target: {scalar(each.target)}" if each.target else ""
+            entries.append(f"  - source: {scalar(each.source)}    # {each.why}{target}\n")
     if not entries:
         return "data: []                  # - {source: ~/images, target: data/images}\n"
     return _DATA + "".join(entries)
@@ -137,7 +156,7 @@ def _entry(project: Path, name: str, code: str) -> str | None:
 
 
 def _outputs(code: str) -> str:
-    found = [name for name in _OUTPUT_NAMES if _names(code, name)]
+    found = [name for name in OUTPUT_NAMES if _names(code, name)]
     if not found:
         return "  # outputs: [out]        # what to bring back; default: all that the run makes\n"
     return f"  outputs: [{', '.join(found)}]\n"

@@ -1,0 +1,87 @@
+"""What a project reads and no profile of its folder declares: from what its code names, and from what ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.api import rerun
+from orchestrator.api.literals import named_paths
+from orchestrator.api.opened import Opened, read_opened
+from orchestrator.api.reference import in_place
+from orchestrator.api.sent import Sent, sent_of, sent_without_profile
+from orchestrator.api.undeclared import Undeclared, undeclared, unsent_of_named
+from orchestrator.api.undeclared_words import command, lines, sentence
+from orchestrator.errors import ProfileError
+from orchestrator.profile import OUTPUT_NAMES, Profile, load
+
+MOST_RUNS = 5
+"""Recorded runs that are looked at, the latest first."""
+
+MOST_PROFILES = 20
+
+
+def of_project(project: Path) -> tuple[Undeclared, ...]:
+    """What a first profile for this folder has to declare."""
+    sent = sent_without_profile(project)
+    return _together(_named(sent, ()), *_ran(sent))
+
+
+def of_profile(profile: Profile) -> tuple[Undeclared, ...]:
+    """What the code of a profile names, lies here, and would not be sent."""
+    return _named(sent_of(profile), profile.train.outputs)
+
+
+def of_run(opened: Opened, folder: Path, begun: float) -> tuple[tuple[Undeclared, ...], Path]:
+    """What a run in `folder` opened and no profile there declares, and the profile to add it to."""
+    profiles = _profiles(folder)
+    if not profiles:
+        sent = sent_without_profile(folder)
+        return undeclared(opened, sent, in_place(sent.project), begun=begun), folder / "orch.yaml"
+    lacking = []
+    for each in profiles:
+        view = in_place(each.code.path.resolve())
+        lacking.append(undeclared(opened, sent_of(each), view, outputs=each.train.outputs, begun=begun))
+    least = min(range(len(profiles)), key=lambda number: sum(e.files for e in lacking[number]))
+    return lacking[least], profiles[least].path
+
+
+def advice(found: Sequence[Undeclared], profile: Path, verb: str = "reads") -> str:
+    """The sentence, the lines for the profile, and the command that writes them."""
+    return (
+        f"{sentence(found, verb)} The machine would lack it.\n{lines(found, profile)}\n"
+        f"Next: {command(found, profile)}"
+    )
+
+
+def _named(sent: Sent, outputs: Sequence[str]) -> tuple[Undeclared, ...]:
+    opened = named_paths(sent.project, sent.code)
+    return unsent_of_named(opened, sent, outputs=(*outputs, *OUTPUT_NAMES))
+
+
+def _ran(sent: Sent) -> list[tuple[Undeclared, ...]]:
+    runs = sorted((sent.project / "runs").glob("*/observe"), key=lambda path: -path.stat().st_mtime)
+    found = []
+    for observe in runs[:MOST_RUNS]:
+        known = rerun.read(observe.parent)
+        if known is not None and known.cwd.resolve() == sent.project:
+            found.append(undeclared(read_opened(observe), sent, in_place(sent.project), outputs=OUTPUT_NAMES))
+    return found
+
+
+def _together(*lists: Sequence[Undeclared]) -> tuple[Undeclared, ...]:
+    """Each path once, none within another."""
+    known = {each.path: each for found in lists for each in found if each.reachable}
+    return tuple(known[p] for p in sorted(known) if not any(p != q and p.is_relative_to(q) for q in known))
+
+
+def _profiles(folder: Path) -> list[Profile]:
+    """Those of a folder and of its `profiles/`; `orch.yaml` first."""
+    places = [folder / "orch.yaml", *sorted(folder.glob("*.y*ml")), *sorted(folder.glob("profiles/*.y*ml"))]
+    found = []
+    for path in list(dict.fromkeys(places))[:MOST_PROFILES]:
+        try:
+            found.append(load(path))
+        except ProfileError:
+            continue
+    return found

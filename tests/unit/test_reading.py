@@ -1,0 +1,89 @@
+"""What a project reads and no profile declares: from what its code names, and from what ran."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.api.reading import of_profile, of_project
+from orchestrator.profile import load
+
+ORCH = [sys.executable, "-m", "orchestrator"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project of git that ignores all its data."""
+    folder = tmp_path / "work" / "project"
+    folder.mkdir(parents=True)
+    for name in ("one/a.csv", "two/b.csv", "three/c.csv", "four/d.csv", "five.bin", "out/m.keras", "never/e"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("x" * 1000)
+    (folder / ".env").write_text("TOKEN=1")
+    (folder / ".gitignore").write_text("one\ntwo\nthree\nfour\nfive.bin\nout\nnever\n.env\nruns\n")
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    return folder
+
+
+NAMES = {
+    "parser.add_argument('--data', default='one')": ["one"],
+    "def main(data: str = typer.Option('one/a.csv')): ...": ["one"],
+    "@click.option('--weights', default='five.bin')\ndef main(): ...": ["five.bin"],
+    "open(Path('two') / 'b.csv'); glob('three/*.csv'); f'four/{name}.csv'": ["four", "three", "two"],
+    "'''never/e holds what is never read'''": [],
+    "model.save('out/m.keras'); load_dotenv('.env'); print('of one kind', '.')": [],
+}
+
+
+@pytest.mark.parametrize("code", NAMES)
+def test_what_the_code_names_and_git_ignores_is_declared(project: Path, code: str) -> None:
+    (project / "train.py").write_text(code)
+    assert [each.name for each in of_project(project)] == NAMES[code]
+
+
+def test_a_folder_elsewhere_is_declared_where_the_code_looks_for_it(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.api.undeclared._TEMPORARY", ("/nowhere",))
+    images = tmp_path / "images"
+    (images / "train").mkdir(parents=True)
+    (images / "train" / "a.png").write_text("png")
+    (project / "train.py").write_text(f"DATA = {str(images)!r}")
+    assert [(each.path, each.target) for each in of_project(project)] == [(images, str(images))]
+
+
+def orch(project: Path, *words: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [*ORCH, *words], cwd=project, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return " ".join((done.stdout + done.stderr).split())
+
+
+def test_record_says_what_it_read_and_init_declares_it(project: Path) -> None:
+    """The name of the folder is in no code, so that only the run can tell it."""
+    (project / "train.py").write_text(
+        "import sys\nprint(open('ev'.replace('v', '') and sys.argv[1]).read(1))\n"
+    )
+    said = orch(project, "record", "--", sys.executable, "train.py", "never/e")
+    sentence = "The script reads 1 kB that no profile declares: never/ (1 file)."
+    assert sentence in said and "orch init --add-data never" in said
+    orch(project, "init")
+    profile = load(project / "orch.yaml")
+    assert [tree.target for tree in profile.data] == ["never"]
+    assert sentence not in orch(project, "record", "--", sys.executable, "train.py", "never/e")
+
+
+def test_init_on_a_profile_that_is_there_says_what_it_lacks_and_how_to_add_it(project: Path) -> None:
+    (project / "train.py").write_text("if __name__ == '__main__': print('hello')")
+    orch(project, "init")
+    (project / "train.py").write_text("open('one/a.csv')")
+    assert [each.name for each in of_profile(load(project / "orch.yaml"))] == ["one"]
+    said = orch(project, "init", code=2)
+    assert "names 1 kB that no profile declares: one/ (1 file)." in said
+    assert "Next: orch init --add-data one" in said
+    orch(project, "init", "--add-data", "one")
+    assert of_profile(load(project / "orch.yaml")) == ()
