@@ -44,9 +44,11 @@ def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool
     collect.write(done)
     left = [{"path": each.path, "can_come": each.can_come} for each in fetched.refused]
     session.ledger.append("run.collected", run_id=run_id, left=left)
-    if not any(each.can_come for each in fetched.refused):
-        follow.release(session, run_id)
-    return _examined(session, done, fetched.entries)
+    try:
+        return _examined(session, done, fetched.entries)
+    finally:  # not before: a machine that counts as idle may end while it is asked
+        if not any(each.can_come for each in fetched.refused):
+            follow.release(session, run_id)
 
 
 def _examined(session: Session, record: RunRecord, entries: Sequence[Entry]) -> RunRecord:

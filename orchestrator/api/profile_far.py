@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from orchestrator.api.folder import Folder
 from orchestrator.api.profile_run import KEPT, OBJECT, RESULT, Profiled, Wish, read, told_lines
 from orchestrator.api.profile_scratch import Scratch
 from orchestrator.api.session import Session, open_session
+from orchestrator.api.spec import require_given
 from orchestrator.api.training import known_run, profile_of
 from orchestrator.errors import HostError
 from orchestrator.model import Job, Progress, Silent, TreeLink
@@ -26,6 +28,7 @@ def analyse(
     *,
     wish: Wish | None = None,
     lease: str | None = None,
+    overrides: Sequence[str] = (),
     folder: Path | str | None = None,
     progress: Progress | None = None,
 ) -> Profiled:
@@ -36,8 +39,9 @@ def analyse(
     """
     place = Folder.at(folder)
     held, run = known_run(place, run_id, lease)
-    tell = progress or Silent()
-    with open_session(place, place.ledger(held.id), profile_of(held, ()), progress=tell) as session:
+    require_given(held, overrides)
+    tell, profile = progress or Silent(), profile_of(held, overrides)
+    with open_session(place, place.ledger(held.id), profile, progress=tell) as session:
         home = place.run(run.run_id) / PLACE
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from orchestrator.errors import ProfileError, UsageError
+from orchestrator.ledger import Lease
 from orchestrator.model import (
     FAR_BASE,
     LABEL_EXPIRES,
@@ -16,18 +19,47 @@ from orchestrator.model import (
     LABEL_OWNER,
     LABEL_SPEC,
 )
-from orchestrator.profile import Profile
+from orchestrator.profile import Profile, load
+from orchestrator.profile.overrides import ENV_PREFIX, is_set, name_of, secrets_of, without_secrets
 
 
 def profile_facts(profile: Profile, overrides: Sequence[str]) -> dict[str, Any]:
-    """What a later command needs to read the same profile again."""
+    """What a later command needs to read the same profile again.
+
+    `withheld`: the names of overrides whose values may be secrets, and are kept nowhere.
+    """
     return {
         "name": profile.name,
         "cloud": profile.cloud,
         "path": str(profile.path),
-        "overrides": list(overrides),
-        "digest": profile.digest,
+        "overrides": list(without_secrets(overrides)),
+        "withheld": sorted({name_of(flag) for flag in secrets_of(overrides)}),
+        "digest": _digest(profile, overrides),
     }
+
+
+def _digest(profile: Profile, overrides: Sequence[str]) -> str:
+    """The profile's digest without what may be secrets: who guesses one could prove it by the digest."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
+    kept = without_secrets(overrides)
+    if len(kept) == len(overrides) and len(environ) == len(os.environ):
+        return profile.digest
+    try:
+        return load(profile.path, overrides=kept, environ=environ).digest
+    except ProfileError:  # it is whole with them only
+        return ""
+
+
+def require_given(lease: Lease, overrides: Sequence[str]) -> None:
+    """Raises UsageError where `up` was given a variable of train.env whose value is needed again."""
+    names = [name for name in lease.profile.get("withheld", ()) if not is_set(name, overrides, os.environ)]
+    if names:
+        again = " ".join(f"--set {name}=…" for name in names)
+        raise UsageError(
+            f"`orch up` was given {', '.join(names)}. Such a value may be a secret, so it is kept nowhere.",
+            exists=f"The machine of {lease.id} runs on, at ${lease.price:.2f}/h.",
+            next_command=f"orch train {again}    # or, in the profile: train.env: NAME: {{from_env: NAME}}",
+        )
 
 
 def spec_labels(

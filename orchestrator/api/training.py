@@ -18,6 +18,7 @@ from orchestrator.api.lint import look, tell_once
 from orchestrator.api.reading import advice, of_profile
 from orchestrator.api.session import Session, check_stack, local_agent, open_session, stack_facts
 from orchestrator.api.settle import settle, settling
+from orchestrator.api.spec import require_given
 from orchestrator.api.verdict import complete, judged
 from orchestrator.errors import BeforeTheRun, RunLost, StackMismatch, UsageError
 from orchestrator.ledger import Lease, LeasedRun
@@ -71,6 +72,7 @@ def train(
         done = collect.read(place.run(name))
         if done and done.exit["reason"] != "not_started" and not _pending(held, name):
             return judged(done, held.profile["path"])
+        require_given(held, overrides)
         with one_at_a_time(place, profile.name, progress or Silent()):
             pass  # an `orch up` that is still at work goes first
         if not interrupts.begun:

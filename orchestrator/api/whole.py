@@ -11,6 +11,7 @@ from orchestrator.api.folder import Folder, check_run_id
 from orchestrator.api.lease import up
 from orchestrator.api.training import train
 from orchestrator.model import Progress, RunRecord
+from orchestrator.profile.overrides import secrets_of
 
 
 def run(
@@ -33,7 +34,12 @@ def run(
     held = up(profile, overrides=overrides, folder=folder, progress=progress)
     try:
         return train(
-            run_id=run_id, lease=held.lease, folder=folder, local_parity=local_parity, progress=progress
+            run_id=run_id,
+            lease=held.lease,
+            folder=folder,
+            local_parity=local_parity,
+            overrides=secrets_of(overrides),
+            progress=progress,
         )
     finally:
         if not Folder.at(folder).lease(held.lease).uncollected:

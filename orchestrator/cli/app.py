@@ -130,7 +130,7 @@ def train(
         )
     runs.show(record, as_json)
     if io_analyze:
-        profile_.analyse(record.run_id, lease, as_json)
+        profile_.analyse(record.run_id, lease, sets or (), as_json)
 
 
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})

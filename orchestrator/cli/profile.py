@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -51,7 +52,7 @@ def profile(
         raise typer.Exit(6)
 
 
-def analyse(run_id: str, lease: str | None, as_json: bool) -> None:
+def analyse(run_id: str, lease: str | None, overrides: Sequence[str], as_json: bool) -> None:
     """The same on the leased machine, for a run that has come home: its text, or with --json its file."""
     from orchestrator.api.profile_far import analyse as measure
     from orchestrator.cli import progress
@@ -59,7 +60,7 @@ def analyse(run_id: str, lease: str | None, as_json: bool) -> None:
 
     tell = progress.progress()
     try:
-        found = measure(run_id, lease=lease, progress=tell)
+        found = measure(run_id, lease=lease, overrides=overrides, progress=tell)
     except HostError as lost:
         raise HostError(
             f"The run came home; what its input costs could not be measured: {lost.message}",

@@ -26,6 +26,8 @@ from orchestrator.profile.tree import (
 )
 
 PREFIX = "ORCH_SET_"
+ENV_PREFIX = f"{PREFIX}TRAIN__ENV"
+"""Of the variables that set variables of the job."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,35 @@ def _from_flag(flag: str) -> Override:
     key, equals, text = flag.partition("=")
     keys = key.strip().replace("[", ".").replace("]", "").split(".")
     return Override(tuple(keys), text if equals else None, Place(f"--set {key.strip()}"))
+
+
+_SECRET = ("train", "env")
+
+
+def without_secrets(flags: Sequence[str]) -> tuple[str, ...]:
+    """The overrides that may be written down: those of train.env, whose values may be secrets, left out."""
+    return tuple(flag for flag in flags if not _may_be_secret(flag))
+
+
+def secrets_of(flags: Sequence[str]) -> tuple[str, ...]:
+    """The overrides that must not be written down."""
+    return tuple(flag for flag in flags if _may_be_secret(flag))
+
+
+def name_of(flag: str) -> str:
+    """What an override sets, without its value: train.env.TOKEN."""
+    return ".".join(_from_flag(flag).keys)
+
+
+def is_set(name: str, flags: Sequence[str], environ: Mapping[str, str]) -> bool:
+    """Whether the overrides, or ORCH_SET_… of `environ`, give a value for what is called `name`."""
+    given = {".".join(override.keys) for override in _from_environ(environ)} | {name_of(f) for f in flags}
+    return any(name == each or name.startswith(f"{each}.") for each in given)
+
+
+def _may_be_secret(flag: str) -> bool:
+    keys = _from_flag(flag).keys
+    return keys[: len(_SECRET)] == _SECRET[: len(keys)]
 
 
 def _put(root: Node, override: Override) -> None:

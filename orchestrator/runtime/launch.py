@@ -16,6 +16,7 @@ What cannot be done is told as {"error", "kind"} on standard error with exit sta
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import select
@@ -128,7 +129,7 @@ def start(run: RunDir, spec: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _begin(run: RunDir, spec: Dict[str, Any], lock: int) -> None:
-    rundir.write_json(run.spec, spec)
+    rundir.write_json(run.spec, _sealed(spec, os.urandom(16).hex()))
     try:
         if spec["trees"]:
             stage(run, spec["trees"])
@@ -140,6 +141,18 @@ def _begin(run: RunDir, spec: Dict[str, Any], lock: int) -> None:
     except OSError as error:
         raise RunError("stage", f"The run's folder could not be laid out: {error}.") from error
     _detach(run, wanted, lock)
+
+
+def _sealed(spec: Dict[str, Any], salt: str) -> Dict[str, Any]:
+    """The job without the values of its variables, which may be secrets: digests tell whether they are equal.
+
+    The values reach the job from memory; no file ever holds them.
+    """
+
+    def seal(name: str, value: str) -> str:
+        return hashlib.sha256(f"{salt}\0{name}\0{value}".encode("utf-8", "surrogatepass")).hexdigest()
+
+    return {**spec, "env": {name: seal(name, value) for name, value in spec["env"].items()}, "salt": salt}
 
 
 def _detach(run: RunDir, wanted: Command, lock: int) -> None:
@@ -205,11 +218,14 @@ def _read_spec(text: str) -> Dict[str, Any]:
 def _agree(run: RunDir, spec: Dict[str, Any]) -> None:
     """The same id means the same job. Values are not told: an environment may hold secrets."""
     known = rundir.read_json(run.spec)
-    if known is None or known == spec:
+    if known is None:
         return
-    fields = [name for name in _FIELDS if known.get(name) != spec[name]]
+    asked = _sealed(spec, known["salt"]) if "salt" in known else spec
+    fields = [name for name in _FIELDS if name != "awaited" and known.get(name) != asked[name]]
+    if not fields:
+        return
     if "env" in fields:
-        before, now = known.get("env", {}), spec["env"]
+        before, now = known.get("env", {}), asked["env"]
         names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
         fields[fields.index("env")] = f"env ({', '.join(names)})"
     raise RunError(

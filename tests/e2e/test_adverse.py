@@ -307,6 +307,23 @@ def test_a_secret_reaches_the_job_and_nothing_else(project: Project) -> None:
     assert project.orch("ssh", "--", "stat", "-c", "%a", "/opt/orch/runs/secretive/spec.json").out == "600\n"
 
 
+def test_a_variable_that_was_set_on_the_command_line_is_kept_nowhere(project: Project) -> None:
+    """Nor is it forgotten silently: who needs it again is asked for it."""
+    canary = "canary-51b0d2e7"
+    write(project, "import os; print(len(os.environ['WORD']))")
+    project.orch("up", "orch.yaml", "--set", f"train.env.WORD={canary}")
+    refused = project.json("train", "--run-id", "one", code=2)["error"]
+    assert "train.env.WORD" in refused["message"] and "--set train.env.WORD=" in refused["next_command"]
+    assert project.orch("train", "--run-id", "one", "--set", f"train.env.WORD={canary}").out == "15\n"
+    written = [
+        path
+        for folder in (project.folder, project.state / "machines")
+        for path in folder.rglob("*")
+        if path.is_file() and path.stat().st_size < 10 << 20 and canary.encode() in path.read_bytes()
+    ]
+    assert written == []
+
+
 def test_data_appear_where_the_script_expects_them(project: Project, tmp_path: Path) -> None:
     """A file from anywhere here, at an absolute path there; and one file as data."""
     elsewhere = tmp_path / "some where"

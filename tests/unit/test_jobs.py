@@ -175,6 +175,30 @@ def test_two_starts_race(agent: Agent, tmp_path: Path) -> None:
     assert (tmp_path / "ran").read_text() == "once\n"
 
 
+def test_no_file_ever_holds_a_variable_of_the_job(agent: Agent) -> None:
+    """Not even while it runs; the job has it, and so has a second start that finds it."""
+    job = shell("echo $TOKEN | wc -c; sleep 60", env={"TOKEN": "hunter2-canary"})
+    jobs.start(HOST, agent, job)
+    until(lambda: (folder(agent) / "output.log").read_text() == "15\n")
+    assert jobs.start(HOST, agent, job).state == "running"
+    files = [path for path in Path(agent.base).rglob("*") if path.is_file()]
+    assert len(files) > 5
+    assert [path for path in files if b"hunter2-canary" in path.read_bytes()] == []
+
+
+def test_a_run_that_an_older_release_started_is_found(agent: Agent) -> None:
+    """It wrote the job's variables as they are, and knew fewer fields."""
+    job = shell("sleep 60", env={"A": "b"})
+    jobs.start(HOST, agent, job)
+    spec = folder(agent) / "spec.json"
+    facts = json.loads(spec.read_text())
+    del facts["salt"], facts["awaited"]
+    spec.write_text(json.dumps({**facts, "env": {"A": "b"}}))
+    assert jobs.start(HOST, agent, job, awaited=True).state == "running"
+    with pytest.raises(UsageError, match=r"env \(A\) differ"):
+        jobs.start(HOST, agent, shell("sleep 60", env={"A": "c"}))
+
+
 def test_another_job_under_the_same_id_is_refused(agent: Agent) -> None:
     jobs.start(HOST, agent, shell("true", env={"TOKEN": "hunter2"}))
     with pytest.raises(UsageError, match=r"argv, env \(TOKEN\) differ") as refused:

@@ -9,6 +9,7 @@ import pytest
 from orchestrator.errors import ProfileError
 from orchestrator.model import Bound
 from orchestrator.profile import Profile, load
+from orchestrator.profile.overrides import is_set, name_of, secrets_of, without_secrets
 
 TEXT = """\
 version: 1
@@ -21,6 +22,32 @@ train:
   command: python train.py
   outputs: [out]
 """
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "train.env.TOKEN=s3cret",
+        "train.env={TOKEN: s3cret}",
+        "train[env][TOKEN]=s3cret",
+        "train={env: {TOKEN: s3cret}}",
+        " train.env.TOKEN =s3cret",
+        "train.env.A.b=s3cret",
+        "train.env.TOKEN",
+    ],
+)
+def test_a_value_of_a_variable_is_not_for_writing_down(flag: str) -> None:
+    assert without_secrets((flag, "resources.cpus=4")) == ("resources.cpus=4",)
+    assert secrets_of((flag, "train.command=x")) == (flag,)
+    assert "s3cret" not in name_of(flag)
+
+
+def test_a_variable_counts_as_given_again_however_it_is_given() -> None:
+    name = "train.env.TOKEN"
+    assert is_set(name, ("train.env.TOKEN=x",), {})
+    assert is_set(name, ("train.env={TOKEN: x}",), {})
+    assert is_set(name, (), {"ORCH_SET_TRAIN__ENV__TOKEN": "x"})
+    assert not is_set(name, ("train.env.TOKENS=x", "train.command=y"), {"TOKEN": "x"})
 
 
 @pytest.fixture
