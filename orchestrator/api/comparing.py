@@ -100,6 +100,8 @@ def _with_variables(recording: Recording, known: Rerun | None) -> Recording:
     if known is None or not recording.environment:
         return recording
     facts = {**recording.environment, "variables": dict(known.variables), "cwd": str(known.cwd)}
+    if known.stdin:
+        facts["stdin"] = known.stdin.name
     program = program_of(known.argv)
     if program is None:
         facts["command"] = worded(known.argv, known.cwd)

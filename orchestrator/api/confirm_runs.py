@@ -244,6 +244,7 @@ class Runs:
             "moved": [[str(original), str(seen)] for original, seen in copy.moved],
             "mounts": [[str(source), str(target)] for source, target in copy.mounts],
             "log": run.log,
+            "stdin": self._stdin(imposed),
         }
         try:
             ended = self._zygote(environment, imposed, until).run(request, until)
@@ -258,6 +259,10 @@ class Runs:
         return (
             f"it ended with signal {ended['signal']}" if ended["signal"] else f"it ended with {ended['code']}"
         )
+
+    def _stdin(self, imposed: Imposed) -> str:
+        given = imposed.stdin or self.rerun.stdin
+        return str(given.resolve()) if given else ""
 
     def _program_there(self, copy: Copy, imposed: Imposed) -> str:
         """The program as it was named, relative where it was relative and lies in the copy."""
@@ -336,6 +341,7 @@ class Runs:
             env=own,
             observe_steps=self._steps,
             stop_after_observed=True,
+            stdin=self._stdin(imposed),
         )
         host = HereHost()
         try:

@@ -7,8 +7,9 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from orchestrator import jobs, stack, sync
 from orchestrator.api import collect, rerun, rightsize
@@ -17,6 +18,7 @@ from orchestrator.api.folder import Folder, check_run_id, new_run_id
 from orchestrator.api.opened import read_opened
 from orchestrator.api.reading import advice, of_run
 from orchestrator.api.session import local_agent
+from orchestrator.api.standard_input import StandardInput
 from orchestrator.api.trees import code_ignored
 from orchestrator.errors import UsageError
 from orchestrator.hosts.here import HereHost
@@ -35,12 +37,14 @@ def record(
     folder: Path | str | None = None,
     output: Callable[[bytes], None] | None = None,
     progress: Progress | None = None,
+    stdin: BinaryIO | None = None,
 ) -> RunRecord:
     """Run `command` in the current folder and record it: exit, stack, I/O profile, the first `steps` steps,
     and the fingerprints of `light` steps after them.
 
     Nothing is staged or copied; the recording is `runs/<id>/`. The returned record tells a failure in
-    `exit`; only a command that cannot be started raises UsageError.
+    `exit`; only a command that cannot be started raises UsageError. `stdin` is passed on to the command, and
+    what it reads is kept in the recording; None: it has no standard input.
     """
     tell = progress or Silent()
     place = Folder.at(folder)
@@ -65,15 +69,10 @@ def record(
     begun = time.time()
     before = set(files_of(Path.cwd()))
     held = rerun.held(Path.cwd(), before)
-    jobs.start(host, agent, job)
-    try:
-        jobs.follow(host, agent, name, 0, output or _nowhere)
-    except KeyboardInterrupt:
-        jobs.cancel(host, agent, name)
-        raise
+    given = _run(host, agent, job, stdin, output or _nowhere)
     state = jobs.state(host, agent, name)
     done = _recorded(host, agent, name, place.run(name), python, tell)
-    rerun.note(place.run(name), command, Path.cwd(), python, made=appeared(before, Path.cwd()))
+    rerun.note(place.run(name), command, Path.cwd(), python, made=appeared(before, Path.cwd()), stdin=given)
     rerun.keep(place.run(name), command, Path.cwd(), held)
     exit_ = collect.exit_json(state.exit)
     timings = {}
@@ -85,6 +84,29 @@ def record(
     if found:
         tell.say(f"Note: {advice(found, profile)}")
     return finished
+
+
+def _run(
+    host: HereHost, agent: Agent, job: Job, stdin: BinaryIO | None, output: Callable[[bytes], None]
+) -> bytes | None:
+    """Run the job to its end; what it read from standard input."""
+    if stdin is None:
+        jobs.start(host, agent, job)
+        _follow(host, agent, job.run_id, output)
+        return None
+    with StandardInput(stdin) as passed:
+        jobs.start(host, agent, replace(job, stdin=str(passed.path)))
+        passed.begin()
+        _follow(host, agent, job.run_id, output)
+        return passed.consumed()
+
+
+def _follow(host: HereHost, agent: Agent, run_id: str, output: Callable[[bytes], None]) -> None:
+    try:
+        jobs.follow(host, agent, run_id, 0, output)
+    except KeyboardInterrupt:
+        jobs.cancel(host, agent, run_id)
+        raise
 
 
 def _nowhere(data: bytes) -> None:

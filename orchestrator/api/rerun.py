@@ -46,7 +46,8 @@ class Rerun:
     `variables`: those of its environment that can act, or that the project's code reads by name, and where
     Python looks for modules; never one that looks like a secret. `unset`: variables that the code reads and
     that were not set. `made`: files of `cwd` that were not there before it. `places`: where its home folder
-    and its libraries' own folders were (None: not set); they are no difference by themselves.
+    and its libraries' own folders were (None: not set); they are no difference by themselves. `stdin`: what
+    it read from standard input, a file called by its sha256; None where that was nothing.
     """
 
     argv: tuple[str, ...]
@@ -57,6 +58,7 @@ class Rerun:
     host: str = ""
     made: tuple[str, ...] = ()
     places: Mapping[str, str | None] = field(default_factory=dict)
+    stdin: Path | None = None
 
     @property
     def obstacle(self) -> str | None:
@@ -67,6 +69,8 @@ class Rerun:
             return f"its working folder {self.cwd} is gone"
         if not os.access(self.python, os.X_OK):
             return f"its interpreter {self.python} is gone"
+        if self.stdin and not self.stdin.is_file():
+            return "what it read from standard input was not kept"
         return None
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
@@ -94,10 +98,14 @@ def note(
     python: str,
     environ: Mapping[str, str] = os.environ,
     made: Iterable[str] = (),
+    stdin: bytes | None = None,
 ) -> None:
-    """Write `folder`/rerun.json for a run that was recorded into `folder`; `made`: see Rerun."""
+    """Write `folder`/rerun.json for a run that was recorded into `folder`; `made` and `stdin`: see Rerun."""
+    given = hashlib.sha256(stdin).hexdigest() if stdin else None
+    if given and stdin:
+        put(folder, given, stdin)
     names = set(_read_by(folder, argv, cwd, environ))
-    shown = {name for name in names if not _SECRET.search(name)}
+    shown = {name for name in names if not _SECRET.search(name) and not name.startswith("ORCH_")}
     shown.add(_MODULES)
     chosen = {n: v for n, v in environ.items() if (acts(n) or n in shown) and not _secret(n, v)}
     value = {
@@ -110,6 +118,7 @@ def note(
         "host": this_host(),
         "made": sorted(made),
         "places": {name: environ.get(name) for name in PLACES},
+        "stdin": given,
     }
     with whole(folder / NAME) as file:
         file.write((json.dumps(value, indent=1) + "\n").encode())
@@ -244,4 +253,5 @@ def read(folder: Path) -> Rerun | None:
         host=value["host"],
         made=tuple(value.get("made", ())),
         places=value.get("places", {}),
+        stdin=folder / KEPT / value["stdin"] if value.get("stdin") else None,
     )

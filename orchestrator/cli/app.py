@@ -146,6 +146,7 @@ def record(
     from orchestrator import api
     from orchestrator.cli import progress, runs
 
+    piped = sys.stdin is not None and not sys.stdin.closed and not sys.stdin.isatty()
     done = api.record(
         command,
         steps=steps,
@@ -153,6 +154,7 @@ def record(
         run_id=run_id,
         output=runs.output(as_json),
         progress=progress.progress(),
+        stdin=sys.stdin.buffer if piped else None,
     )
     runs.show(done, as_json)
     if not done.succeeded:

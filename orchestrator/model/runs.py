@@ -16,7 +16,8 @@ class Job:
 
     `trees` empty: run in `cwd` as it is. Otherwise the working folder `<run>/work` is staged from them
     and `cwd` is relative to it. `observe_steps` > 0 records every tensor of the first steps;
-    `observe_light` further steps are fingerprinted, and `stop_after_observed` then ends the run.
+    `observe_light` further steps are fingerprinted, and `stop_after_observed` then ends the run. `stdin`:
+    the file or named pipe on that side that is its standard input; "" for none.
     """
 
     run_id: str
@@ -28,6 +29,7 @@ class Job:
     observe_steps: int = 0
     stop_after_observed: bool = False
     observe_light: int = 0
+    stdin: str = ""
 
 
 @dataclass(frozen=True)

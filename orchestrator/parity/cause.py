@@ -38,8 +38,12 @@ _BY_STAGE = {
 }
 """What can round differently, the most probable first; elsewhere as in _ARITHMETIC."""
 
+_TYPED = ("stdin", "command", "environment")
+"""What is given where a run is started."""
+
 _CIRCUMSTANCES = (
-    "command", "environment", "hashing", "timezone", "locale", "start", "host", "seed", "settings", "folder",
+    "stdin", "command", "environment", "hashing", "timezone", "locale", "start", "host", "seed", "settings",
+    "folder",
 )  # fmt: skip
 """What a script may read to decide what it does."""
 
@@ -49,7 +53,7 @@ def suspect(finding: Finding, found: tuple[Change, ...], *, initial_differs: boo
     ladder.same_records_overall."""
     decisive = next((c for topic in SAME_JOB for c in found if c.topic == topic), None)
     if decisive:
-        told = _pick(found, ("command", "environment")) if decisive.topic in ("optimizer", "loss") else None
+        told = _pick(found, _TYPED) if decisive.topic in ("optimizer", "loss") else None
         return told or Cause(decisive.words, decisive.fix)
     if finding.stage == "files":
         return _files(finding, found)
@@ -63,7 +67,7 @@ def suspect(finding: Finding, found: tuple[Change, ...], *, initial_differs: boo
     if finding.stage == "initial":
         return _pick(
             found,
-            ("command", "environment", "hashing", "host", "seed", "data", "start", "settings", "folder"),
+            (*_TYPED, "hashing", "host", "seed", "data", "start", "settings", "folder"),
         ) or Cause("the random seed differs or is not set", _SEED)
     if finding.rounding:
         return _pick(found, _BY_STAGE.get(finding.stage, _ARITHMETIC)) or Cause(

@@ -112,7 +112,13 @@ def _arguments(a: Facts, b: Facts) -> Iterator[Change]:
 
 
 def _command(a: Facts, b: Facts) -> Iterator[Change]:
-    """What is typed where that is not simply Python and a program: a wrapper, or variables before it."""
+    """What is typed where that is not simply Python and a program: a wrapper, or variables before it; and
+    what comes by standard input, a program as well as data."""
+    given = a.get("stdin"), b.get("stdin")
+    if given[0] != given[1]:
+        side = "A" if given[0] else "B"
+        words = "standard input is not the same" if all(given) else f"standard input is given in {side} alone"
+        yield Change("stdin", words, "Give both runs the same standard input.", "stdin", *given)
     left, right = a.get("command"), b.get("command")
     if left and right and left != right:
         one, other = _apart(left, right)

@@ -23,7 +23,8 @@ class Imposed:
     own. `path`: where its working folder seems to lie; what is in it stays its own. `start`: from
     which folder the program is started, seen from its own (..: from the one above). `command`: the
     whole command line where it is not simply Python's, see confirm_program.worded. `program`: the name of
-    the program that is run instead, in the same folder.
+    the program that is run instead, in the same folder. `stdin`: the file that it is given as standard
+    input.
     """
 
     env: Mapping[str, str | None] = field(default_factory=dict)
@@ -36,6 +37,7 @@ class Imposed:
     start: str | None = None
     command: tuple[str, ...] | None = None
     program: str | None = None
+    stdin: Path | None = None
 
     def __or__(self, other: Imposed) -> Imposed:
         return Imposed(
@@ -49,6 +51,7 @@ class Imposed:
             other.start or self.start,
             self.command if other.command is None else other.command,
             other.program or self.program,
+            other.stdin or self.stdin,
         )
 
     @property
@@ -56,7 +59,7 @@ class Imposed:
         """Equal for two that impose the same."""
         parts = (
             self.env, self.plan, self.files, self.times, self.arguments, self.python, self.path, self.start,
-            self.command, self.program,
+            self.command, self.program, self.stdin,
         )  # fmt: skip
         return json.dumps(parts, sort_keys=True, default=str)
 
@@ -103,10 +106,12 @@ def as_if_recorded(repeated: Facts, recorded: Facts, imposed: Imposed) -> Facts:
     its variables, less what was `imposed`."""
     given = {name: value for name, value in imposed.env.items() if value is not None}
     kept = {n: v for n, v in (recorded.get("variables") or {}).items() if n not in imposed.env}
-    beside = {name: recorded[name] for name in ("cwd", "start", "command") if name in recorded}
+    beside = {name: recorded[name] for name in ("cwd", "start", "command", "stdin") if name in recorded}
     told: dict[str, Any] = {"cwd": str(imposed.path)} if imposed.path else {}
     if imposed.start:
         told["start"] = {**(recorded.get("start") or {}), "in": imposed.start}
+    if imposed.stdin is not None:
+        told["stdin"] = imposed.stdin.name if imposed.stdin.name != "null" else None
     if imposed.command is not None:
         told["command"] = imposed.command
     return named_by_variables({**repeated, **beside, **told, "variables": {**kept, **given}})

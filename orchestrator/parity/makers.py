@@ -203,6 +203,13 @@ def _command(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
     return Imposed(command=tuple(there)), ""
 
 
+def _stdin(_change: Change, _here: Any, there: Any, other: Other, *_rest: Any) -> Made:
+    if there is None:
+        return Imposed(stdin=Path("/dev/null")), ""
+    kept = next((place for place in _kept(other, there) if _same(place, str(there))), None)
+    return (Imposed(stdin=kept), "") if kept else (None, "what the other side read from it was not kept")
+
+
 def _start(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
     return Imposed(start=str(there)), ""
 
@@ -306,6 +313,7 @@ _MAKERS: Mapping[str, Maker] = {
     "seed": _seed,
     "command": _command,
     "start": _start,
+    "stdin": _stdin,
     "locale": _locale,
     "timezone": _timezone,
 }

@@ -16,29 +16,29 @@ from orchestrator.parity.makers import made, other_packages, other_times
 from orchestrator.parity.probes import probes, replays
 
 _INPUT = (
-    "source", "arguments", "command", "keras", "environment", "data", "start", "paths", "order", "cores",
-    "hashing", "timezone", "locale", "policy", "settings", "seed", "host", "determinism", "threads", "isa",
-    "onednn", "cache", "folder", "versions",
+    "source", "arguments", "command", "stdin", "keras", "environment", "data", "start", "paths", "order",
+    "cores", "hashing", "timezone", "locale", "policy", "settings", "seed", "host", "determinism", "threads",
+    "isa", "onednn", "cache", "folder", "versions",
 )  # fmt: skip
 _ORDER = {
     "files": _INPUT,
     "batch": _INPUT,
     "steps": _INPUT,
     "initial": (
-        "source", "arguments", "command", "keras", "environment", "data", "start", "hashing", "paths",
-        "policy", "determinism", "locale", "timezone", "order", "cores", "settings", "seed", "host",
+        "source", "arguments", "command", "stdin", "keras", "environment", "data", "start", "hashing",
+        "paths", "policy", "determinism", "locale", "timezone", "order", "cores", "settings", "seed", "host",
         "threads", "isa", "onednn", "cache", "folder", "versions",
     ),
     "gradient": (
-        "source", "arguments", "command", "keras", "data", "threads", "determinism", "cores", "compile",
-        "isa", "onednn", "policy", "environment", "settings", "start", "paths", "seed", "host", "cache",
-        "folder", "versions",
+        "source", "arguments", "command", "stdin", "keras", "data", "threads", "determinism", "cores",
+        "compile", "isa", "onednn", "policy", "environment", "settings", "start", "paths", "seed", "host",
+        "cache", "folder", "versions",
     ),
 }  # fmt: skip
 _ORDER_OF_THE_REST = (
-    "source", "arguments", "command", "keras", "data", "isa", "onednn", "compile", "threads", "determinism",
-    "cores", "policy", "environment", "devices", "settings", "start", "paths", "seed", "host", "cache",
-    "folder", "versions",
+    "source", "arguments", "command", "stdin", "keras", "data", "isa", "onednn", "compile", "threads",
+    "determinism", "cores", "policy", "environment", "devices", "settings", "start", "paths", "seed", "host",
+    "cache", "folder", "versions",
 )  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def candidates(
         suggested += other_times(base, mine, other)
     order = _ORDER.get(finding.stage, _ORDER_OF_THE_REST)
     if finding.kind in ("dtype", "missing", "shape"):
-        order = ("source", "arguments", "command", "keras", "policy", "compile", *order)
+        order = ("source", "arguments", "command", "stdin", "keras", "policy", "compile", *order)
     if finding.rounding:
         order = (*(topic for topic in order if topic != "data"), "data")  # other data seldom do so little
     ranked = sorted(differences, key=lambda each: order.index(each.topic) if each.topic in order else 99)
@@ -78,7 +78,9 @@ _MADE_BY_A_PROGRAM = frozenset(
 )
 """What a program may set by what it is told in a variable, an argument or a file."""
 
-_TOLD = frozenset(("command", "environment", "data", "settings", "hashing", "arguments", "source", "start"))
+_TOLD = frozenset(
+    ("command", "stdin", "environment", "data", "settings", "hashing", "arguments", "source", "start")
+)
 
 
 def brings_about(each: Candidate, found: Candidate) -> bool:

@@ -21,12 +21,14 @@ _NOT_FOUND = 127
 
 @dataclass(frozen=True)
 class Command:
-    """What is executed: `program` under the name argv[0], in `cwd` (absolute), with exactly `environment`."""
+    """What is executed: `program` under the name argv[0], in `cwd` (absolute), with exactly `environment`.
+    `stdin`: a file or a named pipe; "" for none."""
 
     program: str
     argv: Tuple[str, ...]
     cwd: str
     environment: Mapping[str, str]
+    stdin: str = ""
 
 
 def command(run: RunDir, spec: Mapping[str, Any], inherited: Mapping[str, str]) -> Command:
@@ -35,7 +37,7 @@ def command(run: RunDir, spec: Mapping[str, Any], inherited: Mapping[str, str]) 
     if argv[0] in ("python", "python3"):
         argv[0] = spec["python"]
     cwd = os.path.normpath(os.path.join(run.work, spec["cwd"])) if spec["trees"] else spec["cwd"]
-    return Command(argv[0], tuple(argv), cwd, environment(run, spec, cwd, inherited))
+    return Command(argv[0], tuple(argv), cwd, environment(run, spec, cwd, inherited), spec["stdin"])
 
 
 def environment(
@@ -101,16 +103,23 @@ def launch(wanted: Command, log: str, oom_score: Optional[str]) -> Child:
     gate_out, gate_in = os.pipe()
     report_out, report_in = os.pipe()
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    given = os.open(wanted.stdin or os.devnull, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    os.set_blocking(given, True)  # opening a pipe waits for nobody, reading it does
     pid = os.fork()
     if pid == 0:
-        _become(wanted, gate_out, gate_in, report_in, output, oom_score)
-    for descriptor in (gate_out, report_in, output):
+        _become(wanted, gate_out, gate_in, report_in, (given, output), oom_score)
+    for descriptor in (gate_out, report_in, given, output):
         os.close(descriptor)
     return Child(pid, start_of(pid), gate_in, report_out)
 
 
 def _become(
-    wanted: Command, gate_out: int, gate_in: int, report: int, output: int, oom_score: Optional[str]
+    wanted: Command,
+    gate_out: int,
+    gate_in: int,
+    report: int,
+    streams: Tuple[int, int],
+    oom_score: Optional[str],
 ) -> None:
     """In the child: wait to be let go, then become the job. Never returns."""
     status = _NOT_EXECUTABLE
@@ -122,7 +131,8 @@ def _become(
             os._exit(status)
         if oom_score is not None:
             set_oom_score(oom_score)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        given, output = streams
+        os.dup2(given, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.chdir(wanted.cwd)

@@ -46,6 +46,7 @@ _FIELDS: Dict[str, Any] = {
     "observe_steps": 0,
     "stop_after_observed": False,
     "observe_light": 0,
+    "stdin": "",
     "outputs": [],
     "awaited": False,
 }

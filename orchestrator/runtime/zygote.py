@@ -6,8 +6,8 @@ Requests are JSON objects, one a line, on standard input; answers likewise on st
 says {"ready": [modules], "seconds"}. A request: `program` (a script's path, or with `module` true a module's
 name), `arguments`, `cwd`, `env` (the whole environment; ORCH_OBSERVE_* and ORCH_IMPOSE are heeded), `moved`
 ([[from, to], …]: folders that now lie elsewhere), `mounts` ([[folder, where the program alone sees it], …],
-see mounting), `log` (a file), `timeout` (seconds). Its answer: `code` (REFUSED: no mounts of its own were to
-be had; BROKEN: the program could not be begun), `signal`, `timed_out`, `seconds`.
+see mounting), `log` (a file), `stdin` (a file, or ""), `timeout` (seconds). Its answer: `code` (REFUSED: no
+mounts of its own were to be had; BROKEN: the program could not be begun), `signal`, `timed_out`, `seconds`.
 The fork sets its environment after the imports: a variable that acts at import needs a zygote of its own.
 """
 
@@ -114,7 +114,7 @@ def _become(request: Request) -> None:
     code = 1
     try:
         os.setsid()
-        _redirect(request["log"])
+        _redirect(request["log"], request.get("stdin") or os.devnull)
         if request.get("mounts"):
             mounting.mount_all(request["mounts"])
         _surround(request)
@@ -129,8 +129,8 @@ def _become(request: Request) -> None:
         _leave(code)
 
 
-def _redirect(log: str) -> None:
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+def _redirect(log: str, given: str) -> None:
+    os.dup2(os.open(given, os.O_RDONLY), 0)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(output, 1)
     os.dup2(output, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 import orchestrator as orch
-from orchestrator.api import confirm_copy
+from orchestrator.api import collect, confirm_copy, rerun
 from orchestrator.api.confirm_copy import Folders
 from orchestrator.api.confirm_runs import Runs
 from orchestrator.api.confirm_workshop import Workshop
@@ -294,3 +295,44 @@ def test_a_file_that_is_gone_since_hides_no_project(bench: Bench, home: str) -> 
     found = bench.verdict(a, b)
     assert found.confirmed and "data.csv" in (found.cause or ""), found
     assert "not tried" not in {each.outcome for each in found.tried}, found.tried
+
+
+def piped(bench: Bench, name: str, text: str, *command: str) -> RunRecord:
+    """Recorded by the command line, with `text` on standard input."""
+    folder = bench.project(name, {})
+    orch_ = Path(sys.executable).with_name("orch")
+    words = [orch_, "record", "--steps", "1", "--run-id", name, "--json", "--", *command]
+    subprocess.run(words, cwd=folder, input=text.encode(), check=True, timeout=120, stdout=subprocess.DEVNULL)
+    found = collect.read(folder / "runs" / name)
+    assert found
+    return found
+
+
+def test_a_program_that_comes_by_standard_input_trains_and_is_repeated(bench: Bench) -> None:
+    texts = [IMPORT + f"train([1, 2, 3, {n}])\n" for n in (4, 5)]
+    a, b = (piped(bench, name, text, sys.executable, "-") for name, text in zip("ab", texts, strict=True))
+    found = bench.verdict(a, b)
+    assert found.confirmed and found.cause == "Confirmed: standard input is not the same.", found
+
+
+def test_data_that_come_by_standard_input_are_repeated(bench: Bench) -> None:
+    text = IMPORT + "import sys\ntrain([1, 2, 3, float(sys.stdin.readline())])\n"
+    for name in "ab":
+        bench.project(name, {"train.py": text})
+    a, b = (piped(bench, name, f"{n}\n", sys.executable, "train.py") for n, name in enumerate("ab"))
+    found = bench.verdict(a, b)
+    assert found.confirmed and found.cause == "Confirmed: standard input is not the same.", found
+
+
+def test_standard_input_that_never_ends_holds_nothing_up_and_is_no_difference(bench: Bench) -> None:
+    """The command reads nothing of it."""
+    folder = bench.project("a", {"train.py": IMPORT + "train([1, 2, 3, 4])\n"})
+    reader, writer = os.pipe()
+    os.write(writer, b"x")
+    bench.monkeypatch.chdir(folder)
+    with os.fdopen(reader, "rb") as source:
+        done = orch.record((sys.executable, "train.py"), steps=1, folder=bench.root, stdin=source)
+        assert done.exit["code"] == 0
+        noted = rerun.read(done.folder)
+        assert noted and noted.stdin is None
+        os.close(writer)

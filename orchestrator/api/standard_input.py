@@ -1,0 +1,80 @@
+"""Standard input, passed on to a job on this computer, and kept so that the job can be repeated."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tempfile
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+MOST = 16 << 20
+"""Bytes that are kept."""
+
+_BLOCK = 1 << 16
+
+
+class StandardInput:
+    """A context manager. The job reads `path`, a pipe with a name; what it has read is `consumed`.
+
+    A source without an end holds nothing up: the job alone decides how much it reads, and when it ends.
+    """
+
+    def __init__(self, source: BinaryIO) -> None:
+        self._source = source
+        self._folder = tempfile.TemporaryDirectory(prefix="orch-stdin-")
+        self.path = Path(self._folder.name) / "stdin"
+        os.mkfifo(self.path, 0o600)
+        self._both = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)  # opening waits for nobody
+        self._writer = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        self._reader = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._kept = bytearray()
+        self._sent = 0
+
+    def __enter__(self) -> StandardInput:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._reader)
+        self._folder.cleanup()
+
+    def begin(self) -> None:
+        """Pass on from here on. The job has opened `path`."""
+        os.close(self._both)
+        threading.Thread(target=self._pass_on, daemon=True).start()
+
+    def consumed(self) -> bytes | None:
+        """What the job has read, once it has ended; None if that was nothing, or more than is kept."""
+        sent = self._sent
+        left = 0
+        with contextlib.suppress(BlockingIOError):
+            while block := os.read(self._reader, _BLOCK):
+                left += len(block)
+        count = sent - left
+        return bytes(self._kept[:count]) if 0 < count <= len(self._kept) else None
+
+    def _pass_on(self) -> None:
+        try:
+            while block := self._block():
+                self._kept += block[: MOST - len(self._kept)]
+                rest = memoryview(block)
+                while rest:
+                    count = os.write(self._writer, rest)
+                    self._sent += count
+                    rest = rest[count:]
+        except OSError:  # nobody reads any more
+            return
+        finally:
+            os.close(self._writer)
+
+    def _block(self) -> bytes:
+        try:
+            number = self._source.fileno()
+        except (io.UnsupportedOperation, AttributeError):
+            return self._source.read(_BLOCK)
+        return os.read(number, _BLOCK)
