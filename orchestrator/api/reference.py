@@ -32,10 +32,12 @@ MANY = 2000
 
 @dataclass(frozen=True)
 class Reference:
-    """The folder `project`, and the `data` that a profile puts into it."""
+    """The folder `project`, and the `data` that a profile puts into it; the folder of the `program`, where it
+    lies elsewhere."""
 
     project: Path
     data: tuple[DataTree, ...] = ()
+    program: Path | None = None
 
     @classmethod
     def of(cls, profile: Profile) -> Reference:
@@ -53,8 +55,8 @@ class Reference:
         below = levels[0][1] if levels else root
         for original, place in levels:
             _link_entries(original, place, base)
-        copy = Folders(self.project).lay_out(below, imposed, base)
-        own = copy.seats[0].copy
+        copy = Folders(self.project, self.program).lay_out(below, imposed, base)
+        own = _of_project(copy, self.project)
         _open_runs(own, self.project)
         if levels and not os.path.lexists(below / self.project.name):
             (below / self.project.name).symlink_to(own)
@@ -80,7 +82,7 @@ class Reference:
             copy = self.lay_out(root, Imposed(), Path(base))
             refusals = root / "refused"
             plan = self._plan(copy, (run.root, scratch.root), str(refusals))
-            yield Laid(copy, self._view(copy, root), plan, refusals)
+            yield Laid(copy, self.view(copy, root), plan, refusals)
         finally:
             shutil.rmtree(root, ignore_errors=True)
 
@@ -95,7 +97,8 @@ class Reference:
             "guard": {"kept": kept, "free": allowed, "refusals": refusals},
         }
 
-    def _view(self, copy: Copy, root: Path) -> View:
+    def view(self, copy: Copy, root: Path) -> View:
+        """How paths that the run named lead back to the user's."""
         seats = [(seat.seen, seat.original) for seat in copy.seats]
         around = [(place, original) for original, place in _levels(self.project, root)]
         return View(self.project, tuple((seen.resolve(), path.resolve()) for seen, path in [*seats, *around]))
@@ -159,6 +162,12 @@ def in_place(project: Path) -> View:
     """The view of a run that took place in the project's own folder: names below it count as relative."""
     own = project.resolve()
     return View(own, ((own, own),))
+
+
+def _of_project(copy: Copy, project: Path) -> Path:
+    """The copy of the project itself, which may lie within that of a folder around it."""
+    seat = next(seat for seat in copy.seats if project.is_relative_to(seat.original))
+    return seat.copy / project.relative_to(seat.original)
 
 
 def _levels(project: Path, root: Path) -> list[tuple[Path, Path]]:

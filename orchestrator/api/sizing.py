@@ -11,10 +11,13 @@ from typing import Any
 from orchestrator.api import sizing_run
 from orchestrator.api.catalog import offers_for, warnings_for
 from orchestrator.api.folder import Folder
+from orchestrator.api.reading import advice
 from orchestrator.api.recording import command_python
+from orchestrator.api.sent import sent_of, sent_without_profile
 from orchestrator.api.session import local_stack
 from orchestrator.api.sizing_run import Program
 from orchestrator.api.trees import make
+from orchestrator.api.undeclared import Undeclared, undeclared
 from orchestrator.errors import UsageError
 from orchestrator.model import AcceleratorNeed, Bound, Need, Offer, Progress, Silent
 from orchestrator.plan import rank
@@ -47,11 +50,18 @@ class Sized:
     offers: tuple[Offer, ...]
     warnings: tuple[str, ...]
     profile: Path | None
+    undeclared: tuple[Undeclared, ...] = ()
 
     @property
     def estimated(self) -> bool:
         """Whether something is said of a GPU that was measured without one."""
         return self.gpu and self.model.measured.gpu is None
+
+    @property
+    def _told(self) -> str | None:
+        """What it reads and no profile declares, in words; None where there is nothing."""
+        path = self.profile or Path("orch.yaml")
+        return advice(self.undeclared, path) if self.undeclared else None
 
     @property
     def snippet(self) -> str:
@@ -98,6 +108,8 @@ class Sized:
             "offers": [asdict(offer) for offer in self.offers],
             "notes": [dict(note) for note in measured.notes],
             "warnings": list(self.warnings),
+            "undeclared": [each.as_json() for each in self.undeclared],
+            "undeclared_words": self._told,
         }
 
 
@@ -148,10 +160,20 @@ def size(
     place = Folder.at(folder)
     place.ignore_state()
     program = _program(wanted, command, tell)
-    result = sizing_run.measure(
+    found = sizing_run.measure(
         program, place, batch=batch, sizes=sizes, budget=budget, limit=limit, progress=tell
     )
-    return _sized(result, program, wanted, batch, gpu)
+    sized = _sized(found.result, program, wanted, batch, gpu)
+    return replace(sized, undeclared=_undeclared(found, program, wanted))
+
+
+def _undeclared(
+    found: sizing_run.Measured, program: Program, profile: Profile | None
+) -> tuple[Undeclared, ...]:
+    """What it read and the machine would lack."""
+    sent = sent_of(profile) if profile else sent_without_profile(program.cwd)
+    outputs = profile.train.outputs if profile else ()
+    return undeclared(found.opened, sent, found.view, outputs=outputs, begun=found.begun)
 
 
 def _program(profile: Profile | None, command: Sequence[str], tell: Progress) -> Program:
@@ -160,13 +182,12 @@ def _program(profile: Profile | None, command: Sequence[str], tell: Progress) ->
     python = local_stack(profile, tell).python
     for each in profile.data:
         make(each, profile, lambda: python, tell)
-    links = {each.target: each.source for each in profile.data}
     return Program(
         tuple(command) or profile.train.command,
         profile.code.path,
         str(python),
         env=profile.train.environment(),
-        links=links,
+        data=profile.data,
     )
 
 

@@ -6,21 +6,28 @@ import difflib
 from pathlib import Path
 
 from orchestrator.api.sizing import Sized
+from orchestrator.api.undeclared_words import source_of
 from orchestrator.errors import ProfileError, UsageError
 from orchestrator.hosts.whole import whole
 from orchestrator.profile import load
 from orchestrator.profile.edit import NotEditable, edited
+from orchestrator.profile.edit_data import NewData, with_data
 from orchestrator.profiling.size_minimums import Minimum
 
 
 def change(profile: Path | str, sized: Sized) -> tuple[str, str]:
-    """The profile's text with the minimums in it, comments and all else as they are, and the difference as a
-    unified diff, empty where there is none. Nothing is written. Raises UsageError where that is not safe."""
+    """The profile's text with the minimums in it, and with data that it reads and does not declare, comments
+    and all else as they are; and the difference as a unified diff, empty where there is none. Nothing is
+    written. Raises UsageError where that is not safe."""
     path = Path(profile)
     try:
         before = path.read_bytes().decode("utf-8")
         changes = {("resources", *each.key.split(".")): each.text for each in _written(path, sized)}
         after = edited(before, changes)
+        new = [
+            NewData(source_of(each.path, path), each.target) for each in sized.undeclared if each.reachable
+        ]
+        after = with_data(after, new)
     except (NotEditable, UnicodeDecodeError, ProfileError) as error:
         raise UsageError(
             f"{path} was left as it is: {error}. Put these lines into it yourself:\n{sized.snippet.rstrip()}"

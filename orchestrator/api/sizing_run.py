@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import jobs
-from orchestrator.api.confirm_copy import Copy, Folders
+from orchestrator.api.confirm_copy import Copy
 from orchestrator.api.confirm_program import program_of
 from orchestrator.api.folder import Folder
+from orchestrator.api.opened import Opened, read_opened
+from orchestrator.api.reference import CACHES, Reference, View
 from orchestrator.api.session import local_agent
 from orchestrator.errors import LocalError, RunFailed, UsageError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Exit, Job, Progress
 from orchestrator.parity.imposed import Imposed
+from orchestrator.profile import DataTree
 from orchestrator.runtime.rundir import RunDir, open_run
 from orchestrator.runtime.sizing_meter import ALLOCATOR
-
-_CACHES = ("~/.cache", "~/.config", "~/.keras", "~/tensorflow_datasets")
-"""Where libraries keep what they download; a scratch run may, too."""
 
 _POLL = 0.2
 _TAIL = 12
@@ -34,14 +34,24 @@ _TAIL = 12
 
 @dataclass(frozen=True)
 class Program:
-    """What to run: in `cwd`, by `python` where it begins with that word. `links`: what is to be found below
-    the working folder (or at an absolute path) → where it lies."""
+    """What to run: in `cwd`, by `python` where it begins with that word. `data`: a profile's, put there."""
 
     argv: tuple[str, ...]
     cwd: Path
     python: str
     env: Mapping[str, str] = field(default_factory=dict)
-    links: Mapping[str, Path] = field(default_factory=dict)
+    data: tuple[DataTree, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """`result` as runtime.sizing wrote it; what the run `opened`, the `view` by which its paths lead back,
+    and when it `begun` (Unix seconds)."""
+
+    result: dict[str, Any]
+    opened: Opened
+    view: View
+    begun: float
 
 
 @dataclass(frozen=True)
@@ -64,16 +74,19 @@ def measure(
     budget: float,
     limit: float,
     progress: Progress,
-) -> dict[str, Any]:
-    """The result of a scratch run (see runtime.sizing), one with a size at least. Raises as `size` does."""
-    agent = local_agent(place)
+) -> Measured:
+    """A scratch run (see runtime.sizing), with one size at least. Raises as `size` does."""
+    agent, begun = local_agent(place), time.time()
     with _folders(agent) as (run, scratch):
-        copy = _laid_out(program, Path(scratch.root), Path(agent.base))
+        reference = _reference(program)
+        copy = reference.lay_out(Path(scratch.root), Imposed(), Path(agent.base))
+        view = reference.view(copy, Path(scratch.root))
         wish = {"out": run.path("size.json"), "batch": batch, "sizes": list(sizes), "budget": budget}
         progress.say("Running up to the first training step, in a copy of the folder; nothing is kept of it.")
         ended = _run(agent, run, _job(program, copy, run, wish), limit, progress)
         outcome = _Outcome(_read(run), ended, _tail(run), _first_line(run.path("refused")))
-    return _judged(outcome, limit)
+        opened = read_opened(Path(run.observe))
+    return Measured(_judged(outcome, limit), opened, view, begun)
 
 
 @contextmanager
@@ -90,24 +103,23 @@ def _folders(agent: Agent) -> Iterator[tuple[RunDir, RunDir]]:
             shutil.rmtree(folder.root, ignore_errors=True)
 
 
-def _laid_out(program: Program, root: Path, base: Path) -> Copy:
+def _reference(program: Program) -> Reference:
     known = program_of(program.argv)
     beside = (program.cwd / known.name).resolve().parent if known and not known.module else None
-    copy = Folders(program.cwd.resolve(), beside).lay_out(root, Imposed(), base)
-    for target, source in program.links.items():
-        there = copy.cwd / target
-        if not os.path.lexists(there):
-            there.parent.mkdir(parents=True, exist_ok=True)
-            there.symlink_to(source.resolve())
-    return copy
+    return Reference(program.cwd.resolve(), program.data, beside)
 
 
 def _job(program: Program, copy: Copy, run: RunDir, wish: Mapping[str, Any]) -> Job:
     originals = [str(original) for original, _ in copy.moved]
-    sources = [str(source) for source in program.links.values()]
-    free = [run.root, *(str(there) for _, there in copy.moved), *map(os.path.expanduser, _CACHES)]
+    sources = [str(tree.source) for tree in program.data]
+    free = [run.root, *(str(there) for _, there in copy.moved), *map(os.path.expanduser, CACHES)]
     guard = {"kept": [*originals, *sources], "free": free, "refusals": run.path("refused")}
-    own = {"ORCH_SIZE": json.dumps(wish), "ORCH_IMPOSE": json.dumps({"guard": guard}), ALLOCATOR: "1"}
+    own = {
+        "ORCH_OPENED": run.observe,
+        "ORCH_SIZE": json.dumps(wish),
+        "ORCH_IMPOSE": json.dumps({"guard": guard}),
+        ALLOCATOR: "1",
+    }
     argv = tuple(str(copy.at(Path(word))) if word.startswith("/") else word for word in program.argv)
     if Path(argv[0]).name.startswith("python"):
         argv = ("python", *argv[1:])

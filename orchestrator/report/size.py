@@ -19,6 +19,7 @@ def size_text(sized: Mapping[str, Any]) -> str:
     parts = [_head(sized), _memory(sized), _input(sized), _minimums(sized), _offers(sized)]
     parts += [f"Note: {_note(note)}" for note in sized["notes"] if note["why"] != "began"]
     parts += sized["warnings"]
+    parts += [f"Note: {sized['undeclared_words']}"] if sized.get("undeclared_words") else []
     return "\n".join(part for part in parts if part)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from orchestrator.api import sizing
 from orchestrator.errors import LocalError, RunFailed, UsageError
+from orchestrator.report.size import size_text
 from tests.e2e.size_jobs import JOBS
 
 RUNTIME = Path(__file__).resolve().parents[2] / "orchestrator" / "runtime"
@@ -97,7 +98,10 @@ class TestWaysOfTraining:
 def test_a_script_is_sized_and_its_folder_stays_as_it_was(
     tf_python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "train.py").write_text("open('my_data/x').read()\n" + TRAIN)
+    (tmp_path / "my_data").mkdir()
+    (tmp_path / "my_data" / "x").write_text("x" * 2000)
+    (tmp_path / ".gitignore").write_text("my_data\n")
     monkeypatch.chdir(tmp_path)
     sized = sizing.size(None, [str(tf_python), "train.py"], folder=tmp_path, gpu=True)
     assert (sized.batch, [each.batch for each in sized.model.measured.sizes]) == (64, [16, 32, 64])
@@ -111,7 +115,9 @@ def test_a_script_is_sized_and_its_folder_stays_as_it_was(
     slope = sized.as_json()["memory"]["fit"]["slope"]
     assert activations < slope["value"] < 10 * activations, "what the convolution hands on, and its gradient"
     left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == [".orch", "train.py"]
+    assert left == [".gitignore", ".orch", "my_data", "train.py"]
+    said = "The script reads 2 kB that no profile declares: my_data/ (1 file)."
+    assert said in size_text(sized.as_json()), "what the machine would lack"
     assert list((tmp_path / ".orch" / "here" / "runs").iterdir()) == []
 
 

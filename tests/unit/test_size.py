@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.api import sizing, sizing_profile
+from orchestrator.api.undeclared import Undeclared
 from orchestrator.errors import UsageError
+from orchestrator.profile import load
 from orchestrator.profile.edit import Keys, NotEditable, edited
 from orchestrator.profile.tree import Refused
 from orchestrator.profiling.size import model, read
@@ -236,6 +239,17 @@ def test_a_change_is_shown_first_and_a_named_gpu_stays(tmp_path: Path) -> None:
     sizing_profile.write(path, before, after)
     assert path.read_text() == after
     assert sizing_profile.change(path, sized_for(path, gpu=True))[1] == ""
+
+
+def test_data_that_the_run_read_are_written_with_the_minimums(tmp_path: Path) -> None:
+    path = tmp_path / "orch.yaml"
+    path.write_text(PROFILE)
+    read_here = Undeclared(tmp_path / "my_data", "my_data", None, 2000, 3, True)
+    sized = replace(sized_for(path), undeclared=(read_here,))
+    after, _ = sizing_profile.change(path, sized)
+    sizing_profile.write(path, PROFILE, after)
+    assert [tree.source for tree in load(path).data] == [tmp_path / "my_data"]
+    assert "reads 2 kB that no profile declares: my_data/ (3 files)." in size_text(sized.as_json())
 
 
 def test_a_profile_that_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ def _listeners() -> list[object]:
     """What wants to hear of the frameworks: the observation and the step clock, each if asked for; or sizing,
     which makes steps of its own."""
     if os.environ.get("ORCH_SIZE"):
-        return [import_module("orch_runtime.sizing").from_environment(os.environ)]
+        names = ("orch_runtime.sizing", "orch_runtime.observe.opened")
+        return [found for name in names if (found := import_module(name).from_environment(os.environ))]
     found = []
     if os.environ.get("ORCH_OBSERVE_STEPS"):
         found.append(import_module("orch_runtime.observe").observation(os.environ))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 from pathlib import Path
-from typing import Any, List
+from typing import Any, List, Mapping, Optional
 
 from .files import Files
 from .project import project_modules
@@ -62,6 +62,18 @@ class Opened:
             write_json(Path(self._folder) / f"opened-{self._pid}.json", value)
         except Exception:
             return
+
+
+def from_environment(environ: Mapping[str, str]) -> Optional[Opened]:
+    """One that hears from now on and writes into the folder in ORCH_OPENED; None where that names none."""
+    folder = environ.get("ORCH_OPENED", "")
+    if not folder:
+        return None
+    files = Files(folder)
+    files.listen()
+    found = Opened(files, folder)
+    found.install()
+    return found
 
 
 def flush() -> None:
