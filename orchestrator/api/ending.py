@@ -9,11 +9,13 @@ from typing import Any
 
 from orchestrator import providers
 from orchestrator.api.awaiting import require_seen
-from orchestrator.api.folder import Folder, owner
+from orchestrator.api.ending_all import Approve, down_all
+from orchestrator.api.folder import Folder
 from orchestrator.api.held import end, existing, note_ends
+from orchestrator.api.owner import forget_folder
 from orchestrator.errors import CleanupUnproven, ProviderError, UsageError
 from orchestrator.ledger import Lease, Ledger
-from orchestrator.model import LABEL_LEASE, LABEL_OWNER, DownReport, Machine, Progress, Silent
+from orchestrator.model import LABEL_LEASE, DownReport, Machine, Progress, Silent
 from orchestrator.providers import open_provider
 
 _NAMED = 5
@@ -25,19 +27,23 @@ def down(
     folder: Path | str | None = None,
     discard: bool = False,
     everything: bool = False,
+    others: bool = False,
     clouds: Sequence[str] = (),
+    approve: Approve | None = None,
     progress: Progress | None = None,
 ) -> DownReport:
     """End the lease's machine and prove it gone. Nothing leased is success.
 
-    Refuses while results were not pulled, unless `discard`. `everything` ends all machines of this
-    user, found by label, also those whose ledger is lost: here, on `clouds` and on those of the leases.
+    Refuses while results were not pulled, unless `discard`. `everything` ends all machines of this user,
+    whichever folder leased them, and with `others` those of other owners: on this computer, on `clouds` and
+    on the clouds of the leases. `approve` sees all of them before one is ended.
     Raises UsageError, ProviderError, CleanupUnproven (something may still cost).
     """
     tell = progress or Silent()
     place = Folder.at(folder)
     if everything:
-        return _down_all(place, discard, clouds, tell)
+        options: dict[str, Any] = {"discard": discard, "others": others, "clouds": clouds}
+        return _sum(down_all(place, **options, approve=approve, end_lease=_down_one, tell=tell))
     leases = [place.lease(lease)] if lease or len(place.open_leases()) > 1 else place.open_leases()
     reports = [_down_one(place, each, discard, tell) for each in leases]
     return _sum(reports)
@@ -120,6 +126,7 @@ def _closed(place: Folder, lease: Lease, ended: Sequence[Machine], notes: _Notes
     notes.add("lease.closed")
     for secret in (place.identity(lease.id), place.known_hosts(lease.id)):
         notes.remove(secret)
+    forget_folder(lease.id)
     closed, now = ledger.lease(), time.time()
     return DownReport(
         leases=(lease.id,),
@@ -170,18 +177,6 @@ def _settle_left(lease: Lease, discard: bool, tell: Progress) -> None:
 def _few(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
     return ", ".join(paths[:_NAMED]) + more
-
-
-def _down_all(place: Folder, discard: bool, clouds: Sequence[str], tell: Progress) -> DownReport:
-    held = place.open_leases()
-    reports = [_down_one(place, lease, discard, tell) for lease in held]
-    labels = {LABEL_OWNER: owner()}
-    for cloud in sorted({"local", *clouds, *(lease.profile["cloud"] for lease in held)}):
-        provider = open_provider(cloud)
-        strays = provider.list(labels)
-        end(provider, strays, labels, tell)
-        reports.append(DownReport((), tuple(machine.id for machine in strays), 0.0, 0.0, True))
-    return _sum(reports)
 
 
 def _sum(reports: Sequence[DownReport]) -> DownReport:

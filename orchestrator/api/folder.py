@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import fcntl
-import getpass
-import hashlib
 import re
 import secrets
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -126,11 +123,6 @@ def check_run_id(run_id: str) -> str:
             "and '-', at most 100, beginning with a letter or digit."
         )
     return run_id
-
-
-def owner() -> str:
-    """Who pays: a label that is equal for all leases of one user on one computer, and names nobody."""
-    return hashlib.sha256(f"{getpass.getuser()}@{socket.gethostname()}".encode()).hexdigest()[:16]
 
 
 @contextmanager

@@ -109,15 +109,19 @@ def existing(provider: Provider, lease: Lease, tell: Progress) -> tuple[Machine,
     return found
 
 
-def end(provider: Provider, machines: Sequence[Machine], labels: Labels, tell: Progress) -> None:
-    """End them, and whatever else has the labels, and see each gone by its id. Raises CleanupUnproven."""
+def end(provider: Provider, machines: Sequence[Machine], labels: Labels | None, tell: Progress) -> None:
+    """End them, and what else has the labels where some are given, and see each gone by its id.
+
+    Raises CleanupUnproven.
+    """
     left = {machine.id: machine for machine in machines}
     limit = time.monotonic() + _GONE_LIMIT
     asked: dict[str, float] = {}
     while True:
         for machine in left.values():
             _ask_for_the_end(provider, machine, asked, tell)
-        left = {machine.id: machine for machine in provider.list(labels)} | _found(provider, left.values())
+        listed = provider.list(labels) if labels else ()
+        left = {machine.id: machine for machine in listed} | _found(provider, left.values())
         if not left:
             return
         if time.monotonic() > limit:

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from orchestrator.api.awaiting import MachineGone, Reached, answering, require_seen
 from orchestrator.api.catalog import RECORDED, offers_for, warnings_for
 from orchestrator.api.driver import require_gpus
-from orchestrator.api.folder import Folder, new_lease_id, one_at_a_time, owner
+from orchestrator.api.folder import Folder, new_lease_id, one_at_a_time
 from orchestrator.api.held import machines_of
 from orchestrator.api.lint import look, tell_once
+from orchestrator.api.owner import note_folder, owner
 from orchestrator.api.session import Session, local_stack, open_session, read_lock, stack_facts
 from orchestrator.api.spec import profile_facts, spec_labels, user_data
 from orchestrator.api.standing import lease_status, machine_facts
@@ -185,6 +186,7 @@ def _ledger_for(place: Folder, lease: Lease | None, wanted: Profile, overrides: 
         place.ignore_state()
         name = new_lease_id(wanted.name)
         ledger = place.ledger(name)
+        note_folder(name, place.root)
         ledger.append("lease.opened", lease=name, profile=facts)
         return ledger
     ledger = place.ledger(lease.id)
@@ -238,7 +240,7 @@ def _delete(ledger: Ledger, provider: Provider, action: Delete, tell: Progress) 
 
 
 def _adopt(ledger: Ledger, lease: Lease, machine: Machine, wanted: Profile) -> None:
-    spec = spec_labels(lease.id, wanted, owner())[LABEL_SPEC]
+    spec = spec_labels(lease.id, wanted, "")[LABEL_SPEC]
     if machine.labels.get(LABEL_SPEC) not in (None, spec):
         raise UsageError(
             f"The machine {machine.id} was made for other resources than {wanted.name} asks for now.",
@@ -254,7 +256,7 @@ def _create(
     ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, key: str, tell: Progress
 ) -> Reached:
     refusals: list[ProviderError] = []
-    for spec in _specs(ledger.lease(), planned.offers, wanted, key):
+    for spec in _specs(ledger.lease(), planned.offers, wanted, key, owner(provider)):
         offer = spec.offer
         tell.say(f"Creating {offer.instance_type} in {offer.zone or offer.region} at ${offer.price:.2f}/h")
         ledger.append("create.intent", **_intent(spec))
@@ -304,7 +306,9 @@ def _note_refusal(ledger: Ledger, attempt: int, error: ProviderError) -> None:
     ledger.append("create.refused", attempt=attempt, **refused)
 
 
-def _specs(lease: Lease, offers: Sequence[Offer], wanted: Profile, key: str) -> Iterator[MachineSpec]:
+def _specs(
+    lease: Lease, offers: Sequence[Offer], wanted: Profile, key: str, owner: str
+) -> Iterator[MachineSpec]:
     """One spec an offer, in order. An attempt that a killed `up` left open comes first, unchanged:
     the provider then finds what it may have made already."""
     number = max((attempt.number for attempt in lease.attempts), default=-1) + 1
@@ -312,10 +316,10 @@ def _specs(lease: Lease, offers: Sequence[Offer], wanted: Profile, key: str) -> 
     if left:
         same = [o for o in offers if (o.instance_type, o.zone) == (left.instance_type, left.zone)]
         for offer in same[:1]:
-            yield _spec(lease, left.number, offer, wanted, key, _Life.of(left))
+            yield _spec(lease, left.number, offer, wanted, key, owner, _Life.of(left))
         offers = [offer for offer in offers if offer not in same[:1]]
     for count, offer in enumerate(offers):
-        yield _spec(lease, number + count, offer, wanted, key, _Life.from_now(wanted))
+        yield _spec(lease, number + count, offer, wanted, key, owner, _Life.from_now(wanted))
 
 
 class _Life(NamedTuple):
@@ -334,14 +338,16 @@ class _Life(NamedTuple):
         return cls(now + timedelta(seconds=wanted.max_duration), wanted.max_duration)
 
 
-def _spec(lease: Lease, number: int, offer: Offer, wanted: Profile, key: str, life: _Life) -> MachineSpec:
+def _spec(
+    lease: Lease, number: int, offer: Offer, wanted: Profile, key: str, owner: str, life: _Life
+) -> MachineSpec:
     return MachineSpec(
         id=f"orch-{lease.id}",
         attempt=number,
         offer=offer,
         disk=wanted.need().disk,
         deadline=life.deadline,
-        labels=spec_labels(lease.id, wanted, owner(), life.deadline, life.lasts),
+        labels=spec_labels(lease.id, wanted, owner, life.deadline, life.lasts),
         ssh_public_key=key,
         user_data=user_data(),
         lasts=life.lasts,

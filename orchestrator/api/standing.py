@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.api.awaiting import require_seen
-from orchestrator.api.folder import Folder, owner
+from orchestrator.api.folder import Folder
 from orchestrator.api.held import machines_of, note_ends
+from orchestrator.api.owner import is_mine
 from orchestrator.errors import HostError
 from orchestrator.ledger import Lease, LeasedRun
-from orchestrator.model import LABEL_OWNER, Agent, LeaseStatus, Machine, MachineState, Provider
+from orchestrator.model import Agent, LeaseStatus, Machine, MachineState, Provider
 from orchestrator.providers import exists, open_provider
 
 _ANSWER_SECONDS = 5.0
@@ -31,7 +32,8 @@ def status(*, folder: Path | str | None = None, ask: bool = False) -> tuple[Leas
 
 def elsewhere() -> tuple[str, ...]:
     """This user's local machines, whichever folder leased them. Clouds are not asked."""
-    return tuple(machine.id for machine in open_provider("local").list({LABEL_OWNER: owner()}))
+    local = open_provider("local")
+    return tuple(machine.id for machine in local.list({}) if is_mine(local, machine))
 
 
 def _asked(place: Folder, lease: Lease, ask: bool) -> LeaseStatus:

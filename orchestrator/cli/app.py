@@ -10,6 +10,7 @@ import typer
 
 from orchestrator.cli import catalog, doctor, gc
 from orchestrator.cli import compare as compare_
+from orchestrator.cli import down as down_
 from orchestrator.cli import init as init_
 from orchestrator.cli import lint as lint_
 from orchestrator.cli import profile as profile_
@@ -254,44 +255,7 @@ def cancel(run_id: RunId = None, lease: Lease = None, as_json: Json = False) -> 
     runs.show_exit(ended, as_json)
 
 
-@app.command()
-@guarded
-def down(
-    lease: Annotated[
-        str | None, typer.Argument(metavar="LEASE", help="Which one, where this folder has several.")
-    ] = None,
-    named: Annotated[str | None, typer.Option("--lease", help="The same, as other verbs say it.")] = None,
-    discard: Annotated[bool, typer.Option("--discard", help="Lose results that were not pulled.")] = False,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Every machine of yours, found by label, ledger or not.")
-    ] = False,
-    clouds: Annotated[
-        list[str] | None, typer.Option("--cloud", help="With --all: look there too; repeatable.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Accepted for scripts; down never asks.")] = False,
-    as_json: Json = False,
-) -> None:
-    """End the machine, prove that nothing is left, and say what it took."""
-    from dataclasses import asdict
-
-    from orchestrator import api
-    from orchestrator.api.standing import elsewhere as elsewhere_
-    from orchestrator.cli import progress
-    from orchestrator.report.lease import down_text
-
-    del yes
-    report = api.down(
-        lease or named,
-        discard=discard,
-        everything=everything,
-        clouds=clouds or (),
-        progress=progress.progress(),
-    )
-    elsewhere = elsewhere_() if not report.leases and not report.machines else ()
-    value = {**asdict(report), "elsewhere": list(elsewhere)}
-    emit("down", value, as_json, down_text(report, elsewhere))
-
-
+app.command()(down_.down)
 app.command()(gc.gc)
 
 

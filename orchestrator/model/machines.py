@@ -143,6 +143,12 @@ class Provider(Protocol):
     def require_reach(self, machine: Machine) -> None:
         """Raise INVALID, with what to export, where the environment hides the part of the cloud it is in."""
 
+    def principal(self) -> str:
+        """As whom the cloud is asked, as it names them; "" where nobody logs in or that cannot be learned.
+
+        The same for the same credentials, always; another for other ones. Never raises.
+        """
+
     def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:
         """Record `host_keys` as the proof of a machine whose `detail["host_key"]` is "injected".
 

@@ -115,6 +115,9 @@ class MemoryProvider:
     def require_reach(self, machine: Machine) -> None:  # noqa: ARG002 (all of it is in this process)
         self._answer("require_reach", lambda: None)
 
+    def principal(self) -> str:
+        return ""
+
     def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:  # noqa: ARG002
         self._answer("vouch", lambda: None)
 

@@ -66,6 +66,9 @@ class RetryingProvider:
     def require_reach(self, machine: Machine) -> None:
         self._persist(lambda: self.inner.require_reach(machine))
 
+    def principal(self) -> str:
+        return self.inner.principal()
+
     def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:
         self._persist(lambda: self.inner.vouch(machine, host_keys))
 

@@ -96,6 +96,35 @@ def _nothing(elsewhere: Sequence[str]) -> str:
     )
 
 
+def targets_text(targets: Sequence[Mapping[str, Any]], *, others: bool = False) -> str:
+    """One row a machine that `down --all` found; `others`: those of other owners are ended too."""
+    rows = [["", "machine", "where", "owner", "state", "$/h", "runs"]]
+    for one in targets:
+        ended = one["mine"] or others
+        where = " ".join(part for part in (one["cloud"], one["instance_type"], one["zone"]) if part)
+        owner = "you" if one["mine"] else one["owner"] or "unknown"
+        rows.append(
+            [
+                "end" if ended else "leave",
+                one["id"],
+                where,
+                owner,
+                one["state"],
+                money(one["price"]),
+                _runs(one),
+            ]
+        )
+    return table(rows)
+
+
+def _runs(target: Mapping[str, Any]) -> str:
+    if not target["known"]:
+        return "not known here"
+    said = [f"{name} running" for name in target["running"]]
+    said += [f"{name} not pulled" for name in target["uncollected"]]
+    return ", ".join(said) or "-"
+
+
 def down_text(report: DownReport, elsewhere: Sequence[str] = ()) -> str:
     if not report.machines and not report.leases:
         return _nothing(elsewhere)

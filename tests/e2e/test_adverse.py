@@ -372,6 +372,14 @@ def test_down_in_another_folder_names_what_runs(project: Project, tmp_path: Path
     found = other.json("down")["elsewhere"]
     assert machine(project).id in found
     assert machine(project).id in other.orch("status").out
+    refused = other.orch("down", "--all", code=2)  # nobody can be asked
+    assert machine(project).id in refused.err
+    assert "orch down --all --yes" in refused.err
+    stranger = Project(tmp_path / "other", project.state, {"ORCH_STATE_HOME": str(tmp_path / "another home")})
+    assert stranger.json("down", "--all", "--yes")["machines"] == []
+    gone = machine(project).id
+    assert other.json("down", "--all", "--yes")["machines"] == [gone]
+    assert project.json("status")["leases"] == []
 
 
 def test_interrupted_before_the_run_says_so(project: Project, tmp_path: Path) -> None:

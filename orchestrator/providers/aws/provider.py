@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import re
@@ -28,6 +29,9 @@ _LIVES = 50
 _POLL_S = 1.0
 _GREETING_S = 2.0
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}\Z")
+_PASSING_SESSION = re.compile(
+    r":assumed-role/[^/]+/(botocore-session-\d+|aws-[a-z-]*sdk-.*|\d+|i-[0-9a-f]+)$"
+)
 _DEAD_TOKEN = "IdempotentInstanceTerminated"
 _OTHER_REQUEST = "IdempotentParameterMismatch"
 
@@ -166,6 +170,15 @@ class AwsProvider:
         instance = self._described(region, machine.id) if error.fault is Fault.INVALID else None
         if instance is None or not tags.is_ending(instance):
             raise error
+
+    def principal(self) -> str:
+        return self._principal
+
+    @functools.cached_property
+    def _principal(self) -> str:
+        """The caller's ARN. A session that was named by a program is named anew each time: it is nobody."""
+        arn = self._clients.identity()
+        return "" if _PASSING_SESSION.search(arn) else arn
 
     # ------------------------------------------------------------ host keys
 

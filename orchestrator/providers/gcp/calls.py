@@ -46,6 +46,16 @@ class Calls:
         with self._refusing(GET):
             return self._clients.project
 
+    @property
+    def principal(self) -> str:
+        """The account's address; "" where it does not show."""
+        try:
+            return self._clients.account
+        except Exception as error:
+            if not isinstance(error, ProviderError) and understood(error) is None:
+                raise
+            return ""
+
     # ------------------------------------------------------------ instances
 
     def instance(self, zone: str, name: str) -> Json | None:

@@ -101,10 +101,15 @@ class Clients:
         """As whom Google is asked, as far as that shows without asking."""
         if self._anonymous:
             return "nobody (anonymous)"
-        found = getattr(self.credentials, "service_account_email", "") or getattr(
-            self.credentials, "account", ""
-        )
-        return str(found) if found and found != "default" else "the application-default credentials"
+        return self.account or "the application-default credentials"
+
+    @property
+    def account(self) -> str:
+        """The address of the account that asks; "" where that does not show without asking."""
+        if self._anonymous:
+            return ""
+        named = (getattr(self.credentials, name, "") for name in ("service_account_email", "account"))
+        return next((str(name) for name in named if name and name != "default"), "")
 
     @functools.cached_property
     def instances(self) -> Any:

@@ -14,6 +14,7 @@ from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import (
     LABEL_EXPIRES,
     LABEL_LEASE,
+    LABEL_OWNER,
     Ending,
     Endpoint,
     Labels,
@@ -189,6 +190,9 @@ class GcpProvider:
             next_command=f"export GOOGLE_CLOUD_PROJECT={project}",
         )
 
+    def principal(self) -> str:
+        return self._calls.principal
+
     def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:  # noqa: ARG002
         raise made_there(self.name, machine)
 
@@ -274,7 +278,7 @@ class GcpProvider:
     def _adopted(self, instance: Mapping[str, Any], spec: MachineSpec) -> Machine:
         """A machine of that name that is there already, if it is the one that was asked for."""
         found = seen.machine(instance, self._calls.project)
-        wanted = {key: value for key, value in spec.labels.items() if key != LABEL_EXPIRES}
+        wanted = {key: value for key, value in spec.labels.items() if key not in (LABEL_EXPIRES, LABEL_OWNER)}
         if not seen.is_ours(instance) or not wanted.items() <= found.labels.items():
             raise ProviderError(
                 Fault.CONFLICT,

@@ -158,6 +158,9 @@ class LocalProvider:
     def require_reach(self, machine: Machine) -> None:
         """This computer is always in reach."""
 
+    def principal(self) -> str:
+        return ""
+
     def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:  # noqa: ARG002
         raise made_there(self.name, machine)
 

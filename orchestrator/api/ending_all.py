@@ -1,0 +1,162 @@
+"""down --all: every machine of this user, listed with its owner and its runs before anything is ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from orchestrator import providers
+from orchestrator.api.folder import Folder
+from orchestrator.api.held import end, machines_of
+from orchestrator.api.owner import is_mine, noted_folders
+from orchestrator.errors import UsageError
+from orchestrator.ledger import Lease
+from orchestrator.model import LABEL_LEASE, LABEL_OWNER, DownReport, Machine, Progress, Provider
+from orchestrator.providers import open_provider
+
+
+@dataclass(frozen=True)
+class Target:
+    """One machine that exists. `price` in US dollars an hour.
+
+    `known`: its ledger is at hand, in `folder`. `running` and `uncollected` are ids of runs, as far as that
+    ledger tells; of a machine whose ledger is not at hand nothing is known.
+    """
+
+    cloud: str
+    id: str
+    instance_type: str
+    zone: str
+    state: str
+    price: float
+    lease: str
+    owner: str
+    mine: bool
+    known: bool
+    folder: str = ""
+    running: tuple[str, ...] = ()
+    uncollected: tuple[str, ...] = ()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something would be lost with it, or may be."""
+        return not self.known or bool(self.running or self.uncollected)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A target, and what ends it."""
+
+    provider: Provider
+    machine: Machine
+    target: Target
+
+
+Approve = Callable[[Sequence[Target]], bool]
+End = Callable[[Folder, Lease, bool, Progress], DownReport]
+
+
+def down_all(
+    place: Folder,
+    *,
+    discard: bool,
+    others: bool,
+    clouds: Sequence[str],
+    approve: Approve | None,
+    end_lease: End,
+    tell: Progress,
+) -> list[DownReport]:
+    """End what `approve` has seen: this user's machines, and with `others` those of other owners too.
+
+    Nothing is ended where one of them has a run that goes on, or results that were not pulled, or is not
+    known well enough to tell, unless `discard`. Raises UsageError, and what ending a lease raises.
+    """
+    leases = list(_leases(place))
+    found = [found for cloud in _clouds(leases, clouds) for found in _found(open_provider(cloud), leases)]
+    ours = [one for one in found if one.target.mine or others]
+    if not discard:
+        _require_idle([one.target for one in ours])
+    if found and approve and not approve([one.target for one in found]):
+        raise UsageError("Not approved; nothing was ended.")
+    reports = [end_lease(folder, lease, discard, tell) for folder, lease in leases]
+    for one in ours:
+        if not one.target.known:
+            end(one.provider, [one.machine], None, tell)
+            reports.append(DownReport((), (one.machine.id,), 0.0, 0.0, True))
+    return reports
+
+
+def _leases(place: Folder) -> Iterator[tuple[Folder, Lease]]:
+    """The open leases of this folder, and of the folders that this user leased from."""
+    for root in dict.fromkeys((place.root, *noted_folders())):
+        folder = Folder(root)
+        yield from ((folder, lease) for lease in folder.open_leases())
+
+
+def _clouds(leases: Sequence[tuple[Folder, Lease]], named: Sequence[str]) -> list[str]:
+    of_leases = (lease.profile["cloud"] for _, lease in leases)
+    return sorted({"local", *named, *(cloud for cloud in of_leases if providers.exists(cloud))})
+
+
+def _found(provider: Provider, leases: Sequence[tuple[Folder, Lease]]) -> Iterator[_Found]:
+    """Every machine of orch on one cloud, listed or known by a ledger."""
+    left = {machine.id: machine for machine in provider.list({})}
+    for folder, lease in leases:
+        if lease.profile["cloud"] != provider.name:
+            continue
+        for machine in machines_of(provider, lease):
+            left.pop(machine.id, None)
+            yield _Found(provider, machine, _of_lease(machine, folder, lease))
+    for machine in left.values():
+        target = _target(machine, mine=is_mine(provider, machine), known=False)
+        yield _Found(provider, machine, target)
+
+
+def _of_lease(machine: Machine, folder: Folder, lease: Lease) -> Target:
+    """A lease in a folder of this user's is theirs, whatever its machine's label says."""
+    return _target(
+        machine,
+        mine=True,
+        known=True,
+        folder=str(folder.root),
+        running=tuple(run.run_id for run in lease.uncollected if run.exit_reason is None),
+        uncollected=tuple(run.run_id for run in lease.uncollected if run.exit_reason is not None),
+    )
+
+
+def _target(machine: Machine, **known: Any) -> Target:
+    return Target(
+        cloud=machine.provider,
+        id=machine.id,
+        instance_type=machine.instance_type,
+        zone=machine.zone,
+        state=str(machine.state),
+        price=machine.price,
+        lease=machine.labels.get(LABEL_LEASE, ""),
+        owner=machine.labels.get(LABEL_OWNER, ""),
+        **known,
+    )
+
+
+def _require_idle(targets: Sequence[Target]) -> None:
+    busy = [target for target in targets if target.busy]
+    if not busy:
+        return
+    price = sum(target.price for target in targets)
+    raise UsageError(
+        f"Ending these would lose what is on them: {'; '.join(map(_why_busy, busy))}. Nothing was ended.",
+        exists=f"{len(targets)} machines run on, at ${price:.2f}/h.",
+        next_command="orch pull RUN    # in its folder; or, to lose them: orch down --all --discard",
+    )
+
+
+def _why_busy(target: Target) -> str:
+    if not target.known:
+        return f"{target.id} (its ledger is not at hand, so nobody knows whether a run goes on there)"
+    said = [f"{', '.join(target.running)} may be running"] if target.running else []
+    said += [f"results of {', '.join(target.uncollected)} were not pulled"] if target.uncollected else []
+    return f"{target.id} ({'; '.join(said)}; leased in {target.folder})"

@@ -1,0 +1,186 @@
+"""down --all: only this user's machines, listed before, and none that something would be lost with."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.api import held
+from orchestrator.api import owner as identity
+from orchestrator.api.ending import down
+from orchestrator.api.ending_all import Target
+from orchestrator.api.folder import Folder
+from orchestrator.errors import LocalError, UsageError
+from orchestrator.model import LABEL_OWNER, Machine
+from orchestrator.providers.memory import MemoryProvider
+from orchestrator.report.lease import targets_text
+from tests.unit.memory_cloud import leased, serve, spec_for
+
+
+@pytest.fixture
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryProvider:
+    monkeypatch.setattr(held, "_POLL_SECONDS", 0.0)
+    monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / "state"))
+    made = MemoryProvider()
+    serve(made, monkeypatch, "memory", "local")
+    return made
+
+
+def lease(folder: Path, name: str, cloud: MemoryProvider, owner: str | None = None) -> Machine:
+    spec = spec_for(name)
+    spec = replace(spec, labels={**spec.labels, LABEL_OWNER: owner or identity.owner(cloud)})
+    identity.note_folder(name, folder)
+    return leased(Folder(folder), name, cloud, spec)
+
+
+def run(folder: Path, name: str, *, ended: bool = False, collected: bool = False) -> None:
+    ledger = Folder(folder).ledger(name)
+    ledger.append("run.started", run_id="one", draft={})
+    if ended:
+        ledger.append("run.ended", run_id="one", reason="completed")
+    if collected:
+        ledger.append("run.collected", run_id="one")
+
+
+def other_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / "another home"))
+
+
+def test_another_home_s_machine_is_listed_and_left(
+    tmp_path: Path, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the report of the day saw: it was ended in the middle of its training, and nobody was asked."""
+    theirs = lease(tmp_path / "theirs", "a", cloud)
+    run(tmp_path / "theirs", "a")
+    other_user(tmp_path, monkeypatch)
+    seen: list[Target] = []
+
+    def approve(targets: Sequence[Target]) -> bool:
+        seen.extend(targets)
+        return True
+
+    report = down(folder=tmp_path / "mine", everything=True, discard=True, approve=approve)
+    assert (report.machines, len(cloud.alive())) == ((), 1)
+    assert [(one.id, one.mine) for one in seen] == [(theirs.id, False)]
+    text = targets_text([one.as_json() for one in seen])
+    assert "leave" in text and theirs.labels[LABEL_OWNER] in text
+    with pytest.raises(UsageError, match="nobody knows"):
+        down(folder=tmp_path / "mine", everything=True, others=True)
+    assert len(cloud.alive()) == 1
+    assert down(folder=tmp_path / "mine", everything=True, others=True, discard=True).machines == (theirs.id,)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_runs_in_another_folder_of_mine_keep_their_machine(
+    tmp_path: Path, cloud: MemoryProvider, ended: bool
+) -> None:
+    made = lease(tmp_path / "a", "a", cloud)
+    idle = lease(tmp_path / "b", "b", cloud)
+    run(tmp_path / "a", "a", ended=ended)
+    with pytest.raises(UsageError) as refused:
+        down(folder=tmp_path / "elsewhere", everything=True)
+    assert ("not pulled" if ended else "may be running") in refused.value.message
+    assert str(tmp_path / "a") in refused.value.message
+    assert len(cloud.alive()) == 2
+    report = down(folder=tmp_path / "elsewhere", everything=True, discard=True)
+    assert set(report.machines) == {made.id, idle.id}
+    assert Folder(tmp_path / "a").open_leases() == []
+
+
+def test_idle_machines_of_every_folder_are_ended_and_their_leases_closed(
+    tmp_path: Path, cloud: MemoryProvider
+) -> None:
+    lease(tmp_path / "a", "a", cloud)
+    run(tmp_path / "a", "a", ended=True, collected=True)
+    down(folder=tmp_path / "elsewhere", everything=True)
+    assert not cloud.alive()
+    assert Folder(tmp_path / "a").open_leases() == []
+    assert list(identity.noted_folders()) == []
+
+
+def test_what_is_not_approved_stays(tmp_path: Path, cloud: MemoryProvider) -> None:
+    lease(tmp_path / "a", "a", cloud)
+    with pytest.raises(UsageError, match="Not approved"):
+        down(folder=tmp_path / "a", everything=True, approve=lambda _: False)
+    assert len(cloud.alive()) == 1
+
+
+def test_a_machine_of_mine_without_its_ledger_needs_discard(tmp_path: Path, cloud: MemoryProvider) -> None:
+    lease(tmp_path / "a", "a", cloud)
+    Folder(tmp_path / "a").ledger("a").path.unlink()
+    with pytest.raises(UsageError, match="nobody knows"):
+        down(folder=tmp_path, everything=True)
+    assert len(down(folder=tmp_path, everything=True, discard=True).machines) == 1
+
+
+# ---------------------------------------------------------------- who that is
+
+
+class Cloud(MemoryProvider):
+    """One that knows who asks."""
+
+    def __init__(self, arn: str) -> None:
+        super().__init__()
+        self.arn = arn
+
+    def principal(self) -> str:
+        return self.arn
+
+
+def test_the_owner_is_whom_the_cloud_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = []
+    for state in ("here", "there"):
+        monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / state))
+        names += [identity.owner(Cloud(f"arn:aws:iam::1:user/{who}")) for who in ("Ann", "Bob")]
+    assert names[:2] == names[2:]
+    assert len(set(names)) == 2
+    assert names[0].startswith("user-ann-")
+    assert all(
+        set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_") and len(name) < 64 for name in names
+    )
+
+
+def test_without_a_login_it_is_one_random_id_a_state_folder(
+    tmp_path: Path, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = identity.owner(cloud)
+    assert identity.owner(cloud) == mine
+    other_user(tmp_path, monkeypatch)
+    assert identity.owner(cloud) != mine
+
+
+def test_what_was_made_before_a_login_stays_mine(tmp_path: Path, cloud: MemoryProvider) -> None:
+    made = lease(tmp_path / "a", "a", cloud)
+    assert identity.is_mine(Cloud("arn:aws:iam::1:user/ann"), made)
+
+
+def test_an_id_that_a_full_disk_cut_is_made_anew(tmp_path: Path, cloud: MemoryProvider) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "owner").write_text("12ab")
+    assert len(identity.owner(cloud)) == 32
+
+
+def test_a_state_folder_that_cannot_be_written_is_said(tmp_path: Path, cloud: MemoryProvider) -> None:
+    (tmp_path / "state").write_text("a file in its place")
+    with pytest.raises(LocalError, match="cannot be kept"):
+        identity.owner(cloud)
+
+
+def _put(queue: multiprocessing.Queue[str]) -> None:
+    queue.put(identity.owner(MemoryProvider()))
+
+
+def test_two_that_make_it_at_once_agree(cloud: MemoryProvider) -> None:
+    fork = multiprocessing.get_context("fork")
+    queue: multiprocessing.Queue[str] = fork.Queue()
+    makers = [fork.Process(target=_put, args=(queue,)) for _ in range(4)]
+    for maker in makers:
+        maker.start()
+    found = {queue.get(timeout=30) for _ in makers}
+    for maker in makers:
+        maker.join()
+    assert found == {identity.owner(cloud)}
