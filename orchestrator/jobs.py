@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 from orchestrator.errors import HostError, MalformedAnswer, OrchError, RunFailed, UsageError
 from orchestrator.model import Agent, Completed, Entry, Host, Job, RunState
 from orchestrator.model.answers import LONG, SHORT, Malformed, Most, decoded, malformed
-from orchestrator.model.plain import last_words
+from orchestrator.model.plain import last_words, plain
 
 T = TypeVar("T")
 
@@ -32,6 +32,10 @@ class FollowInterrupted(HostError):
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message, exists="The run itself goes on.", next_command="orch logs -f")
         self.offset = offset
+
+
+class OutputShrank(MalformedAnswer):
+    """A run's output on the machine is shorter than what was read of it before."""
 
 
 def run_dir(agent: Agent, run_id: str) -> str:
@@ -69,7 +73,7 @@ def follow(
     """Pass on the run's output from byte `offset` until it has ended; the new offset.
 
     Without `live`, only what there is now. Raises FollowInterrupted, a HostError, where contact was lost,
-    and RunFailed where the output is shorter than `offset`.
+    and OutputShrank where the output is shorter than `offset`.
     """
     arguments = (agent.base, run_id, str(offset), *(("--follow",) if live else ()))
     try:
@@ -151,8 +155,10 @@ def _refusal(done: Completed) -> OrchError:
     except Malformed:
         words = last_words(done.stderr) or "it said nothing"
         return HostError(f"The runtime there ended with status {done.returncode}: {words}")
+    if said.kind == "truncated":
+        return OutputShrank(plain(said.error), exists="The run itself goes on.", next_command="orch attach")
     of_the_request = said.kind in ("invalid", "conflict", "stage", "absent")
-    return UsageError(said.error) if of_the_request else RunFailed(said.error)
+    return UsageError(plain(said.error)) if of_the_request else RunFailed(plain(said.error))
 
 
 def _checked(host: Host, verb: str, state: RunState) -> RunState:

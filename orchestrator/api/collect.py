@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import jobs, sync
-from orchestrator.errors import HostError, LocalError
+from orchestrator.errors import FileRefused, HostError, LocalError
 from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Agent, Entry, Exit, Host, NotFetched, Progress, Refused, RunRecord, RunState
 
@@ -53,12 +53,29 @@ def _fetch_story(host: Host, agent: Agent, run_id: str, folder: Path) -> list[No
     lacking = []
     for name in (LOG, "exit.json", "trace.jsonl"):
         try:
-            host.get(f"{jobs.run_dir(agent, run_id)}/{name}", folder / name)
+            there = f"{jobs.run_dir(agent, run_id)}/{name}"
+            if name == LOG:
+                _fetch_longer(host, there, folder / name)
+            else:
+                host.get(there, folder / name)
         except HostError as error:
             # A lost connection fails here too, and is noticed by the question.
             if not _may_lack(name, jobs.state(host, agent, run_id)):
                 lacking.append(NotFetched(name, "file", Refused.UNREADABLE, error.message))
     return lacking
+
+
+def _fetch_longer(host: Host, source: str, target: Path) -> None:
+    """Fetch a file that only grows. FileRefused, and what is here stays, where it became shorter there."""
+    fresh = target.with_name(f".{target.name}.fetched")
+    try:
+        host.get(source, fresh)
+        came, here = fresh.stat().st_size, target.stat().st_size if target.exists() else 0
+        if came < here:
+            raise FileRefused(f"it became shorter on the machine: {came:,} bytes there, {here:,} were shown")
+        fresh.replace(target)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -70,10 +70,16 @@ def to_the_end(session: Session, run_id: str, output: Callable[[bytes], None] | 
 
         def rest() -> RunState:
             while True:
-                jobs.follow(session.host, session.agent, run_id, kept.offset, show)
+                before = kept.offset
+                try:
+                    jobs.follow(session.host, session.agent, run_id, before, show)
+                except jobs.OutputShrank as shrank:
+                    return _end_unseen(session, run_id, shrank)
                 state = jobs.state(session.host, session.agent, run_id)
                 if state.state != "running":
                     return state
+                if kept.offset == before:
+                    time.sleep(_PAUSE_SECONDS[0])
 
         try:
             kept.begin(mark.offset)
@@ -81,6 +87,14 @@ def to_the_end(session: Session, run_id: str, output: Callable[[bytes], None] | 
             return ended.exit if ended else None
         finally:
             mark.save()
+
+
+def _end_unseen(session: Session, run_id: str, shrank: jobs.OutputShrank) -> RunState:
+    """Wait for the end of a run whose output cannot be followed any more."""
+    session.progress.say(f"{shrank.message} Waiting for the end of the run without its output.")
+    while (state := jobs.state(session.host, session.agent, run_id)).state == "running":
+        time.sleep(_PAUSE_SECONDS[1])
+    return state
 
 
 KEPT_MOST = 1 << 30

@@ -13,11 +13,12 @@ from .answers import Between, Count, Like
 class Entry:
     """One path of a tree. `kind` is file, dir or link; `digest` of a file's content; `target` of a link.
 
-    In a run's outputs it can also be special (a device, pipe or socket) or unreadable: such are named only.
+    In a run's outputs it can also be special (a device, pipe or socket), unreadable or too_large: such are
+    named only.
     """
 
     path: str
-    kind: Annotated[str, Like("[a-z]{1,20}")]
+    kind: Annotated[str, Like("[a-z_]{1,20}")]
     size: Count = 0
     mode: Annotated[int, Between(0, 0o7777)] = 0
     digest: Annotated[str, Like("[0-9a-f]{64}|")] = ""
@@ -46,11 +47,12 @@ class TreeLink:
 
 
 class Refused(StrEnum):
-    """Why a file stayed where it was. The first six are said of its entry, the others were met on the way."""
+    """Why a file stayed where it was. The first seven are said of its entry, the others met on the way."""
 
     UNSAFE_PATH = "unsafe_path"
     NOT_A_FILE = "not_a_file"
     UNREADABLE = "unreadable"
+    TOO_LARGE = "too_large"
     INVALID = "invalid"
     LINK_LEADS_OUT = "link_leads_out"
     NAME_CLASH = "name_clash"

@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from . import cgroups
 from .processes import describe_signal
+from .rundir import open_plain
 
 _TAIL = 1 << 16
 _ROOM = 1 << 20
@@ -134,7 +135,7 @@ def full_file_system(*paths: str) -> Optional[str]:
 def tail(path: str) -> bytes:
     """The last of a file, at most 64 KiB; b"" where there is none."""
     try:
-        with open(path, "rb") as file:
+        with open(open_plain(path), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
             return file.read(_TAIL)
     except OSError:

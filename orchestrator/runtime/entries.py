@@ -98,6 +98,7 @@ class Refusal(NamedTuple):
 UNSAFE_PATH = "unsafe_path"
 NOT_A_FILE = "not_a_file"
 UNREADABLE = "unreadable"
+TOO_LARGE = "too_large"
 INVALID = "invalid"
 LINK_LEADS_OUT = "link_leads_out"
 NAME_CLASH = "name_clash"
@@ -126,6 +127,8 @@ def _wrong(row: Row, sealed: bool) -> Iterator[Tuple[str, str]]:
         yield UNSAFE_PATH, why
     if row.kind == "unreadable":
         yield UNREADABLE, "it cannot be read on the machine"
+    elif row.kind == "too_large":
+        yield TOO_LARGE, f"it has {row.size:,} bytes, too many to be read; train.outputs chooses what comes"
     elif row.kind == "special":
         yield NOT_A_FILE, "it is a device, a pipe or a socket"
     elif row.kind not in ("file", "dir", "link"):

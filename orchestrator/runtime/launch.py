@@ -288,7 +288,7 @@ def _send(run: RunDir, offset: int) -> int:
             f"The output of {run.run_id} is {length} bytes long: there is no byte {offset} to go on from.",
         )
     if length > offset:
-        with open(run.log, "rb", buffering=0) as log:
+        with open(rundir.open_plain(run.log), "rb", buffering=0) as log:
             log.seek(offset)
             while offset < length:
                 block = log.read(min(1 << 16, length - offset))

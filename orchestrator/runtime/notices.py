@@ -29,6 +29,7 @@ GOOGLE_S = 30.0
 
 _SERVICE = "http://169.254.169.254"
 _TIMEOUT = 1.0
+_PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK  # a job can put a link or a pipe there
 _TOKEN_S = 21600
 
 
@@ -157,7 +158,7 @@ def say(text: str, log: str) -> None:
 def _append(path: str, text: str) -> None:
     """One write: others append to the same file. What a full disk does not take is left out."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | _PLAIN, 0o644)
         try:
             os.write(descriptor, text.encode())
         finally:

@@ -11,7 +11,7 @@ import re
 import stat
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from .rundir import RunDir, read_json, write_json
+from .rundir import RunDir, is_plain, read_json, write_json
 from .stage import describe, relative, walk
 
 _BLOCK = 1 << 20
@@ -41,7 +41,8 @@ def find(run: RunDir) -> List[Entry]:
 
     With globs in the spec, only what they match. New files among shared data are a cache as a rule: they
     count only if a glob asks for them. Never bytecode. Of devices, pipes, sockets and of files that cannot be
-    read, only the names: kind "special" or "unreadable".
+    read, only the names: kind "special" or "unreadable". Of files that are too large to be read, the names
+    and sizes: kind "too_large".
     """
     spec = read_json(run.spec) or {}
     wanted = matcher(spec.get("outputs") or [])
@@ -150,12 +151,20 @@ def _entry(path: str, name: str) -> Optional[Entry]:
         if stat.S_ISDIR(about.st_mode):
             return _facts(name, "dir", 0, mode)
         if stat.S_ISREG(about.st_mode):
+            if _is_too_large(path, about):
+                return _facts(name, "too_large", about.st_size, mode)
             return _file(path, name, about.st_size, mode)
     except FileNotFoundError:  # it went away between the two looks
         return None
     except OSError:
         return _facts(name, "unreadable", 0, 0)
     return _facts(name, "special", 0, mode)
+
+
+def _is_too_large(path: str, about: os.stat_result) -> bool:
+    """Whether it says to be larger than its disk, or is large and nearly all holes: reading takes hours."""
+    disk = os.statvfs(path)
+    return not is_plain(about) or about.st_size > disk.f_blocks * disk.f_frsize
 
 
 def _file(path: str, name: str, size: int, mode: int) -> Entry:

@@ -6,14 +6,16 @@ so a run without `exit.json` whose lock is free has lost its supervisor.
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
-# ruff: noqa: PTH100, PTH101, PTH105, PTH108, PTH110, PTH116, PTH118, PTH120
+# ruff: noqa: PTH100, PTH101, PTH105, PTH108, PTH110, PTH118, PTH120
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import re
+import stat
 from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
@@ -191,12 +193,33 @@ def uncollected(run: RunDir) -> bool:
     return bool((read_json(run.spec) or {}).get("awaited"))
 
 
+_LARGE = 1 << 36
+_HOLLOW = 100
+"""A file that is larger than _LARGE bytes and than so many times what is stored of it is a hole."""
+
+
 def log_bytes(run: RunDir) -> int:
-    """How much the run has printed so far."""
+    """How much the run has printed so far; 0 where the job put something else in the place of its output."""
     try:
-        return os.stat(run.log).st_size
+        about = os.lstat(run.log)
     except FileNotFoundError:
         return 0
+    return about.st_size if is_plain(about) else 0
+
+
+def is_plain(about: os.stat_result) -> bool:
+    """Whether it is a regular file that holds what its size says, not a large hole."""
+    hollow = about.st_size > _LARGE and about.st_size > _HOLLOW * about.st_blocks * 512
+    return stat.S_ISREG(about.st_mode) and not hollow
+
+
+def open_plain(path: str) -> int:
+    """A descriptor to read a file that a job can replace. OSError where it is a link, a pipe or a device."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if is_plain(os.fstat(descriptor)):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "is no plain file", path)
 
 
 def state(run: RunDir) -> Dict[str, Any]:

@@ -201,14 +201,24 @@ def relative(trees: List[Tree]) -> List[Tree]:
 
 def walk(top: str, skip: List[str]) -> Iterator[Tuple[str, bool]]:
     """(path, is a folder) of all below `top`, sorted within each folder, without what lies in `skip`."""
-    try:
-        entries = sorted(os.scandir(top), key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
+    left = [_listed(top)]  # one for each level: folders may be nested deeper than calls
+    while left:
+        if not left[-1]:
+            left.pop()
+            continue
+        entry = left[-1].pop()
         if entry.path in skip:
             continue
         is_folder = entry.is_dir(follow_symlinks=False)
         yield entry.path, is_folder
         if is_folder:
-            yield from walk(entry.path, skip)
+            left.append(_listed(entry.path))
+
+
+def _listed(folder: str) -> List["os.DirEntry[str]"]:
+    """What lies in a folder, the last name first; nothing where it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name, reverse=True)
+    except OSError:
+        return []

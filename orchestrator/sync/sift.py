@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from orchestrator.runtime.confined import Confined
 from orchestrator.runtime.entries import Row, parents, raw, refusals, text
 
 _NAME_MAX = 255
+_DEEPEST = 200
 _PROBE = "orch-Caf\u00e9"
 _SAME_NAMES = ("orch-caf\u00e9", "orch-Cafe\u0301")
 
@@ -28,6 +30,8 @@ def sift(rows: Sequence[Row], target: Path) -> tuple[list[Row], list[NotFetched]
         found.setdefault(refusal.path, (Refused(refusal.reason), refusal.why))
     for path, why in _too_long(rows, nearest):
         found.setdefault(path, (Refused.NAME_TOO_LONG, why))
+    for path, why in _too_large(rows, nearest):
+        found.setdefault(path, (Refused.TOO_LARGE, why))
     for path, why in _folders_here(rows, target, found):
         found.setdefault(path, (Refused.FOLDER_HERE, why))
     good, refused = [], []
@@ -49,6 +53,16 @@ def _too_long(rows: Sequence[Row], folder: Path) -> Iterator[tuple[str, str]]:
         longest = max(len(raw(name)) for name in row.path.split("/"))
         if longest > limit:
             yield row.path, f"a name of {longest} bytes; names here have at most {limit}"
+        elif row.path.count("/") > _DEEPEST:
+            yield row.path, f"{row.path.count('/')} folders in each other; at most {_DEEPEST} come"
+
+
+def _too_large(rows: Sequence[Row], folder: Path) -> Iterator[tuple[str, str]]:
+    """Files that no amount of tidying here makes room for."""
+    disk = shutil.disk_usage(folder).total
+    for row in rows:
+        if row.kind == "file" and row.size > disk:
+            yield row.path, f"it has {row.size:,} bytes, and the disk here holds {disk:,}"
 
 
 def _folders_here(

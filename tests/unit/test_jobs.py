@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from orchestrator import jobs
-from orchestrator.errors import HostError, RunFailed, UsageError
+from orchestrator.errors import HostError, UsageError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job, RunState
 from orchestrator.runtime import ending
@@ -423,5 +423,5 @@ def test_output_so_far(agent: Agent) -> None:
 def test_output_that_became_shorter_is_noticed(agent: Agent) -> None:
     to_the_end(agent, shell("echo hello"))
     (folder(agent) / "output.log").write_bytes(b"he")
-    with pytest.raises(RunFailed, match="no byte 6"):
+    with pytest.raises(jobs.OutputShrank, match="no byte 6"):
         jobs.follow(HOST, agent, "r", 6, lambda _: None)

@@ -225,6 +225,6 @@ def test_a_disk_that_is_too_small_here(
 ) -> None:
     agent, root, entries = outputs
     real = os.statvfs(tmp_path)
-    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result([1, 1, 1, 1, 1, *list(real)[5:]]))
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result([1, 1, 1 << 40, 1, 1, *list(real)[5:]]))
     with pytest.raises(LocalError, match="1 are free"):
         sync.pull(HOST, agent, str(root), entries, tmp_path / "target")
