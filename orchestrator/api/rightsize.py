@@ -30,13 +30,27 @@ def profile_of_run(folder: Path, machine: Mapping[str, Any] | None = None) -> di
     trace = folder / TRACE
     if not trace.exists():
         return None
-    evidence = profiling.evidence(trace)
-    found = asdict(profiling.summarise(trace))
+    memory = _memory_of(machine)
+    evidence = profiling.evidence(trace, memory)
+    found = asdict(profiling.summarise(trace, memory))
     size = right_size(evidence, machine)
     quoted = [_quoted(advice, evidence, machine) for advice in found["advice"]]
+    unknown = [*found["unknown"], *_untold(evidence, machine)]
+    return {**found, "advice": quoted, "right_size": size, "unknown": unknown}
+
+
+def _memory_of(machine: Mapping[str, Any] | None) -> int | None:
+    """Bytes that a machine was made with, where its provider says so."""
+    stated = ((machine or {}).get("detail") or {}).get("memory")
+    return stated if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0 else None
+
+
+def _untold(evidence: Evidence, machine: Mapping[str, Any] | None) -> list[str]:
+    """Why no machine can be named, and what would help: of one that costs, and of a run that was no try."""
     why = machines.untold(evidence)
-    unknown = [*found["unknown"], f"Which machine would be right: {why}."] if why else found["unknown"]
-    return {**found, "advice": quoted, "right_size": size, "unknown": list(unknown)}
+    if why is None or evidence.short or not (machine or {}).get("price_usd_hour"):
+        return []
+    return [f"Which machine would be right: {why}. To learn it: {machines.remedy(evidence)}"]
 
 
 def right_size(evidence: Evidence, machine: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -19,10 +19,13 @@ from orchestrator.profiling.trace import VERSION, Trace, number, read
 __all__ = ["Advice", "Evidence", "IoSummary", "advise", "apply", "evidence", "summarise"]
 
 
-def summarise(trace: Path) -> IoSummary:
-    """Sum up a trace. Lines that are torn or of unknown kinds are passed over; a missing file is no facts."""
+def summarise(trace: Path, memory: int | None = None) -> IoSummary:
+    """Sum up a trace. Lines that are torn or of unknown kinds are passed over; a missing file is no facts.
+
+    `memory`: bytes that the run's machine was made with, where that is known.
+    """
     lines = read(trace)
-    found = evidence_of(lines)
+    found = evidence_of(lines, memory)
     limited_by, because = verdict(found)
     return IoSummary(
         **_measured(lines, found),
@@ -34,9 +37,9 @@ def summarise(trace: Path) -> IoSummary:
     )
 
 
-def evidence(trace: Path) -> Evidence:
-    """What verdicts and advice are made from."""
-    return evidence_of(read(trace))
+def evidence(trace: Path, memory: int | None = None) -> Evidence:
+    """What verdicts and advice are made from; `memory` as in `summarise`."""
+    return evidence_of(read(trace), memory)
 
 
 def apply(found: Evidence) -> tuple[Advice, ...]:

@@ -128,12 +128,12 @@ class Evidence:
         return self.training.epochs or begun
 
 
-def evidence_of(trace: Trace) -> Evidence:
-    """Everything that can be read out of a trace."""
+def evidence_of(trace: Trace, memory: int | None = None) -> Evidence:
+    """Everything that can be read out of a trace; `memory`: see usage_of."""
     steps = steps_of(trace)
     return Evidence(
         steps=steps,
-        usage=usage_of(trace, steps.began, steps.ended),
+        usage=usage_of(trace, steps.began, steps.ended, memory),
         pipeline=pipeline_of(trace, steps.process),
         training=_training(trace, steps.process),
         header=trace.header,

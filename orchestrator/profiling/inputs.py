@@ -161,6 +161,8 @@ def _repeated(evidence: Evidence, *, python: bool) -> Ground | None:
     place = _deterministic(pipeline)
     if place is None or _runs_python(pipeline, place) != python or not _costs(evidence, pipeline, place):
         return None
+    if pipeline.only_moves_memory(place):
+        return None
     if not _heavy(pipeline, tuple(pipeline.below(place)), WORTH_CACHING):
         return None
     size = _epoch_bytes(evidence, pipeline, place)

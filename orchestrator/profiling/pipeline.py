@@ -20,6 +20,12 @@ _INDICES = (
     "FlatMap", "Map", "Prefetch", "Range", "Repeat", "FiniteRepeat", "TensorSlice", "FromTensor", "Tensor",
     "Concatenate",
 )  # fmt: skip
+_MOVES = frozenset(
+    ("TensorSlice", "FromTensor", "Tensor", "Range", "Zip", "Concatenate", "Batch", "ParallelBatch", "Take",
+     "Skip", "Shard", "Window", "Rebatch", "Unbatch", "Options", "Prefetch")
+)  # fmt: skip
+"""Nodes of data in memory, and those that hand on what they are given."""
+
 _WHOLE = ("ForeverRepeat", "Repeat", "FromTensor", "Tensor")
 """Of what nodes Keras makes the indices of a batch, and what it gathers from; sources that were read to their
 end may be missing."""
@@ -127,6 +133,10 @@ class Pipeline:
     @property
     def sources(self) -> Sequence[Node]:
         return [node for node in self.nodes if not node.inputs]
+
+    def only_moves_memory(self, place: int) -> bool:
+        """Whether all that is below a node is in memory already, and is only put in another order there."""
+        return all(self.nodes[below].plain in _MOVES for below in self.below(place))
 
     @property
     def busiest(self) -> Node:

@@ -62,15 +62,19 @@ class Usage:
         return None if used is None or self.cores is None else max(0.0, self.cores - used)
 
 
-def usage_of(trace: Trace, began: float | None, ended: float | None) -> Usage:
-    """Totals of the run; rates between `began` and `ended` where these are known, else of the whole run."""
+def usage_of(trace: Trace, began: float | None, ended: float | None, memory: int | None = None) -> Usage:
+    """Totals of the run; rates between `began` and `ended` where these are known, else of the whole run.
+
+    `memory`: bytes that its machine was made with, where that is known: a machine on a larger computer sees
+    all that the computer has.
+    """
     if not trace.samples:
         return Usage()
     last = trace.samples[-1]
     rates = _Rates(_between(trace.samples, began, ended))
     cores = number(trace.header, "cores") or None
     busy = rates.of("cpu_user", "cpu_system")
-    limit = number(trace.header, "memory")
+    limit = _limit(trace.header, memory)
     return Usage(
         bytes_read=_whole(max(amount(last, "asked_read"), amount(last, "read"))),
         bytes_written=_whole(max(amount(last, "asked_written"), amount(last, "written"))),
@@ -96,7 +100,7 @@ def usage_of(trace: Trace, began: float | None, ended: float | None) -> Usage:
         swap=_whole(max((amount(line, "swap") for line in trace.samples), default=0) or None),
         steal=rates.of("steal"),
         machine_busy=_machine_busy(rates.samples),
-        available=_whole(min(_known(trace.samples, "available"), default=None)),
+        available=_whole(_free(trace, limit)),
         rtt_ms=_middle(_known(rates.samples, "rtt_ms")),
         resent=_whole(number(last, "resent")),
         disk=busiest_disk(trace.header, rates.samples),
@@ -107,6 +111,23 @@ def usage_of(trace: Trace, began: float | None, ended: float | None) -> Usage:
 
 def _known(samples: Sequence[Line], key: str) -> list[float]:
     return [value for line in samples if (value := number(line, key)) is not None]
+
+
+def _limit(header: Line, memory: int | None) -> float | None:
+    """Bytes that the run could have at most."""
+    known = [bytes_ for bytes_ in (number(header, "memory"), memory) if bytes_]
+    return min(known, default=None)
+
+
+def _free(trace: Trace, limit: float | None) -> float | None:
+    """The least memory that was free for the run: of the computer, and of its own limit below that."""
+    stated, own = number(trace.header, "memory"), trace.header.get("memory_is_a_limit") is True
+    limited = limit is not None and (own or stated is None or limit < stated)
+    found = _known(trace.samples, "available")
+    for line in trace.samples if limited else ():
+        held = max(amount(line, "rss"), amount(line, "group_held") if own else 0.0)
+        found.append(max(0.0, (limit or 0.0) - held))
+    return min(found, default=None)
 
 
 def _middle(values: Sequence[float]) -> float | None:

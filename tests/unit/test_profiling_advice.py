@@ -195,6 +195,18 @@ def test_cache_where_it_is_deterministic_and_fits() -> None:
     assert told(SERIAL).get("cache") is None  # all but the source comes after the shuffle
 
 
+def test_no_cache_of_what_is_in_memory_already() -> None:
+    """Batches of arrays: a cache would hold the same a second time."""
+    arrays = pipeline(
+        node("Prefetch", 0, 2), node("Shuffle", 0, 3), node("BatchV2", 19, 4), node("TensorSlice", 1, each=32)
+    )
+    assert "cache" not in told(arrays)
+    read = pipeline(
+        node("Prefetch", 0, 2), node("Shuffle", 0, 3), node("BatchV2", 19, 4), node("TFRecord", 1, each=32)
+    )
+    assert "cache" in told(read)
+
+
 def test_cache_gives_cores_back_where_the_run_itself_has_none_left() -> None:
     """Two busy cores, 40 ms of them a step, 18 by the map: the step keeps (40 − 18) ÷ 40 of its own ten."""
     fixed = pipeline(node("Prefetch", 0, 2), node("Map", 18, 3), node("TensorSlice", 0, each=32))

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.api.rightsize import profile_of_run
+from orchestrator.api.rightsize import _memory_of, profile_of_run
 from orchestrator.api.schemas import schema
+from orchestrator.profiling import evidence
 from orchestrator.report.where import like_text, where_time_went
 from tests.conftest import ROOT
 from tests.unit.test_profiling import LINES
@@ -143,6 +144,29 @@ def test_what_is_published_follows_its_schema(name: str, machine: Any, tmp_path:
     its = schema("run")["properties"]["profile"]
     jsonschema.Draft202012Validator(its).validate(published)
     assert set(published) == set(its["properties"])
+
+
+def test_that_no_machine_can_be_named_is_said_of_those_that_cost_and_of_no_short_run(tmp_path: Path) -> None:
+    def said(lines: list[dict[str, Any]], machine: Mapping[str, Any] | None) -> bool:
+        return any("Which machine" in text for text in profile(tmp_path, lines, machine)["unknown"])
+
+    no_peak = [{key: value for key, value in line.items() if key != "peak"} for line in HEALTHY]
+    assert said(no_peak, C5)
+    assert not said(no_peak, None) and not said(no_peak, {**C5, "price_usd_hour": 0.0})
+    assert not said(SHORT, C5)
+
+
+def test_memory_that_is_free_is_the_machines_and_not_the_computers(tmp_path: Path) -> None:
+    """A machine of 4 GiB on a computer on which 20 GiB are free; a run that holds 1 GiB of it."""
+    header = {**HEADER, "memory": 24 * GIB}
+    lines = [header, *({**line, "available": 20 * GIB, "rss": GIB} for line in SLOW_INPUT[1:])]
+    limited = [{**header, "memory": 4 * GIB, "memory_is_a_limit": True}, *lines[1:]]
+    small = {**C5, "detail": {"memory": 4 * GIB}}
+    for told, machine, free in ((lines, None, 20), (lines, small, 3), (limited, None, 3)):
+        (tmp_path / "trace.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
+        known = _memory_of(machine)
+        assert evidence(tmp_path / "trace.jsonl", known).usage.available == free * GIB
+    assert profile(tmp_path, lines, small)["memory"] == 4 * GIB
 
 
 def test_without_a_trace_there_is_no_profile(tmp_path: Path) -> None:
