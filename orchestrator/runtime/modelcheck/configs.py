@@ -36,11 +36,16 @@ _OF_FILES = ("vocabulary", "idf_weights")
 """Arguments of lookup layers that are the name of a file where they are text."""
 
 
+def is_archive(path: Path) -> bool:
+    """Whether Keras takes it for a .keras archive: by its name first. A file may be HDF5 and zip at once."""
+    return path.suffix == ".keras" and zipfile.is_zipfile(path)
+
+
 def configuration(path: Path) -> Any:
     """The configuration in a .keras archive, an HDF5 or a .json file. Raises Refusal, ValueError."""
     if path.suffix == ".json":
         return _parsed(path.read_bytes())
-    if zipfile.is_zipfile(path):
+    if is_archive(path):
         with zipfile.ZipFile(path) as archive, archive.open("config.json") as file:
             return _parsed(file.read(MAX_CONFIG + 1))
     h5py = importlib.import_module("h5py")
@@ -75,7 +80,7 @@ def check_config(keras: Any, config: Any, trusted: Tuple[str, ...]) -> None:
                 raise Refusal(
                     f"a layer that reads its {name} from the file {each[name][:200]}",
                     "Give the layer the words themselves.",
-                    Cause.WOULD_READ_FILES,
+                    Cause.WOULD_USE_FILES,
                 )
         if "class_name" in each:
             _check_class(keras, each, own)

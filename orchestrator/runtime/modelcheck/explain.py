@@ -26,7 +26,7 @@ class Cause(Enum):
     """Why a file was not checked. The value stands in `not_checked` of a result."""
 
     WOULD_RUN_CODE = "would-run-code"
-    WOULD_READ_FILES = "would-read-files"
+    WOULD_USE_FILES = "would-use-files"
     TOO_LARGE = "too-large"
     TIME = "time"
     ENDED = "ended"
@@ -34,7 +34,7 @@ class Cause(Enum):
 
 _CAUSES = {
     Cause.WOULD_RUN_CODE: "would run code",
-    Cause.WOULD_READ_FILES: "would read files other than the run's",
+    Cause.WOULD_USE_FILES: "would use files other than the run's",
     Cause.TOO_LARGE: "too large",
     Cause.TIME: "out of time",
     Cause.ENDED: "the check was ended",

@@ -72,7 +72,7 @@ def _refuse_links(paths: Iterable[Path]) -> None:
     for path in paths:
         if path.is_symlink():
             raise Refusal(
-                f"{path.name} is a link", "Save the file itself below the outputs.", Cause.WOULD_READ_FILES
+                f"{path.name} is a link", "Save the file itself below the outputs.", Cause.WOULD_USE_FILES
             )
 
 
@@ -119,6 +119,8 @@ def _by_head(path: Path, digest: str, head: bytes) -> ModelFile:
     if suffix in _TABLES or suffix in _PICKLES or suffix in _TEXTS:
         kind = "table" if suffix in _TABLES else "pickle" if suffix in _PICKLES else "text"
         return ModelFile(path, digest, kind)
+    if suffix == ".keras" and zipfile.is_zipfile(path):  # as Keras decides, whatever the file begins with
+        return _archive(path, digest)
     if head.startswith(_HDF5):
         return _hdf5(path, digest)
     if head.startswith(_ZIP):
@@ -149,10 +151,12 @@ def _archive(path: Path, digest: str) -> ModelFile:
 def _unsafe(path: Path, archive: zipfile.ZipFile) -> Optional[Refusal]:
     """Why an archive must not be unpacked: names that lead out of it, or far more content than bytes."""
     members = archive.infolist()
+    if any(member.filename.endswith(".npz") for member in members):
+        return Refusal("weights that older versions of Keras unpickle", _SAVE_AGAIN, Cause.WOULD_RUN_CODE)
     for member in members:
         if member.filename.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", member.filename):
             return Refusal(
-                f"{member.filename[:200]} in it leads out of the archive", _SAVE_AGAIN, Cause.WOULD_READ_FILES
+                f"{member.filename[:200]} in it leads out of the archive", _SAVE_AGAIN, Cause.WOULD_USE_FILES
             )
     total = sum(member.file_size for member in members)
     small = next((m for m in members if m.filename == "metadata.json" and m.file_size > _SMALL), None)

@@ -44,7 +44,7 @@ def check_graphs(folder: Path) -> None:
             raise Refusal(
                 "a SavedModel of TensorFlow 1, whose graph reads its variables by itself",
                 "Export it with TensorFlow 2.",
-                Cause.WOULD_READ_FILES,
+                Cause.WOULD_USE_FILES,
             )
         _check(meta)
 
@@ -76,7 +76,7 @@ def _refused(operation: str) -> Refusal:
     return Refusal(
         f"its graph has the operation {operation}",
         "Leave files and Python code out of what is exported; or save the model as .keras.",
-        Cause.WOULD_RUN_CODE if "PyFunc" in operation else Cause.WOULD_READ_FILES,
+        Cause.WOULD_RUN_CODE if "PyFunc" in operation else Cause.WOULD_USE_FILES,
     )
 
 

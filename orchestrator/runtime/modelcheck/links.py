@@ -16,7 +16,7 @@ _WEIGHTS = "model.weights.h5"
 def check_links(path: Path) -> None:
     """Raises Refusal where an HDF5 file, or that of a .keras archive, takes content from another file."""
     h5py: Any = importlib.import_module("h5py")
-    if not zipfile.is_zipfile(path):
+    if path.suffix != ".keras" or not zipfile.is_zipfile(path):
         with h5py.File(path, "r") as file:
             _check(h5py, file)
         return
@@ -50,4 +50,4 @@ def _check(h5py: Any, top: Any) -> None:
 
 
 def _elsewhere(what: str) -> Refusal:
-    return Refusal(what, "Save the model with its weights in one file.", Cause.WOULD_READ_FILES)
+    return Refusal(what, "Save the model with its weights in one file.", Cause.WOULD_USE_FILES)

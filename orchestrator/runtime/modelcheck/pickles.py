@@ -42,7 +42,10 @@ def load(path: Path, trusted: Tuple[str, ...] = ()) -> Tuple[Any, List[str]]:
     """
     with path.open("rb") as file:
         unpickler = CheckedUnpickler(_unpacked(file), trusted)
-        return unpickler.load(), unpickler.sklearn_versions
+        try:
+            return unpickler.load(), unpickler.sklearn_versions
+        except (KeyError, IndexError) as error:
+            raise broken(f"an instruction that does not exist, or has nothing to work on: {error}") from error
 
 
 def refused(name: str) -> Refusal:
@@ -286,7 +289,7 @@ def _set_attributes(instance: Any, state: Any) -> None:
         raise Refusal(
             f"{_called(kind)} whose input is file names",
             "Save it with input='content'.",
-            Cause.WOULD_READ_FILES,
+            Cause.WOULD_USE_FILES,
         )
     if "vocabulary_" in state:
         _check_vocabulary(state["vocabulary_"])
