@@ -106,6 +106,7 @@ def up(
             require_gpus(session)
             _installed(session, tell)
             session.watch_idleness()
+            session.confine()
     return lease_status(ledger.lease(), session.machine)
 
 

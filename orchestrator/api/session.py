@@ -84,6 +84,16 @@ class Session:
                 next_command="orch up " + str(self.profile.path),
             )
 
+    def confine(self) -> None:
+        """Take from the machine's user what could stop the deadline, where that is within its reach."""
+        command = tuple(self.machine.detail.get("confine", ()))
+        if not command:
+            return
+        done = self.host.run(command, timeout=60)
+        if done.returncode != 0:
+            why = done.stderr.decode(errors="replace").strip() or f"status {done.returncode}"
+            self.progress.say(f"The machine's user may still become root there, as its image has it: {why}")
+
     def _left(self) -> float:
         """Seconds until the deadline, 0 where there is none. Both times are by this computer's clock, so that
         it does not matter how wrong it is; what it was set to meanwhile cannot lengthen a machine's life."""

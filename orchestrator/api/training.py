@@ -198,6 +198,8 @@ def _opened(
 
 def _ready(session: Session, run_id: str, local_parity: bool) -> None:
     """Everything up to the start: stack, bytes, parity; the ledger then knows the run."""
+    session.watch_idleness()  # `up` may have been killed before it did
+    session.confine()
     timings: dict[str, float] = {}
     with timed(timings, "install_s"):
         installed = session.install()

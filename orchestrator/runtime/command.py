@@ -17,6 +17,8 @@ _OF_THE_CONNECTION = ("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SSH_ORIGINAL_C
 _OF_ANOTHER_PYTHON = ("VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME", "__PYVENV_LAUNCHER__")
 _NOT_EXECUTABLE = 126
 _NOT_FOUND = 127
+_NO_NEW_PRIVILEGES = 38
+"""PR_SET_NO_NEW_PRIVS of linux/prctl.h."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,7 @@ def _become(
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.chdir(wanted.cwd)
+        _stay_unprivileged()
         os.execvpe(wanted.program, wanted.argv, wanted.environment)
     except FileNotFoundError as error:
         status = _NOT_FOUND
@@ -147,6 +150,23 @@ def _become(
         _say(report, f"The command {wanted.argv[0]} could not be executed: {error.strerror}.")
     finally:
         os._exit(status)
+
+
+DEADLINE_HERE = "/var/lib/orch/deadline"
+"""There where the machine itself keeps its deadline, as root, and its user might become root."""
+
+
+def _stay_unprivileged() -> None:
+    """Where the deadline is kept on this machine: no process of the job can become root, by sudo or other.
+
+    Raises OSError where the kernel does not do that: the job then does not begin.
+    """
+    if os.geteuid() == 0 or not os.path.exists(DEADLINE_HERE):
+        return
+    import ctypes
+
+    if ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) != 0:
+        raise OSError(0, "it could not be kept from becoming root")
 
 
 def _forget_handlers() -> None:

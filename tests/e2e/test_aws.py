@@ -287,6 +287,25 @@ def test_its_deadline_is_armed_before_anything_else(project: Project, cloud: Clo
     assert re.fullmatch(r"[0-9a-f]{64}", request["ClientToken"])
 
 
+def test_a_job_cannot_stop_the_deadline(project: Project) -> None:
+    """It runs as the user of the image, who may do everything by sudo; the job may not."""
+    (project.folder / "train.py").write_text(
+        "import pathlib, subprocess\n"
+        "done = subprocess.run(['sudo', '-n', 'sh', '-c', 'rm -f /var/lib/orch/deadline; id -u'],\n"
+        "                      capture_output=True, text=True)\n"
+        "pathlib.Path('out').mkdir()\n"
+        "pathlib.Path('out/said').write_text(f'{done.returncode} {done.stdout!r}')\n"
+        "pathlib.Path('out/note').write_text(pathlib.Path('/var/lib/orch/deadline').read_text())\n"
+    )
+    up(project)
+    asked = project.start("ssh", "--", "cat", "/usr/local/sbin/orch-confine", "/var/lib/orch/deadline")
+    assert b"zz-orch" in asked.communicate(timeout=60)[0]
+    project.json("train", "--run-id", "bold")
+    said = (project.folder / "runs/bold/outputs/out/said").read_text()
+    assert not said.startswith("0 ") and "'0" not in said
+    assert int((project.folder / "runs/bold/outputs/out/note").read_text()) > time.time()
+
+
 def test_wrong_credentials_are_an_auth_error(project: Project, cloud: Cloud) -> None:
     cloud.set(access_key="AKIAIOSFODNN7ANOTHER")
     error = up(project, code=3)["error"]

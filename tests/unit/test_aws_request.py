@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import MachineSpec, Offer
-from orchestrator.providers.aws import firstboot, hostkey, images, tags, tunnel
+from orchestrator.providers.aws import confine, firstboot, hostkey, images, tags, tunnel
 from orchestrator.providers.aws.request import (
     GIB,
     Image,
@@ -29,6 +29,7 @@ from orchestrator.providers.aws.request import (
     run_instances,
 )
 from orchestrator.providers.aws.settings import Settings, read
+from orchestrator.runtime import command
 
 OFFER = Offer("aws", "g4dn.xlarge", "us-east-1", "us-east-1b", 4, 16 * GIB, "x86_64", 0.526)
 IMAGE = Image("ami-1", "ubuntu noble", "ubuntu", "/dev/sda1", 8 * GIB, "x86_64")
@@ -258,9 +259,39 @@ def test_a_clock_that_was_set_back_and_a_broken_note_lengthen_nothing(tmp_path: 
 
 
 def test_the_deadline_is_the_first_thing_that_happens() -> None:
-    first, second = document(asked(spec()))["bootcmd"]
+    first, _, second = document(asked(spec()))["bootcmd"]
     assert first[-1] == "7200", "no time of anybody's clock"
     assert second[-1] == "#!/bin/sh\necho hello\n"
+
+
+def test_the_user_of_the_image_keeps_one_right(tmp_path: Path) -> None:
+    """The program that the first boot installs, carried out where visudo takes all or refuses all."""
+    for name, status in (("visudo", 0), ("poweroff", 0), ("gpasswd", 1)):
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {status}\n")
+        (tmp_path / name).chmod(0o755)
+    text = confine.program("ubuntu").replace("PATH=/usr/sbin:", f"PATH={tmp_path}:/usr/sbin:")
+    text = text.replace("/etc/sudoers.d", str(tmp_path))
+    subprocess.run(["sh", "-c", text], check=True)
+    subprocess.run(["sh", "-c", text], check=True)
+    assert (tmp_path / "zz-orch").read_text().splitlines() == [
+        "ubuntu ALL=(ALL:ALL) !ALL",
+        f'ubuntu ALL=(root) NOPASSWD: {tmp_path}/poweroff "", {confine.PROGRAM} ""',
+    ]
+    assert (tmp_path / "zz-orch").stat().st_mode & 0o777 == 0o440
+    (tmp_path / "zz-orch").unlink()
+    (tmp_path / "visudo").write_text("#!/bin/sh\nexit 1\n")
+    assert subprocess.run(["sh", "-c", text], check=False).returncode != 0
+    assert not (tmp_path / "zz-orch").exists(), "what visudo refuses locks everybody out"
+
+
+def test_only_users_that_can_become_root_are_confined() -> None:
+    for user, count in (("ubuntu", 2), ("root", 1)):
+        text = firstboot.user_data(lasts=60, user=user, authorized_key=KEY, script="", host_key=None)
+        assert len(json.loads(text.partition("\n")[2])["bootcmd"]) == count
+
+
+def test_the_job_knows_where_the_machine_keeps_its_deadline() -> None:
+    assert command.DEADLINE_HERE == firstboot.NOTE
 
 
 @pytest.mark.parametrize("user", ["", "a b", "$(id)", "../x", "-rf"])

@@ -13,6 +13,7 @@ from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import FAR_BASE
+from orchestrator.providers.aws import confine
 from orchestrator.providers.aws.hostkey import KeyPair
 
 LARGEST = 16 << 10
@@ -81,6 +82,8 @@ def user_data(*, lasts: float, user: str, authorized_key: str, script: str, host
             Fault.INVALID, f"{user!r} cannot be a user's name (ORCH_AWS_USER).", code="BadUser"
         )
     commands = [_shell(_DEADLINE, str(max(1, int(lasts))))]
+    if user != "root":
+        commands.append(_shell(confine.INSTALL, confine.program(user)))
     if script:
         commands.append(_shell(_ONCE, script))
     document: dict[str, Any] = {

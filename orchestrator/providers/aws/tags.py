@@ -20,6 +20,7 @@ from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Labels, Machine, MachineSpec, MachineState
+from orchestrator.providers.aws import confine
 from orchestrator.providers.aws.firstboot import base_of
 
 MACHINE = "orch-machine"
@@ -130,6 +131,7 @@ def machine(instance: Mapping[str, Any], region: str) -> Machine:
             "base": base_of(user),
             "user": user,
             "power_off": [] if user == "root" else ["sudo", "-n", "poweroff"],
+            "confine": [] if user == "root" else list(confine.COMMAND),
             "host_key": tags.get(PROOF, ""),
             "image": instance.get("ImageId"),
             "address": instance.get("PublicIpAddress") or instance.get("PrivateIpAddress"),

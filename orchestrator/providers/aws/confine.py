@@ -1,0 +1,43 @@
+"""Who logs in to an image of AWS may do everything as root, the timer of the deadline included. This ends it.
+
+The first boot installs a program, `PROGRAM`, that root owns. It runs once the machine has its own host key,
+for making that takes root, and before any job. From then on the user may end the machine early, by
+`sudo -n poweroff`, and nothing else. Pure.
+"""
+
+from __future__ import annotations
+
+PROGRAM = "/usr/local/sbin/orch-confine"
+COMMAND = ("sudo", "-n", PROGRAM)
+"""May be repeated: it is the other thing that stays allowed."""
+
+# The last rule that matches counts, and files are read in order of their names: one that is called zz comes
+# after those of cloud-init. visudo refuses a file that would lock everybody out.
+_PROGRAM = """\
+#!/bin/sh
+set -eu
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+umask 027
+rules=/etc/sudoers.d/zz-orch
+off=$(command -v poweroff)
+{
+  echo '@USER@ ALL=(ALL:ALL) !ALL'
+  echo "@USER@ ALL=(root) NOPASSWD: $off \\"\\", @PROGRAM@ \\"\\""
+} >"$rules.new"
+chmod 440 "$rules.new"
+visudo -cqf "$rules.new"
+mv -f "$rules.new" "$rules"
+for group in sudo wheel lxd docker; do gpasswd -d '@USER@' "$group" >/dev/null 2>&1 || :; done
+"""
+
+INSTALL = f"""
+mkdir -p {PROGRAM.rpartition("/")[0]}
+printf '%s' "$1" >{PROGRAM}
+chmod 755 {PROGRAM}
+"""
+"""For a shell: install the program, which is $1. At every boot, for it costs nothing."""
+
+
+def program(user: str) -> str:
+    """The program that takes all but one right from `user`, who is not root."""
+    return _PROGRAM.replace("@USER@", user).replace("@PROGRAM@", PROGRAM)
