@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from orchestrator import parity
 from orchestrator.api import collect, rerun
@@ -24,7 +25,7 @@ from orchestrator.errors import UsageError
 from orchestrator.model import Progress, Silent, Verdict
 from orchestrator.parity.imposed import Imposed
 from orchestrator.parity.places import named_alike, named_by_variables
-from orchestrator.parity.recording import Recording, read
+from orchestrator.parity.recording import Recording, read, read_object
 
 
 def compare(
@@ -37,13 +38,17 @@ def compare(
     progress: Progress | None = None,
     workshop: Workshop | None = None,
 ) -> Verdict:
-    """The verdict on two recorded runs, given as folders or as ids under `runs/`.
+    """The verdict on two runs, given as folders or as ids under `runs/`: tensor by tensor where both were
+    recorded, else by what their records hold (see parity.compare_records).
 
     `confirm` looks for the cause of a difference by running the first steps again here, on copies of the
     working folder, for at most `budget` seconds. What could not be run again is said in `untried`. Several
     calls can share a `workshop`: what was imported or repeated for one is there for the next.
     """
     place = Folder.at(folder)
+    records = _records(place, a, b)
+    if records:
+        return parity.compare_records(*records)
     first, second = observed(place, a), observed(place, b)
     if not confirm:
         return parity.judge(*_recordings((first, second)))
@@ -51,6 +56,28 @@ def compare(
         return confirmed(place, (first, second), budget, progress or Silent(), workshop)
     with Workshop() as own:
         return confirmed(place, (first, second), budget, progress or Silent(), own)
+
+
+def _records(place: Folder, a: Path | str, b: Path | str) -> list[dict[str, Any]] | None:
+    """The records of two runs of which not both have recorded tensors; None where both have, or not even a
+    record."""
+    if all(_observed(place, run) for run in (a, b)):
+        return None
+    found = [_record(place, run) for run in (a, b)]
+    return [record for record in found if record] if all(found) else None
+
+
+def _record(place: Folder, run: Path | str) -> dict[str, Any]:
+    folders = (Path(run), place.run(str(run)))
+    return next((found for folder in folders if (found := read_object(folder / collect.RECORD))), {})
+
+
+def cannot_confirm(a: Path | str, b: Path | str, folder: Path | str | None = None) -> str | None:
+    """Why neither of two recorded runs can be run again here; None where one can."""
+    place = Folder.at(folder)
+    folders = observed(place, a), observed(place, b)
+    base, why = _base(folders, _recordings(folders))
+    return None if base else why
 
 
 def confirmed(
@@ -145,11 +172,16 @@ def _folders(known: Rerun, made: frozenset[Path]) -> Folders:
 
 def observed(place: Folder, run: Path | str) -> Path:
     """The folder that holds `observe/`: the run's own, or that of its side of a parity check."""
-    for folder in (Path(run), place.run(str(run))):
-        for inside in (folder, folder / "parity" / "there"):
-            if (inside / "observe").is_dir():
-                return inside
+    found = _observed(place, run)
+    if found:
+        return found
     raise UsageError(
         f"{run} is not a recorded run: neither that folder nor {place.run(str(run))} holds a recording.",
         next_command="orch record -- python train.py",
     )
+
+
+def _observed(place: Folder, run: Path | str) -> Path | None:
+    folders = (Path(run), place.run(str(run)))
+    places = (inside for folder in folders for inside in (folder, folder / "parity" / "there"))
+    return next((inside for inside in places if (inside / "observe").is_dir()), None)

@@ -13,7 +13,7 @@ from orchestrator.errors import UsageError
 
 @guarded
 def compare(
-    run_a: Annotated[str, typer.Argument(help="A recorded run: a folder, or an id under runs/.")],
+    run_a: Annotated[str, typer.Argument(help="A run: a folder, or an id under runs/.")],
     run_b: Annotated[str, typer.Argument(help="The other one.")],
     confirm: Annotated[
         bool,
@@ -26,7 +26,7 @@ def compare(
     ] = "120s",
     as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
 ) -> None:
-    """Compare two recorded runs tensor by tensor. Exit code 7 unless they are identical."""
+    """Compare two recorded runs tensor by tensor, others by their records. Exit code 7 unless identical."""
     from orchestrator import api
     from orchestrator.cli import progress
     from orchestrator.profile.units import parse_duration
@@ -39,8 +39,21 @@ def compare(
     found = api.compare(run_a, run_b, confirm=confirm, budget=seconds, progress=progress.progress())
     columns, colour = screen()
     text = letter(found.as_json(), width=columns, colour=colour)
-    if not confirm and found.verdict in ("EQUIVALENT", "DIVERGENT"):
-        text += f"\nNext: orch compare {run_a} {run_b} --confirm    # finds the cause, by running again"
+    if not confirm and found.verdict in ("EQUIVALENT", "DIVERGENT") and not found.recorded:
+        text += f"\n{_next(run_a, run_b)}"
     emit("compare", found.as_json(), as_json, text)
     if found.verdict != "IDENTICAL":
         raise typer.Exit(7)
+
+
+def _next(run_a: str, run_b: str) -> str:
+    """How the cause can be found: by running again here, or by recordings that can be run again."""
+    from orchestrator.api.comparing import cannot_confirm
+
+    why = cannot_confirm(run_a, run_b)
+    if why is None:
+        return f"Next: orch compare {run_a} {run_b} --confirm    # finds the cause, by running again"
+    return (
+        f"The cause cannot be found by running again: {why}.\n"
+        "Next: orch train --local-parity    # looks for the cause while it compares"
+    )

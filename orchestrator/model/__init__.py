@@ -24,7 +24,7 @@ from .machines import (
 from .needs import AcceleratorNeed, Bound, Need, Offer
 from .progress import Progress, Silent
 from .records import RUN_SCHEMA, DownReport, LeaseStatus, RunRecord
-from .runs import Divergence, DriftBand, Exit, Job, RunState, Tried, Verdict
+from .runs import Divergence, DriftBand, Exit, Job, RecordedFact, RunState, Tried, Verdict
 from .stacks import Difference, Distribution, Fingerprint, Lock, Pin
 from .trees import Entry, Manifest, NotFetched, Refused, TreeLink
 
@@ -72,6 +72,7 @@ __all__ = [
     "Progress",
     "Provider",
     "Readiness",
+    "RecordedFact",
     "Refused",
     "RunRecord",
     "RunState",

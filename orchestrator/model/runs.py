@@ -106,13 +106,26 @@ class DriftBand:
 
 
 @dataclass(frozen=True)
+class RecordedFact:
+    """One fact of two runs' records: its values as text (None: not recorded), and whether they are equal
+    (None: one lacks it). `decisive`: a result; where it differs, so do the runs."""
+
+    name: str
+    a: str | None
+    b: str | None
+    equal: bool | None
+    decisive: bool = False
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The outcome of comparing two recorded runs.
 
     `verdict`: IDENTICAL, EQUIVALENT, DIVERGENT, UNSTABLE or NOT COMPARED. `cause` is a sentence or
     None; `confirmed` only by a counterfactual run; `fix` says what to do. `compared` counts the tensors that
     were compared. `tried` is what was looked into, `untried` why something was not.
-    `undeclared`: what one side reads and the other was not sent.
+    `undeclared`: what one side reads and the other was not sent. `recorded`: what the records of two runs
+    without tensors tell instead.
     """
 
     verdict: str
@@ -127,6 +140,7 @@ class Verdict:
     untried: str | None = None
     band: DriftBand | None = None
     undeclared: tuple[Mapping[str, Any], ...] = ()
+    recorded: tuple[RecordedFact, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The `parity` object of `run.json`."""
@@ -150,4 +164,5 @@ class Verdict:
             "untried": self.untried,
             "band": asdict(self.band) if self.band else None,
             "undeclared": [dict(each) for each in self.undeclared],
+            "recorded": [asdict(each) for each in self.recorded],
         }

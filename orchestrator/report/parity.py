@@ -28,6 +28,7 @@ _HEADS = {
     "UNSTABLE": "the script differs from itself, on one machine",
     "NOT COMPARED": "nothing can be said of the two runs",
 }
+_UNRECORDED = "no tensors were recorded of both runs; their records do not contradict each other"
 _BEFORE = {
     "batch": "The data that were seen to be read are equal.",
     "initial": "The batch before it is equal to the bit.",
@@ -51,7 +52,8 @@ def letter(parity: Parity, *, width: int = WIDTH, colour: bool = False) -> str:
     """The verdict on one screen, `parity` as in run.json. `colour`: with the codes of a terminal."""
     verdict = str(parity["verdict"])
     paint = _painted if colour else _plain
-    lines = [f"{paint(verdict, _COLOURS.get(verdict, '31'))}: {_HEADS.get(verdict, '')}", ""]
+    head = _UNRECORDED if parity.get("recorded") and verdict == "NOT COMPARED" else _HEADS.get(verdict, "")
+    lines = [f"{paint(verdict, _COLOURS.get(verdict, '31'))}: {head}", ""]
     for name, texts in _parts(parity):
         lines += _part(name, list(texts), max(40, width), paint)
     return "\n".join(lines)
@@ -62,6 +64,7 @@ def _parts(parity: Parity) -> tuple[tuple[str, Iterable[str]], ...]:
     if not parity.get("stage"):
         return (
             ("Finding", (detail,)),
+            ("Recorded", _recorded(parity)),
             ("Not seen", unseen),
             ("Treatment", filter(None, [parity.get("fix")])),
         )
@@ -77,6 +80,14 @@ def _parts(parity: Parity) -> tuple[tuple[str, Iterable[str]], ...]:
         ("Treatment", filter(None, [parity.get("fix")])),
         ("Prognosis", _prognosis(parity)),
     )
+
+
+def _recorded(parity: Parity) -> Iterator[str]:
+    """A row for each fact that two records do not have in common."""
+    for fact in parity.get("recorded") or ():
+        if not fact["equal"]:
+            values = (textwrap.shorten(fact[side] or "not recorded", 30, placeholder=" …") for side in "ab")
+            yield f" {fact['name']:20} {' | '.join(f'{value:30}' for value in values)}".rstrip()
 
 
 def _detail(parity: Parity) -> tuple[str, tuple[str, ...]]:

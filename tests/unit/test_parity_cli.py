@@ -36,7 +36,9 @@ def test_the_verdict_is_the_first_word_and_the_exit_code(tmp_path: Path, verdict
     code, said = compared(tmp_path, RUNS[verdict])
     assert said.startswith(f"{verdict}: ")
     assert code == (0 if verdict == "IDENTICAL" else 7)
-    assert ("--confirm" in said) == (verdict in ("EQUIVALENT", "DIVERGENT"))
+    assert "--confirm" not in said, "neither can be run again here"
+    why = "A cannot be run again here: nothing was noted of how it was started"
+    assert (why in said) == (verdict in ("EQUIVALENT", "DIVERGENT"))
     assert "\x1b" not in said, "no colours where there is no terminal"
 
 
@@ -73,3 +75,57 @@ def test_where_neither_run_can_be_repeated_that_is_said(tmp_path: Path) -> None:
 def test_a_budget_has_a_unit(tmp_path: Path) -> None:
     code, _ = compared(tmp_path, RUNS["DIVERGENT"], "--confirm", "--budget", "soon")
     assert code == 2
+
+
+RECORD: dict[str, Any] = {
+    "schema": "orch.run/1",
+    "exit": {"reason": "completed"},
+    "code": {"digest": "c" * 64, "files": 3},
+    "data": {"digest": "d" * 64, "files": 1, "bytes": 9},
+    "stack": {"digest": "e" * 64, "python": "3.11.7"},
+    "machine": {"instance_type": "g2-standard-4"},
+    "metrics": {"accuracy": 0.75, "loss": 0.5},
+}
+
+
+def trained(place: Path, **changed: Any) -> None:
+    place.mkdir(parents=True)
+    (place / "run.json").write_text(json.dumps({**RECORD, **changed}))
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict", "differing"),
+    [
+        ({}, "NOT COMPARED", set()),
+        ({"machine": {"instance_type": "a2-highgpu-1g"}}, "NOT COMPARED", {"machine"}),
+        ({"stack": {"digest": "f" * 64, "python": "3.11.7"}}, "NOT COMPARED", {"packages"}),
+        ({"metrics": {"accuracy": 0.75, "loss": 0.25}}, "DIVERGENT", {"metric loss"}),
+        ({"data": {"digest": "0" * 64}}, "DIVERGENT", {"data"}),
+        ({"code": {"digest": "0" * 64}}, "DIVERGENT", {"code"}),
+    ],
+)
+def test_runs_without_tensors_are_compared_by_their_records(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: dict[str, Any],
+    verdict: str,
+    differing: set[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    trained(tmp_path / "runs/n1")
+    trained(tmp_path / "runs/n2", **changed)
+    done = CliRunner().invoke(app, ["compare", "n1", "n2", "--json"])
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["verdict"], found["confirmed"]) == (7, verdict, False)
+    assert {each["name"] for each in found["recorded"] if each["equal"] is False} == differing
+    assert {each["name"] for each in found["recorded"] if each["equal"] is None} == {"command"}
+    text = CliRunner().invoke(app, ["compare", "n1", "n2", "--confirm"]).stdout
+    assert "--confirm" not in text and "orch train --local-parity" in text
+    assert all(name in text for name in differing)
+
+
+def test_a_run_that_left_neither_tensors_nor_a_record_is_refused(tmp_path: Path) -> None:
+    trained(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    done = CliRunner().invoke(app, ["compare", str(tmp_path / "a"), str(tmp_path / "b")])
+    assert done.exit_code == 2

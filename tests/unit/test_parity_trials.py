@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import orchestrator as orch
 from orchestrator.api import collect, confirm_copy, rerun
@@ -23,6 +24,7 @@ from orchestrator.api.confirm_workshop import Workshop
 from orchestrator.api.folder import Folder
 from orchestrator.api.rerun import Rerun
 from orchestrator.api.session import local_agent
+from orchestrator.cli.app import app
 from orchestrator.model import RunRecord, Verdict
 from orchestrator.parity.imposed import Imposed
 from orchestrator.report.parity import letter
@@ -94,6 +96,8 @@ def test_a_file_that_differs_is_confirmed(bench: Bench) -> None:
     files = {"train.py": LEARN, "data.csv": "1,2,3,4"}
     found = bench.compared(files, {**files, "data.csv": "1,2,3,5"})
     assert found.confirmed and "data.csv" in (found.cause or ""), found
+    said = CliRunner().invoke(app, ["compare", "a", "b"]).stdout
+    assert "Next: orch compare a b --confirm" in said
 
 
 def test_programs_of_other_names_are_compared_by_what_they_contain(bench: Bench) -> None:

@@ -1,0 +1,108 @@
+"""Two runs without recorded tensors, compared by what their records hold. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from orchestrator.model import RecordedFact, Verdict
+from orchestrator.parity.verdict import DIVERGENT, NOT_COMPARED
+
+Record = Mapping[str, Any]
+
+_FACTS = (
+    ("command", ("command",)),
+    ("code", ("code", "digest")),
+    ("data", ("data", "digest")),
+    ("packages", ("stack", "digest")),
+    ("Python", ("stack", "python")),
+    ("machine", ("machine", "instance_type")),
+    ("end", ("exit", "reason")),
+)
+"""What is compared by its value: its name, and where the record holds it."""
+
+_ANOTHER_JOB = frozenset(("command", "code", "data"))
+"""Facts that make two runs another job where they differ. Packages and machines alone explain nothing."""
+
+_RECORD = (
+    "Record tensors to compare them: orch train --local-parity, or orch record -- python train.py on this "
+    "computer."
+)
+
+
+def compare_records(a: Record, b: Record) -> Verdict:
+    """The verdict on two `run.json` objects. Never IDENTICAL: no tensor was compared.
+
+    DIVERGENT if command, code, data or a metric differ; otherwise NOT COMPARED. `recorded` has every fact.
+    """
+    facts = (*_values(a, b), *_metrics(a, b), *_results(a, b))
+    differing = [fact for fact in facts if fact.equal is False]
+    decisive = [fact for fact in differing if fact.name in _ANOTHER_JOB or fact.decisive]
+    said = f"No tensors of both runs were recorded. {_said(facts)}"
+    verdict = DIVERGENT if decisive else NOT_COMPARED
+    return Verdict(verdict, detail=said, fix=_fix(decisive), recorded=facts)
+
+
+def _said(facts: tuple[RecordedFact, ...]) -> str:
+    groups = {
+        "Equal": [fact.name for fact in facts if fact.equal],
+        "Different": [fact.name for fact in facts if fact.equal is False],
+        "Not recorded of both": [fact.name for fact in facts if fact.equal is None],
+    }
+    return " ".join(f"{words}: {', '.join(names)}." for words, names in groups.items() if names)
+
+
+def _fix(decisive: list[RecordedFact]) -> str:
+    job = [fact.name for fact in decisive if fact.name in _ANOTHER_JOB]
+    return f"Give both runs the same {' and '.join(job)}. {_RECORD}" if job else _RECORD
+
+
+def _values(a: Record, b: Record) -> Iterator[RecordedFact]:
+    for name, path in _FACTS:
+        left, right = (_at(side, path) for side in (a, b))
+        equal = left == right if left is not None and right is not None else None
+        yield RecordedFact(name, _shown(left), _shown(right), equal)
+
+
+def _at(record: Record, path: tuple[str, ...]) -> Any:
+    value: Any = record
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _shown(value: Any) -> str | None:
+    if value is None:
+        return None
+    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text[:12] if len(text) == 64 and not text.strip("0123456789abcdef") else text
+
+
+def _metrics(a: Record, b: Record) -> Iterator[RecordedFact]:
+    left, right = (side.get("metrics") or {} for side in (a, b))
+    if not left and not right:
+        yield RecordedFact("metrics", None, None, None)
+    for name in sorted({*left, *right}):
+        one, other = left.get(name), right.get(name)
+        equal = _same(one, other) if name in left and name in right else None
+        yield RecordedFact(f"metric {name}", _number(one), _number(other), equal, decisive=True)
+
+
+def _same(one: Any, other: Any) -> bool:
+    both = isinstance(one, float) and isinstance(other, float) and math.isnan(one) and math.isnan(other)
+    return bool(both or one == other)
+
+
+def _number(value: Any) -> str | None:
+    return None if value is None else repr(value)
+
+
+def _results(a: Record, b: Record) -> Iterator[RecordedFact]:
+    """Files that both runs left. Other bytes prove nothing: model files hold times, and logs do."""
+    left, right = ({each["path"]: each["sha256"] for each in side.get("artifacts") or ()} for side in (a, b))
+    shared = sorted(path for path in left if path in right)
+    equal = [path for path in shared if left[path] == right[path]]
+    if shared:
+        words = f"{len(equal)} of {len(shared)} files of the same name have the same bytes"
+        yield RecordedFact("results", words, words, len(equal) == len(shared))
