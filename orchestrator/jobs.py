@@ -107,18 +107,26 @@ def cancel(host: Host, agent: Agent, run_id: str, grace: float = 10.0) -> RunSta
     return _checked(host, "cancel", _ask(RunState, host, agent, "cancel", run_id, "--grace", str(grace)))
 
 
+@dataclass(frozen=True)
+class Left:
+    """What an ended run left. `altered`: of its data, files that were written while it went on."""
+
+    entries: Annotated[tuple[Entry, ...], Most(MOST_ENTRIES)]
+    altered: Annotated[tuple[str, ...], Most(1000)] = ()
+
+
 def outputs(host: Host, agent: Agent, run_id: str, *, again: bool = False) -> tuple[Entry, ...]:
     """What an ended run created or changed in `<run_dir>/work`, paths relative to that folder.
 
     As it was listed at the run's end; with `again`, as it lies there now.
     """
+    return left(host, agent, run_id, again=again).entries
+
+
+def left(host: Host, agent: Agent, run_id: str, *, again: bool = False) -> Left:
+    """As `outputs`, with what became of the run's data."""
     arguments = (run_id, "--again") if again else (run_id,)
-    return _ask(_Outputs, host, agent, "outputs", *arguments, most=LONG).entries
-
-
-@dataclass(frozen=True)
-class _Outputs:
-    entries: Annotated[tuple[Entry, ...], Most(MOST_ENTRIES)]
+    return _ask(Left, host, agent, "outputs", *arguments, most=LONG)
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,14 @@ _METRICS_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Fetched:
-    """`entries` lie here now, verified; `refused` stayed on the machine."""
+    """`entries` lie here now, verified; `refused` stayed on the machine.
+
+    `altered`: data files that were written on the machine while the run went on.
+    """
 
     entries: tuple[Entry, ...]
     refused: tuple[NotFetched, ...] = ()
+    altered: tuple[str, ...] = ()
 
 
 def fetch(
@@ -40,12 +44,12 @@ def fetch(
     with taking(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lacking = _fetch_story(host, agent, run_id, folder)
-    entries = jobs.outputs(host, agent, run_id, again=again)
+    left = jobs.left(host, agent, run_id, again=again)
     outputs = folder / OUTPUTS
     pulled = sync.pull_possible(
-        host, agent, f"{source}/work", entries, outputs, progress=progress, as_read=again
+        host, agent, f"{source}/work", left.entries, outputs, progress=progress, as_read=again
     )
-    return Fetched(pulled.entries, (*lacking, *pulled.refused))
+    return Fetched(pulled.entries, (*lacking, *pulled.refused), left.altered)
 
 
 def _fetch_story(host: Host, agent: Agent, run_id: str, folder: Path) -> list[NotFetched]:

@@ -36,7 +36,7 @@ def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool
     done = run_record(
         session,
         run_id,
-        {**draft, "timings": timings},
+        {**draft, "timings": timings, "data": _data(draft["data"], fetched.altered)},
         exit=collect.exit_json(exit_),
         artifacts=collect.artifacts(fetched.entries),
         not_fetched=collect.not_fetched(fetched, declared=bool(session.profile.train.outputs)),
@@ -49,6 +49,11 @@ def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool
     finally:  # not before: a machine that counts as idle may end while it is asked
         if not any(each.can_come for each in fetched.refused):
             follow.release(session, run_id)
+
+
+def _data(sent: Mapping[str, Any] | None, altered: Sequence[str]) -> Mapping[str, Any] | None:
+    """The data's facts; `altered` names what was not, to the end of the run, what was sent."""
+    return {**(sent or {}), "altered": list(altered)} if altered else sent
 
 
 def _examined(session: Session, record: RunRecord, entries: Sequence[Entry]) -> RunRecord:

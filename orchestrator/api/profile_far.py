@@ -81,7 +81,8 @@ def _free_name(session: Session, run_id: str) -> str:
 
 def _job(session: Session, run_id: str, name: str, wish: Wish) -> Job:
     fields = dict(session.ledger.lease().runs[run_id].draft["job"])
-    trees = tuple(TreeLink(**link) for link in fields.pop("trees"))
+    # What lies there now is measured, also where a later run has sent something else since.
+    trees = tuple(TreeLink(**{**link, "digest": ""}) for link in fields.pop("trees"))
     plan = {"feed": wish.plan(jobs.run_dir(session.agent, name))}
     env = {**session.profile.train.environment(), "ORCH_IMPOSE": json.dumps(plan)}
     job = Job(**{**fields, "argv": tuple(fields["argv"]), "env": env}, trees=trees)

@@ -36,13 +36,13 @@ def send(session: Session) -> Trees:
     profile = session.profile
     for each in profile.data:
         prepare(session, each)
-    _sent(session, CODE_TREE, profile.code.path, ignore=code_ignored(profile))
-    there = [_link(session.agent, CODE_TREE, ".", copied=True)]
+    code = _sent(session, CODE_TREE, profile.code.path, ignore=code_ignored(profile))
+    there = [_link(session.agent, CODE_TREE, ".", code, copied=True)]
     manifests = []
     for number, each in enumerate(profile.data):
         name = f"data-{number}"
         data = _sent(session, name, each.source, data=True)
-        there.append(_link(session.agent, name, each.target))
+        there.append(_link(session.agent, name, each.target, data))
         manifests.append(data.manifest)
     return Trees(tuple(there), _facts(manifests), time.monotonic() - begun)
 
@@ -77,8 +77,8 @@ def _literal(path: str) -> str:
     return re.sub(r"([\\*?\[\]#! ])", r"\\\1", path)
 
 
-def _link(agent: Agent, name: str, target: str, *, copied: bool = False) -> TreeLink:
-    return TreeLink(f"{agent.base}/trees/{name}", target, copied)
+def _link(agent: Agent, name: str, target: str, sent: sync.Scan, *, copied: bool = False) -> TreeLink:
+    return TreeLink(sync.tree_path(agent, name), target, copied, sent.manifest.digest)
 
 
 def check_targets(profile: Profile) -> None:

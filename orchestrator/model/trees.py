@@ -38,12 +38,13 @@ class TreeLink:
     """A synced tree at `source` (absolute) appears in a run's working folder at `target`.
 
     `target` is relative ("." for the code itself) or absolute; `copied` trees are private to the run,
-    others share their bytes.
+    others share their bytes. With the `digest` of its manifest the tree is laid out only while it has that.
     """
 
     source: str
     target: str
     copied: bool = False
+    digest: str = ""
 
 
 class Refused(StrEnum):

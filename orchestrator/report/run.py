@@ -73,7 +73,10 @@ def _stack(stack: Mapping[str, Any] | None) -> str:
 def _data(data: Mapping[str, Any] | None) -> str:
     if not data or not data.get("files"):
         return ""
-    return f"{plural(data['files'], 'file')}, {size(data.get('bytes'))}, the same bytes on both sides"
+    facts = f"{plural(data['files'], 'file')}, {size(data.get('bytes'))}"
+    if altered := data.get("altered"):
+        return f"{facts}; {plural(len(altered), 'file')} written while the run went on: {altered[0]}"
+    return f"{facts}, the same bytes on both sides"
 
 
 def _metrics(metrics: Mapping[str, Any]) -> str:

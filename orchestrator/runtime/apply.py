@@ -24,19 +24,17 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import shutil
 import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
-from . import tree
+from . import tree, treerecord
 from .confined import Confined
-from .entries import Difference, Row, difference, digest, first_difference, hostile, ordered, raw
+from .entries import Difference, Row, difference, digest, first_difference, hostile, raw
 from .frames import PIECE, Broken, Gone, Read, Write, receive, receive_body, send
 
-SCHEMA = 2
 _PATIENCE = 10.0
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -71,6 +69,7 @@ def serve(root: str, read: Read, write: Write) -> int:
             taken = _take(place, ask, read, say)
             if ask["single"]:
                 _expose(place, ask["single"], root)
+                treerecord.restamp(place, [ask["single"]])
         say({"digest": taken})
     except Refused as refusal:
         say(refusal.facts)
@@ -84,7 +83,7 @@ def serve(root: str, read: Read, write: Write) -> int:
 
 
 def _take(root: str, ask: Dict[str, Any], read: Read, say: Say) -> str:
-    recalled = _recall(root)
+    recalled = treerecord.recall(root)
     have, known = _look(root, {} if ask["verify"] else recalled)
     if digest(have) != ask["digest"]:
         say({"same": False})
@@ -99,8 +98,8 @@ def _take(root: str, ask: Dict[str, Any], read: Read, say: Say) -> str:
     else:
         say({"same": True})
     trusted = tree.settled(known, time.time_ns())
-    if trusted != recalled:
-        _record(root, have, trusted)
+    if trusted != recalled or treerecord.digest_of(root) != digest(have):
+        treerecord.record(root, have, trusted)
     shutil.rmtree(f"{root}.part", ignore_errors=True)
     return digest(have)
 
@@ -167,42 +166,6 @@ def _look(root: str, known: tree.Known) -> Tuple[List[Row], tree.Known]:
         path, why = listed.unreadable[0]
         raise Refused("failed", f"{root}/{path} cannot be read here: {why}.", path=path)
     return rows + [Row(path, "special") for path in listed.special], now
-
-
-def _recall(root: str) -> tree.Known:
-    """What is known of the files here; nothing after a reboot, for not all was on disk before it."""
-    try:
-        with open(f"{root}.manifest.json", encoding="utf-8") as file:
-            record = json.load(file)
-        if (record["schema"], record["boot"]) != (SCHEMA, _boot()):
-            return {}
-        hashes = {entry[0]: entry[4] for entry in record["entries"]}
-        return {path: (tuple(stamp), hashes[path]) for path, stamp in record["stamps"].items()}
-    except (OSError, ValueError, KeyError, TypeError, IndexError):
-        return {}
-
-
-def _record(root: str, rows: List[Row], trusted: tree.Known) -> None:
-    record = {
-        "schema": SCHEMA,
-        "boot": _boot(),
-        "digest": digest(rows),
-        "entries": ordered(rows),
-        "stamps": {path: stamp for path, (stamp, _) in trusted.items()},
-    }
-    part = f"{root}.manifest.json.part"
-    # Nothing here waits for the disk: what a loss of power takes is not trusted after it (see _recall).
-    with open(part, "w", encoding="utf-8") as file:
-        file.write(json.dumps(record, separators=(",", ":")))
-    os.replace(part, f"{root}.manifest.json")
-
-
-def _boot() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
 
 
 # ---------------------------------------------------------------- what comes

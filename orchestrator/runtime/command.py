@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import sys
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Tuple
 
@@ -15,6 +17,9 @@ from .rundir import RunDir
 
 _OF_THE_CONNECTION = ("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SSH_ORIGINAL_COMMAND", "OLDPWD", "_")
 _OF_ANOTHER_PYTHON = ("VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME", "__PYVENV_LAUNCHER__")
+_PR_CAPBSET_DROP = 24
+_CAP_DAC_OVERRIDE = 1
+"""By which root writes to files whose mode forbids it."""
 _NOT_EXECUTABLE = 126
 _NOT_FOUND = 127
 _NO_NEW_PRIVILEGES = 38
@@ -24,13 +29,16 @@ _NO_NEW_PRIVILEGES = 38
 @dataclass(frozen=True)
 class Command:
     """What is executed: `program` under the name argv[0], in `cwd` (absolute), with exactly `environment`.
-    `stdin`: a file or a named pipe; "" for none."""
+    `stdin`: a file or a named pipe; "" for none. `bound`: read-only files are read-only for it even where it
+    runs as root.
+    """
 
     program: str
     argv: Tuple[str, ...]
     cwd: str
     environment: Mapping[str, str]
     stdin: str = ""
+    bound: bool = False
 
 
 def command(run: RunDir, spec: Mapping[str, Any], inherited: Mapping[str, str]) -> Command:
@@ -39,7 +47,8 @@ def command(run: RunDir, spec: Mapping[str, Any], inherited: Mapping[str, str]) 
     if argv[0] in ("python", "python3"):
         argv[0] = spec["python"]
     cwd = os.path.normpath(os.path.join(run.work, spec["cwd"])) if spec["trees"] else spec["cwd"]
-    return Command(argv[0], tuple(argv), cwd, environment(run, spec, cwd, inherited), spec["stdin"])
+    bound = any(tree.get("digest") and not tree["copied"] for tree in spec["trees"])
+    return Command(argv[0], tuple(argv), cwd, environment(run, spec, cwd, inherited), spec["stdin"], bound)
 
 
 def environment(
@@ -104,11 +113,14 @@ def launch(wanted: Command, log: str, oom_score: Optional[str]) -> Child:
     """Fork the job's first process, all its output going to `log`. Raises OSError."""
     gate_out, gate_in = os.pipe()
     report_out, report_in = os.pipe()
+    libc = ctypes.CDLL(None) if wanted.bound and sys.platform == "linux" and os.geteuid() == 0 else None
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     given = os.open(wanted.stdin or os.devnull, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     os.set_blocking(given, True)  # opening a pipe waits for nobody, reading it does
     pid = os.fork()
     if pid == 0:
+        if libc is not None:
+            libc.prctl(_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, 0, 0, 0)
         _become(wanted, gate_out, gate_in, report_in, (given, output), oom_score)
     for descriptor in (gate_out, report_in, given, output):
         os.close(descriptor)

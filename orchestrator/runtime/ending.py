@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 from . import cgroups
 from .processes import describe_signal
@@ -29,6 +30,7 @@ class Facts:
     `machine_ends`: (reason, sentence) of the announcement that the machine ends: its cloud takes it back, or
     its deadline comes.
     `full`: the file system that has no room left, or None. `log_tail`: the last of its output.
+    `data_denied`: the data file that the job's last words say it might not write.
     """
 
     code: Optional[int]
@@ -41,6 +43,7 @@ class Facts:
     full: Optional[str] = None
     log_tail: bytes = b""
     not_found: Optional[str] = None
+    data_denied: Optional[str] = None
 
 
 def explain(facts: Facts) -> Dict[str, Any]:
@@ -69,6 +72,11 @@ def _why(facts: Facts) -> Tuple[str, str]:
         return "signal", f"The job was ended by signal {facts.signal} ({describe_signal(facts.signal)})."
     if any(word in facts.log_tail for word in _DEVICE_WORDS):
         return "failed", f"The command {_how(facts)}: TensorFlow could not allocate memory on its device."
+    if facts.data_denied:
+        return "failed", (
+            f"The command {_how(facts)}: it could not write {facts.data_denied}. Data are read-only for a "
+            "run, because all runs share them; write a copy, or another file beside them."
+        )
     return "failed", f"The command {_how(facts)}."
 
 
@@ -130,6 +138,16 @@ def full_file_system(*paths: str) -> Optional[str]:
         if free * about.f_frsize < _ROOM or (about.f_files and about.f_ffree == 0):
             return path
     return None
+
+
+def data_denied(log_tail: bytes, cwd: str, places: Sequence[str]) -> Optional[str]:
+    """The path that the last refusal in the output names, where it lies in one of the data's `places`."""
+    named = re.findall(rb"Permission denied: '([^'\n]+)'", log_tail)
+    if not named:
+        return None
+    name = os.fsdecode(named[-1])
+    path = os.path.normpath(name if name.startswith("/") else f"{cwd}/{name}")
+    return name if any(path == place or path.startswith(place + os.sep) for place in places) else None
 
 
 def tail(path: str) -> bytes:

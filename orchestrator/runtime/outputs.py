@@ -12,7 +12,7 @@ import stat
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .rundir import RunDir, is_plain, read_json, write_json
-from .stage import describe, relative, walk
+from .stage import altered, describe, relative, walk
 
 _BLOCK = 1 << 20
 
@@ -32,8 +32,14 @@ def outputs(run: RunDir, again: bool = False) -> List[Entry]:
 
 
 def write(run: RunDir) -> None:
-    """Find what the run left and write it down."""
-    write_json(run.outputs, {"entries": find(run)})
+    """Find what the run left, and which of its data were changed meanwhile, and write it down."""
+    write_json(run.outputs, {"entries": find(run), "altered": altered(run)})
+
+
+def altered_data(run: RunDir) -> List[str]:
+    """The shared data files that were written while the run went on, at most 1,000."""
+    written = read_json(run.outputs) or {}
+    return list(written.get("altered", []))[:1000]
 
 
 def find(run: RunDir) -> List[Entry]:

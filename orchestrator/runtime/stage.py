@@ -3,6 +3,10 @@
 Copied trees are the run's own. The others share their bytes by hard link (by symbolic link across file
 systems); their folders are the run's own, so that new files beside the data stay with the run. An absolute
 target becomes a symbolic link at that path, and nothing that is not ours is ever replaced by one.
+
+A tree that was sent here comes with its digest, and is verified before it is laid out. The files of one that
+is shared are read-only, and `shared.json` keeps by what they are known, so that the run's end can tell
+whether they still are what the run was given.
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
@@ -10,16 +14,22 @@ target becomes a symbolic link at that path, and nothing that is not ours is eve
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
 import stat
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
+from . import tree as tree_
+from . import treerecord
+from .entries import raw
 from .rundir import RunDir, RunError, held, open_run, read_json, write_json
 
+SHARED = "shared.json"
+
 Tree = Dict[str, Any]
-"""As model.TreeLink: source, target, copied."""
+"""As model.TreeLink: source, target, copied, digest."""
 
 
 def stage(run: RunDir, trees: List[Tree]) -> None:
@@ -30,14 +40,77 @@ def stage(run: RunDir, trees: List[Tree]) -> None:
     shutil.rmtree(run.work, ignore_errors=True)
     shutil.rmtree(run.path("mapped"), ignore_errors=True)
     os.makedirs(run.work)
+    shared = []
     for tree in sorted(trees, key=lambda tree: _depth(tree["target"])):
         if not os.path.lexists(tree["source"]):
             raise RunError("stage", f"The tree {tree['source']} is not on this machine; sync it first.")
-        if os.path.isabs(tree["target"]):
-            _map(run, tree)
-        else:
-            _place(run, tree, _inside(run.work, tree["target"]))
+        with _verified(tree) as hashes:
+            if os.path.isabs(tree["target"]):
+                _map(run, tree)
+            else:
+                _place(run, tree, _inside(run.work, tree["target"]))
+            if hashes is not None and _is_sealed(tree):
+                shared.append(_sealed(tree, hashes))
+    write_json(run.path(SHARED), {"trees": shared})
     write_json(run.staged, {"copied": _facts(run.work, trees), "trees": trees})
+
+
+@contextlib.contextmanager
+def _verified(tree: Tree) -> Iterator[Optional[Dict[str, str]]]:
+    """path -> hash of the files of a tree that was sent here, which nobody changes meanwhile; else None."""
+    if not tree.get("digest"):
+        yield None
+        return
+    folder = treerecord.folder_of(os.path.abspath(tree["source"]))
+    with treerecord.locked(folder):
+        try:
+            hashes = treerecord.verify(folder, tree["digest"])
+        except treerecord.Altered as error:
+            raise RunError("stage", f"{error} Start the run again: that sends what differs.") from error
+        yield hashes
+
+
+def _sealed(tree: Tree, hashes: Dict[str, str]) -> Dict[str, Any]:
+    """A shared tree's folder, and each file's stamp after it was linked, with its hash."""
+    folder = treerecord.folder_of(os.path.abspath(tree["source"]))
+    stamps = treerecord.restamp(folder, list(hashes))
+    return {"folder": folder, "files": {path: [stamps[path], hashes[path]] for path in hashes}}
+
+
+def altered(run: RunDir) -> List[str]:
+    """The shared files, sorted, that are not what they were when the run was laid out."""
+    found = []
+    for shared in (read_json(run.path(SHARED)) or {"trees": []})["trees"]:
+        for path, (stamp, hashed) in shared["files"].items():
+            place = os.path.join(shared["folder"], path)
+            if not _is_still(raw(place), stamp, hashed):
+                found.append(path)
+    return sorted(found)
+
+
+def read_only(run: RunDir) -> List[str]:
+    """Where in the run's eyes the shared trees lie, as absolute paths."""
+    trees = (read_json(run.staged) or {"trees": []})["trees"]
+    places = [os.path.join(run.work, tree["target"]) for tree in trees if _is_sealed(tree)]
+    return [os.path.normpath(place) for place in places]
+
+
+def _is_sealed(tree: Tree) -> bool:
+    return bool(tree.get("digest")) and not tree["copied"]
+
+
+def _is_still(place: bytes, stamp: List[int], hashed: str) -> bool:
+    """Whether the file has its content. One that was replaced or removed in the tree is another file: the run
+    keeps the one that it was given."""
+    try:
+        now = tree_.stamp_of(os.lstat(place))
+        if now == tuple(stamp) or now[2] != stamp[2]:
+            return True
+        return now[:2] == tuple(stamp[:2]) and tree_.content(place)[0] == hashed
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 def _depth(target: str) -> int:
@@ -120,7 +193,7 @@ def _map(run: RunDir, tree: Tree) -> None:
     source = os.path.abspath(tree["source"])
     if os.path.exists(target) and os.path.samefile(target, source):
         return
-    if tree["copied"]:
+    if tree["copied"] or tree.get("digest"):  # a tree that was sent here is replaced by the next that is
         private = os.path.join(run.path("mapped"), target.lstrip("/"))
         _place(run, tree, private)
         source = private

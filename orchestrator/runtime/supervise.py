@@ -21,6 +21,7 @@ from . import deadline, ending, notices, outputs, processes
 from .command import Child, Command, launch
 from .rundir import Reserve, RunDir, log_bytes, read_json, write_json
 from .sample import Sampler
+from .stage import read_only
 
 GRACE = 10.0
 """Seconds between asking a cancelled job to end and ending it."""
@@ -204,6 +205,7 @@ class Supervision:
         assert self._job is not None
         signalled = os.WIFSIGNALED(ended.status)
         now = ending.kills_now()
+        log_tail = ending.tail(self._run.log)
         return ending.Facts(
             code=None if signalled else os.WEXITSTATUS(ended.status),
             signal=os.WTERMSIG(ended.status) if signalled else None,
@@ -213,7 +215,8 @@ class Supervision:
             group_kills=ending.since(self._kills.group, now.group),
             global_kills=ending.since(self._kills.everywhere, now.everywhere),
             full=ending.full_file_system(self._command.cwd, self._run.root),
-            log_tail=ending.tail(self._run.log),
+            log_tail=log_tail,
+            data_denied=ending.data_denied(log_tail, self._command.cwd, read_only(self._run)),
             not_found=self._job.failure(),
         )
 

@@ -44,18 +44,20 @@ def scan(root: Path, *, ignore: Sequence[str] = (), cache: Path | None = None, d
     """Find what is at `root`, a folder or a file.
 
     `ignore` are further patterns in the syntax of .gitignore, relative to the root; `cache` a folder for
-    hashes. With `data`, .gitignore does not count: data are ignored by git as a rule. Raises SyncError
-    where there is no such root, or where files never stop changing.
+    hashes. With `data`, .gitignore does not count, for data are ignored by git as a rule; and files are
+    read-only, for all runs share what is sent. Raises SyncError where there is no such root, or where
+    files never stop changing.
     """
     top = root.resolve()
     if top.is_file():
-        return _scan_file(top)
+        return _scan_file(top, data)
     if not top.is_dir():
         raise SyncError(f"There is no folder or file {root}.")
     known = hashes.load(cache, top)
     chooser = Ignore(top, ignore, gitignore=not data)
     listed = tree.survey(os.fspath(text(os.fsencode(top))), chooser)
     rows, now = _read(top, listed, known)
+    rows = [_read_only(row) for row in rows] if data else rows
     hashes.save(cache, top, known, now)
     skipped = chooser.skipped + [(path, "neither file, folder nor link") for path in listed.special]
     return Scan(
@@ -73,7 +75,11 @@ def manifest_of(rows: Iterable[Row]) -> Manifest:
     return Manifest(tuple(Entry(*row) for row in in_order), digest(in_order))
 
 
-def _scan_file(path: Path) -> Scan:
+def _read_only(row: Row) -> Row:
+    return row._replace(mode=row.mode & 0o555) if row.kind == "file" else row
+
+
+def _scan_file(path: Path, data: bool) -> Scan:
     name = text(os.fsencode(path.name))
     try:
         hashed, stamp = tree.content(os.fsencode(path))
@@ -84,7 +90,7 @@ def _scan_file(path: Path) -> Scan:
         why = error.strerror or str(error)
         return Scan(path, manifest_of([]), unreadable=((name, why),), single=name)
     row = Row(name, "file", stamp[0], mode, hashed)
-    return Scan(path, manifest_of([row]), single=name, mtimes={name: stamp[1]})
+    return Scan(path, manifest_of([_read_only(row) if data else row]), single=name, mtimes={name: stamp[1]})
 
 
 def _read(top: Path, listed: tree.Survey, known: tree.Known) -> tuple[list[Row], tree.Known]:

@@ -1,0 +1,135 @@
+"""What is known of a tree that was sent here, in `<root>.manifest.json`: rows, digest, stamps of files.
+
+A stamp (see tree.Stamp) says that a file is still what was hashed. To link a file moves its ctime; whoever
+links files of a tree therefore verifies them first and notes their stamps anew, holding the tree's lock.
+"""
+
+# Thin over the kernel: descriptors, modes and races are said in os calls.
+# ruff: noqa: PTH105, PTH113, PTH118
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from typing import Any, Dict, Iterator, List, Optional, Sequence
+
+from . import tree
+from .entries import Row, digest, ordered, raw
+
+SCHEMA = 2
+
+
+class Altered(Exception):
+    """A tree is not what was sent. The text is a sentence for people."""
+
+
+def folder_of(root: str) -> str:
+    """The folder that the tree at `root` lives in: one beside it where the tree is a single file."""
+    return f"{root}.single" if os.path.isfile(root) else root
+
+
+@contextlib.contextmanager
+def locked(root: str) -> Iterator[None]:
+    """Nobody applies to the folder, or links its files, meanwhile."""
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def recall(root: str) -> tree.Known:
+    """What is known of the files here; nothing after a reboot, for not all was on disk before it."""
+    try:
+        known = _read(root)
+        if known is None or known["boot"] != _boot():
+            return {}
+        hashes = {entry[0]: entry[4] for entry in known["entries"]}
+        return {path: (_stamp(stamp), hashes[path]) for path, stamp in known["stamps"].items()}
+    except (ValueError, KeyError, TypeError, IndexError):
+        return {}
+
+
+def digest_of(root: str) -> str:
+    """The digest of the tree as it was left; "" where nothing was written down."""
+    return str((_read(root) or {}).get("digest", ""))
+
+
+def record(root: str, rows: Sequence[Row], trusted: tree.Known) -> None:
+    """Write down the tree as it was left."""
+    _write(
+        root,
+        {
+            "schema": SCHEMA,
+            "boot": _boot(),
+            "digest": digest(rows),
+            "entries": ordered(rows),
+            "stamps": {path: stamp for path, (stamp, _) in trusted.items()},
+        },
+    )
+
+
+def verify(root: str, expected: str) -> Dict[str, str]:
+    """path -> hash of every file of the tree, which is the one of the digest `expected`. Raises Altered.
+
+    A file whose stamp is not the noted one is read.
+    """
+    known = _read(root)
+    if known is None or known["digest"] != expected:
+        raise Altered("The tree on the machine is another one than was sent.")
+    hashes = {row[0]: row[4] for row in known["entries"] if row[1] == "file"}
+    for path, hashed in hashes.items():
+        place = os.path.join(raw(root), raw(path))
+        try:
+            noted = known["stamps"].get(path)
+            same = noted is not None and _stamp(noted) == tree.stamp_of(os.lstat(place))
+            if not same and tree.content(place)[0] != hashed:
+                raise Altered(f"{path} was changed on the machine after it was sent.")
+        except OSError as error:
+            raise Altered(f"{path} cannot be read on the machine: {error.strerror}.") from error
+    return hashes
+
+
+def restamp(root: str, paths: Sequence[str]) -> Dict[str, tree.Stamp]:
+    """Note the stamps of `paths` as they are now, after they were verified and linked; these stamps."""
+    known = _read(root) or {}
+    now = {path: tree.stamp_of(os.lstat(os.path.join(raw(root), raw(path)))) for path in paths}
+    if known:
+        late = time.time_ns() - tree.RACY
+        trusted = {path: stamp for path, stamp in now.items() if stamp[1] < late}
+        _write(root, {**known, "boot": _boot(), "stamps": trusted})
+    return now
+
+
+def _stamp(value: List[int]) -> tree.Stamp:
+    size, mtime, inode, ctime, device = value
+    return size, mtime, inode, ctime, device
+
+
+def _read(root: str) -> Optional[Dict[str, Any]]:
+    try:
+        with open(f"{root}.manifest.json", encoding="utf-8") as file:
+            known = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return known if isinstance(known, dict) and known.get("schema") == SCHEMA else None
+
+
+def _write(root: str, value: Dict[str, Any]) -> None:
+    part = f"{root}.manifest.json.part"
+    # Nothing here waits for the disk: what a loss of power takes is not trusted after it (see recall).
+    with open(part, "w", encoding="utf-8") as file:
+        file.write(json.dumps(value, separators=(",", ":")))
+    os.replace(part, f"{root}.manifest.json")
+
+
+def _boot() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

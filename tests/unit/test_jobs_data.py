@@ -1,0 +1,144 @@
+"""Data that were sent are what every run reads: no run writes them; what was altered by force is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator import jobs, sync
+from orchestrator.errors import UsageError
+from orchestrator.hosts import HereHost
+from orchestrator.model import Agent, Job, RunState, TreeLink
+from orchestrator.runtime import tree
+from tests.unit.far_side import agent_at
+
+HOST = HereHost()
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Agent:
+    return agent_at(tmp_path / "far")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    top = tmp_path / "data"
+    (top / "train").mkdir(parents=True)
+    (top / "train/a").write_text("aaaa")
+    (top / "b").write_text("bbbb")
+    for path in (top / "train/a", top / "b"):
+        os.utime(path, (1_700_000_000,) * 2)
+    return top
+
+
+def sent(agent: Agent, data: Path, target: str = "data") -> TreeLink:
+    scan = sync.scan(data, data=True)
+    sync.push(HOST, agent, scan, "data-0")
+    return TreeLink(sync.tree_path(agent, "data-0"), target, digest=scan.manifest.digest)
+
+
+def run(agent: Agent, script: str, link: TreeLink, run_id: str = "r") -> RunState:
+    """Run `script` in Python to its end."""
+    job = Job(run_id, ("python", "-c", script), sys.executable, trees=(link,))
+    jobs.start(HOST, agent, job)
+    jobs.follow(HOST, agent, run_id, 0, lambda _: None)
+    return jobs.state(HOST, agent, run_id)
+
+
+def log(agent: Agent, run_id: str = "r") -> str:
+    return Path(jobs.run_dir(agent, run_id), "output.log").read_text()
+
+
+def tree_of(agent: Agent) -> Path:
+    return Path(sync.tree_path(agent, "data-0"))
+
+
+@pytest.mark.parametrize("mode", ["w", "a", "r+"])
+def test_a_job_cannot_write_into_its_data(agent: Agent, data: Path, mode: str) -> None:
+    """Not even one that runs as root, as on a local machine."""
+    ended = run(agent, f"open('data/train/a', {mode!r}).write('x')", sent(agent, data))
+    assert ended.exit is not None and ended.exit.reason == "failed"
+    assert "Permission denied" in log(agent)
+    assert "data/train/a" in ended.exit.detail and "read-only" in ended.exit.detail
+    assert (tree_of(agent) / "train/a").read_text() == "aaaa"
+    assert jobs.left(HOST, agent, "r").altered == ()
+
+
+def test_a_job_may_put_files_beside_its_data_and_replace_its_own_view(agent: Agent, data: Path) -> None:
+    script = (
+        "import os; open('data/cache', 'w').write('c'); os.remove('data/b'); open('data/b', 'w').write('m')"
+    )
+    ended = run(agent, script, sent(agent, data))
+    assert ended.exit is not None and ended.exit.reason == "completed", log(agent)
+    assert sorted(path.name for path in tree_of(agent).iterdir()) == ["b", "train"]
+    assert (tree_of(agent) / "b").read_text() == "bbbb"
+    assert jobs.left(HOST, agent, "r").altered == ()
+
+
+def test_what_a_job_altered_by_force_is_named_and_sent_again(agent: Agent, data: Path) -> None:
+    """It changed the mode, wrote the same number of bytes, and set the time back."""
+    script = (
+        "import os; p = 'data/train/a'; s = os.stat(p); os.chmod(p, 0o644); open(p, 'r+').write('XXXX');"
+        "os.utime(p, ns=(s.st_atime_ns, s.st_mtime_ns)); os.chmod(p, 0o444)"
+    )
+    run(agent, script, sent(agent, data))
+    assert jobs.left(HOST, agent, "r").altered == ("train/a",)
+    link = sent(agent, data)
+    run(agent, "print(open('data/train/a').read())", link, "s")
+    assert log(agent, "s") == "aaaa\n"
+    assert jobs.left(HOST, agent, "s").altered == ()
+
+
+def test_what_was_altered_since_it_was_sent_is_not_given_to_a_run(agent: Agent, data: Path) -> None:
+    link = sent(agent, data)
+    place = tree_of(agent) / "b"
+    place.chmod(0o644)
+    place.write_text("XXXX")
+    os.utime(place, (1_700_000_000,) * 2)
+    with pytest.raises(UsageError, match="b was changed on the machine"):
+        run(agent, "pass", link)
+    with pytest.raises(UsageError, match="another one than was sent"):
+        run(agent, "pass", dataclasses.replace(link, digest="0" * 64), "other")
+
+
+@pytest.mark.parametrize("target", ["data", "absolute"])
+def test_a_run_keeps_its_data_while_others_are_sent(
+    agent: Agent, data: Path, tmp_path: Path, target: str
+) -> None:
+    place = str(tmp_path / "place") if target == "absolute" else target
+    go = tmp_path / "go"
+    script = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(.02)\n"
+    script += f"print(open({place!r} + '/b').read())"
+    job = Job("r", ("python", "-c", script), sys.executable, trees=(sent(agent, data, place),))
+    jobs.start(HOST, agent, job)
+    (data / "b").write_text("newer")
+    sent(agent, data)
+    go.touch()
+    jobs.follow(HOST, agent, "r", 0, lambda _: None)
+    assert log(agent) == "bbbb\n"
+    assert jobs.left(HOST, agent, "r").altered == ()
+
+
+def test_data_that_are_one_file_are_read_only_too(agent: Agent, data: Path) -> None:
+    link = sent(agent, data / "b", "b")
+    ended = run(agent, "print(open('b').read()); open('b', 'w')", link)
+    assert ended.exit is not None and ended.exit.reason == "failed"
+    assert log(agent).startswith("bbbb\n")
+
+
+def test_linked_files_are_not_read_again(agent: Agent, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To link a file moves its change time; the next sync and the next run know it all the same."""
+    run(agent, "pass", sent(agent, data))
+    read: list[bytes] = []
+    real = tree.content
+    root = str(tree_of(agent))
+    from orchestrator.runtime import treerecord
+
+    monkeypatch.setattr(tree, "content", lambda path: (read.append(path), real(path))[1])
+    treerecord.verify(root, treerecord.digest_of(root))
+    assert read == []
+    assert sync.push(HOST, agent, sync.scan(data, data=True), "data-0").sent_files == 0
