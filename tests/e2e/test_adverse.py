@@ -326,7 +326,7 @@ def test_a_variable_that_was_set_on_the_command_line_is_kept_nowhere(project: Pr
 
 
 def test_data_appear_where_the_script_expects_them(project: Project, tmp_path: Path) -> None:
-    """A file from anywhere here, at an absolute path there; and one file as data."""
+    """A file from anywhere here, at an absolute path there; and one file as data. None can be written."""
     elsewhere = tmp_path / "some where"
     elsewhere.mkdir()
     (elsewhere / "images ü.csv").write_text("1,2\n")
@@ -335,7 +335,13 @@ def test_data_appear_where_the_script_expects_them(project: Project, tmp_path: P
         project,
         "import pathlib\n"
         "assert pathlib.Path('/data/training/images ü.csv').read_text() == '1,2\\n'\n"
-        "assert pathlib.Path('in/one.txt').read_text() == 'one'\n",
+        "assert pathlib.Path('in/one.txt').read_text() == 'one'\n"
+        "for name in ('/data/training/images ü.csv', 'in/one.txt'):\n"
+        "    try:\n"
+        "        open(name, 'a')\n"
+        "    except PermissionError:\n"
+        "        continue\n"
+        "    raise SystemExit(f'{name} can be written')\n",
     )
     with open(project.folder / "orch.yaml", "a") as profile:
         profile.write(f"data:\n  - {{source: '{elsewhere}', target: /data/training}}\n")
