@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.api import rerun
@@ -32,16 +33,20 @@ def of_profile(profile: Profile) -> tuple[Undeclared, ...]:
     return _named(sent_of(profile), profile.train.outputs)
 
 
-def of_run(opened: Opened, folder: Path, begun: float) -> tuple[tuple[Undeclared, ...], Path]:
-    """What a run in `folder` opened and no profile there declares, and the profile to add it to."""
+def of_run(
+    opened: Opened, folder: Path, command: Sequence[str], begun: float
+) -> tuple[tuple[Undeclared, ...], Path]:
+    """What a run of `command` in `folder` opened and no profile there declares, and which to add it to."""
     profiles = _profiles(folder)
     if not profiles:
-        sent = sent_without_profile(folder)
+        sent = replace(sent_without_profile(folder), words=tuple(command))
         return undeclared(opened, sent, in_place(sent.project), begun=begun), folder / "orch.yaml"
     lacking = []
     for each in profiles:
-        view = in_place(each.code.path.resolve())
-        lacking.append(undeclared(opened, sent_of(each), view, outputs=each.train.outputs, begun=begun))
+        sent = sent_of(each)
+        sent = replace(sent, words=(*sent.words, *command))
+        view = in_place(sent.project)
+        lacking.append(undeclared(opened, sent, view, outputs=each.train.outputs, begun=begun))
     least = min(range(len(profiles)), key=lambda number: sum(e.files for e in lacking[number]))
     return lacking[least], profiles[least].path
 

@@ -80,7 +80,7 @@ def record(
         timings["train_s"] = round(state.ended_at - state.started_at, 3)
     finished = RunRecord(run_id=name, folder=place.run(name), exit=exit_, timings=timings, **done)
     collect.write(finished)
-    found, profile = of_run(read_opened(place.run(name) / "observe"), Path.cwd(), begun)
+    found, profile = of_run(read_opened(place.run(name) / "observe"), Path.cwd(), command, begun)
     if found:
         tell.say(f"Note: {advice(found, profile)}")
     return finished

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.api.confirm_copy import Copy, Folders
+from orchestrator.errors import LocalError
 from orchestrator.parity.imposed import Imposed
 from orchestrator.profile import DataTree, Profile
 from orchestrator.runtime.rundir import open_run
@@ -25,6 +27,9 @@ CACHES = ("~/.cache", "~/.config", "~/.keras", "~/tensorflow_datasets")
 
 ABOVE = 3
 """Folders above the project whose entries are found by `../`."""
+
+_OWN = re.compile(r"(above|copy|under)-\d+")
+"""Names of folders that a layout makes: a link of such a name would have it write into the user's."""
 
 MANY = 2000
 """Entries of a folder above the project that are linked to."""
@@ -53,15 +58,26 @@ class Reference:
         """Copy the project below `root`, with what is imposed, and give it what lies around it."""
         levels = _levels(self.project, root)
         below = levels[0][1] if levels else root
-        for original, place in levels:
-            _link_entries(original, place, base)
         copy = Folders(self.project, self.program).lay_out(below, imposed, base)
+        for original, place in levels:
+            _link_entries(original, place, (base, self.project))
         own = _of_project(copy, self.project)
         _open_runs(own, self.project)
         if levels and not os.path.lexists(below / self.project.name):
             (below / self.project.name).symlink_to(own)
         self._put_data(own)
         return copy
+
+    def _copied(self, root: Path, base: Path) -> Copy:
+        """Raises LocalError where the project cannot be copied."""
+        try:
+            return self.lay_out(root, Imposed(), base)
+        except OSError as error:
+            raise LocalError(
+                f"There is no copy of {self.project} for the first steps on this computer: "
+                f"{error.strerror}: {error.filename}.",
+                next_command="orch train    # without --local-parity; or once that is fixed, with it",
+            ) from error
 
     def _put_data(self, own: Path) -> None:
         """Data that lie elsewhere are found where the profile says; what the user has there stays."""
@@ -79,7 +95,7 @@ class Reference:
         root = Path(scratch.root)
         try:
             root.mkdir(parents=True)
-            copy = self.lay_out(root, Imposed(), Path(base))
+            copy = self._copied(root, Path(base))
             refusals = root / "refused"
             plan = self._plan(copy, (run.root, scratch.root), str(refusals))
             yield Laid(copy, self.view(copy, root), plan, refusals)
@@ -179,12 +195,13 @@ def _levels(project: Path, root: Path) -> list[tuple[Path, Path]]:
     ]
 
 
-def _link_entries(original: Path, place: Path, base: Path) -> None:
-    """Links in `place` to what lies in `original`, of which nothing is copied."""
+def _link_entries(original: Path, place: Path, apart: Sequence[Path]) -> None:
+    """Links in `place` to what lies in `original`, less what holds a folder that is `apart`."""
     place.mkdir(parents=True, exist_ok=True)
     for entry in _first_entries(original):
         there = place / entry.name
-        if not os.path.lexists(there) and not base.is_relative_to(entry.path):
+        ours = _OWN.fullmatch(entry.name) or any(folder.is_relative_to(entry.path) for folder in apart)
+        if not ours and not os.path.lexists(there):
             there.symlink_to(entry.path)
 
 

@@ -35,7 +35,7 @@ class Sent:
         if any(_inside(named.path, tree.target) for tree in self.data if tree.target.startswith("/")):
             return True
         links_to = self._has_by_content(named.path)
-        return links_to and (way == "descriptor" or not self._is_written_out(named.path))
+        return links_to and (way == "descriptor" or not self.is_written_out(named.path))
 
     def holds_code(self, folder: str) -> bool:
         """Whether files of code below this folder of the project are sent."""
@@ -75,7 +75,7 @@ class Sent:
             return True
         return any(path.is_relative_to(place) for t in self.data for place in {t.source, t.source.resolve()})
 
-    def _is_written_out(self, path: Path) -> bool:
+    def is_written_out(self, path: Path) -> bool:
         """Whether the program names a folder around the path by its absolute path."""
         home = Path.home()
         around = [folder for folder in path.parents if len(folder.parts) > 2 and folder != home]

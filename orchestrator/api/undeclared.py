@@ -18,7 +18,10 @@ MUCH = 4
 """How many times larger a whole folder may be than the part of it that was read, to be declared whole."""
 
 _SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE|ID_RSA", re.IGNORECASE)
-_OURS = frozenset((".git", ".orch", "__pycache__", "site-packages", "node_modules"))
+_TOOLS = (".git", ".orch", ".dvc", ".ipynb_checkpoints", "mlruns", "wandb")
+_OURS = frozenset((*_TOOLS, "__pycache__", "site-packages", "node_modules"))
+"""What neither data nor code lies in, but what tools note for themselves."""
+
 _LIBRARIES = ("tensorflow_datasets", "nltk_data", "scikit_learn_data", "mlruns")
 _TEMPORARY = ("/tmp", "/var/tmp")
 _STATE = ("/var/lib/", "/var/cache/", "/snap/", "/nix/", "/opt/orch/")
@@ -53,7 +56,8 @@ def undeclared(
     """What `opened` holds and `sent` lacks, as few entries of data. `outputs` of the profile may be listed.
     Files newer than `begun` (Unix seconds) were made by the run itself."""
     lacking = [named for named in _read(opened, view) if _is_data(named.path, sent.project, begun)]
-    files = [each for each in lacking if not sent.has(each, opened.files.get(str(each.path), "python"))]
+    absent = [each for each in lacking if not sent.has(each, opened.files.get(str(each.path), "python"))]
+    files = [_as_reached(each, sent) for each in absent]
     folders = list(_listed(opened, sent, view, files, outputs))
     return _entries(files, folders, sent)
 
@@ -80,7 +84,9 @@ def _elsewhere(opened: Opened, sent: Sent, view: View) -> Iterator[Named]:
 
 
 def _entries(files: Sequence[Named], folders: Sequence[Named], sent: Sent) -> tuple[Undeclared, ...]:
-    found = {place.path: place for place in _places(files, folders, sent)}
+    found: dict[Path, _Entry] = {}
+    for place in _places(files, folders, sent):
+        found.setdefault(place.path, place)
     outermost = [p for p in sorted(found) if not any(p != q and p.is_relative_to(q) for q in found)]
     return tuple(_measured(found[path]) for path in outermost)
 
@@ -94,6 +100,15 @@ def _read(opened: Opened, view: View) -> Iterator[Named]:
             yield named
 
 
+def _as_reached(named: Named, sent: Sent) -> Named:
+    """A path in the project or near it that nobody spelled out was reached from the working folder."""
+    near = [folder for folder in (sent.project, *list(sent.project.parents)[:2]) if len(folder.parts) > 2]
+    inside = any(named.path.is_relative_to(folder) for folder in near if folder != Path.home())
+    if named.name is not None or not inside or sent.is_written_out(named.path):
+        return named
+    return Named(named.path, os.path.relpath(named.path, sent.project))
+
+
 def _is_data(path: Path, project: Path, begun: float | None) -> bool:
     """Whether a file here is one that a run can need: no library's, no cache, none that the run made."""
     try:
@@ -105,7 +120,8 @@ def _is_data(path: Path, project: Path, begun: float | None) -> bool:
         return False
     if path.is_relative_to(project):
         inside = path.relative_to(project).parts
-        return not _OURS & set(inside) and inside[0] != "runs" and not _in_environment(path, project)
+        ours = _OURS & set(inside) or any(part.endswith((".egg-info", ".dist-info")) for part in inside)
+        return not ours and inside[0] != "runs" and not _in_environment(path, project)
     return not _is_elsewhere(path)
 
 

@@ -18,6 +18,7 @@ from orchestrator.api.sent import sent_of
 from orchestrator.api.session import local_agent
 from orchestrator.api.undeclared import Undeclared, undeclared
 from orchestrator.api.undeclared_words import lines, sentence
+from orchestrator.errors import LocalError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Job
 from orchestrator.profile import Profile, load
@@ -222,3 +223,32 @@ def test_a_folder_of_very_many_files_is_read_through_one_link(project: Path) -> 
     """
     run = ran(project, script)
     assert run.output.split() == ["5001", "True"] and run.names == ["my_data"]
+
+
+def test_folders_of_the_user_that_are_called_like_ours_are_not_written(project: Path) -> None:
+    for name in ("copy-0", "copy-1", "under-0", "above-1"):
+        (project.parent / name).mkdir()
+        (project.parent / name / "mine.txt").write_text("mine")
+    run = ran(project, "open('../shared.txt', 'w')\n")
+    assert run.reason == "completed" and not (project.parent / "shared.txt").exists()
+    for name in ("copy-0", "copy-1", "under-0", "above-1"):
+        assert [path.name for path in (project.parent / name).iterdir()] == ["mine.txt"]
+
+
+def test_a_file_that_only_a_descriptor_showed_is_declared_at_its_place_in_the_project(project: Path) -> None:
+    """A large file is linked to, so that the system knows it by its place in the user's folder."""
+    (project / "my_data" / "large.bin").write_bytes(b"x" * (5 << 20))
+    script = "import os; open(os.path.realpath('my_data/large.bin')).read(1)\n"
+    run = ran(project, script)
+    assert [(each.name, each.target) for each in run.found] == [("my_data", None)]
+
+
+def test_a_project_that_cannot_be_copied_is_refused_with_what_is_in_the_way(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "train.py")
+
+    monkeypatch.setattr("orchestrator.api.confirm_copy.shutil.copy2", full)
+    with pytest.raises(LocalError, match="No space left on device"):
+        ran(project, READS)
