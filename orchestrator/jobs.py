@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, TypeVar
 
 from orchestrator.errors import HostError, MalformedAnswer, OrchError, RunFailed, UsageError
-from orchestrator.model import Agent, Completed, Entry, Host, Job, RunState
+from orchestrator.model import Agent, Completed, Entry, Host, Job, Room, RunState
 from orchestrator.model.answers import LONG, SHORT, Malformed, Most, decoded, malformed
 from orchestrator.model.plain import last_words, plain
 
@@ -105,6 +105,19 @@ def mark_collected(host: Host, agent: Agent, run_id: str) -> None:
 def cancel(host: Host, agent: Agent, run_id: str, grace: float = 10.0) -> RunState:
     """End the run: asked first, after `grace` seconds made to. Its state then. Ended already is success."""
     return _checked(host, "cancel", _ask(RunState, host, agent, "cancel", run_id, "--grace", str(grace)))
+
+
+def room(host: Host, agent: Agent) -> Room:
+    """What is free on the machine now."""
+    return _ask(Room, host, agent, "room")
+
+
+def rename(host: Host, agent: Agent, run_id: str, name: str) -> None:
+    """Keep a run that has ended under another name, so that its id is free. Absent already is success."""
+    script = 'if [ -e "$1" ]; then mv -T -- "$1" "$2"; fi'
+    done = host.run(("sh", "-c", script, "sh", run_dir(agent, run_id), run_dir(agent, name)), timeout=60.0)
+    if done.returncode != 0:
+        raise HostError(f"{host.name} could not rename the run {run_id}: {last_words(done.stderr)}")
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,11 @@ class Bookmark:
     def save(self) -> None:
         write_whole(self._path, str(self.offset).encode())
 
+    def forget(self) -> None:
+        """The output begins again: nothing of it was read."""
+        self._path.unlink(missing_ok=True)
+        self.offset = 0
+
 
 def bookmark(session: Session, run_id: str) -> Bookmark:
     return Bookmark(session.ledger.path.parent / f"read-{run_id}")

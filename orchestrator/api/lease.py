@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orchestrator.api.awaiting import MachineGone, Reached, answering, require_seen
+from orchestrator.api.awaiting import MachineGone, Reached, answering, require_seen, what_ended
 from orchestrator.api.catalog import RECORDED, offers_for, warnings_for
 from orchestrator.api.driver import require_gpus
 from orchestrator.api.folder import Folder, new_lease_id, one_at_a_time
@@ -17,6 +17,7 @@ from orchestrator.api.held import machines_of
 from orchestrator.api.lint import look, tell_once
 from orchestrator.api.owner import note_folder, owner
 from orchestrator.api.session import Session, local_stack, open_session, read_lock, stack_facts
+from orchestrator.api.settle import settle
 from orchestrator.api.spec import profile_facts, spec_labels, user_data
 from orchestrator.api.standing import lease_status, machine_facts
 from orchestrator.errors import Fault, ProviderError, UsageError
@@ -68,12 +69,14 @@ def up(
     approve: Approve | None = None,
     strict: bool = False,
     progress: Progress | None = None,
+    for_run: str | None = None,
 ) -> LeaseStatus:
     """The machine that `profile` describes, made or found, with its stack installed and proven.
 
     May be called again at any time: exactly one machine results. `approve` sees the plan before
     anything that costs is made; its False ends the call with UsageError.
-    What lint finds in the script is said; with `strict` its errors stop the call.
+    What lint finds in the script is said; with `strict` its errors stop the call. `for_run`: the run for
+    which `run` makes a new lease, and which ends it then.
     Raises ProfileError, LintRefused, ProviderError, HostError, StackError, StackMismatch.
     """
     tell = progress or Silent()
@@ -93,7 +96,7 @@ def up(
         if approve and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
         local_stack(wanted, tell)  # may take minutes, and fail: nothing costs meanwhile
-        ledger = _ledger_for(place, lease, wanted, overrides)
+        ledger = _ledger_for(place, lease, wanted, overrides, for_run)
         tell_once(hazards, place.state, tell)
         try:
             reached = _machine(ledger, provider, planned, wanted, place, tell)
@@ -181,14 +184,16 @@ def _planned(wanted: Profile, offers: Sequence[Offer], machines: Sequence[Machin
     return make_plan(wanted.need(), offers, machines, max_duration=wanted.max_duration, now=now)
 
 
-def _ledger_for(place: Folder, lease: Lease | None, wanted: Profile, overrides: Sequence[str]) -> Ledger:
+def _ledger_for(
+    place: Folder, lease: Lease | None, wanted: Profile, overrides: Sequence[str], for_run: str | None
+) -> Ledger:
     facts = profile_facts(wanted, overrides)
     if lease is None:
         place.ignore_state()
         name = new_lease_id(wanted.name)
         ledger = place.ledger(name)
         note_folder(name, place.root)
-        ledger.append("lease.opened", lease=name, profile=facts)
+        ledger.append("lease.opened", lease=name, profile=facts, for_run=for_run)
         return ledger
     ledger = place.ledger(lease.id)
     if lease.profile != facts:
@@ -222,6 +227,8 @@ def _machine(
         except MachineGone as gone:
             _taken_back(ledger, provider, kept, gone)
         planned = _plan(wanted, provider, ())
+    for lost in settle(place, ledger, what_ended(provider, lease)):
+        tell.say(f"{lost.run_id}: {lost.exit['detail']}")
     key = public_key(place.identity(lease.id), f"orch-{lease.id}")
     return _create(ledger, provider, planned, wanted, key, tell)
 

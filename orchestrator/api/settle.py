@@ -5,43 +5,52 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-from orchestrator.api import collect
+from orchestrator.api import attempts, collect
 from orchestrator.api.awaiting import MachineGone
 from orchestrator.api.folder import Folder
+from orchestrator.api.held import serving
 from orchestrator.api.verdict import judged
+from orchestrator.errors import ResultsLost
 from orchestrator.ledger import Lease, LeasedRun, Ledger
-from orchestrator.model import Ending, Exit, RunRecord
+from orchestrator.model import Ending, Exit, MachineState, Provider, RunRecord
+from orchestrator.providers import open_provider
 
 _UNEXPLAINED = "Its machine is gone: the deadline came, it was powered off, or its provider ended it."
 
 
 def record_of(place: Folder, lease: Lease, run_id: str, draft: Mapping[str, Any], **facts: Any) -> RunRecord:
     """The record of a run of `lease`; `facts` are those that only its end tells, `exit` among them."""
-    return RunRecord(
+    run = lease.runs.get(run_id)
+    attempt = draft.get("attempt", {"number": 1})
+    begun = run.started_at if run and run.attempt == attempt["number"] else None
+    record = RunRecord(
         run_id=run_id,
         folder=place.run(run_id),
+        command=draft.get("command"),
+        code=draft.get("code"),
         stack=draft["stack"],
         data=draft["data"],
         parity=draft["parity"],
         timings=draft["timings"],
-        cost=cost_of(lease, run_id, draft["timings"], time.time()),
+        cost=cost_of(lease, begun, draft["timings"], time.time()),
         **{"machine": lease.machine, **facts},
     )
+    return replace(record, attempts=attempts.told(place, {**attempt, "started_at": begun}, record))
 
 
-def cost_of(lease: Lease, run_id: str, timings: Mapping[str, float], now: float) -> dict[str, float]:
+def cost_of(lease: Lease, begun: float | None, timings: Mapping[str, float], now: float) -> dict[str, float]:
     """What the run cost, and apart from it what its lease cost until now: install, sync, waiting, other runs.
 
     The run's own time is the job's, as its machine measured it; where nobody saw the job end, the time from
-    its start until now or the machine's deadline. US dollars, seconds.
+    its start (`begun`) until now or the machine's deadline. US dollars, seconds.
     """
     seconds = timings.get("train_s")
     if seconds is None:
-        run = lease.runs.get(run_id)
         until = min(now, lease.deadline or now)
-        seconds = max(0.0, until - run.started_at) if run else 0.0
+        seconds = 0.0 if begun is None else max(0.0, until - begun)
     usd = round(seconds / 3600 * lease.price, 6)
     return {
         "usd": usd,
@@ -63,12 +72,27 @@ def settle(place: Folder, ledger: Ledger, ending: Ending | None) -> tuple[RunRec
     return tuple(_settled(place, ledger, lease, run, ending) for run in lease.uncollected)
 
 
+def require_gone(provider: Provider, lease: Lease) -> None:
+    """ResultsLost where the machine is only stopped: its disk may have what was not pulled, and costs."""
+    machine = serving(provider, lease)
+    if machine is None or machine.state is not MachineState.STOPPED or not lease.uncollected:
+        return
+    ids = ", ".join(run.run_id for run in lease.uncollected)
+    raise ResultsLost(
+        f"{machine.id} is stopped, and results of {ids} were not pulled from it.",
+        exists=str(machine.detail.get("stopped") or "Its disk exists, with those results, and may cost."),
+        next_command="orch down --discard    # they are lost then; or start it in the cloud's console and: "
+        f"orch pull {lease.uncollected[0].run_id}",
+    )
+
+
 @contextmanager
 def settling(place: Folder, ledger: Ledger, run_id: str) -> Iterator[None]:
     """Where the machine turns out to be gone: settle its runs, and tell the end of `run_id` as its own."""
     try:
         yield
     except MachineGone as gone:
+        require_gone(open_provider(ledger.lease().profile["cloud"]), ledger.lease())
         lost = {record.run_id: record for record in settle(place, ledger, gone.ending)}
         if run_id in lost:
             judged(lost[run_id], ledger.lease().profile["path"])

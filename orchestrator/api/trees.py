@@ -26,6 +26,7 @@ class Trees:
     """What a job finds in its working folder there, and facts of the data."""
 
     there: tuple[TreeLink, ...]
+    code: Manifest
     data: Mapping[str, Any]
     seconds: float
 
@@ -44,7 +45,7 @@ def send(session: Session) -> Trees:
         data = _sent(session, name, each.source, data=True)
         there.append(_link(session.agent, name, each.target, data))
         manifests.append(data.manifest)
-    return Trees(tuple(there), _facts(manifests), time.monotonic() - begun)
+    return Trees(tuple(there), code.manifest, facts_of(manifests), time.monotonic() - begun)
 
 
 def _sent(
@@ -95,7 +96,8 @@ def check_targets(profile: Profile) -> None:
             )
 
 
-def _facts(manifests: list[Manifest]) -> dict[str, Any]:
+def facts_of(manifests: Sequence[Manifest]) -> dict[str, Any]:
+    """The data as a record has them: one digest of all trees, files, bytes."""
     files = [entry for manifest in manifests for entry in manifest.entries if entry.kind == "file"]
     digest = hashlib.sha256("\n".join(manifest.digest for manifest in manifests).encode()).hexdigest()
     return {

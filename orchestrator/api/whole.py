@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.api.collect import read
+from orchestrator.api import attempts
+from orchestrator.api.awaiting import require_seen, what_ended
 from orchestrator.api.ending import down
 from orchestrator.api.folder import Folder, check_run_id
+from orchestrator.api.held import serving
 from orchestrator.api.lease import up
-from orchestrator.api.training import train
-from orchestrator.model import Progress, RunRecord
-from orchestrator.profile.overrides import secrets_of
+from orchestrator.api.settle import settle
+from orchestrator.api.training import Interrupts, Output, Wish, one_run, profile_of
+from orchestrator.api.turns import in_use, unused
+from orchestrator.errors import HostError, OrchError, ParityMismatch, RunFailed
+from orchestrator.ledger import Lease
+from orchestrator.model import Progress, RunRecord, Silent
+from orchestrator.profile import Profile, load
+from orchestrator.profile.overrides import name_of, secrets_of, without_secrets
+from orchestrator.providers import open_provider
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of `run`. `words` is the command line that repeats it."""
+
+    place: Folder
+    profile: Profile
+    run_id: str
+    overrides: Sequence[str]
+    wish: Wish
+    tell: Progress
+    words: str
 
 
 def run(
@@ -21,26 +44,138 @@ def run(
     overrides: Sequence[str] = (),
     folder: Path | str | None = None,
     local_parity: bool = False,
+    retry_failed: bool = True,
+    parallel: bool = False,
+    output: Output | None = None,
     progress: Progress | None = None,
 ) -> RunRecord:
     """up, train, down. Called again with the same `run_id` it finds what it left: record, run or machine.
 
-    The machine is ended in every case but one: a run whose results could not be pulled keeps it until
-    its deadline. Raises what `up` and `train` raise.
+    A success is returned at once where command, code, data and lock are those of its record; else UsageError
+    names what differs. A run that failed, or was lost with its machine, is tried again as a new attempt with
+    the project as it is now; without `retry_failed` its failure is raised again, and nothing is rented. Of
+    two calls with one id the second waits, and gets what the first got. `parallel`: see `train`.
+
+    The machine is ended in every case but three, which `progress` or the error's `exists` name with the
+    price: results on it could not be brought home, another call uses it, or it was there before (`up`).
+    Raises what `up` and `train` raise, and CleanupUnproven.
     """
-    done = read(Folder.at(folder).run(check_run_id(run_id)))
-    if done and done.succeeded:
-        return done
-    held = up(profile, overrides=overrides, folder=folder, progress=progress)
+    place = Folder.at(folder)
+    name = check_run_id(run_id)
+    wanted = load(Path(profile), overrides=tuple(overrides), files=True)
+    wish = Wish(
+        local_parity=local_parity,
+        retry_failed=retry_failed,
+        parallel=parallel,
+        seen=attempts.latest(place.run(name)),
+        overrides=secrets_of(overrides),
+    )
+    words = _repeated(profile, name, overrides, local_parity)
+    call = _Call(place, wanted, name, overrides, wish, progress or Silent(), words)
     try:
-        return train(
-            run_id=run_id,
-            lease=held.lease,
-            folder=folder,
-            local_parity=local_parity,
-            overrides=secrets_of(overrides),
-            progress=progress,
-        )
-    finally:
-        if not Folder.at(folder).lease(held.lease).uncollected:
-            down(held.lease, folder=folder, progress=progress)
+        with in_use(place, wanted.name):
+            record = _answered(call) or _made(call, output)
+    except BaseException as error:
+        _end_after(call, error)
+        raise
+    try:
+        left = _end(call)
+    except OrchError as error:
+        error.record = record  # type: ignore[attr-defined]
+        raise
+    if left:
+        call.tell.say(left)
+    return record
+
+
+def _repeated(profile: str | Path, run_id: str, overrides: Sequence[str], local_parity: bool) -> str:
+    told = [*without_secrets(overrides), *(f"{name_of(secret)}=…" for secret in secrets_of(overrides))]
+    sets = [word for override in told for word in ("--set", override)]
+    flag = ["--local-parity"] if local_parity else []
+    return shlex.join(["orch", "run", str(profile), "--run-id", run_id, *flag, *sets])
+
+
+def _answered(call: _Call) -> RunRecord | None:
+    """The record that needs no machine. A run whose machine is gone is settled first."""
+    lease = _lease(call)
+    if lease is not None and lease.uncollected:
+        _settle_where_gone(call, lease)
+        if any(run.run_id == call.run_id for run in call.place.ledger(lease.id).lease().uncollected):
+            return None
+    return attempts.answer(
+        call.place, call.profile, call.run_id, retry=call.wish.retry_failed, seen=call.wish.seen
+    )
+
+
+def _settle_where_gone(call: _Call, lease: Lease) -> None:
+    provider = open_provider(lease.profile["cloud"])
+    require_seen(provider, lease)
+    if serving(provider, lease) is None:
+        for lost in settle(call.place, call.place.ledger(lease.id), what_ended(provider, lease)):
+            call.tell.say(f"{lost.run_id}: {lost.exit['detail']}")
+
+
+def _made(call: _Call, output: Output | None) -> RunRecord:
+    """An attempt, on the machine of the profile; or the end of one that goes on there."""
+    held = up(
+        call.profile.path,
+        overrides=call.overrides,
+        folder=call.place.root,
+        progress=call.tell,
+        for_run=call.run_id,
+    )
+    lease = call.place.ledger(held.lease).lease()
+    profile = profile_of(lease, call.wish.overrides)
+    return one_run(call.place, lease, profile, call.run_id, call.wish, Interrupts(), output, call.tell)
+
+
+# ---------------------------------------------------------------- the end of the machine
+
+
+def _lease(call: _Call) -> Lease | None:
+    found = [lease for lease in call.place.open_leases() if lease.profile["name"] == call.profile.name]
+    return found[-1] if found else None
+
+
+def _end(call: _Call) -> str | None:
+    """End the machine that `run` made; what is left, and why, where it must not. Raises what `down` does."""
+    with unused(call.place, call.profile.name) as nobody:
+        lease = _lease(call)
+        if lease is None:
+            return None
+        if not nobody:
+            return _left(lease, "another orch uses it; the last of them ends it")
+        if lease.for_run is None:
+            return _left(lease, "it was there before this call. Next: orch down")
+        if lease.uncollected:
+            ids = ", ".join(run.run_id for run in lease.uncollected)
+            return _left(
+                lease, f"results of {ids} are on it only. Next: orch pull {lease.uncollected[0].run_id}"
+            )
+        down(lease.id, folder=call.place.root, progress=call.tell)
+        return None
+
+
+def _left(lease: Lease, why: str) -> str:
+    machine = (lease.machine or {}).get("id", f"of {lease.id}")
+    return f"The machine {machine} was left running, at ${lease.price:.2f}/h until its deadline: {why}"
+
+
+def _end_after(call: _Call, error: BaseException) -> None:
+    """The same after a failure, which then says what is left, and what to do, as things are now."""
+    had = _lease(call) is not None
+    try:
+        left = _end(call)
+    except OrchError as unended:
+        left = f"Its machine could not be ended: {unended.message} {unended.exists or ''}".rstrip()
+    if not isinstance(error, OrchError):
+        if left:
+            call.tell.say(left)
+        return
+    if not had:
+        return
+    files = f" What came home of the run is in {call.place.run(call.run_id)}."
+    kept = files if isinstance(error, (RunFailed, ParityMismatch)) else ""
+    error.exists = (left or "The machine was ended; nothing costs.") + kept
+    if isinstance(error, (RunFailed, ParityMismatch, HostError)):
+        error.next_command = call.words

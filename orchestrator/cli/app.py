@@ -14,6 +14,7 @@ from orchestrator.cli import down as down_
 from orchestrator.cli import init as init_
 from orchestrator.cli import lint as lint_
 from orchestrator.cli import profile as profile_
+from orchestrator.cli import run as run_
 from orchestrator.cli import size as size_
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.verbs import Verbs
@@ -39,6 +40,9 @@ Lease = Annotated[str | None, typer.Option("--lease", help="Which lease, where t
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the profile; repeatable."),
+]
+Parallel = Annotated[
+    bool, typer.Option("--parallel", help="Allow it beside another run on the machine, which shares it.")
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop where lint finds an error in the script.")]
 ProfilePath = Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile, like profiles/digits.yaml.")]
@@ -107,6 +111,10 @@ def train(
     io_analyze: Annotated[
         bool, typer.Option("--io-analyze", help="Then measure there what its input costs; see orch profile.")
     ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try a run id that failed again, as the project is now.")
+    ] = False,
+    parallel: Parallel = False,
     lease: Lease = None,
     sets: Sets = None,
     strict: Strict = False,
@@ -124,6 +132,8 @@ def train(
             lease=lease,
             local_parity=local_parity,
             detach=detach,
+            retry_failed=retry_failed,
+            parallel=parallel,
             overrides=sets or (),
             strict=strict,
             output=runs.output(as_json),
@@ -158,10 +168,10 @@ def record(
         stdin=sys.stdin.buffer if piped else None,
     )
     runs.show(done, as_json)
-    if not done.succeeded:
-        raise typer.Exit(6)
+    runs.leave(done)
 
 
+app.command()(run_.run)
 app.command()(compare_.compare)
 app.command()(lint_.lint)
 app.command()(size_.size)
@@ -241,7 +251,9 @@ def pull(
     from orchestrator import api
     from orchestrator.cli import progress, runs
 
-    runs.show(api.pull(run_id, again=again, lease=lease, progress=progress.progress()), as_json)
+    done = api.pull(run_id, again=again, lease=lease, progress=progress.progress())
+    runs.show(done, as_json)
+    runs.leave(done)
 
 
 @app.command()

@@ -11,7 +11,7 @@ import typer
 
 from orchestrator.cli.output import emit
 from orchestrator.cli.terminal import Shown, ours
-from orchestrator.errors import EXIT_INTERRUPTED, BeforeTheRun
+from orchestrator.errors import EXIT_INTERRUPTED, BeforeTheRun, failure_of
 from orchestrator.model import Exit, RunRecord
 from orchestrator.report.run import summary
 
@@ -37,6 +37,12 @@ def show(record: RunRecord, as_json: bool) -> None:
         print(f"{record.run_id} is running.\nNext: orch logs -f {record.run_id}")
     else:
         print(f"\n{ours(summary(record))}")
+
+
+def leave(record: RunRecord) -> None:
+    """The exit code of a run that is shown as it ended."""
+    if not record.succeeded:
+        raise typer.Exit(failure_of(record.exit["reason"]).exit_code)
 
 
 def show_exit(ended: Exit | None, as_json: bool) -> None:

@@ -34,6 +34,11 @@ class LeasedRun:
     left: tuple[LeftBehind, ...] = ()
     draft: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def attempt(self) -> int:
+        """Which attempt at its id it is, from 1."""
+        return int(self.draft.get("attempt", {}).get("number", 1))
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -83,11 +88,15 @@ class Holding:
 
 @dataclass(frozen=True)
 class Lease:
-    """One `up` … `down`, as its events add up. `whole`: every line of its ledger could be read."""
+    """One `up` … `down`, as its events add up. `whole`: every line of its ledger could be read.
+
+    `for_run`: the run for which `run` made the lease, and ends it; None where `up` was called by itself.
+    """
 
     id: str
     opened_at: float
     profile: Mapping[str, Any]
+    for_run: str | None = None
     spec_id: str = ""
     attempts: tuple[Attempt, ...] = ()
     attempted_at: float | None = None
@@ -147,7 +156,12 @@ def _opened(events: Sequence[Event], name: str) -> Lease:
     """The lease as it was opened; made of what else is known where its opening cannot be read."""
     opened = next((one for one in events if one.event == "lease.opened" and is_sound(one)), None)
     if opened is not None:
-        return Lease(id=opened.data["lease"], opened_at=opened.time, profile=opened.data["profile"])
+        return Lease(
+            id=opened.data["lease"],
+            opened_at=opened.time,
+            profile=opened.data["profile"],
+            for_run=opened.data.get("for_run"),
+        )
     makers = (e.data["machine"] for e in events if e.event == "create.accepted" and is_sound(e))
     cloud = next((str(machine.get("provider", "")) for machine in makers), "")
     profile = {

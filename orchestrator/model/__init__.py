@@ -24,7 +24,7 @@ from .machines import (
 from .needs import AcceleratorNeed, Bound, Need, Offer
 from .progress import Progress, Silent
 from .records import RUN_SCHEMA, DownReport, LeaseStatus, RunRecord
-from .runs import Divergence, DriftBand, Exit, Job, RecordedFact, RunState, Tried, Verdict
+from .runs import Divergence, DriftBand, Exit, GpuRoom, Job, RecordedFact, Room, RunState, Tried, Verdict
 from .stacks import Difference, Distribution, Fingerprint, Lock, Pin
 from .trees import Entry, Manifest, NotFetched, Refused, TreeLink
 
@@ -56,6 +56,7 @@ __all__ = [
     "Entry",
     "Exit",
     "Fingerprint",
+    "GpuRoom",
     "Host",
     "Job",
     "Labels",
@@ -74,6 +75,7 @@ __all__ = [
     "Readiness",
     "RecordedFact",
     "Refused",
+    "Room",
     "RunRecord",
     "RunState",
     "Silent",

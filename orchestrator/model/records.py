@@ -21,6 +21,8 @@ class RunRecord:
     run_id: str
     folder: Path
     exit: Mapping[str, Any]
+    command: Sequence[str] | None = None
+    code: Mapping[str, Any] | None = None
     parity: Mapping[str, Any] | None = None
     stack: Mapping[str, Any] | None = None
     data: Mapping[str, Any] | None = None
@@ -33,6 +35,7 @@ class RunRecord:
     machine: Mapping[str, Any] | None = None
     cost: Mapping[str, Any] | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
+    attempts: Sequence[Mapping[str, Any]] = ()
 
     @property
     def succeeded(self) -> bool:
@@ -54,6 +57,8 @@ class RunRecord:
             "schema": RUN_SCHEMA,
             "run_id": self.run_id,
             "exit": dict(self.exit),
+            "command": list(self.command) if self.command is not None else None,
+            "code": dict(self.code) if self.code else None,
             "parity": dict(self.parity) if self.parity else None,
             "stack": dict(self.stack) if self.stack else None,
             "data": dict(self.data) if self.data else None,
@@ -65,12 +70,14 @@ class RunRecord:
             "machine": dict(self.machine) if self.machine else None,
             "cost": dict(self.cost) if self.cost else None,
             "timings": dict(self.timings),
+            "attempts": [dict(attempt) for attempt in self.attempts],
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], folder: Path) -> RunRecord:
-        known = {key: value[key] for key in value if key != "schema"}
-        return cls(folder=folder, **known)
+        """Of any version: what an older one did not record is left out, what a newer one adds is ignored."""
+        known = {key: value[key] for key in value if key in cls.__dataclass_fields__}
+        return cls(**{**known, "folder": folder})
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,26 @@ class RunState:
 
 
 @dataclass(frozen=True)
+class GpuRoom:
+    """One GPU: bytes of its memory, and how many of them are free."""
+
+    name: Annotated[str, Most(200)]
+    memory: Count
+    memory_free: Count
+
+
+@dataclass(frozen=True)
+class Room:
+    """What jobs may use on a machine, and what of it is free now. Cores; bytes."""
+
+    cores: Annotated[float, Between(0, 1 << 20)]
+    cores_free: Annotated[float, Between(0, 1 << 20)]
+    memory: Count
+    memory_free: Count
+    gpus: Annotated[tuple[GpuRoom, ...], Most(64)] = ()
+
+
+@dataclass(frozen=True)
 class Divergence:
     """Where two runs first differ. `relative` is the relative L2 difference of that tensor, and `others`
     counts further ones in that stage. `shows`: of a file, where it first changed what is computed."""

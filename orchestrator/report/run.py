@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.model import RunRecord
@@ -16,6 +16,7 @@ def summary(record: RunRecord) -> str:
     """The end of `orch train`: what ended how, what was proven, what it cost, where the time went."""
     facts = [
         ("exit", _exit(record.exit)),
+        ("attempt", _attempt(record.attempts)),
         ("parity", parity_line(record.parity)),
         ("stack", _stack(record.stack)),
         ("data", _data(record.data)),
@@ -53,6 +54,15 @@ def difference_line(difference: Mapping[str, Any]) -> str:
 def _exit(exit_: Mapping[str, Any]) -> str:
     detail = exit_.get("detail") or ""
     return f"{exit_['reason']}: {detail}" if detail else str(exit_["reason"])
+
+
+def _attempt(attempts: Sequence[Mapping[str, Any]]) -> str:
+    """Which attempt at its run id it was, how those before ended, and what changed since the last of them."""
+    if len(attempts) < 2:
+        return ""
+    before = ", ".join(str(each["reason"]) for each in attempts[:-1])
+    changed = "; ".join(attempts[-1]["changed"]) or "nothing here"
+    return f"{attempts[-1]['number']}; before: {before}; changed since: {changed}"
 
 
 def _stack(stack: Mapping[str, Any] | None) -> str:

@@ -24,6 +24,7 @@ VERBS = {
     "run": "observe.runner",
     "check-model": "modelcheck",
     "zygote": "zygote",
+    "room": "room",
 }
 """Verb -> module of this package, imported when it is asked for; each has `main(argv) -> exit status`."""
 

@@ -119,7 +119,7 @@ def test_cancel_ends_the_run_and_keeps_what_it_wrote(project: Project) -> None:
     project.orch("up", "orch.yaml")
     project.json("train", "--detach", "--run-id", "gone")
     assert project.json("cancel")["reason"] == "cancelled"
-    assert project.json("pull")["exit"]["reason"] == "cancelled"
+    assert project.json("pull", code=13)["exit"]["reason"] == "cancelled"
     assert (project.folder / "runs/gone/outputs/half.txt").read_text() == "half"
 
 

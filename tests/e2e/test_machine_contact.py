@@ -64,7 +64,7 @@ def test_a_run_whose_supervisor_was_killed_comes_home_as_lost(project: Project) 
     assert answer["run"]["exit"]["reason"] == "lost"
     assert (project.folder / "runs/orphan/outputs/half.txt").read_text() == "half"
     project.orch("cancel", "orphan")
-    assert "how the job ended is not known" in project.json("pull", "orphan")["exit"]["detail"]
+    assert "how the job ended is not known" in project.json("pull", "orphan", code=12)["exit"]["detail"]
     assert "proven_gone" in project.json("down")
 
 

@@ -6,11 +6,9 @@ folder. A machine that is ended takes its folder and its processes with it, and 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -128,14 +126,9 @@ def project(folder: Path, script: str, *, more: str = "") -> Path:
 
 
 def _kill_everything_of(base: Path) -> None:
-    for started in base.glob("runs/*/started.json"):
-        facts = json.loads(started.read_text())
-        for number in (facts["supervisor"]["pid"], facts["job"]["pid"]):
-            with suppress(OSError):
-                os.killpg(number, signal.SIGKILL)
-            with suppress(OSError):
-                os.kill(number, signal.SIGKILL)
-
-
-def lines(path: Path) -> Sequence[str]:
-    return path.read_text().splitlines()
+    """Every process that was started for a path below `base`, or works there."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (entry / "cmdline").read_bytes()
+            if os.fsencode(base) in words or (entry / "cwd").readlink().is_relative_to(base):
+                os.kill(int(entry.name), signal.SIGKILL)

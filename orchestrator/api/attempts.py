@@ -1,0 +1,126 @@
+"""The attempts at one run id: which answers a call, what is kept of earlier ones, and how they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.api import collect
+from orchestrator.api.folder import Folder
+from orchestrator.api.inputs import Inputs, differences, inputs_of
+from orchestrator.api.verdict import complete, judged
+from orchestrator.errors import UsageError
+from orchestrator.ledger import LeasedRun
+from orchestrator.model import RunRecord
+from orchestrator.profile import Profile
+
+FOLDER = "attempts"
+_NOT_STARTED = "not_started"
+
+
+def latest(folder: Path) -> RunRecord | None:
+    """The record of the last attempt that ended. It may have been set aside for one that never began."""
+    return collect.read(folder) or next(reversed(_set_aside(folder)), None)
+
+
+def answer(
+    place: Folder, profile: Profile, run_id: str, *, retry: bool, seen: RunRecord | None
+) -> RunRecord | None:
+    """The record that answers a call for `run_id`; None where an attempt is to be made.
+
+    `seen` is what `latest` gave when the call began: an attempt that ended since was made by another call,
+    and answers this one as well. Raises UsageError where a success was made of something else than is here
+    now, and the RunFailed of an attempt that is not to be tried again.
+    """
+    done = latest(place.run(run_id))
+    if done is None:
+        return None
+    if done.succeeded:
+        _require_same(place, profile, done)
+        return complete(done)
+    newer = seen is None or _number(seen) != _number(done)
+    if not newer and (retry or done.exit["reason"] == _NOT_STARTED):
+        return None
+    return judged(done, str(profile.path))
+
+
+def number_of_next(place: Folder, run_id: str, run: LeasedRun | None) -> int:
+    """From 1. Each attempt has its own name on the machine."""
+    done = latest(place.run(run_id))
+    return max(_number(done) if done else 0, run.attempt if run else 0) + 1
+
+
+def name_there(run_id: str, number: int) -> str:
+    """The run's name on its machine. A user's run id holds no @."""
+    return run_id if number == 1 else f"{run_id}@{number}"
+
+
+def changed_since(place: Folder, run_id: str, now: Inputs) -> list[str]:
+    """What is not as it was at the attempt before; empty also where there was none."""
+    done = latest(place.run(run_id))
+    return differences(done, now) if done else []
+
+
+def set_aside(place: Folder, run_id: str) -> None:
+    """Move what the last attempt left into `attempts/<number>/`. Safe to be killed in, and to repeat."""
+    folder = place.run(run_id)
+    done = collect.read(folder)
+    part = folder / FOLDER / "part"
+    if done is not None:
+        part.mkdir(parents=True, exist_ok=True)
+        left = [path for path in folder.iterdir() if path.name not in (FOLDER, collect.RECORD)]
+        for path in [*left, folder / collect.RECORD]:  # the record last: with it the folder is whole
+            path.rename(part / path.name)
+    moved = collect.read(part)
+    if moved is not None:
+        part.rename(folder / FOLDER / str(_number(moved)))
+
+
+def told(place: Folder, run: Mapping[str, Any], record: RunRecord) -> list[dict[str, Any]]:
+    """The `attempts` of a record: the earlier ones, and this one, `run`: number, started_at, changed."""
+    earlier = [_own(each) for each in _set_aside(place.run(record.run_id))]
+    return [*(each for each in earlier if each["number"] < run["number"]), _told(record, run)]
+
+
+def _told(record: RunRecord, run: Mapping[str, Any]) -> dict[str, Any]:
+    cost, started = record.cost or {}, run.get("started_at")
+    return {
+        "number": run["number"],
+        "started_at": started,
+        "ended_at": started + cost.get("run_seconds", 0.0) if started else None,
+        "reason": record.exit["reason"],
+        "detail": record.exit.get("detail", ""),
+        "changed": list(run.get("changed", ())),
+        "machine": (record.machine or {}).get("id"),
+        "usd": cost.get("run_usd"),
+    }
+
+
+def _own(record: RunRecord) -> dict[str, Any]:
+    """The attempt that a record is of. One of an older version was the only one."""
+    return dict(record.attempts[-1]) if record.attempts else _told(record, {"number": 1})
+
+
+def _number(record: RunRecord) -> int:
+    return int(record.attempts[-1]["number"]) if record.attempts else 1
+
+
+def _set_aside(folder: Path) -> list[RunRecord]:
+    names = [path for path in (folder / FOLDER).glob("*") if path.name.isdigit()]
+    records = [collect.read(path) for path in sorted(names, key=lambda path: int(path.name))]
+    return [record for record in records if record is not None]
+
+
+def _require_same(place: Folder, profile: Profile, done: RunRecord) -> None:
+    found = differences(done, inputs_of(place, profile))
+    if found:
+        raise UsageError(
+            f"{done.run_id} has succeeded already, and not with what is here now: {'; '.join(found)}.",
+            exists=f"Its record is in {done.folder}. Nothing was started.",
+            next_command=f"repeat the command with another run id, such as {_another(done.run_id)}",
+        )
+
+
+def _another(run_id: str) -> str:
+    return f"{run_id[:97]}-2"

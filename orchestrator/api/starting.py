@@ -1,0 +1,166 @@
+"""A run made ready and started on the machine of a session: stack, bytes, parity, and then the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from orchestrator import jobs
+from orchestrator.api import attempts, collect, company, follow, inputs, proof
+from orchestrator.api import trees as trees_
+from orchestrator.api.fetching import run_record, timed
+from orchestrator.api.reading import advice, of_profile
+from orchestrator.api.session import Session, check_stack, local_agent, stack_facts
+from orchestrator.api.turns import starting
+from orchestrator.errors import StackMismatch
+from orchestrator.model import Difference, Job, RunRecord, TreeLink
+from orchestrator.profile import Profile
+
+
+def prepared(session: Session, run_id: str, *, local_parity: bool, parallel: bool) -> dict[str, Any]:
+    """Stack, bytes and parity, ready for the job: the draft of the run's record, with the job in it.
+
+    From here on what an earlier attempt left is in `runs/<id>/attempts/`. Raises UsageError where another run
+    is on the machine, StackMismatch, SyncError, ParityMismatch.
+    """
+    company.require_alone(session, run_id, parallel)
+    session.watch_idleness()  # `up` may have been killed before it did
+    session.confine()
+    timings: dict[str, float] = {}
+    with timed(timings, "install_s"):
+        installed = session.install()
+        differences = check_stack(session, installed)
+    stack = {**stack_facts(installed), "lock": session.lock().digest, "differences": _plain(differences)}
+    _refuse_undeclared(session, differences)
+    local = local_agent(session.place) if local_parity else None
+    if local:
+        trees_.check_targets(session.profile)
+    elif found := of_profile(session.profile):
+        session.progress.say(f"Note: {advice(found, session.profile.path, 'names')}")
+    with timed(timings, "sync_s"):
+        trees = trees_.send(session)
+    draft: dict[str, Any] = {"stack": stack, "data": dict(trees.data), "parity": None, "timings": timings}
+    draft.update(agent=asdict(session.agent), **_attempt(session, run_id, trees))
+    if local:
+        with timed(timings, "parity_s"):
+            verdict = proof.prove(session, local, trees, run_id, installed.python)
+        draft["parity"] = proof.as_json(verdict)
+        _refuse_mismatch(session, run_id, draft)
+    return {**draft, "job": asdict(_job(session.profile, run_id, installed.python, trees))}
+
+
+def begin(session: Session, run_id: str, draft: Mapping[str, Any] | None, *, parallel: bool) -> bool:
+    """Note the run in the ledger and start its job; without `draft` it is there, and may have begun.
+
+    False where the machine went away. Raises UsageError where another run is on the machine.
+    """
+    with starting(session.place, session.ledger.lease().id, session.progress):
+        if draft is not None:
+            company.require_alone(session, run_id, parallel)
+            _make_room_there(session, run_id, draft["attempt"]["number"])
+            session.ledger.append("run.started", run_id=run_id, draft=dict(draft))
+        elif not _began(session, run_id):
+            company.require_alone(session, run_id, parallel)
+        return _start(session, run_id)
+
+
+def running(session: Session, run_id: str) -> RunRecord:
+    """The record of a run that goes on."""
+    draft = session.ledger.lease().runs[run_id].draft
+    ended = {"code": None, "signal": None, "reason": "running", "detail": f"orch logs -f {run_id}"}
+    return run_record(session, run_id, draft, exit=ended)
+
+
+def _attempt(session: Session, run_id: str, trees: trees_.Trees) -> dict[str, Any]:
+    """Which attempt this is, of what, and what changed since the one before, whose files are set aside."""
+    place, profile = session.place, session.profile
+    attempts.set_aside(place, run_id)
+    now = inputs.sent(profile, trees, session.lock().digest)
+    inputs.keep(place.run(run_id), now)
+    number = attempts.number_of_next(place, run_id, session.ledger.lease().runs.get(run_id))
+    changed = attempts.changed_since(place, run_id, now)
+    if number > 1:
+        said = "; ".join(changed) or "nothing changed here since the attempt before"
+        session.progress.say(f"{run_id}: attempt {number}: {said}")
+    return {
+        "command": list(now.command),
+        "code": {"digest": now.code_digest, "files": len(now.code)},
+        "attempt": {"number": number, "changed": changed},
+    }
+
+
+def _make_room_there(session: Session, run_id: str, number: int) -> None:
+    """The machine may hold an earlier attempt of this run: it is ended there, and kept under another name."""
+    if jobs.state(session.host, session.agent, run_id).state != "absent":
+        jobs.cancel(session.host, session.agent, run_id, grace=1.0)
+        jobs.rename(session.host, session.agent, run_id, f"{run_id}@{number - 1}")
+    follow.bookmark(session, run_id).forget()
+
+
+def _began(session: Session, run_id: str) -> bool:
+    state = follow.over_breaks(session, lambda: jobs.state(session.host, session.agent, run_id))
+    return state is None or state.state != "absent"
+
+
+def _start(session: Session, run_id: str) -> bool:
+    """Start the run that the ledger announced. One that was started before is only found again.
+
+    False where the machine went away."""
+    fields = dict(session.ledger.lease().runs[run_id].draft["job"])
+    trees = tuple(TreeLink(**link) for link in fields.pop("trees"))
+    env = session.profile.train.environment()
+    job = Job(**{**fields, "argv": tuple(fields["argv"]), "env": env}, trees=trees)
+    outputs = session.profile.train.outputs
+    begun = follow.over_breaks(
+        session, lambda: jobs.start(session.host, session.agent, job, outputs=outputs, awaited=True)
+    )
+    if begun:
+        session.progress.say(f"Training: {run_id}")
+    return begun is not None
+
+
+def _job(profile: Profile, run_id: str, python: str, trees: trees_.Trees) -> Job:
+    """The job without its environment, which may hold secrets and therefore never enters the ledger."""
+    return Job(
+        run_id=run_id,
+        argv=profile.train.command,
+        python=python,
+        trees=trees.there,
+    )
+
+
+def _plain(differences: Sequence[Difference]) -> list[dict[str, Any]]:
+    return [asdict(difference) for difference in differences]
+
+
+def _refuse_undeclared(session: Session, differences: Sequence[Difference]) -> None:
+    undeclared = [d for d in differences if not d.declared]
+    if not undeclared:
+        return
+    listed = "\n".join(
+        f"  {d.kind} {d.name}: here {d.here or 'absent'}, there {d.there or 'absent'}"
+        + (f" ({d.reason})" if d.reason else "")
+        for d in undeclared
+    )
+    names = ", ".join(d.name for d in undeclared)
+    raise StackMismatch(
+        f"The machine's stack is not the one here, and the profile does not allow the difference:\n{listed}",
+        exists=f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h.",
+        next_command=f"mend the difference, or allow it by name: stack.allow: [{names}]",
+    )
+
+
+def _refuse_mismatch(session: Session, run_id: str, draft: Mapping[str, Any]) -> None:
+    parity = draft["parity"]
+    if parity["verdict"] == "IDENTICAL":
+        return
+    if not session.profile.parity.on_mismatch.stops(parity["verdict"]):
+        session.progress.say(f"Parity: {parity['verdict']}: {parity['detail']} The run goes on.")
+        return
+    ended = {"code": None, "signal": None, "reason": "not_started", "detail": "Parity stopped it."}
+    record = run_record(session, run_id, draft, exit=ended)
+    collect.write(record)
+    error = proof.mismatch(session, run_id, parity)
+    error.record = record
+    raise error

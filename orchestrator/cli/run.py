@@ -1,0 +1,53 @@
+"""run: up, train and down in one command that may be repeated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.output import guarded
+
+
+@guarded
+def run(
+    profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile, like profiles/digits.yaml.")],
+    run_id: Annotated[
+        str, typer.Option("--run-id", help="Name the run; a repeated call finds its record, run or machine.")
+    ],
+    local_parity: Annotated[
+        bool,
+        typer.Option("--local-parity", help="First prove that the first steps are equal here and there."),
+    ] = False,
+    retry_failed: Annotated[
+        bool,
+        typer.Option(
+            "--retry-failed/--no-retry-failed",
+            help="Try a run id that failed or was lost again, as the project is now; else rent nothing.",
+        ),
+    ] = True,
+    parallel: Annotated[
+        bool, typer.Option("--parallel", help="Allow it beside another run on the machine, which shares it.")
+    ] = False,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the profile; repeatable."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
+) -> None:
+    """Up, train and down in one: for a scheduled job that may be started twice."""
+    from orchestrator import api
+    from orchestrator.cli import progress, runs
+
+    record = api.run(
+        profile,
+        run_id=run_id,
+        overrides=sets or (),
+        local_parity=local_parity,
+        retry_failed=retry_failed,
+        parallel=parallel,
+        output=runs.output(as_json),
+        progress=progress.progress(),
+    )
+    runs.show(record, as_json)
