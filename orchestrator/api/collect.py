@@ -18,6 +18,10 @@ RECORD = "run.json"
 OUTPUTS = "outputs"
 LOG = "output.log"
 _METRICS_BYTES = 1 << 20
+_METRICS = 1000
+"""Of one file, at most."""
+_LONGEST_KEY = 300
+_LARGEST = 1e308
 
 
 @dataclass(frozen=True)
@@ -135,9 +139,20 @@ def metrics(folder: Path, entries: Sequence[Entry]) -> dict[str, Any]:
 def _numbers(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text())
-    except (ValueError, OSError):
+    except (ValueError, OSError, RecursionError):
         return {}
-    return {k: v for k, v in value.items() if isinstance(v, int | float)} if isinstance(value, dict) else {}
+    numbers = (
+        [(key, each) for key, each in value.items() if _is_metric(key, each)]
+        if isinstance(value, dict)
+        else []
+    )
+    return dict(numbers[:_METRICS])
+
+
+def _is_metric(key: str, value: object) -> bool:
+    """Whether it is a number under a name that a record can show. What trains astray can be no number."""
+    huge = isinstance(value, int) and abs(value) > _LARGEST
+    return isinstance(value, int | float) and not huge and len(key) <= _LONGEST_KEY
 
 
 def exit_json(exit_: Exit | None) -> dict[str, Any]:

@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orchestrator.model.answers import Malformed, value
+from orchestrator.parity import lines
+from orchestrator.parity.lines import LightLine, Line, MetricsLine, NamesLine, Status, StepLine, TensorLine
+
 FORMAT = 1
 """The version of recordings that this reads."""
 
@@ -88,95 +92,85 @@ class Recording:
 def read(run: Path) -> Recording:
     """The recording in `run`/observe. A torn last line is dropped; an absent file is a reason."""
     folder = run / "observe"
-    status = read_object(folder / "status.json")
-    lines, unreadable = _lines(folder / "steps.jsonl")
-    steps = _steps(lines, folder)
-    notes = tuple(
-        f"{note.get('what', '?')}: {note.get('why', '?')}" for note in status.get("not_compared", []) if note
-    )
+    said = read_object(folder / "status.json")
+    status = _status(folder / "status.json")
+    found, unreadable = _lines(folder / "steps.jsonl")
+    steps = _steps(found, folder)
+    notes = tuple(f"{note.get('what', '?')}: {note.get('why', '?')}" for note in status.not_compared if note)
     failure = _failure(run)
-    why = "" if steps else unreadable or _why(folder, status, notes, failure)
+    why = "" if steps else unreadable or _why(folder, said, notes, failure)
     return Recording(
         steps=steps,
-        requested=int(status.get("requested", 0)),
+        requested=status.requested,
         environment=read_object(folder / "environment.json"),
         not_compared=notes,
         failure=failure,
         why=why,
-        light=_light(lines),
-        imposed=status.get("imposed") or {},
+        light=_light(found),
+        imposed=status.imposed or {},
     )
 
 
-def _steps(lines: Sequence[Mapping[str, Any]], folder: Path) -> tuple[Step, ...]:
-    """The full steps, each with the metrics that were reported after it."""
-    metrics: dict[int, list[Mapping[str, Any]]] = {}
-    for line in lines:
-        if line.get("event") == "metrics":
-            metrics.setdefault(int(line["step"]), []).extend(line["tensors"])
-    full = (line for line in lines if line.get("event") == "step")
-    return tuple(_step(line, folder, metrics.get(int(line["step"]), [])) for line in full)
-
-
-def _light(lines: Sequence[Mapping[str, Any]]) -> tuple[LightStep, ...]:
-    names: list[tuple[str, str]] = []
-    found = []
-    for line in lines:
-        if line.get("event") == "light-names":
-            names = [(stage, name) for stage, name in line["names"]]
-        elif line.get("event") == "light":
-            sums, norms = (
-                dict(zip(names, line["sums"], strict=True)),
-                dict(zip(names, line["norms"], strict=True)),
-            )
-            found.append(LightStep(int(line["step"]), sums, norms))
-    return tuple(found)
-
-
-def _lines(path: Path) -> tuple[list[dict[str, Any]], str]:
-    found: list[dict[str, Any]] = []
+def _status(path: Path) -> Status:
     try:
-        text = path.read_text(encoding="utf-8")
+        return value(Status, read_object(path))
+    except Malformed:
+        return Status()
+
+
+def _steps(found: Sequence[Line], folder: Path) -> tuple[Step, ...]:
+    """The full steps, each with the metrics that were reported after it."""
+    metrics: dict[int, list[TensorLine]] = {}
+    for line in found:
+        if isinstance(line, MetricsLine):
+            metrics.setdefault(line.step, []).extend(line.tensors)
+    full = (line for line in found if isinstance(line, StepLine))
+    return tuple(_step(line, folder, metrics.get(line.step, [])) for line in full)
+
+
+def _light(found: Sequence[Line]) -> tuple[LightStep, ...]:
+    names: Sequence[tuple[str, str]] = ()
+    steps = []
+    for line in found:
+        if isinstance(line, NamesLine):
+            names = line.names
+        elif isinstance(line, LightLine) and len(line.sums) == len(line.norms) == len(names):
+            norms = [each if isinstance(each, int | float) else None for each in line.norms]
+            sums = dict(zip(names, line.sums, strict=True))
+            steps.append(LightStep(line.step, sums, dict(zip(names, norms, strict=True))))
+    return tuple(steps)
+
+
+def _lines(path: Path) -> tuple[list[Line], str]:
+    try:
+        return lines.read(path.read_text(encoding="utf-8", errors="replace"), FORMAT)
     except OSError:
         return [], ""
-    for line in text.splitlines():
-        try:
-            value = json.loads(line)
-        except ValueError:
-            break  # torn by a kill or a full disk: what follows has no meaning
-        if value.get("v") != FORMAT:
-            return (
-                [],
-                f"it was recorded in format {value.get('v')}, and this version of orch reads format {FORMAT}",
-            )
-        found.append(value)
-    return found, ""
 
 
-def _step(line: Mapping[str, Any], folder: Path, metrics: Sequence[Mapping[str, Any]]) -> Step:
+def _step(line: StepLine, folder: Path, metrics: Sequence[TensorLine]) -> Step:
     return Step(
-        number=int(line["step"]),
-        tensors=tuple(_tensor(item, folder) for item in (*line["tensors"], *metrics)),
+        number=line.step,
+        tensors=tuple(_tensor(item, folder) for item in (*line.tensors, *metrics)),
         records={
-            name: Records(r["count"], r["ordered"], int(r["multiset"], 16), tuple(r["rows"]))
-            for name, r in line.get("records", {}).items()
+            name: Records(each.count, each.ordered, int(each.multiset, 16), each.rows)
+            for name, each in line.records.items()
         },
-        unread=frozenset(line.get("unread", [])),
+        unread=frozenset(line.unread),
     )
 
 
-def _tensor(item: Mapping[str, Any], folder: Path) -> Tensor:
-    sample = item.get("sample") or {}
+def _tensor(item: TensorLine, folder: Path) -> Tensor:
     return Tensor(
-        stage=item["stage"],
-        name=item["name"],
-        dtype=item["dtype"],
-        shape=tuple(item["shape"]),
-        sha256=item["sha256"],
-        norm=item.get("l2"),
-        file=folder / item["file"] if item.get("file") else None,
-        sample=folder / sample["file"] if sample else None,
-        stride=int(sample.get("stride", 1)),
+        stage=item.stage,
+        name=item.name,
+        dtype=item.dtype,
+        shape=item.shape,
+        sha256=item.sha256,
+        norm=item.l2,
+        file=folder / item.file if item.file else None,
+        sample=folder / item.sample.file if item.sample else None,
+        stride=item.sample.stride if item.sample else 1,
     )
 
 
@@ -210,6 +204,6 @@ def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; empty where there is none, or something else."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

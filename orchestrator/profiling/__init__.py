@@ -93,6 +93,8 @@ def _unknown(lines: Trace, found: Evidence) -> Iterator[str]:
     version = number(lines.header, "version")
     if version is not None and version > VERSION:
         yield f"The trace is of a newer version ({version:g}) than this orch reads ({VERSION}): update orch."
+    if lines.skipped > 1:  # the last can be torn by a kill
+        yield f"{lines.skipped:,} lines of the trace are no records; they were passed over."
     if found.steps.count is None and lines.samples:
         yield "Steps: no training steps of TensorFlow were seen; the machine's side alone is told."
     if found.steps.count and found.pipeline is None:

@@ -20,6 +20,7 @@ MOST = 10_000
 _KIND = b'"event":'
 _LONG = len(_KIND) + 2
 _WITHIN = 120
+_LONGEST_LINE = 1 << 22
 """Where a line says what it is: so far from its beginning."""
 
 
@@ -35,20 +36,23 @@ class Trace:
     pauses: Sequence[Line] = ()
     alarms: Sequence[Line] = ()
     wall: float | None = None
+    skipped: int = 0
+    """Lines that were looked at and are no records."""
 
 
 def read(path: Path) -> Trace:
     """The trace in a file, or an empty one where there is no file."""
     try:
         with open(path, "rb") as file:
-            return parse(file)
+            return parse(iter(lambda: file.readline(_LONGEST_LINE), b""))
     except FileNotFoundError:
         return Trace()
 
 
 def parse(raw: Iterable[bytes]) -> Trace:
     """Whatever can be understood of it."""
-    lines = list(_understood(raw))
+    parsed = list(_understood(raw))
+    lines = [line for line in parsed if line is not None]
     samples = [line for line in lines if line.get("event") == "sample" and number(line, "up") is not None]
     ended = [line for line in lines if line.get("event") in ("sample", "end")]
     ups = [up for line in ended if (up := number(line, "up")) is not None]
@@ -61,6 +65,7 @@ def parse(raw: Iterable[bytes]) -> Trace:
         alarms=[line for line in lines if line.get("event") == "alarm"],
         pauses=[line for line in lines if line.get("event") == "pauses"],
         wall=max(ups) if ups else None,
+        skipped=len(parsed) - len(lines),
     )
 
 
@@ -99,7 +104,7 @@ class _Spread:
             yield self.last
 
 
-def _understood(raw: Iterable[bytes]) -> Iterator[Line]:
+def _understood(raw: Iterable[bytes]) -> Iterator[Line | None]:
     kinds: dict[bytes, _Spread] = {}
     for text in raw:
         at = text.find(_KIND, 0, _WITHIN)
@@ -113,7 +118,7 @@ def _understood(raw: Iterable[bytes]) -> Iterator[Line]:
         else:
             spread.add(text)
     for spread in kinds.values():
-        yield from (line for text in spread.lines() if (line := _line(text)) is not None)
+        yield from map(_line, spread.lines())
 
 
 def _line(text: bytes) -> Line | None:

@@ -1,0 +1,122 @@
+"""The lines of a recording as its other side wrote them: types and limits of everything that is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from orchestrator.model.answers import Count, Like, Malformed, Most, value
+
+_FILE = r"tensors/[0-9a-f]{1,64}(\.sample)?\.npy"
+
+File = Annotated[str, Like(_FILE)]
+Shape = Annotated[tuple[Count, ...], Most(64)]
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The file of every `stride`-th element."""
+
+    file: File
+    stride: Count = 1
+
+
+@dataclass(frozen=True)
+class TensorLine:
+    """One tensor of a step."""
+
+    stage: str
+    name: str
+    dtype: Annotated[str, Most(100)]
+    shape: Shape
+    sha256: Annotated[str, Most(64)]
+    l2: float | None = None
+    file: File | None = None
+    sample: Sampled | None = None
+
+
+@dataclass(frozen=True)
+class RecordsLine:
+    """The records of one batch."""
+
+    count: Count
+    ordered: Annotated[str, Most(64)]
+    multiset: Annotated[str, Like("[0-9a-f]{1,64}")]
+    rows: Annotated[tuple[Annotated[str, Most(64)], ...], Most(1_000_000)] = ()
+
+
+@dataclass(frozen=True)
+class StepLine:
+    """A step of which everything was recorded."""
+
+    step: Count
+    tensors: Annotated[tuple[TensorLine, ...], Most(1_000_000)]
+    records: Mapping[str, RecordsLine] = field(default_factory=dict)
+    unread: Annotated[tuple[str, ...], Most(1_000_000)] = ()
+
+
+@dataclass(frozen=True)
+class MetricsLine:
+    """What was reported after a step."""
+
+    step: Count
+    tensors: tuple[TensorLine, ...]
+
+
+@dataclass(frozen=True)
+class NamesLine:
+    """(stage, name) of the fingerprints that follow, in their order."""
+
+    names: Annotated[tuple[tuple[str, str], ...], Most(1_000_000)]
+
+
+@dataclass(frozen=True)
+class LightLine:
+    """The fingerprints of one step. A norm can be any number, or none."""
+
+    step: Count
+    sums: Annotated[tuple[str, ...], Most(1_000_000)]
+    norms: Annotated[tuple[Any, ...], Most(1_000_000)]
+
+
+@dataclass(frozen=True)
+class Status:
+    """What the recorder said of itself."""
+
+    requested: Count = 0
+    not_compared: tuple[Mapping[str, Any] | None, ...] = ()
+    imposed: Mapping[str, Any] | None = None
+
+
+Line = StepLine | MetricsLine | NamesLine | LightLine
+
+_SHAPES: Mapping[str, type] = {
+    "step": StepLine,
+    "metrics": MetricsLine,
+    "light-names": NamesLine,
+    "light": LightLine,
+}
+
+
+def read(text: str, version: int) -> tuple[list[Line], str]:
+    """The lines in `text`, and why there are none. A torn line ends them; unknown ones are passed over."""
+    found: list[Line] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            raw = json.loads(line)
+        except (ValueError, RecursionError):
+            break  # torn by a kill or a full disk: what follows has no meaning
+        if not isinstance(raw, dict):
+            break
+        if raw.get("v") != version:
+            said = str(raw.get("v"))[:20]
+            return [], f"it was recorded in format {said}, and this version of orch reads format {version}"
+        shape = _SHAPES.get(str(raw.get("event")))
+        try:
+            if shape:
+                found.append(value(shape, raw))
+        except Malformed as error:
+            return [], f"its line {number} is not one that the recorder writes: {error}"
+    return found, ""
