@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from orchestrator.api import foreseen
 from orchestrator.api.awaiting import MachineGone, Reached, answering, require_seen, what_ended
 from orchestrator.api.catalog import RECORDED, offers_for, warnings_for
 from orchestrator.api.driver import require_gpus
@@ -58,7 +59,8 @@ def plan(
         wanted, _ = _one_cloud(place, wanted, overrides)
     provider = open_provider(wanted.cloud) if lease or wanted.cloud not in RECORDED else None
     machines = machines_of(provider, lease) if provider and lease else ()
-    return _plan(wanted, provider, machines)
+    planned = _plan(wanted, provider, machines)
+    return replace(planned, warnings=(*planned.warnings, *foreseen.sentences(wanted)))
 
 
 def up(
@@ -95,7 +97,9 @@ def up(
         planned = _plan(wanted, provider, machines)
         if approve and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
-        local_stack(wanted, tell)  # may take minutes, and fail: nothing costs meanwhile
+        local = local_stack(wanted, tell)  # may take minutes, and fail: nothing costs meanwhile
+        if not machines:
+            foreseen.refuse(wanted, local)
         ledger = _ledger_for(place, lease, wanted, overrides, for_run)
         tell_once(hazards, place.state, tell)
         try:

@@ -129,6 +129,12 @@ def check_stack(session: Session, installed: stack.Installed) -> tuple[Differenc
     return stack.differences(session.lock(), here, there, session.profile.stack.allow)
 
 
+def told(difference: Difference) -> str:
+    reason = f" ({difference.reason})" if difference.reason else ""
+    here, there = difference.here or "absent", difference.there or "absent"
+    return f"{difference.kind} {difference.name}: here {here}, there {there}{reason}"
+
+
 def stack_facts(installed: stack.Installed) -> dict[str, Any]:
     fingerprint = installed.fingerprint
     return {

@@ -11,7 +11,7 @@ from orchestrator.api import attempts, collect, company, follow, inputs, proof
 from orchestrator.api import trees as trees_
 from orchestrator.api.fetching import run_record, timed
 from orchestrator.api.reading import advice, of_profile
-from orchestrator.api.session import Session, check_stack, local_agent, stack_facts
+from orchestrator.api.session import Session, check_stack, local_agent, stack_facts, told
 from orchestrator.api.turns import starting
 from orchestrator.errors import StackMismatch
 from orchestrator.model import Difference, Job, RunRecord, TreeLink
@@ -138,16 +138,12 @@ def _refuse_undeclared(session: Session, differences: Sequence[Difference]) -> N
     undeclared = [d for d in differences if not d.declared]
     if not undeclared:
         return
-    listed = "\n".join(
-        f"  {d.kind} {d.name}: here {d.here or 'absent'}, there {d.there or 'absent'}"
-        + (f" ({d.reason})" if d.reason else "")
-        for d in undeclared
-    )
+    listed = "\n".join(f"  {told(difference)}" for difference in undeclared)
     names = ", ".join(d.name for d in undeclared)
     raise StackMismatch(
         f"The machine's stack is not the one here, and the profile does not allow the difference:\n{listed}",
         exists=f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h.",
-        next_command=f"mend the difference, or allow it by name: stack.allow: [{names}]",
+        next_command=f"fix the difference, or allow it by name: stack.allow: [{names}]",
     )
 
 

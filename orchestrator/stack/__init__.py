@@ -2,10 +2,10 @@
 
 from orchestrator.stack.attest import attest, attest_here
 from orchestrator.stack.bootstrap import bootstrap, local_agent
-from orchestrator.stack.compare import altered, differences, read_back
+from orchestrator.stack.compare import altered, differences, foreseen, read_back
 from orchestrator.stack.install import Installed, install, stack_digest
 from orchestrator.stack.interpreter import Interpreter, interpreter
-from orchestrator.stack.local import LocalStack, local_environment
+from orchestrator.stack.local import LocalStack, existing_environment, local_environment
 from orchestrator.stack.lock import read_lock
 
 __all__ = [
@@ -17,6 +17,8 @@ __all__ = [
     "attest_here",
     "bootstrap",
     "differences",
+    "existing_environment",
+    "foreseen",
     "install",
     "interpreter",
     "local_agent",

@@ -134,6 +134,36 @@ def _from_lock(lock: Lock, there: Fingerprint) -> Iterator[Difference]:
             )
 
 
+def foreseen(
+    lock: Lock, here: Fingerprint, there: Mapping[str, str], allow: Collection[str] = ()
+) -> tuple[Difference, ...]:
+    """What `differences` would find undeclared, before there is a machine: packages here against the lock,
+    and variables here against `there`, those that the job will have.
+    """
+    found = [*_unlike_lock(lock, here), *_variables(here.environment, there)]
+    return tuple(d for d in (_allowed(difference, allow) for difference in found) if not d.declared)
+
+
+def _unlike_lock(lock: Lock, here: Fingerprint) -> Iterator[Difference]:
+    pins, anywhere = _pins(lock, here), {pin.name for pin in lock.pins}
+    projects = set(map(normalised, filter(None, here.facts.get("projects", "").split(","))))
+    mine = {d.name: d for d in here.distributions}
+    for name in sorted({*pins, *mine} - projects):
+        one, locked = mine.get(name), pins.get(name)
+        versions = (one.version if one else None, locked.version if locked else None)
+        if locked and not one:
+            yield Difference("package", name, *versions, False, "locked, but not installed here")
+        elif one and not locked and name not in _TOOLS | anywhere:
+            yield Difference("package", name, *versions, False, "installed here, but not in the lock")
+        elif one and locked and not same_version(one.version, locked.version):
+            yield Difference("package", name, *versions, False, "another version")
+        elif one and locked and one.altered:
+            text = f"altered: {one.altered[0]}"
+            yield Difference(
+                "package", name, text, None, False, "here a file is not what the package brought"
+            )
+
+
 # ---------------------------------------------------------------- against the local environment
 
 

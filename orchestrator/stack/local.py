@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import sys
 import tomllib
@@ -19,8 +21,11 @@ from orchestrator.model import Lock, Progress, Silent
 from orchestrator.stack.install import stack_digest
 from orchestrator.stack.interpreter import Interpreter, interpreter
 from orchestrator.stack.lock import export
+from orchestrator.stack.pythons import compiled_for, required_python
 from orchestrator.stack.uv import run_uv
 from orchestrator.stack.wheels import cache_home
+
+_VERSION = ".".join(map(str, sys.version_info[:3]))
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,22 @@ def local_environment(
     return LocalStack(_made(lock, project, cache_home(environ), progress or Silent(), environ), made=True)
 
 
+def existing_environment(
+    lock: Lock, project: Path, python: Path | None = None, *, environ: Mapping[str, str] = os.environ
+) -> LocalStack | None:
+    """As `local_environment`, but nothing is made: None where there is none yet.
+
+    Raises StackError where none could be made, because no Python here is one that the lock asks for.
+    """
+    found = python or _own_environment(project, environ)
+    if found:
+        return LocalStack(found.absolute(), made=False)
+    digest = stack_digest(lock, interpreter(base_python(lock, project, environ)))
+    folder = cache_home(environ) / "stacks"
+    made = folder / digest / "bin/python"
+    return LocalStack(made, made=True) if _complete(folder / f"{digest}.json", made) else None
+
+
 def _own_environment(project: Path, environ: Mapping[str, str]) -> Path | None:
     active = environ.get("VIRTUAL_ENV")
     places = [project / ".venv"]
@@ -59,7 +80,7 @@ def _own_environment(project: Path, environ: Mapping[str, str]) -> Path | None:
 
 
 def _made(lock: Lock, project: Path, cache: Path, progress: Progress, environ: Mapping[str, str]) -> Path:
-    base = interpreter(_base_python(project, environ))
+    base = interpreter(base_python(lock, project, environ))
     digest = stack_digest(lock, base)
     folder, marker = cache / "stacks" / digest, cache / "stacks" / f"{digest}.json"
     python = folder / "bin/python"
@@ -111,19 +132,41 @@ def _source(lock: Lock, folder: Path) -> Path:
     return target
 
 
-def _base_python(project: Path, environ: Mapping[str, str]) -> Path:
-    """The Python that the project asks for (.python-version, requires-python), else this one."""
-    if not (project / ".python-version").exists() and _satisfied(_requires_python(project)):
-        return Path(sys.executable)
-    found = run_uv(
-        ["python", "find", "--system", "--no-python-downloads"],
-        cwd=project,
-        environ=environ,
-        purpose=f"No Python here is one that {project} asks for:",
-    ).strip()
+def base_python(lock: Lock, project: Path, environ: Mapping[str, str] = os.environ) -> Path:
+    """The Python that the project (.python-version, requires-python) and its lock ask for, else this one.
+
+    Raises StackError where none of those that are installed here is such a one.
+    """
+    if (project / ".python-version").exists():
+        return _find("", project, environ, f"{project / '.python-version'} asks for another")
+    asked = ",".join(filter(None, (_requires_python(project), required_python(lock))))
+    if not _satisfied(asked):
+        return _find(asked, project, environ, f"{project} and {lock.path.name} ask for Python {asked}")
+    made_with = compiled_for(lock)
+    if made_with and not _satisfied(made_with):
+        with contextlib.suppress(StackError):  # it may well do on another one
+            return _find(made_with, project, environ, "")
+    return Path(sys.executable)
+
+
+def _find(asked: str, project: Path, environ: Mapping[str, str], why: str) -> Path:
+    argv = ["python", "find", "--system", "--no-python-downloads", *([asked] if asked else [])]
+    try:
+        found = run_uv(argv, cwd=project, environ=environ, purpose="").strip()
+    except StackError as error:
+        raise _no_python(project, asked, why) from error
     if not found:
-        raise StackError(f"No Python here is one that {project} asks for.", next_command="uv python install")
+        raise _no_python(project, asked, why)
     return Path(found)
+
+
+def _no_python(project: Path, asked: str, why: str) -> StackError:
+    request = shlex.quote(asked) if asked else ""
+    return StackError(
+        f"No Python here is one that {project} asks for: {why}, and this is {_VERSION}.",
+        exists="Nothing was made for it; nothing costs.",
+        next_command=f"uv python install {request}".strip() + "    # or name one: stack.python",
+    )
 
 
 def _requires_python(project: Path) -> str:
@@ -138,6 +181,6 @@ def _satisfied(requires: str) -> bool:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
-        return SpecifierSet(requires).contains(".".join(map(str, sys.version_info[:3])))
+        return SpecifierSet(requires).contains(_VERSION)
     except InvalidSpecifier:
         return False
