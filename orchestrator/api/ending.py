@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import providers
-from orchestrator.api.awaiting import require_seen
+from orchestrator.api.awaiting import require_seen, what_ended
 from orchestrator.api.ending_all import Approve, down_all
 from orchestrator.api.folder import Folder
 from orchestrator.api.held import end, existing, note_ends
 from orchestrator.api.owner import forget_folder
-from orchestrator.errors import CleanupUnproven, ProviderError, UsageError
+from orchestrator.api.settle import lost_run, settle
+from orchestrator.errors import CleanupUnproven, LocalError, OrchError, ProviderError, UsageError
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import LABEL_LEASE, DownReport, Machine, Progress, Silent
 from orchestrator.providers import open_provider
@@ -68,8 +69,8 @@ class _Notes:
         except OSError as error:
             self.refused(error)
 
-    def refused(self, error: OSError | UsageError) -> None:
-        if isinstance(error, UsageError):
+    def refused(self, error: OSError | UsageError | LocalError) -> None:
+        if isinstance(error, OrchError):
             self._refusals[error.message] = None
         else:
             self._refusals[f"{error.filename or self._ledger.path}: {error.strerror or error}."] = None
@@ -96,7 +97,23 @@ def _down_one(place: Folder, lease: Lease, discard: bool, tell: Progress) -> Dow
             unseen[cloud] = error
     if unseen and not ended:
         raise _unasked(lease, unseen)
-    return _closed(place, lease, ended, notes)
+    lost = () if ended else _gone_before(place, lease, clouds, notes)
+    return _closed(place, lease, ended, notes, () if discard else lost)
+
+
+def _gone_before(
+    place: Folder, lease: Lease, clouds: Sequence[str], notes: _Notes
+) -> tuple[Mapping[str, str], ...]:
+    """Settle the runs whose results nobody has, of a machine that was gone already: what became of each."""
+    if not lease.uncollected:
+        return ()
+    ledger = place.ledger(lease.id)
+    try:
+        ending = what_ended(open_provider(clouds[0]), lease) if len(clouds) == 1 else None
+        return tuple(lost_run(record) for record in settle(place, ledger, ending))
+    except (OSError, UsageError, LocalError) as error:
+        notes.refused(error)
+    return tuple({"run_id": run.run_id, "reason": "results_lost", "detail": ""} for run in lease.uncollected)
 
 
 def _clouds_of(lease: Lease) -> tuple[str, ...]:
@@ -121,7 +138,13 @@ def _end_on(
     return machines
 
 
-def _closed(place: Folder, lease: Lease, ended: Sequence[Machine], notes: _Notes) -> DownReport:
+def _closed(
+    place: Folder,
+    lease: Lease,
+    ended: Sequence[Machine],
+    notes: _Notes,
+    lost: Sequence[Mapping[str, str]],
+) -> DownReport:
     ledger = place.ledger(lease.id)
     notes.add("lease.closed")
     for secret in (place.identity(lease.id), place.known_hosts(lease.id)):
@@ -135,6 +158,7 @@ def _closed(place: Folder, lease: Lease, ended: Sequence[Machine], notes: _Notes
         cost=closed.cost(now),
         proven_gone=True,
         unnoted=notes.missing,
+        lost=lost,
     )
 
 
@@ -187,4 +211,5 @@ def _sum(reports: Sequence[DownReport]) -> DownReport:
         cost=sum(report.cost for report in reports),
         proven_gone=True,
         unnoted=tuple(text for report in reports for text in report.unnoted),
+        lost=tuple(run for report in reports for run in report.lost),
     )

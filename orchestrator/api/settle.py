@@ -86,6 +86,12 @@ def require_gone(provider: Provider, lease: Lease) -> None:
     )
 
 
+def lost_run(record: RunRecord) -> dict[str, str]:
+    """What `down` tells of a run that was settled."""
+    ended = record.exit
+    return {"run_id": record.run_id, "reason": str(ended["reason"]), "detail": str(ended.get("detail", ""))}
+
+
 @contextmanager
 def settling(place: Folder, ledger: Ledger, run_id: str) -> Iterator[None]:
     """Where the machine turns out to be gone: settle its runs, and tell the end of `run_id` as its own."""

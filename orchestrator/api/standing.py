@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from orchestrator.api.awaiting import require_seen
 from orchestrator.api.folder import Folder
 from orchestrator.api.held import machines_of, note_ends
 from orchestrator.api.owner import is_mine
-from orchestrator.errors import HostError
+from orchestrator.errors import HostError, LocalError, UsageError
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import Agent, LeaseStatus, Machine, MachineState, Provider
 from orchestrator.providers import exists, open_provider
@@ -45,8 +45,21 @@ def _asked(place: Folder, lease: Lease, ask: bool) -> LeaseStatus:
     machines = machines_of(provider, lease)
     lease = note_ends(place.ledger(lease.id), provider, lease, machines)
     if not machines:
-        return lease_status(lease, None)
+        return lease_status(_settled(place, lease, provider), None)
     return lease_status(lease, machines[0], runs=_now(place, lease, provider, machines[0]))
+
+
+def _settled(place: Folder, lease: Lease, provider: Provider) -> Lease:
+    """The lease, with its runs lost whose results nobody had when its machine went away."""
+    if not lease.uncollected:
+        return lease
+    from orchestrator.api.awaiting import what_ended
+    from orchestrator.api.settle import settle
+
+    ledger = place.ledger(lease.id)
+    with suppress(OSError, UsageError, LocalError):  # it is told as it was, where it cannot be written down
+        settle(place, ledger, what_ended(provider, lease))
+    return ledger.lease()
 
 
 def _now(place: Folder, lease: Lease, provider: Provider, machine: Machine) -> Mapping[str, str]:
@@ -93,7 +106,7 @@ def lease_status(
 
 def _run(run: LeasedRun, now: str | None) -> dict[str, Any]:
     state = run.exit_reason or now or "started"
-    return {"run_id": run.run_id, "state": state, "collected": run.collected}
+    return {"run_id": run.run_id, "state": state, "collected": run.collected, "lost": run.lost}
 
 
 def _state(lease: Lease, machine: Machine | None, asked: bool) -> str:

@@ -189,12 +189,15 @@ def status(
     """What is leased from this folder, until when, and what it costs."""
     from orchestrator.api.standing import elsewhere
     from orchestrator.api.standing import status as leases
+    from orchestrator.errors import EXIT_RESULTS_LOST
     from orchestrator.report.lease import status_text
 
     held = leases(ask=ask)
     others = () if held else elsewhere()
     value = {"leases": [each.as_json() for each in held], "elsewhere": list(others)}
     emit("status", value, as_json, status_text(held, elsewhere=others))
+    if any(run["lost"] for each in held for run in each.runs):
+        raise typer.Exit(EXIT_RESULTS_LOST)
 
 
 @app.command()

@@ -39,6 +39,7 @@ def down(
     from orchestrator import api
     from orchestrator.api.standing import elsewhere as elsewhere_
     from orchestrator.cli import progress
+    from orchestrator.errors import EXIT_RESULTS_LOST
     from orchestrator.report.lease import down_text
 
     report = api.down(
@@ -53,6 +54,8 @@ def down(
     elsewhere = elsewhere_() if not report.leases and not report.machines else ()
     value = {**asdict(report), "elsewhere": list(elsewhere)}
     emit("down", value, as_json, down_text(report, elsewhere))
+    if report.lost:
+        raise typer.Exit(EXIT_RESULTS_LOST)
 
 
 def _ask(yes: bool, others: bool) -> Callable[[Sequence[Target]], bool]:

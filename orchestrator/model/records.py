@@ -112,7 +112,9 @@ class LeaseStatus:
 class DownReport:
     """What `down` ended. `machines` are ids; `seconds` and `cost` (US dollars) since they were made.
 
-    `unnoted`: sentences on what could not be recorded here, though the machines are gone.
+    `unnoted`: sentences on what could not be recorded here, though the machines are gone. `lost`: {run_id,
+    reason, detail} of each run whose results went with its machine before anybody had them; of one that
+    `down` was told to discard, or that was told as lost before, nothing.
     """
 
     leases: Sequence[str]
@@ -121,3 +123,4 @@ class DownReport:
     cost: float
     proven_gone: bool
     unnoted: Sequence[str] = ()
+    lost: Sequence[Mapping[str, str]] = ()

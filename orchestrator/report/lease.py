@@ -35,9 +35,14 @@ def _lease(lease: LeaseStatus, now: float) -> str:
         lines.append("  The machine is gone (deadline, power-off, or ended by its provider). Next: orch down")
     if lease.runs:
         rows = [["run", "state", "collected"]]
-        rows += [[run["run_id"], run["state"], "yes" if run["collected"] else "no"] for run in lease.runs]
+        rows += [[run["run_id"], run["state"], _collected(run)] for run in lease.runs]
         lines.append(table(rows, indent="  "))
+        lines += [f"  Lost: {run['run_id']}. {run['lost']}" for run in lease.runs if run.get("lost")]
     return "\n".join(lines)
+
+
+def _collected(run: Mapping[str, Any]) -> str:
+    return "yes" if run["collected"] else "lost" if run.get("lost") else "no"
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
@@ -130,7 +135,18 @@ def down_text(report: DownReport, elsewhere: Sequence[str] = ()) -> str:
         return _nothing(elsewhere)
     ended = plural(len(report.machines), "machine") if report.machines else "no machine (it was gone already)"
     took = f"It took {duration(report.seconds)} and cost {money(report.cost)}."
-    return "\n".join([f"Ended {ended}; nothing is left. {took}", *_unnoted(report)])
+    left = "no machine is left" if report.lost else "nothing is left"
+    return "\n".join([f"Ended {ended}; {left}. {took}", *_lost(report), *_unnoted(report)])
+
+
+def _lost(report: DownReport) -> list[str]:
+    if not report.lost:
+        return []
+    return [
+        "Results that nobody had fetched are lost with it:",
+        *(f"  {run['run_id']}: {run['detail']}" for run in report.lost),
+        "What is known of them, and what they printed as far as it was followed, is in runs/.",
+    ]
 
 
 def _unnoted(report: DownReport) -> list[str]:
