@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from orchestrator.api.collect import LOG
-from orchestrator.errors import ResultsLost, failure_of
+from orchestrator.api.reading import of_profile
+from orchestrator.api.undeclared_words import command, sentence
+from orchestrator.errors import ProfileError, ResultsLost, failure_of
 from orchestrator.model import RunRecord
+from orchestrator.profile import load
 
 _NAMED = 5
+_TAIL = 16 << 10
+"""Bytes of what a failed run printed last."""
 
 
 def judged(record: RunRecord, profile: str) -> RunRecord:
@@ -23,10 +30,12 @@ def judged(record: RunRecord, profile: str) -> RunRecord:
     if record.not_fetched:
         left = f"All but {len(record.not_fetched)} of its paths, which stayed on the machine, are"
     machine = "The machine is gone." if gone else "The machine runs on."
+    unsent, declare = _unsent(record, Path(profile))
+    what_next = declare or _what_next(record)
     error = failure_of(record.exit["reason"])(
-        f"{record.run_id} ended: {record.exit.get('detail') or record.exit['reason']}",
+        f"{record.run_id} ended: {record.exit.get('detail') or record.exit['reason']}{unsent}",
         exists=f"{left} in {record.folder}. {machine}",
-        next_command=f"orch down && orch up {profile} && orch train" if gone else _what_next(record),
+        next_command=f"orch down && orch up {profile} && orch train" if gone else what_next,
     )
     error.record = record
     raise error
@@ -49,6 +58,26 @@ def complete(record: RunRecord) -> RunRecord:
 def _listed(missing: Sequence[Mapping[str, Any]]) -> str:
     first = "; ".join(f"{each['path']} ({each['detail']})" for each in missing[:_NAMED])
     return f"{first}; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else first
+
+
+def _unsent(record: RunRecord, profile: Path) -> tuple[str, str]:
+    """(what the code names, lies here and was not sent, the command that declares it), where a failed run
+    printed a name of it at its end; else two empty texts."""
+    if record.exit["reason"] != "failed":
+        return "", ""
+    try:
+        with open(record.folder / LOG, "rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL))
+            said = log.read().decode(errors="replace")
+        found = [each for each in of_profile(load(profile)) if each.name in said]
+    except (OSError, ProfileError):
+        return "", ""
+    if not found:
+        return "", ""
+    return (
+        f"\n{sentence(found, 'names')} The machine has none of it.",
+        f"{command(found, profile)} && orch train",
+    )
 
 
 def _what_next(record: RunRecord) -> str:

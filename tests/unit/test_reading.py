@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.api.reading import of_profile, of_project
+from orchestrator.api.verdict import judged
+from orchestrator.errors import RunFailed
+from orchestrator.model import RunRecord
 from orchestrator.profile import load
 
 ORCH = [sys.executable, "-m", "orchestrator"]
@@ -87,3 +90,25 @@ def test_init_on_a_profile_that_is_there_says_what_it_lacks_and_how_to_add_it(pr
     assert "Next: orch init --add-data one" in said
     orch(project, "init", "--add-data", "one")
     assert of_profile(load(project / "orch.yaml")) == ()
+
+
+def test_a_run_that_failed_for_want_of_unsent_data_says_so_and_what_declares_them(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    (project / "train.py").write_text("open('one/a.csv')")
+    (project / "orch.yaml").write_text(
+        "version: 1\nname: demo\ncloud: local\ntrain: {command: python train.py}\n"
+    )
+    ended = {"code": 1, "signal": None, "reason": "failed", "detail": "The command ended with status 1."}
+    record = RunRecord("r1", project / "runs" / "r1", ended, timings={"pull_s": 1.0})
+    record.folder.mkdir(parents=True)
+    (record.folder / "output.log").write_text("FileNotFoundError: [Errno 2] No such file: 'one/a.csv'\n")
+    with pytest.raises(RunFailed) as failed:
+        judged(record, str(project / "orch.yaml"))
+    assert "The script names 1 kB that no profile declares: one/ (1 file)." in failed.value.message
+    assert failed.value.next_command == "orch init --add-data one && orch train"
+    (record.folder / "output.log").write_text("ValueError: something else\n")
+    with pytest.raises(RunFailed) as failed:
+        judged(record, str(project / "orch.yaml"))
+    assert "no profile declares" not in failed.value.message
