@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import json
+import os
+import pickle
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
+import orchestrator.report
 from orchestrator.api.modelchecks import Side, check
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Entry, RunRecord
 from orchestrator.report.run import summary
 from tests.unit.far_side import agent_at
+
+SCHEMA = Path(orchestrator.report.__file__).with_name("run.schema.json")
+
+
+class Call:
+    """Pickles as a call of `function`."""
+
+    def __init__(self, function: Any, argument: str) -> None:
+        self.call = function, (argument,)
+
+    def __reduce__(self) -> Any:
+        return self.call
+
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
 
@@ -34,10 +52,10 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "there", tmp_path / "here"
 
 
-def checked(folders: tuple[Path, Path]) -> dict[str, object] | None:
+def checked(folders: tuple[Path, Path], *imports: str) -> dict[str, object] | None:
     there, here = folders
     entries = [Entry(path.name, "file", path.stat().st_size, 0o644, "") for path in sorted(there.iterdir())]
-    return check(side(there), side(here), entries, there.parent)
+    return check(side(there), side(here), entries, there.parent, imports)
 
 
 def test_what_is_the_same_is_said_to_be(folders: tuple[Path, Path]) -> None:
@@ -83,3 +101,83 @@ def test_a_check_that_dies_says_so(folders: tuple[Path, Path], tmp_path: Path) -
     answer = check(gone, side(folders[1]), [Entry("vocab.txt", "file", 8, 0o644, "")], tmp_path)
     assert answer is not None and answer["equal"] is None
     assert "the check itself ended with 9: out of memory" in str(answer["reason"])
+
+
+# ---------------------------------------------------------------- what would run code
+
+
+def test_what_would_run_code_is_in_the_record_and_on_the_screen(folders: tuple[Path, Path]) -> None:
+    mark = folders[0].parent / "was run"
+    for folder in folders:
+        (folder / "scaler.pkl").write_bytes(pickle.dumps(Call(os.mkdir, str(mark))))
+    answer = checked(folders)
+    assert answer is not None and not mark.exists()
+    assert (answer["path"], answer["loaded"], answer["equal"]) == ("scaler.pkl", False, None)
+    assert answer["not_checked"] == "would-run-code"
+    ended = {"code": 0, "signal": None, "reason": "completed"}
+    record = RunRecord("r", Path("r"), ended, model_check=answer)
+    assert "scaler.pkl: not checked: would run code (posix.mkdir)" in summary(record)
+    Draft202012Validator(json.loads(SCHEMA.read_text())).validate(record.as_json())
+
+
+def test_a_worse_file_does_not_hide_that_another_was_not_checked(folders: tuple[Path, Path]) -> None:
+    for folder in folders:
+        (folder / "model.keras").write_bytes(POINTER)
+        (folder / "scaler.pkl").write_bytes(pickle.dumps(Call(os.mkdir, "x")))
+    answer = checked(folders)
+    assert answer is not None and answer["path"] == "model.keras"
+    record = RunRecord("r", Path("r"), {"code": 0, "reason": "completed"}, model_check=answer)
+    assert "Not checked either: scaler.pkl." in summary(record)
+
+
+OWN = """
+import os, pathlib
+pathlib.Path(__file__).with_name("was imported").write_text("x") if os.access(__file__, os.W_OK) else None
+class Table:
+    pass
+"""
+
+
+def test_a_module_of_the_project_is_imported_where_the_profile_names_it_alone(
+    folders: tuple[Path, Path],
+) -> None:
+    table = b"\x80\x04\x8c\x06tables\x8c\x05Table\x93)\x81}\x8c\x05width" + b"K\x03sb."
+    for folder in folders:
+        (folder / "features.pkl").write_bytes(table)
+        (folder / "tables.py").write_text(OWN)
+    refused = checked(folders)
+    assert refused is not None and refused["not_checked"] == "would-run-code"
+    assert "tables.Table" in str(refused["reason"]) and "train.check_imports" in str(refused["way_out"])
+    named = checked(folders, "tables")
+    assert named is not None and "tables.Table" not in str(named["reason"])
+    assert not (folders[1] / "was imported").exists()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"", b"[" * 100_000, b'{"results": 7}', b'{"results": [1, 2]}', b'{"loaded": true, "path": "\x1b[2J"}'],
+)
+def test_a_machine_that_answers_anything_is_not_believed(
+    folders: tuple[Path, Path], tmp_path: Path, answer: bytes
+) -> None:
+    (tmp_path / "answer").write_bytes(answer)
+    liar = tmp_path / "liar"
+    liar.write_text(f"#!/bin/sh\ncat '{tmp_path}/answer'\n")
+    liar.chmod(0o755)
+    there = side(folders[0])
+    lies = Side(there.host, Agent(str(liar), there.agent.root, there.agent.base), there.outputs, there.code)
+    found = check(lies, side(folders[1]), [Entry("vocab.txt", "file", 8, 0o644, "")], tmp_path)
+    assert found is not None and found["equal"] is None and "\x1b" not in str(found)
+
+
+def test_a_check_that_does_not_end_is_an_answer_and_no_error(
+    folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.api.modelchecks._TIMEOUT", 0.3)
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    there = side(folders[0])
+    late = Side(there.host, Agent(str(slow), there.agent.root, there.agent.base), there.outputs, there.code)
+    found = check(late, late, [Entry("vocab.txt", "file", 8, 0o644, "")], tmp_path)
+    assert found is not None and found["loaded"] is False and "did not end" in str(found["reason"])
