@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.parity.imposed import Imposed
+from orchestrator.parity.imposed import SHARED, Imposed
 
 LARGE = 4 << 20
 """Bytes: larger files are linked to."""
@@ -112,10 +112,22 @@ class Folders:
             copy = root / f"copy-{number}"
             seen = _seen(original, self.cwd, imposed.path) if imposed.path else copy
             copies.append(Seat(original, copy, seen, root / f"under-{number}"))
+        copies += self._neighbours(root, imposed, len(copies))
         seats = (*copies, *_outside(copies, imposed, root))
         _fill(seats, seats, imposed, base, self.made, self.program)
         made = Copy(self.cwd, seats)
         return Copy(made.at(self.cwd), seats, _mounts(seats, base), _removable(seats))
+
+    def _neighbours(self, root: Path, imposed: Imposed, number: int) -> list[Seat]:
+        """What lies around the folder, seen around the path that it seems to have: the path alone is
+        another. Folders that everybody uses stay as they are."""
+        if imposed.path is None or imposed.around or imposed.path.parent == self.cwd.parent:
+            return []
+        seen = imposed.path.parent
+        if {seen, self.cwd.parent} & SHARED or Path.home().is_relative_to(seen):
+            return []
+        copy, under = root / f"copy-{number}", root / f"under-{number}"
+        return [Seat(self.cwd.parent, copy, seen, under, shallow=True)]
 
     def _originals(self) -> list[Path]:
         """The fewest folders that hold both."""

@@ -181,7 +181,7 @@ class Search:
         pool = [each for each in able if each.kind == "difference" or each in parts]
         pool.sort(key=lambda each: each not in parts)
         acting = [each for each in pool if self._acts(each)]
-        inside = [each for each in pool if each.topic != "folder"]
+        inside = [each for each in pool if each.topic not in ("folder", "around")]
         asked: list[list[Candidate]] = []
         for some in (acting, inside, pool):
             if len(some) > 1 and some not in asked and self._enough(some):

@@ -11,6 +11,9 @@ from typing import Any
 from orchestrator.parity.changes import Facts
 from orchestrator.parity.places import named_by_variables
 
+SHARED = frozenset(map(Path, ("/", "/tmp", "/var/tmp", "/dev/shm", "/home", "/usr", "/opt")))
+"""Folders that are no project's neighbourhood."""
+
 
 @dataclass(frozen=True)
 class Imposed:
@@ -24,7 +27,7 @@ class Imposed:
     which folder the program is started, seen from its own (..: from the one above). `command`: the
     whole command line where it is not simply Python's, see confirm_program.worded. `program`: the name of
     the program that is run instead, in the same folder. `stdin`: the file that it is given as standard
-    input.
+    input. `around`: at `path`, it sees what lies around that folder there, not what lies around its own.
     """
 
     env: Mapping[str, str | None] = field(default_factory=dict)
@@ -38,6 +41,7 @@ class Imposed:
     command: tuple[str, ...] | None = None
     program: str | None = None
     stdin: Path | None = None
+    around: bool = False
 
     def __or__(self, other: Imposed) -> Imposed:
         return Imposed(
@@ -52,6 +56,7 @@ class Imposed:
             self.command if other.command is None else other.command,
             other.program or self.program,
             other.stdin or self.stdin,
+            other.around or self.around,
         )
 
     @property
@@ -59,7 +64,7 @@ class Imposed:
         """Equal for two that impose the same."""
         parts = (
             self.env, self.plan, self.files, self.times, self.arguments, self.python, self.path, self.start,
-            self.command, self.program, self.stdin,
+            self.command, self.program, self.stdin, self.around,
         )  # fmt: skip
         return json.dumps(parts, sort_keys=True, default=str)
 

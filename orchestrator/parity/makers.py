@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.parity.changes import Change, Facts, another_program, versions
-from orchestrator.parity.imposed import Candidate, Imposed, Other
+from orchestrator.parity.imposed import SHARED, Candidate, Imposed, Other
 from orchestrator.parity.opened import is_cache
 
 
@@ -317,6 +317,20 @@ _MAKERS: Mapping[str, Maker] = {
     "locale": _locale,
     "timezone": _timezone,
 }
+
+
+def other_neighbours(base: str, mine: Facts, other: Other) -> Iterator[Candidate]:
+    """What lies around the other side's folder, where that is another folder's neighbour."""
+    here, there = mine.get("cwd"), other.facts.get("cwd")
+    if not here or not there or not Path(str(there)).is_dir():
+        return
+    parents = {Path(here).parent, Path(there).parent}
+    if len(parents) == 1 or parents & SHARED:
+        return
+    a, b = (here, there) if base == "A" else (there, here)
+    words = f"what lies around the working folder, in {Path(a).parent} in A and {Path(b).parent} in B"
+    fix = "Compare the folders around the two projects; keep what the script looks for there in the project."
+    yield Candidate("around", words, fix, Imposed(path=Path(str(there)), around=True))
 
 
 def other_packages(mine: Facts, other: Other) -> Iterator[Candidate]:

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from orchestrator.parity.changes import Change, Facts
 from orchestrator.parity.imposed import Candidate, Imposed, Other
 from orchestrator.parity.ladder import Finding
-from orchestrator.parity.makers import made, other_packages, other_times
+from orchestrator.parity.makers import made, other_neighbours, other_packages, other_times
 from orchestrator.parity.probes import probes, replays
 
 _INPUT = (
     "source", "arguments", "command", "stdin", "keras", "environment", "data", "start", "paths", "order",
     "cores", "hashing", "timezone", "locale", "policy", "settings", "seed", "host", "determinism", "threads",
-    "isa", "onednn", "cache", "folder", "versions",
+    "isa", "onednn", "cache", "folder", "around", "versions",
 )  # fmt: skip
 _ORDER = {
     "files": _INPUT,
@@ -27,18 +27,18 @@ _ORDER = {
     "initial": (
         "source", "arguments", "command", "stdin", "keras", "environment", "data", "start", "hashing",
         "paths", "policy", "determinism", "locale", "timezone", "order", "cores", "settings", "seed", "host",
-        "threads", "isa", "onednn", "cache", "folder", "versions",
+        "threads", "isa", "onednn", "cache", "folder", "around", "versions",
     ),
     "gradient": (
         "source", "arguments", "command", "stdin", "keras", "data", "threads", "determinism", "cores",
         "compile", "isa", "onednn", "policy", "environment", "settings", "start", "paths", "seed", "host",
-        "cache", "folder", "versions",
+        "cache", "folder", "around", "versions",
     ),
 }  # fmt: skip
 _ORDER_OF_THE_REST = (
     "source", "arguments", "command", "stdin", "keras", "data", "isa", "onednn", "compile", "threads",
     "determinism", "cores", "policy", "environment", "devices", "settings", "start", "paths", "seed", "host",
-    "cache", "folder", "versions",
+    "cache", "folder", "around", "versions",
 )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def candidates(
         for change in found
         if not (change.topic in explained and change.name in _BROUGHT_ABOUT)
     ]
-    differences = [*_grouped(differences), *other_packages(mine, other)]
+    differences = [*_grouped(differences), *other_neighbours(base, mine, other), *other_packages(mine, other)]
     known = {candidate.topic for candidate in differences}
     suggested = [probe for probe in probes(finding, mine) if probe.topic not in known]
     if finding.stage in ("batch", "initial", "files"):
@@ -86,7 +86,7 @@ _TOLD = frozenset(
 def brings_about(each: Candidate, found: Candidate) -> bool:
     """Whether `each` may be why `found` differs: what a program is told, of what it makes of that; and where
     it was started, of a file that it then does not find. A seed may be made of a path or a time as well."""
-    if found.topic == "seed" and each.topic in ("folder", "host", "times"):
+    if found.topic == "seed" and each.topic in ("folder", "around", "host", "times"):
         return True
     if each is found or each.kind != "difference":
         return False

@@ -340,3 +340,19 @@ def test_standard_input_that_never_ends_holds_nothing_up_and_is_no_difference(be
         noted = rerun.read(done.folder)
         assert noted and noted.stdin is None
         os.close(writer)
+
+
+@pytest.mark.parametrize(
+    ("asks", "words"),
+    [
+        ("os.path.exists('../flag')", "what lies around the working folder"),
+        ("'b2' in os.getcwd()", "the working folder's path is"),
+    ],
+)
+def test_a_path_is_told_from_what_lies_around_it(bench: Bench, asks: str, words: str) -> None:
+    """That a file is there is asked without opening it."""
+    text = IMPORT + f"import os\ntrain([1, 2, 3, 5 if {asks} else 4])\n"
+    sides = [bench.project("a1/project", {"train.py": text})]
+    sides += [bench.project("b2/project", {"train.py": text, "../flag": ""})]
+    found = bench.verdict(*[bench.record(folder, run_id=folder.parent.name) for folder in sides])
+    assert found.confirmed and f"Confirmed: {words}" in (found.cause or ""), found
