@@ -7,6 +7,7 @@ import time
 from orchestrator.api.session import Session
 from orchestrator.errors import StackError
 from orchestrator.model import Bound, Completed
+from orchestrator.model.plain import last_words
 
 _PATIENCE_S = 60.0
 _PAUSE_S = 2.0
@@ -43,7 +44,7 @@ def _is_of_others(session: Session) -> bool:
 def _without(session: Session, wanted: Bound, seen: int, said: Completed) -> StackError:
     machine, path = session.machine, session.profile.path
     image = machine.detail.get("image", "its image")
-    words = " ".join((said.stdout + said.stderr).decode(errors="replace").split())[-200:] or "nothing"
+    words = last_words(said.stdout + said.stderr, 200) or "nothing"
     why = (
         f"{image} has no driver: there is no nvidia-smi on {machine.name}."
         if said.returncode == _NO_PROGRAM

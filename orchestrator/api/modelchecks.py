@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator.errors import HostError
 from orchestrator.model import Agent, Entry, Host
 from orchestrator.model.answers import LONG, Malformed, parsed
+from orchestrator.model.plain import last_words
 from orchestrator.runtime.modelcheck.answers import sound
 from orchestrator.runtime.modelcheck.select import checkable
 
@@ -78,8 +79,8 @@ def _results(
     except HostError as error:
         return [_failed(str(error)) for _ in names]
     except Malformed:
-        tail = done.stderr.decode(errors="replace").strip().splitlines()[-3:]
-        return [_failed(f"the check itself ended with {done.returncode}: {' '.join(tail)}") for _ in names]
+        words = last_words(done.stderr)
+        return [_failed(f"the check itself ended with {done.returncode}: {words}") for _ in names]
     results = value.get("results", [value]) if isinstance(value, dict) else []
     answers = [sound(each) for each in results] if isinstance(results, list) else []
     if len(answers) != len(names):

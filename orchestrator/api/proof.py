@@ -32,6 +32,7 @@ from orchestrator.parity.verdict import NOT_COMPARED, sided
 from orchestrator.profile import Profile
 from orchestrator.profile.mismatch import key_of
 
+_LAST_OF_LOG = 1 << 16
 _SIDES = ("here", "there")
 
 
@@ -139,10 +140,15 @@ def _observed(profile: Profile, run_id: str, python: str) -> Job:
 def _run(host: Host, agent: Agent, job: Job) -> tuple[str, bytes]:
     """(reason, output) of a job, followed to its end."""
     jobs.start(host, agent, job)
-    log: list[bytes] = []
-    jobs.follow(host, agent, job.run_id, 0, log.append)
+    log = bytearray()
+
+    def keep(data: bytes) -> None:
+        log.extend(data)
+        del log[:-_LAST_OF_LOG]
+
+    jobs.follow(host, agent, job.run_id, 0, keep)
     ended = jobs.state(host, agent, job.run_id).exit
-    return (ended.reason if ended else "lost"), b"".join(log)
+    return (ended.reason if ended else "lost"), bytes(log)
 
 
 def _failure(side: str, ended: tuple[str, bytes]) -> str:

@@ -26,6 +26,7 @@ from orchestrator.model import (
     Progress,
     Provider,
 )
+from orchestrator.model.plain import last_words
 from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
 from orchestrator.runtime.facts import environment as acting_variables
@@ -79,7 +80,7 @@ class Session:
         done = self.host.run(argv, timeout=30)
         if done.returncode != 0:
             raise HostError(
-                f"The machine did not start its idle watch: {done.stderr.decode(errors='replace').strip()}",
+                f"The machine did not start its idle watch: {last_words(done.stderr)}",
                 exists=f"{self.machine.id} runs on until its deadline.",
                 next_command="orch up " + str(self.profile.path),
             )
@@ -91,7 +92,7 @@ class Session:
             return
         done = self.host.run(command, timeout=60)
         if done.returncode != 0:
-            why = done.stderr.decode(errors="replace").strip() or f"status {done.returncode}"
+            why = last_words(done.stderr) or f"status {done.returncode}"
             self.progress.say(f"The machine's user may still become root there, as its image has it: {why}")
 
     def _left(self) -> float:

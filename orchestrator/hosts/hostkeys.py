@@ -7,7 +7,6 @@ another machine had before causes no alarm, and `ssh -o HostKeyAlias=<id>` reads
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from orchestrator.errors import HostKeyError
 from orchestrator.hosts.whole import whole
+from orchestrator.model.answers import shown as shown_value
 
 _ALIAS = re.compile(r"[A-Za-z0-9._-]+\Z")
 
@@ -47,11 +47,13 @@ def _parse_line(line: str) -> HostKey:
     words = line.split()
     try:
         blob = base64.b64decode(words[1], validate=True)
-    except (IndexError, binascii.Error):
-        raise HostKeyError(f"This is not a host key: {line!r}. Nothing was sent.") from None
+    except (IndexError, ValueError):  # binascii.Error is one
+        raise HostKeyError(f"This is not a host key: {shown_value(line)}. Nothing was sent.") from None
     named = blob[4 : 4 + int.from_bytes(blob[:4], "big")]
     if named != words[0].encode():
-        raise HostKeyError(f"This host key is not of the type that it names: {line!r}. Nothing was sent.")
+        raise HostKeyError(
+            f"This host key is not of the type that it names: {shown_value(line)}. Nothing was sent."
+        )
     return HostKey(words[0], blob)
 
 

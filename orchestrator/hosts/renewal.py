@@ -13,6 +13,9 @@ from pathlib import Path
 from orchestrator.errors import HostError, HostKeyError
 from orchestrator.hosts import hostkeys
 from orchestrator.model import Completed, Host
+from orchestrator.model.plain import last_words
+
+_LONGEST_KEY = 16_384
 
 RESTART_S = 20.0
 """How long the ssh server may take to show its new key, in seconds."""
@@ -87,7 +90,7 @@ def renew(
 def _as_root(host: Host, script: str, *arguments: str) -> Completed:
     done = host.run(("sh", "-c", _AS_ROOT, script.strip(), *arguments), timeout=60)
     if done.returncode != 0:
-        why = done.stderr.decode(errors="replace").strip() or f"status {done.returncode}"
+        why = last_words(done.stderr) or f"status {done.returncode}"
         raise HostError(
             f"{host.name} did not change its host key: {why}",
             exists=f"{host.name} runs on, and costs.",
@@ -97,7 +100,7 @@ def _as_root(host: Host, script: str, *arguments: str) -> Completed:
 
 
 def _line(done: Completed, host: Host) -> str:
-    line = done.stdout.decode(errors="replace").strip()
+    line = last_words(done.stdout, _LONGEST_KEY)
     keys = hostkeys.parse((line,))
     if len(keys) != 1 or keys[0].kind != "ssh-ed25519":
         raise HostError(f"{host.name} made no new host key: it answered {line!r}.")

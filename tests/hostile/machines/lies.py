@@ -51,10 +51,11 @@ class Lying(HereHost):
         self.lies += 1
         if isinstance(self._instead, tuple):
             return super().run(self._instead, stdin=stdin, timeout=timeout, most=most)
-        done = super().run(argv, stdin=stdin, timeout=timeout, most=most)
         if isinstance(self._instead, bytes):
-            done = replace(done, stdout=self._instead, stderr=self._instead)
-        elif self._alter:
+            done = Completed(tuple(argv), 0, self._instead, self._instead)
+            return done if self._status is None else replace(done, returncode=self._status)
+        done = super().run(argv, stdin=stdin, timeout=timeout, most=most)
+        if self._alter:
             done = replace(done, stdout=json.dumps(self._alter(json.loads(done.stdout))).encode())
         return done if self._status is None else replace(done, returncode=self._status)
 

@@ -16,7 +16,7 @@ from orchestrator.hosts import HereHost
 from orchestrator.model import Agent, Job, RunState, Silent, TreeLink
 from orchestrator.stack.runtime_files import lay_out
 
-BOUND = 30.0
+BOUND = 60.0
 HOST = HereHost()
 
 ATTACKS = """

@@ -20,7 +20,7 @@ from orchestrator.stack.runtime_files import lay_out
 from orchestrator.sync import talk
 from tests.hostile.machines.lies import DEEP, FLOOD, ONE_LINE, SILENCE, Lying, put, without
 
-BOUND = 20.0
+BOUND = 60.0
 GONE = b"\xff\xff\xff\xff"
 
 
