@@ -26,7 +26,11 @@ MOST = 64 << 20
 MOST_FILES = 5000
 
 MANY = 5000
-"""Entries of a folder from which on it is linked to as a whole."""
+WIDE = 200
+"""A folder below which lie more names than this, and that holds so many itself, is linked to as a whole."""
+
+MOST_NAMES = 20_000
+"""Names that are laid out in all; folders that come later are linked to as a whole."""
 
 _LEFT_OUT = frozenset((".git", ".hg", ".svn", ".orch", "__pycache__", ".mypy_cache", ".ruff_cache"))
 _LINKED = frozenset(("runs", "node_modules", "site-packages"))
@@ -241,13 +245,15 @@ class _Copier:
         self._opened = opened
         self._made = made
         self._left_empty = left_empty
-        self._bytes, self._files = MOST, MOST_FILES
+        self._bytes, self._files, self._names = MOST, MOST_FILES, MOST_NAMES
 
     def folder(self, source: Path, target: Path, *, deep: bool = True) -> None:
         """Fill `target` with what is in `source`; its folders are linked to unless `deep`."""
         target.mkdir(parents=True, exist_ok=True)
+        large: list[tuple[Path, Path]] = []
         for entry in _entries(source):
             path, place = Path(entry.path), target / entry.name
+            self._names -= 1
             if path in self._made:
                 continue
             if path in self._left_empty:
@@ -258,24 +264,39 @@ class _Copier:
             elif entry.is_symlink():
                 place.symlink_to(self._target(path, source))
             elif entry.is_dir():
-                if deep and not _linked(path) and not self._is_large(path):
-                    self.folder(path, place)
-                    self._drop_made(path, place)
+                if deep and not _linked(path) and self._holds_many(path):
+                    large.append((path, place))  # last: what is small, and may be code, comes first
+                elif deep and not _linked(path):
+                    self._small(path, place)
                 else:
                     place.symlink_to(self._reach(path))
             elif entry.is_file():
                 self._file(path, place, entry.stat().st_size)
+        for path, place in sorted(large):
+            if len(list(islice(_entries(path), WIDE + 1))) > WIDE:
+                place.symlink_to(self._reach(path))
+            else:
+                self._small(path, place)
 
-    def _is_large(self, folder: Path) -> bool:
-        """Whether a folder holds too many names to link to each, and nothing in it is left out."""
-        if any(folder in path.parents for path in self._made):
-            return False
-        with os.scandir(folder) as found:
-            return next(islice(found, MANY, None), None) is not None
+    def _small(self, folder: Path, copy: Path) -> None:
+        """Make the folder anew, unless there were too many names already."""
+        if self._names < 0 and not self._made_in(folder):
+            copy.symlink_to(self._reach(folder))
+            return
+        self.folder(folder, copy)
+        self._drop_made(folder, copy)
+
+    def _made_in(self, folder: Path) -> bool:
+        return any(folder in path.parents for path in self._made)
+
+    def _holds_many(self, folder: Path) -> bool:
+        """Whether there are too many names below a folder to link to each, and nothing in it is left out."""
+        below = (name for _, folders, files in os.walk(folder) for name in (*folders, *files))
+        return not self._made_in(folder) and next(islice(below, MANY, None), None) is not None
 
     def _drop_made(self, folder: Path, copy: Path) -> None:
         """A folder in which nothing lies but what the run made was made by it, too."""
-        if not any(copy.iterdir()) and any(folder in path.parents for path in self._made):
+        if not any(copy.iterdir()) and self._made_in(folder):
             copy.rmdir()
 
     def _file(self, path: Path, place: Path, size: int) -> None:

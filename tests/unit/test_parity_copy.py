@@ -266,3 +266,25 @@ def test_where_a_program_is_started(tmp_path: Path, start: str, inside: str | No
     seat = Seat(Path("/p"), copy, copy, tmp_path / "under")
     found = started_in(copy / "src/train.py", start, Copy(copy, (seat,)))
     assert found == (None if inside is None else copy / inside)
+
+
+def test_of_many_files_no_more_names_are_laid_out_than_is_quick_and_code_comes_first(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, most in (("MANY", 40), ("WIDE", 5), ("MOST_NAMES", 60)):
+        monkeypatch.setattr(f"orchestrator.api.confirm_copy.{name}", most)
+    for folder, files in (
+        ("a_wide/all", 50),
+        ("b_deep/1", 30),
+        ("b_deep/2", 30),
+        ("b_deep/3", 30),
+        ("z/src", 2),
+    ):
+        (project / folder).mkdir(parents=True)
+        for number in range(files):
+            (project / folder / f"{number}.bin").write_text("x")
+    copy = laid_out(project, Imposed())
+    assert not (copy.cwd / "z/src").is_symlink() and (copy.cwd / "z/src/1.bin").is_file()
+    assert (copy.cwd / "a_wide/all").is_symlink() and not (copy.cwd / "a_wide").is_symlink()
+    assert [(copy.cwd / "b_deep" / each).is_symlink() for each in "123"].count(True) >= 1
+    assert sum(len(list((copy.cwd / f"b_deep/{each}").iterdir())) for each in "123") == 90
