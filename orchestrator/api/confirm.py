@@ -14,7 +14,7 @@ from orchestrator.api.confirm_sides import Clock, Sides
 from orchestrator.api.confirm_trees import Tree, only_listed, unseen
 from orchestrator.api.confirm_trial import cores
 from orchestrator.api.rerun import KEPT
-from orchestrator.model import Progress, Verdict
+from orchestrator.model import Progress, Tried, Verdict
 from orchestrator.parity.changes import Change, Facts, changes
 from orchestrator.parity.explain import besides, place
 from orchestrator.parity.imposed import Candidate, Imposed, Other
@@ -39,7 +39,9 @@ def confirm(sides: Sides, first: Verdict, runs: Runs, budget: float, tell: Progr
     runs.warm(next((each.imposed for each in listed if each.imposed), Imposed()))
     begin = baseline(sides.mine, runs, clock.until)
     if begin.own is None:
-        return replace(first, untried=f"Nothing could be confirmed: {begin.obstacle}.")
+        failed = Tried("the run as it was, repeated", "internal error", begin.obstacle)
+        told = (*first.tried, failed) if begin.fault else first.tried
+        return replace(first, tried=told, untried=f"Nothing could be confirmed: {begin.obstacle}.")
     if begin.verdict and begin.differs and begin.differs <= (place(sides.a, sides.b) or begin.differs):
         return begin.verdict
     search = Search(sides, runs, clock, begin.own, begin.differs, tell)

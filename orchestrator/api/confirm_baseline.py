@@ -50,10 +50,12 @@ REMEDIES: tuple[tuple[Imposed, tuple[Remedy, ...]], ...] = (
 @dataclass(frozen=True)
 class Baseline:
     """`own` is the repetition that counterfactuals are measured against; None where there is none, and
-    `obstacle` says why. `differs`: where the script differs from itself, with the `verdict` on that."""
+    `obstacle` says why (`fault`: orch itself failed). `differs`: where the script differs from itself, with
+    the `verdict` on that."""
 
     own: Trial | None = None
     obstacle: str = ""
+    fault: bool = False
     differs: Place | None = None
     verdict: Verdict | None = None
 
@@ -65,7 +67,7 @@ def baseline(mine: Recording, runs: Runs, until: float) -> Baseline:
     """
     own = _first(mine, runs, until)
     if not own.recording.steps:
-        return Baseline(obstacle=f"the run cannot be repeated here: {own.why}")
+        return Baseline(obstacle=f"the run cannot be repeated here: {own.why}", fault=own.fault)
     differs = place(mine, own.recording)
     if differs is None:
         return Baseline(own)

@@ -9,6 +9,7 @@ from typing import Any
 
 from orchestrator.api.confirm_program import folder_of
 from orchestrator.api.rerun import Rerun
+from orchestrator.parity.opened import is_cache
 
 MOST = 256 << 20
 """Bytes of data files that are hashed again."""
@@ -40,7 +41,7 @@ def _changed(known: Rerun, facts: Mapping[str, Any]) -> Iterator[tuple[str, Path
             yield str(name), there / name, digest
     left = MOST
     for entry in (facts.get("files") or {}).get("list") or []:
-        if entry.get("made") or not entry.get("whole") or not entry.get("sha256"):
+        if entry.get("made") or not entry.get("whole") or not entry.get("sha256") or is_cache(entry):
             continue
         left -= int(entry["bytes"])
         if left >= 0 and _digest(Path(entry["path"])) != entry["sha256"]:

@@ -89,6 +89,22 @@ def test_what_changed_since_is_seen(tmp_path: Path) -> None:
     assert changed_since(known, facts) is None, "the run wrote that file itself"
 
 
+def test_a_cache_of_a_library_that_changed_makes_no_run_stale(tmp_path: Path) -> None:
+    fonts = tmp_path / "fontlist.json"
+    fonts.write_text("[]")
+    known = Rerun(("python", "train.py"), tmp_path, "/usr/bin/python3")
+    entry = {
+        "name": "/c/fontlist.json",
+        "path": str(fonts),
+        "bytes": 2,
+        "whole": True,
+        "sha256": digest(fonts),
+    }
+    fonts.write_text("[1]")
+    assert changed_since(known, {"files": {"list": [entry]}})
+    assert changed_since(known, {"files": {"list": [{**entry, "cache": True}]}}) is None
+
+
 def test_what_was_kept_stands_in_for_what_was_edited_since(tmp_path: Path) -> None:
     module, data = tmp_path / "train.py", tmp_path / "data.csv"
     module.write_text("x = 1")

@@ -356,3 +356,18 @@ def test_a_path_is_told_from_what_lies_around_it(bench: Bench, asks: str, words:
     sides += [bench.project("b2/project", {"train.py": text, "../flag": ""})]
     found = bench.verdict(*[bench.record(folder, run_id=folder.parent.name) for folder in sides])
     assert found.confirmed and f"Confirmed: {words}" in (found.cause or ""), found
+
+
+def test_a_repetition_that_orch_cannot_begin_is_a_fault_of_ours(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"train.py": LEARN, "data.csv": "1,2,3,4"}
+    a = bench.record(bench.project("a", files))
+    b = bench.record(bench.project("b", {**files, "data.csv": "1,2,3,5"}))
+
+    def broken(*_: Any) -> None:
+        raise FileNotFoundError(2, "No such file or directory", "train.py")
+
+    monkeypatch.setattr(confirm_copy, "_put_all", broken)
+    found = orch.compare(a.folder, b.folder, folder=bench.root, confirm=True, workshop=bench.workshop)
+    assert not found.confirmed and [each.outcome for each in found.tried] == ["internal error"]
