@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.api import collect
+from orchestrator.api.examining import finished
 from orchestrator.api.folder import Folder
 from orchestrator.api.inputs import Inputs, differences, inputs_of
 from orchestrator.api.verdict import complete, judged
@@ -36,6 +37,7 @@ def answer(
     done = latest(place.run(run_id))
     if done is None:
         return None
+    done = finished(done)
     if done.succeeded:
         _require_same(place, profile, done)
         return complete(done)

@@ -126,13 +126,12 @@ def artifacts(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     ]
 
 
-def metrics(folder: Path, entries: Sequence[Entry]) -> dict[str, Any]:
+def metrics(record: RunRecord) -> dict[str, Any]:
     """The numbers of the run's own metrics files (`metrics.json`, `eval_metrics.json`, ...), merged."""
     found: dict[str, Any] = {}
-    for entry in entries:
-        name = Path(entry.path).name
-        if entry.kind == "file" and name.endswith("metrics.json") and entry.size <= _METRICS_BYTES:
-            found.update(_numbers(folder / OUTPUTS / entry.path))
+    for artifact in record.artifacts:
+        if artifact["path"].endswith("metrics.json") and artifact["bytes"] <= _METRICS_BYTES:
+            found.update(_numbers(record.folder / artifact["path"]))
     return found
 
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import jobs
-from orchestrator.api import collect, follow, modelchecks, rightsize
+from orchestrator.api import collect, follow, modelchecks
+from orchestrator.api.examining import examined
 from orchestrator.api.session import Session, local_agent
 from orchestrator.api.settle import record_of
 from orchestrator.api.standing import machine_facts
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import Entry, Exit, RunRecord
+from orchestrator.model import MODEL_CHECK, PULL, Entry, Exit, RunRecord
 
 
 def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool = False) -> RunRecord:
@@ -26,7 +27,7 @@ def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool
     note_end(session, run_id, exit_)
     draft = dict(session.ledger.lease().runs[run_id].draft)
     timings = dict(draft["timings"])
-    with timed(timings, "pull_s"):
+    with timed(timings, PULL):
         fetched = collect.fetch(
             session.host, session.agent, run_id, session.place.run(run_id), session.progress, again=again
         )
@@ -45,7 +46,7 @@ def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool
     left = [{"path": each.path, "can_come": each.can_come} for each in fetched.refused]
     session.ledger.append("run.collected", run_id=run_id, left=left)
     try:
-        return _examined(session, done, fetched.entries)
+        return _checked(session, examined(done), fetched.entries)
     finally:  # not before: a machine that counts as idle may end while it is asked
         if not any(each.can_come for each in fetched.refused):
             follow.release(session, run_id)
@@ -56,20 +57,14 @@ def _data(sent: Mapping[str, Any] | None, altered: Sequence[str]) -> Mapping[str
     return {**(sent or {}), "altered": list(altered)} if altered else sent
 
 
-def _examined(session: Session, record: RunRecord, entries: Sequence[Entry]) -> RunRecord:
-    """The record with what the fetched files tell: metrics, where the time went, whether the model loads."""
+def _checked(session: Session, record: RunRecord, entries: Sequence[Entry]) -> RunRecord:
+    """The record with whether the fetched models load here and do what they did there."""
     timings = dict(record.timings)
-    with timed(timings, "model_check_s"):
+    with timed(timings, MODEL_CHECK):
         check = _model_check(session, record.run_id, entries, record.folder)
-    examined = replace(
-        record,
-        metrics=collect.metrics(record.folder, entries),
-        profile=rightsize.profile_of_run(record.folder, record.machine),
-        model_check=check,
-        timings=timings,
-    )
-    collect.write(examined)
-    return examined
+    checked = replace(record, model_check=check, timings=timings)
+    collect.write(checked)
+    return checked
 
 
 def _model_check(

@@ -78,7 +78,7 @@ def record(
     timings = {}
     if state.started_at and state.ended_at:
         timings["train_s"] = round(state.ended_at - state.started_at, 3)
-    finished = RunRecord(run_id=name, folder=place.run(name), exit=exit_, timings=timings, **done)
+    finished = RunRecord(run_id=name, path=str(place.run(name)), exit=exit_, timings=timings, **done)
     collect.write(finished)
     found, profile = of_run(read_opened(place.run(name) / "observe"), Path.cwd(), command, begun)
     if found:

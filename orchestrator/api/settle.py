@@ -28,7 +28,7 @@ def record_of(place: Folder, lease: Lease, run_id: str, draft: Mapping[str, Any]
     begun = run.started_at if run and run.attempt == attempt["number"] else None
     record = RunRecord(
         run_id=run_id,
-        folder=place.run(run_id),
+        path=str(place.run(run_id)),
         command=draft.get("command"),
         code=draft.get("code"),
         stack=draft["stack"],

@@ -10,6 +10,7 @@ from pathlib import Path
 from orchestrator import jobs
 from orchestrator.api import attempts, collect, follow
 from orchestrator.api.awaiting import what_ended
+from orchestrator.api.examining import finished
 from orchestrator.api.fetching import bring_home, note_end
 from orchestrator.api.folder import Folder, check_run_id, new_run_id, one_at_a_time
 from orchestrator.api.lint import look, tell_once
@@ -115,6 +116,7 @@ def one_run(
         with one_at_a_time(place, profile.name, tell):
             pass  # an `orch up` that is still at work goes first
         if not pending:
+            load(profile.path, overrides=(*held.profile["overrides"], *wish.overrides), files=True)
             tell_once(look(profile, strict=wish.strict), place.state, tell)
         with _opened(place, held, name, profile, tell) as session:
             draft = None
@@ -255,7 +257,7 @@ def _finish(session: Session, run_id: str, output: Output | None, turn: Turn) ->
         return _lost(session, run_id)
     here = collect.read(session.place.run(run_id))
     if here is not None and session.ledger.lease().runs[run_id].collected:
-        return here
+        return finished(here)
     home = follow.over_breaks(session, lambda: bring_home(session, run_id, exit_))
     return _lost(session, run_id) if home is None else home
 

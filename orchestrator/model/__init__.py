@@ -23,7 +23,7 @@ from .machines import (
 )
 from .needs import AcceleratorNeed, Bound, Need, Offer
 from .progress import Progress, Silent
-from .records import RUN_SCHEMA, DownReport, LeaseStatus, RunRecord
+from .records import MODEL_CHECK, PULL, RUN_SCHEMA, DownReport, LeaseStatus, RunRecord
 from .runs import Divergence, DriftBand, Exit, GpuRoom, Job, RecordedFact, Room, RunState, Tried, Verdict
 from .stacks import Difference, Distribution, Fingerprint, Lock, Pin
 from .trees import Entry, Manifest, NotFetched, Refused, TreeLink
@@ -37,7 +37,9 @@ __all__ = [
     "LABEL_OWNER",
     "LABEL_SPEC",
     "LARGEST_FILE",
+    "MODEL_CHECK",
     "OUTPUT",
+    "PULL",
     "RUN_SCHEMA",
     "AcceleratorNeed",
     "Agent",

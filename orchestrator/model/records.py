@@ -9,17 +9,22 @@ from typing import Any
 
 RUN_SCHEMA = "orch.run/1"
 
+PULL = "pull_s"
+MODEL_CHECK = "model_check_s"
+"""Names of timings."""
+
 
 @dataclass(frozen=True)
 class RunRecord:
     """One run, as `runs/<id>/run.json` holds it and `orch train --json` prints it.
 
     A fact that was not observed is None, never invented. `artifacts` paths are relative to the run's
-    folder; `folder` is where it lies here (absent from the JSON object).
+    folder; `path` is where that lies here (absent from the JSON object). Every field can be written as JSON,
+    so that a scheduler's task may return a record.
     """
 
     run_id: str
-    folder: Path
+    path: str
     exit: Mapping[str, Any]
     command: Sequence[str] | None = None
     code: Mapping[str, Any] | None = None
@@ -36,6 +41,16 @@ class RunRecord:
     cost: Mapping[str, Any] | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
     attempts: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def folder(self) -> Path:
+        """`path`, the run's folder here."""
+        return Path(self.path)
+
+    @property
+    def unchecked(self) -> bool:
+        """The run was fetched, and orch was ended before it had checked the models among its files."""
+        return PULL in self.timings and MODEL_CHECK not in self.timings
 
     @property
     def succeeded(self) -> bool:
@@ -77,7 +92,7 @@ class RunRecord:
     def from_json(cls, value: Mapping[str, Any], folder: Path) -> RunRecord:
         """Of any version: what an older one did not record is left out, what a newer one adds is ignored."""
         known = {key: value[key] for key in value if key in cls.__dataclass_fields__}
-        return cls(**{**known, "folder": folder})
+        return cls(**{**known, "path": str(folder)})
 
 
 @dataclass(frozen=True)

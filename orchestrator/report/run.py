@@ -21,7 +21,7 @@ def summary(record: RunRecord) -> str:
         ("stack", _stack(record.stack)),
         ("data", _data(record.data)),
         ("metrics", _metrics(record.metrics)),
-        ("model", _model(record.model_check)),
+        ("model", _model(record)),
         ("files", _files(record)),
         ("missing", _not_fetched(record)),
         ("cost", _cost(record.cost)),
@@ -94,7 +94,10 @@ def _metrics(metrics: Mapping[str, Any]) -> str:
     return "  ".join(f"{name} {value:.6g}" for name, value in list(shown.items())[:6])
 
 
-def _model(check: Mapping[str, Any] | None) -> str:
+def _model(record: RunRecord) -> str:
+    check = record.model_check
+    if record.unchecked:
+        return f"not checked, orch was ended before. Next: orch pull {record.run_id}"
     if not check:
         return ""
     others = len(check.get("files", ())) - 1

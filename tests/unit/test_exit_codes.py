@@ -31,7 +31,8 @@ REASONS = [
 
 @pytest.mark.parametrize(("reason", "code"), REASONS)
 def test_the_reason_of_a_run_s_end_is_the_exit_code(tmp_path: Path, reason: str, code: int) -> None:
-    record = RunRecord("one", tmp_path, {"code": None, "signal": None, "reason": reason, "detail": "So."})
+    ended = {"code": None, "signal": None, "reason": reason, "detail": "So."}
+    record = RunRecord("one", str(tmp_path), ended)
     with pytest.raises(failure_of(reason)) as caught:
         judged(record, "p.yaml")
     assert caught.value.exit_code == code

@@ -81,7 +81,7 @@ def test_the_worst_is_the_answer_with_its_way_out(folders: tuple[Path, Path]) ->
     answer = checked(folders)
     assert answer is not None and answer["path"] == "model.keras" and answer["loaded"] is False
     assert "git-lfs pointer" in str(answer["reason"])
-    record = RunRecord("r", Path("r"), {"code": 0, "reason": "completed"}, model_check=answer)
+    record = RunRecord("r", "r", {"code": 0, "reason": "completed"}, model_check=answer)
     assert "git lfs pull" in summary(record)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ GOLDEN = ROOT / "tests/golden/report"
 
 RECORD = RunRecord(
     run_id="digits-1",
-    folder=Path("/project/runs/digits-1"),
+    path="/project/runs/digits-1",
     exit={"code": 0, "signal": None, "reason": "completed", "detail": "The command ended with status 0."},
     parity={"verdict": "IDENTICAL", "steps": 3, "compared": 168, "detail": "", "cause": None},
     stack={"digest": "d", "python": "3.11.7", "packages": 38, "lock": "l", "differences": []},
@@ -75,7 +76,7 @@ DIVERGED = replace(
 
 UNKNOWN = RunRecord(
     run_id="bare",
-    folder=Path("/p/runs/bare"),
+    path="/p/runs/bare",
     exit={"code": 1, "signal": None, "reason": "failed", "detail": ""},
     profile={"steps": None, "steps_per_s": None, "input_wait": None, "bytes_read": None, "peak_memory": None},
 )
@@ -168,3 +169,14 @@ def test_a_table_that_must_fit_wraps_its_widest_column_and_loses_no_word(fit: in
     assert max(map(len, text.splitlines())) <= fit
     assert text.count("because") == 20
     assert sorted(text.split()) == sorted(" ".join(cell for row in rows for cell in row).split())
+
+
+def test_a_record_can_be_returned_by_a_schedulers_task() -> None:
+    assert json.loads(json.dumps(asdict(RECORD)))["run_id"] == "digits-1"
+    assert RECORD.folder == Path("/project/runs/digits-1")
+
+
+def test_a_record_whose_models_were_not_checked_says_how_they_will_be() -> None:
+    cut = replace(RECORD, model_check=None, timings={"pull_s": 1.0})
+    assert "orch pull digits-1" in summary(cut)
+    assert "orch pull" not in summary(replace(cut, timings={"pull_s": 1.0, "model_check_s": 2.0}))

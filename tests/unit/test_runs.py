@@ -343,7 +343,7 @@ def test_setting_aside_may_be_killed_at_any_move(tmp_path: Path, moves: int) -> 
     (folder / "outputs").mkdir(parents=True)
     for name in ("outputs/a", "output.log", "code.json"):
         (folder / name).write_text(name)
-    collect.write(RunRecord("one", folder, {"code": 1, "signal": None, "reason": "failed"}))
+    collect.write(RunRecord("one", str(folder), {"code": 1, "signal": None, "reason": "failed"}))
     place = Folder(tmp_path)
     left = moves
 

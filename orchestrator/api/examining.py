@@ -1,0 +1,25 @@
+"""What the fetched files of a run tell by themselves, read here: metrics, and where the time went."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orchestrator.api import collect, rightsize
+from orchestrator.model import RunRecord
+
+
+def examined(record: RunRecord) -> RunRecord:
+    """The record with what its files tell, written to `run.json`."""
+    told = replace(
+        record,
+        metrics=collect.metrics(record),
+        profile=rightsize.profile_of_run(record.folder, record.machine),
+    )
+    collect.write(told)
+    return told
+
+
+def finished(record: RunRecord) -> RunRecord:
+    """The record of a run that is here; its files are read now where orch was ended before it read them."""
+    read = bool(record.profile or record.metrics)
+    return record if read or not record.unchecked else examined(record)
