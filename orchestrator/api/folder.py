@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,11 +99,19 @@ class Folder:
         )
 
     def ignore_state(self) -> None:
-        """Keep our state out of the project's version control."""
+        """Keep our state, and what runs leave, out of the project's version control."""
         self.state.mkdir(parents=True, exist_ok=True)
         marker = self.state / ".gitignore"
         if not marker.exists() or marker.read_text() != "*\n":
             write_whole(marker, b"*\n")
+        runs = self.root / "runs"
+        if all((entry / "run.json").is_file() for entry in _entries(runs)):  # else it is the user's own, too
+            with suppress(OSError):
+                write_whole(runs / ".gitignore", b"*\n")
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
 
 
 def new_lease_id(name: str) -> str:

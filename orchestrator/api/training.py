@@ -20,7 +20,7 @@ from orchestrator.api.spec import require_given
 from orchestrator.api.starting import begin, prepared, running
 from orchestrator.api.turns import Turn, in_use, turn_of
 from orchestrator.api.verdict import complete, judged
-from orchestrator.errors import BeforeTheRun, RunLost, UsageError
+from orchestrator.errors import BeforeTheRun, LocalError, RunLost, UsageError
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import Exit, Progress, RunRecord, Silent
 from orchestrator.profile import Profile, load
@@ -232,13 +232,30 @@ def known_run(place: Folder, run_id: str | None, lease: str | None) -> tuple[Lea
 
 @contextmanager
 def _opened(place: Folder, held: Lease, run_id: str, profile: Profile, tell: Progress) -> Iterator[Session]:
-    """The lease's machine. Where it is gone, its runs are settled and `run_id` is told as lost."""
+    """The lease's machine. Where it is gone, its runs are settled and `run_id` is told as lost.
+
+    What this computer's disk refuses meanwhile becomes a LocalError that names the machine.
+    """
     ledger = place.ledger(held.id)
     with (
         settling(place, ledger, run_id),
         open_session(place, ledger, profile, progress=tell) as session,
     ):
-        yield session
+        try:
+            yield session
+        except OSError as error:
+            raise _refused_here(session, held, run_id, error) from error
+
+
+def _refused_here(session: Session, held: Lease, run_id: str, error: OSError) -> LocalError:
+    where = f": {error.filename}" if error.filename else ""
+    began = any(run.run_id == run_id for run in session.place.ledger(held.id).lease().uncollected)
+    run = f"The run {run_id} is on it, with its results. " if began else ""
+    return LocalError(
+        f"This computer refused: {error.strerror or error}{where}. What was here stays.",
+        exists=f"{run}{session.machine.id} runs on, at ${session.machine.price:.2f}/h.",
+        next_command=f"orch train --run-id {run_id}    # once that is settled",
+    )
 
 
 # ---------------------------------------------------------------- the end of one run

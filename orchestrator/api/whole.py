@@ -16,7 +16,7 @@ from orchestrator.api.lease import up
 from orchestrator.api.settle import settle
 from orchestrator.api.training import Interrupts, Output, Wish, one_run, profile_of
 from orchestrator.api.turns import in_use, unused
-from orchestrator.errors import HostError, OrchError, ParityMismatch, RunFailed
+from orchestrator.errors import HostError, OrchError, ParityMismatch, ResultsLost, RunFailed
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, RunRecord, Silent
 from orchestrator.profile import Profile, load
@@ -177,5 +177,6 @@ def _end_after(call: _Call, error: BaseException) -> None:
     files = f" What came home of the run is in {call.place.run(call.run_id)}."
     kept = files if isinstance(error, (RunFailed, ParityMismatch)) else ""
     error.exists = (left or "The machine was ended; nothing costs.") + kept
-    if isinstance(error, (RunFailed, ParityMismatch, HostError)):
+    to_fetch = left is not None and isinstance(error, ResultsLost)  # it names the command that fetches them
+    if isinstance(error, (RunFailed, ParityMismatch, HostError)) and not to_fetch:
         error.next_command = call.words
