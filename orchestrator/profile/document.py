@@ -139,7 +139,8 @@ class TrainSection(Section):
     check_imports: tuple[kinds.ModuleName, ...] = Field(
         default=(),
         description="Modules (`my_layers`) that the check of the fetched models may import, with the code in "
-        "them: of the project's folder, or installed. Default: none; a model that needs one is not checked.",
+        "them: of the project's folder, its `src`, or installed. Default: none; a model that needs one is "
+        "not checked.",
     )
 
 

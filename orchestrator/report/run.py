@@ -103,12 +103,20 @@ def _model(record: RunRecord) -> str:
     others = len(check.get("files", ())) - 1
     if check.get("loaded") and check.get("equal"):
         more = f", and {plural(others, 'file')} beside it" if others > 0 else ""
-        return f"{check.get('path', 'the model')} loads here and predicts the same{more}"
+        return f"{check.get('path', 'the model')} loads here and predicts the same{more}{_unconfined(check)}"
     way_out = f". {check['way_out']}" if check.get("way_out") else ""
     rest = [each for each in check.get("files", ()) if each["path"] != check.get("path")]
     skipped = [each["path"] for each in rest if each.get("not_checked")]
     more = f" Not checked either: {', '.join(skipped[:_NAMED])}." if skipped else ""
-    return f"{check.get('path', 'the model')}: {check.get('reason') or 'could not be checked'}{way_out}{more}"
+    reason = check.get("reason") or "could not be checked"
+    return f"{check.get('path', 'the model')}: {reason}{way_out}{more}{_unconfined(check)}"
+
+
+def _unconfined(check: Mapping[str, Any]) -> str:
+    """What this computer could not keep from the process that read the files; "" for an older record."""
+    isolation = check.get("isolation")
+    open_ = [name for name in ("files", "network") if isolation and not isolation.get(name)]
+    return f" (it was read without isolation of {' and '.join(open_)}: docs/security.md)" if open_ else ""
 
 
 def _files(record: RunRecord) -> str:

@@ -17,6 +17,7 @@ from orchestrator.api.modelchecks import Side, check
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Entry, RunRecord
 from orchestrator.report.run import summary
+from orchestrator.runtime.modelcheck.sandbox import Request, answers
 from tests.unit.far_side import agent_at
 
 SCHEMA = Path(orchestrator.report.__file__).with_name("run.schema.json")
@@ -181,3 +182,34 @@ def test_a_check_that_does_not_end_is_an_answer_and_no_error(
     late = Side(there.host, Agent(str(slow), there.agent.root, there.agent.base), there.outputs, there.code)
     found = check(late, late, [Entry("vocab.txt", "file", 8, 0o644, "")], tmp_path)
     assert found is not None and found["loaded"] is False and "did not end" in str(found["reason"])
+
+
+def test_an_isolation_that_was_not_there_is_said() -> None:
+    check = {"path": "m.keras", "loaded": True, "equal": True, "reason": None}
+    held = {"user": None, "files": "landlock", "network": None, "processes": None}
+    ended = {"code": 0, "signal": None, "reason": "completed"}
+    record = RunRecord("r", Path("r"), ended, model_check={**check, "isolation": held})
+    assert "read without isolation of network: docs/security.md" in summary(record)
+    assert "without isolation" not in summary(RunRecord("r", Path("r"), ended, model_check=check))
+
+
+def test_a_file_in_the_home_folder_does_not_show_the_rest_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "tables.py").write_text("SECRET = open(__file__.replace('tables.py', '.secret')).read()\n")
+    (tmp_path / ".secret").write_text("canary")
+    (tmp_path / "features.pkl").write_bytes(b"\x80\x04\x8c\x06tables\x8c\x05Table\x93)\x81.")
+    request = Request([str(tmp_path / "features.pkl")], ["tables"], tmp_path)
+    (found,) = answers(request)
+    assert found["loaded"] is False and "canary" not in str(found)
+    if found["isolation"]["files"]:
+        assert "FileNotFoundError" in found["reason"] or "PermissionError" in found["reason"], found
+
+
+def test_modules_below_src_are_found(tmp_path: Path) -> None:
+    (tmp_path / "src" / "net").mkdir(parents=True)
+    (tmp_path / "src" / "net" / "__init__.py").write_text("raise LookupError('net was imported')\n")
+    (tmp_path / "features.pkl").write_bytes(b"\x80\x04N.")
+    (found,) = answers(Request([str(tmp_path / "features.pkl")], ["net"], tmp_path))
+    assert "net was imported" in found["reason"]

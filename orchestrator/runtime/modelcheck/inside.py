@@ -80,12 +80,23 @@ def _read(file: ModelFile, trusted: Tuple[str, ...]) -> Dict[str, Any]:
     from .predict import load_and_predict, versions, weights_in_their_model
 
     for name in trusted if file.kind != "text" else ():
-        importlib.import_module(name)
+        _import(name)
     if file.predicts:
         return load_and_predict(file, trusted)
     if file.kind in ("pickle", "text"):
         return {**prepare.read(file, trusted), **versions()}
     return weights_in_their_model(file, trusted)
+
+
+def _import(name: str) -> None:
+    """Raises Refusal: a module that needs others of the project finds them where they are named too."""
+    try:
+        importlib.import_module(name)
+    except Exception as error:
+        raise Refusal(
+            f"{name}, which train.check_imports names, cannot be imported ({type(error).__name__}: {error})",
+            "It sees installed packages and the modules named there alone: name those that it needs as well.",
+        ) from error
 
 
 def _versions() -> Dict[str, Any]:

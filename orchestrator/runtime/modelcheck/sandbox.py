@@ -19,6 +19,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 from ..isolation import LAYERS, View  # noqa: TID252 (the package has another name where it runs)
 from .answers import sound
 from .explain import Cause, Refusal
+from .files import shards
 
 _MAX_ANSWER = 96 << 20
 """Bytes of one answer: the values of all arrays that are given, in base64, and their names."""
@@ -189,7 +190,7 @@ def _environment(scratch: str) -> Dict[str, str]:
 
 def _view(paths: Sequence[str], imports: Dict[str, Optional[str]], runtime: List[str]) -> List[str]:
     """The artifacts, the interpreter with its packages, the runtime, and the named modules."""
-    artifacts = {path if Path(path).is_dir() else str(Path(path).parent) for path in paths}
+    artifacts = {each for path in paths for each in _artifact(Path(path))}
     named = [_whole(Path(file)) for file in imports.values() if file]
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values()}
     libraries = [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p.startswith("/")]
@@ -197,12 +198,23 @@ def _view(paths: Sequence[str], imports: Dict[str, Optional[str]], runtime: List
     return [*artifacts, *own, *runtime, *named, *libraries, *_SYSTEM]
 
 
+def _artifact(path: Path) -> List[str]:
+    """A folder itself; of a file its folder, for what belongs to it, unless all of a user lies below that."""
+    if path.is_dir():
+        return [str(path)]
+    home = Path(os.path.expanduser("~")).resolve()  # noqa: PTH111 # stays as it is where nobody has a home
+    if path.parent.resolve() in (home, *home.parents):
+        return [str(each) for each in (path, *shards(path))]
+    return [str(path.parent)]
+
+
 def _module_file(folder: Optional[Path], name: str) -> Optional[str]:
-    """The file of the module's top package in `folder`; None where it does not lie there."""
-    top = (folder.absolute() if folder else Path("/nowhere")) / name.partition(".")[0]
-    for file in (top / "__init__.py", top.with_suffix(".py")):
-        if file.is_file():
-            return str(file)
+    """The file of the module's top package in `folder`, or its src; None where it does not lie there."""
+    top = name.partition(".")[0]
+    for place in (folder.absolute(), folder.absolute() / "src") if folder else ():
+        for file in (place / top / "__init__.py", place / f"{top}.py"):
+            if file.is_file():
+                return str(file)
     return None
 
 
