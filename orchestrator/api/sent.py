@@ -27,6 +27,7 @@ class Sent:
     data: tuple[DataTree, ...] = ()
     words: tuple[str, ...] = ()
     _of_data: dict[Path, frozenset[str]] = field(default_factory=dict, repr=False, compare=False)
+    _spelled: dict[Path, bool] = field(default_factory=dict, repr=False, compare=False)
 
     def has(self, named: Named, way: str = "python") -> bool:
         """Whether the machine has what a program here reached so."""
@@ -77,11 +78,10 @@ class Sent:
 
     def is_written_out(self, path: Path) -> bool:
         """Whether the program names a folder around the path by its absolute path."""
-        home = Path.home()
-        around = [folder for folder in path.parents if len(folder.parts) > 2 and folder != home]
-        spelled = [str(folder) for folder in around]
-        spelled += [f"~/{folder.relative_to(home)}" for folder in around if folder.is_relative_to(home)]
-        return any(words in text for words in spelled for text in self._texts)
+        folder = path.parent
+        if folder not in self._spelled:
+            self._spelled[folder] = any(words in text for words in _spellings(folder) for text in self._texts)
+        return self._spelled[folder]
 
     @cached_property
     def _texts(self) -> tuple[str, ...]:
@@ -108,6 +108,16 @@ def sent_without_profile(project: Path, data: tuple[DataTree, ...] = ()) -> Sent
     """What the sync of a first profile would send of a folder."""
     own = project.resolve()
     return Sent(own, sync.members(own, ignore=("/runs/",)), data)
+
+
+def _spellings(folder: Path) -> Iterator[str]:
+    """How a program may write a folder, or one around it, on this computer."""
+    home = Path.home()
+    for each in (folder, *folder.parents):
+        if len(each.parts) > 2 and each != home:
+            yield str(each)
+            if each.is_relative_to(home):
+                yield f"~/{each.relative_to(home)}"
 
 
 def _above(name: str) -> Iterator[str]:

@@ -12,7 +12,14 @@ from typing import Any
 import typer
 
 from orchestrator.cli.terminal import ours
-from orchestrator.errors import EXIT_INTERRUPTED, LocalError, OrchError, ParityMismatch, ProviderError
+from orchestrator.errors import (
+    EXIT_INTERRUPTED,
+    DataNotSent,
+    LocalError,
+    OrchError,
+    ParityMismatch,
+    ProviderError,
+)
 
 
 def emit(verb: str, value: Mapping[str, Any], as_json: bool, text: str) -> None:
@@ -68,7 +75,7 @@ def fail(error: OrchError, as_json: bool) -> None:
 def _letter(error: OrchError) -> str:
     """A difference between the two sides as a letter; "" for every other failure."""
     record = getattr(error, "record", None)
-    if not isinstance(error, ParityMismatch) or record is None:
+    if not isinstance(error, ParityMismatch) or isinstance(error, DataNotSent) or record is None:
         return ""
     from orchestrator.report.parity import letter
 
