@@ -78,7 +78,7 @@ def up(
     May be called again at any time: exactly one machine results. `approve` sees the plan before
     anything that costs is made; its False ends the call with UsageError.
     What lint finds in the script is said; with `strict` its errors stop the call. `for_run`: the run for
-    which `run` makes a new lease, and which ends it then.
+    which `run` makes a new lease, and ends it; an `up` without it keeps such a lease from then on.
     Raises ProfileError, LintRefused, ProviderError, HostError, StackError, StackMismatch.
     """
     tell = progress or Silent()
@@ -200,6 +200,8 @@ def _ledger_for(
         ledger.append("lease.opened", lease=name, profile=facts, for_run=for_run)
         return ledger
     ledger = place.ledger(lease.id)
+    if lease.for_run and for_run is None:
+        ledger.append("lease.kept")
     if lease.profile != facts:
         ledger.append("profile.changed", profile=facts)
     return ledger

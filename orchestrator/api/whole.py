@@ -23,6 +23,8 @@ from orchestrator.profile import Profile, load
 from orchestrator.profile.overrides import name_of, secrets_of, without_secrets
 from orchestrator.providers import open_provider
 
+_ENDED = "The machine was ended; nothing costs."
+
 
 @dataclass(frozen=True)
 class _Call:
@@ -144,7 +146,7 @@ def _end(call: _Call) -> str | None:
         if lease is None:
             return None
         if not nobody:
-            return _left(lease, "another orch uses it; the last of them ends it")
+            return _left(lease, "another orch uses it. The last `run` ends it; or: orch down")
         if lease.for_run is None:
             return _left(lease, "it was there before this call. Next: orch down")
         if lease.uncollected:
@@ -163,20 +165,21 @@ def _left(lease: Lease, why: str) -> str:
 
 def _end_after(call: _Call, error: BaseException) -> None:
     """The same after a failure, which then says what is left, and what to do, as things are now."""
-    had = _lease(call) is not None
+    lease = _lease(call)
+    had = lease is not None and lease.machine is not None
     try:
         left = _end(call)
     except OrchError as unended:
         left = f"Its machine could not be ended: {unended.message} {unended.exists or ''}".rstrip()
     if not isinstance(error, OrchError):
-        if left:
-            call.tell.say(left)
+        if left or had:
+            call.tell.say(left or _ENDED)
         return
     if not had:
         return
     files = f" What came home of the run is in {call.place.run(call.run_id)}."
     kept = files if isinstance(error, (RunFailed, ParityMismatch)) else ""
-    error.exists = (left or "The machine was ended; nothing costs.") + kept
+    error.exists = (left or _ENDED) + kept
     to_fetch = left is not None and isinstance(error, ResultsLost)  # it names the command that fetches them
     if isinstance(error, (RunFailed, ParityMismatch, HostError)) and not to_fetch:
         error.next_command = call.words

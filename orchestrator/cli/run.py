@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from orchestrator.cli.output import guarded
+from orchestrator.errors import EXIT_INTERRUPTED
 
 
 @guarded
@@ -40,14 +42,18 @@ def run(
     from orchestrator import api
     from orchestrator.cli import progress, runs
 
-    record = api.run(
-        profile,
-        run_id=run_id,
-        overrides=sets or (),
-        local_parity=local_parity,
-        retry_failed=retry_failed,
-        parallel=parallel,
-        output=runs.output(as_json),
-        progress=progress.progress(),
-    )
+    try:
+        record = api.run(
+            profile,
+            run_id=run_id,
+            overrides=sets or (),
+            local_parity=local_parity,
+            retry_failed=retry_failed,
+            parallel=parallel,
+            output=runs.output(as_json),
+            progress=progress.progress(),
+        )
+    except KeyboardInterrupt:
+        print("\nInterrupted. Next: the same command, which goes on from here", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     runs.show(record, as_json)

@@ -90,7 +90,7 @@ class Holding:
 class Lease:
     """One `up` … `down`, as its events add up. `whole`: every line of its ledger could be read.
 
-    `for_run`: the run for which `run` made the lease, and ends it; None where `up` was called by itself.
+    `for_run`: the run for which `run` made the lease, and ends it; None where somebody called `up`.
     """
 
     id: str
@@ -177,6 +177,8 @@ def _opened(events: Sequence[Event], name: str) -> Lease:
 def _step(lease: Lease, event: Event) -> Lease:
     data = event.data
     match event.event:
+        case "lease.kept":
+            return replace(lease, for_run=None)
         case "profile.changed":
             return replace(lease, profile=data["profile"])
         case "create.intent":

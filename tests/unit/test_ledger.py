@@ -76,6 +76,12 @@ def test_a_run_that_was_given_up_and_came_home_all_the_same_is_collected() -> No
     assert run.lost is None
 
 
+def test_a_lease_that_run_made_is_the_user_s_once_somebody_calls_up() -> None:
+    opened = Event(0, 1000.0, "lease.opened", {"lease": "digits-1", "profile": PROFILE, "for_run": "nightly"})
+    assert fold([opened]).for_run == "nightly"
+    assert fold([opened, Event(1, 1001.0, "lease.kept", {})]).for_run is None
+
+
 def test_an_attempt_that_was_only_intended_is_known_as_such() -> None:
     assert [a.outcome for a in fold(events(2)).attempts] == ["intended"]
 

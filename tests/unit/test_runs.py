@@ -248,6 +248,15 @@ def test_a_machine_that_could_not_be_made_ready_is_ended(job: Job, monkeypatch: 
     assert job.created() == 1 and not job.cloud.alive()
     assert error.exists == "The machine was ended; nothing costs."
 
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(session.Session, "install", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        job.run("two")
+    assert job.created() == 2 and not job.cloud.alive()
+    assert job.told.heard("The machine was ended; nothing costs.")
+
 
 def test_a_machine_that_cannot_be_ended_is_said_and_ended_by_the_next_call(
     job: Job, monkeypatch: pytest.MonkeyPatch
