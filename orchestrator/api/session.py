@@ -70,7 +70,7 @@ class Session:
         seconds = self.profile.idle_duration or 0
         early = float(self.machine.detail.get("ended_early_s", 0.0))
         late = float(self.machine.detail.get("ended_by_cloud_s", 0.0)) + early
-        left = self._left() - early if self.machine.deadline else 0.0
+        left = max(1.0, self._left() - early) if self.machine.deadline else 0.0
         argv = self.agent.argv("watch", self.agent.base, "--left", f"{left:.0f}", "--idle", f"{seconds:.0f}")
         argv = (*argv, "--late", f"{late:.0f}")
         if self.machine.detail.get("spot"):
@@ -96,11 +96,13 @@ class Session:
             self.progress.say(f"The machine's user may still become root there, as its image has it: {why}")
 
     def _left(self) -> float:
-        """Seconds until the deadline, 0 where there is none. Both times are by this computer's clock, so that
-        it does not matter how wrong it is; what it was set to meanwhile cannot lengthen a machine's life."""
+        """Seconds until the deadline. Both times are by this computer's clock, so that
+        it does not matter how wrong it is. One that was set meanwhile ends no machine that still runs, and
+        cannot lengthen its life: whoever else keeps the deadline does so by another clock."""
         assert self.machine.deadline is not None
         left = self.machine.deadline.timestamp() - time.time()
-        return min(max(left, 1.0), self.profile.max_duration or left)
+        longest = float(self.profile.max_duration)
+        return min(left, longest) if left > 0 else longest
 
 
 def read_lock(profile: Profile) -> Lock:

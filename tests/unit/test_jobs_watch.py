@@ -9,14 +9,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from orchestrator import jobs
+from orchestrator.api.session import Session
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import Agent, Job
+from orchestrator.model import Agent, Job, Machine, MachineState, Silent
 from orchestrator.runtime import deadline, rundir
 from orchestrator.runtime.watch import Idleness, Orders, due
 from orchestrator.stack.runtime_files import lay_out
@@ -117,6 +120,25 @@ def test_a_machine_that_was_restarted_keeps_its_deadline(
     monkeypatch.setattr(deadline, "boot_id", lambda: "another")
     monkeypatch.setattr(deadline, "_boottime", lambda: 5.0)
     assert 99 < (deadline.left(base) or 0) <= 100
+
+
+@pytest.mark.parametrize(
+    ("tells", "armed"), [(600, 600), (600 + 86400, 1200), (600 - 86400, 1200)], ids=["right", "back", "ahead"]
+)
+def test_a_clock_that_was_set_here_after_the_machine_was_made(
+    agent: Agent, tells: float, armed: float
+) -> None:
+    """What this computer's clock `tells` to be left is bounded by what was asked for, and never nothing."""
+    until = datetime.now(UTC) + timedelta(seconds=tells)
+    detail = {"power_off": ["true"]}
+    machine = Machine(
+        "local", "m", "m", MachineState.RUNNING, {}, "t", "z", 0.0, datetime.now(UTC), until, detail
+    )
+    profile: Any = SimpleNamespace(idle_duration=None, max_duration=1200)
+    unused: Any = None
+    Session(unused, unused, profile, unused, machine, HOST, agent, Silent()).watch_idleness()
+    kept = json.loads((Path(agent.base) / "deadline.json").read_text())
+    assert kept["lasts"] == pytest.approx(armed, abs=5)
 
 
 # ---------------------------------------------------------------- one watcher
