@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from orchestrator import parity
 from orchestrator.api import collect, rightsize
-from orchestrator.model import Entry
+from orchestrator.model import Exit, RunRecord
 from orchestrator.parity.recording import read
 from orchestrator.profiling.trace import parse
 from tests.hostile.machines.lies import DEEP
@@ -159,6 +159,13 @@ def test_a_line_without_end_is_no_memory(tmp_path: Path) -> None:
     assert found is not None and "no records" in " ".join(found["unknown"])
 
 
+def numbers(folder: Path, size: int) -> dict[str, Any]:
+    """The metrics of a run that left one file of so many bytes, as its list says."""
+    ended = collect.exit_json(Exit(0, None, "completed"))
+    artifact = {"path": "outputs/metrics.json", "sha256": DIGEST, "bytes": size}
+    return collect.metrics(RunRecord("r", folder, ended, artifacts=(artifact,)))
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -176,20 +183,20 @@ def test_a_line_without_end_is_no_memory(tmp_path: Path) -> None:
 def test_metrics_of_any_content(tmp_path: Path, text: bytes, expected: dict[str, Any]) -> None:
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / "metrics.json").write_bytes(text)
-    found = collect.metrics(tmp_path, [Entry("metrics.json", "file", len(text))])
+    found = numbers(tmp_path, len(text))
     assert found == expected and json.dumps(found)
 
 
 def test_a_gigantic_metrics_file_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / "metrics.json").write_bytes(b'{"loss": 1}' + b" " * (2 << 20))
-    assert collect.metrics(tmp_path, [Entry("metrics.json", "file", 2 << 20)]) == {}
+    assert numbers(tmp_path, 2 << 20) == {}
     many = json.dumps({f"m{number}": number for number in range(20_000)}).encode()
     (tmp_path / "outputs" / "metrics.json").write_bytes(many)
-    assert len(collect.metrics(tmp_path, [Entry("metrics.json", "file", len(many))])) == 1000
+    assert len(numbers(tmp_path, len(many))) == 1000
 
 
 def test_a_training_that_went_astray_keeps_its_numbers(tmp_path: Path) -> None:
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / "metrics.json").write_text('{"loss": NaN}')
-    assert math.isnan(collect.metrics(tmp_path, [Entry("metrics.json", "file", 13)])["loss"])
+    assert math.isnan(numbers(tmp_path, 13)["loss"])
