@@ -50,3 +50,10 @@ def test_all_names_what_is_exported() -> None:
     assert sorted(orchestrator.__all__) == orchestrator.__all__
     assert {name for name in orchestrator.__all__ if getattr(orchestrator, name, None) is None} == set()
     assert set(orchestrator.api.__all__) <= set(orchestrator.__all__)
+
+
+def test_every_test_that_the_page_of_faults_names_exists() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs/failures.md").read_text())
+    assert len(named) > 40
+    for file, test in named:
+        assert f"def {test}" in (ROOT / file).read_text(), f"docs/failures.md names {file}::{test}"
