@@ -1,0 +1,160 @@
+"""A project, a cloud that outlives its callers, and a server that runs verbs and kills them at a point."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from orchestrator.model import Machine
+from orchestrator.providers.local.provider import open_local
+from tests.conftest import ROOT
+from tests.crash.cloud import StoredCloud, end_processes, processes_below
+from tests.e2e.project import TINY_LOCK
+
+SCRIPT = """
+import json, pathlib
+out = pathlib.Path("out")
+out.mkdir(exist_ok=True)
+(out / "weights.bin").write_bytes(bytes(range(256)) * 4096)
+(out / "metrics.json").write_text(json.dumps({"accuracy": 0.5}))
+print("trained")
+"""
+WEIGHTS = bytes(range(256)) * 4096
+PROFILE = """version: 1
+name: tiny
+cloud: KIND
+resources: RESOURCES
+max_duration: 30m
+data: [{source: data}]
+train:
+  command: python train.py
+  outputs: [out]
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one verb ended. `count`: the effects it had; `last`: the one counted last."""
+
+    count: int
+    last: str
+    killed: bool
+    error: str | None
+    exit_code: int | None
+    value: Any
+
+
+class Cloud(Protocol):
+    """What really exists; programs on its machines are found by the name of a folder below `folder`."""
+
+    folder: Path
+
+    def alive(self) -> Sequence[Machine]: ...
+
+
+@dataclass
+class Rig:
+    """`folder` is the project; `cloud` is what really exists."""
+
+    folder: Path
+    cloud: Cloud
+    server: subprocess.Popen[str]
+
+    def call(self, verb: str, *, kill_before: int | None = None, **arguments: Any) -> Outcome:
+        """Carry out a verb of the api in a process of its own, killed before that effect if one is given."""
+        assert self.server.stdin and self.server.stdout
+        order = {"verb": verb, "arguments": arguments, "kill_before": kill_before}
+        print(json.dumps(order), file=self.server.stdin, flush=True)
+        return Outcome(**json.loads(self.server.stdout.readline()))
+
+    def do(self, verb: str, **arguments: Any) -> Outcome:
+        """Carry out a verb and demand that it succeeds."""
+        done = self.call(verb, **arguments)
+        assert done.error is None, f"{verb}: {done.error}"
+        return done
+
+    def partial_files(self) -> list[str]:
+        """Files of an unfinished write in the project, which a command that ended well leaves none of."""
+        found = (path for path in self.folder.rglob("*") if path.is_file())
+        unfinished = (".part", ".tmp", ".partial")
+        return sorted(str(path.relative_to(self.folder)) for path in found if path.suffix in unfinished)
+
+    def leaks(self) -> list[str]:
+        """What exists and runs although nothing is leased: machines, and programs on machines.
+
+        A program that is ending by itself is given a few seconds.
+        """
+        machines = [machine.name for machine in self.cloud.alive()]
+        limit = time.monotonic() + _ENDING_S
+        while (left := processes_below(self.cloud.folder / "machines")) and time.monotonic() < limit:
+            time.sleep(0.1)
+        return machines + [f"process {pid}: {words}" for pid, words in left.items()]
+
+
+_ENDING_S = 10.0
+
+RESOURCES = {"memory": "{cpus: 2, memory: 4 GiB}", "local": "{cpus: 1, memory: 1 GiB, disk: 1 GiB}"}
+
+
+class LocalMachines:
+    """The real machines of this computer that were made below `state`."""
+
+    def __init__(self, state: Path) -> None:
+        self.folder = state
+        self._provider = open_local(state)
+
+    def alive(self) -> Sequence[Machine]:
+        return self._provider.list({})
+
+
+@contextmanager
+def rig(folder: Path, kind: str = "memory") -> Iterator[Rig]:
+    """A fresh project and cloud below `folder`, and the server that acts on them.
+
+    `kind`: memory, a cloud in a file whose machines are folders; or local, real machines of this computer.
+    """
+    project = folder / "project"
+    (project / "data").mkdir(parents=True)
+    (project / "data" / "numbers.csv").write_text("1,2\n3,4\n" * 100)
+    (project / "train.py").write_text(SCRIPT)
+    (project / "requirements.lock").write_text(TINY_LOCK)
+    (project / "orch.yaml").write_text(PROFILE.replace("KIND", kind).replace("RESOURCES", RESOURCES[kind]))
+    cloud = StoredCloud(folder / "cloud") if kind == "memory" else LocalMachines(folder / "state")
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.crash.server", str(project), kind],
+        cwd=ROOT,
+        env=_environment(folder),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield Rig(project, cloud, server)
+    finally:
+        server.kill()
+        server.wait()
+        end_processes(folder / "cloud" / "machines")
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """No program of this computer that powers it off is found by what runs on such a machine."""
+    harmless = folder / "bin"
+    harmless.mkdir()
+    for name in ("poweroff", "shutdown", "halt", "reboot"):
+        (harmless / name).write_text("#!/bin/sh\nexit 0\n")
+        (harmless / name).chmod(0o755)
+    return {
+        **os.environ,
+        "PATH": f"{harmless}:{os.environ['PATH']}",
+        "ORCH_TEST_CLOUD": str(folder / "cloud"),
+        "ORCH_STATE_HOME": str(folder / "state"),
+        "XDG_STATE_HOME": str(folder / "state"),
+    }

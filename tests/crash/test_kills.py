@@ -1,0 +1,46 @@
+"""Whatever a verb was doing when it was killed: the same verb finishes it, and `down` leaves nothing.
+
+Some points of each verb here; all of them by `scripts/crashtest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.rig import Rig, rig
+from tests.crash.sweep import SWEEPS, spread, sweep, table
+
+POINTS = 4
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Rig]:
+    with rig(tmp_path) as made:
+        yield made
+
+
+@pytest.mark.parametrize("verb", SWEEPS)
+def test_a_verb_that_was_killed_is_finished_by_itself_and_leaves_nothing(project: Rig, verb: str) -> None:
+    kills = list(sweep(project, verb, POINTS))
+    assert sum(kill.killed for kill in kills) >= POINTS - 1, "the process was killed in earnest"
+    assert all(kill.sound for kill in kills), [kill for kill in kills if not kill.sound]
+    print(table(kills))
+
+
+@pytest.mark.machine
+@pytest.mark.parametrize("verb", ["up", "train", "down"])
+def test_the_same_of_real_machines(tmp_path: Path, verb: str) -> None:
+    with rig(tmp_path, "local") as project:
+        kills = list(sweep(project, verb, 3))
+    assert sum(kill.killed for kill in kills) >= 2
+    assert all(kill.sound for kill in kills), [kill for kill in kills if not kill.sound]
+
+
+def test_points_are_spread_over_the_whole_verb() -> None:
+    assert spread(5, 9) == [1, 2, 3, 4, 5]
+    assert spread(100, 5) == [1, 26, 51, 75, 100]
