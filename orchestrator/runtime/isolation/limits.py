@@ -17,7 +17,10 @@ def set_limits(memory: int, file_size: int, cpu_seconds: int) -> None:
 
 
 def _limit(which: int, value: int) -> None:
-    """Lower one limit; a lower one that holds already stays."""
-    _, hard = resource.getrlimit(which)
-    lowest = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(which, (lowest, lowest))
+    """Lower one limit; a lower one stays, and so does one that the system does not lower."""
+    try:
+        _, hard = resource.getrlimit(which)
+        lowest = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(which, (lowest, lowest))
+    except (OSError, ValueError):
+        return

@@ -184,7 +184,10 @@ def _environment(scratch: str) -> Dict[str, str]:
         "KERAS_HOME": f"{scratch}/keras",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "CUDA_VISIBLE_DEVICES": "-1",
+        "JAX_PLATFORMS": "cpu",
         "JOBLIB_MULTIPROCESSING": "0",
+        "HDF5_PLUGIN_PRELOAD": "::",  # no filters from shared libraries
+        "HDF5_USE_FILE_LOCKING": "FALSE",
     }
 
 
