@@ -10,6 +10,7 @@ from typing import Any
 from orchestrator import providers
 from orchestrator.api.awaiting import require_seen, what_ended
 from orchestrator.api.ending_all import Approve, down_all
+from orchestrator.api.exists import telling
 from orchestrator.api.folder import Folder
 from orchestrator.api.held import end, existing, note_ends
 from orchestrator.api.owner import forget_folder
@@ -90,7 +91,8 @@ def _down_one(place: Folder, lease: Lease, discard: bool, tell: Progress) -> Dow
     unseen: dict[str, ProviderError] = {}
     for cloud in clouds:
         try:
-            ended += _end_on(cloud, place, lease, discard, notes, tell)
+            with telling(place.ledger(lease.id)):
+                ended += _end_on(cloud, place, lease, discard, notes, tell)
         except ProviderError as error:
             if len(clouds) == 1:
                 raise
@@ -149,7 +151,8 @@ def _closed(
     notes.add("lease.closed")
     for secret in (place.identity(lease.id), place.known_hosts(lease.id)):
         notes.remove(secret)
-    forget_folder(lease.id)
+    if not notes.missing:
+        forget_folder(lease.id)
     closed, now = ledger.lease(), time.time()
     return DownReport(
         leases=(lease.id,),

@@ -20,6 +20,8 @@ _POLL_SECONDS = 0.1
 _GONE_LIMIT = 300.0
 _ASK_AGAIN_SECONDS = 10.0
 _LIST_SECONDS = 1.0
+_CALL_SECONDS = 1.0
+"""How long after its intent a create call is under way."""
 _EMPTY_ANSWERS = 3
 """Empty lists in a row after which a create call is taken to have made nothing."""
 
@@ -98,7 +100,7 @@ def existing(provider: Provider, lease: Lease, tell: Progress) -> tuple[Machine,
     unsettled = not lease.whole or any(not attempt.settled for attempt in lease.attempts)
     if found or not unsettled or not provider.list_lag_s:
         return found
-    fresh_until = (lease.attempted_at or 0.0) + provider.list_lag_s
+    fresh_until = (lease.attempted_at or 0.0) + _CALL_SECONDS + provider.list_lag_s
     if time.time() < fresh_until:
         tell.say("Nothing is listed, but a create call is young: waiting for what it may have made")
     empty = 1

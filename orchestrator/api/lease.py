@@ -13,6 +13,7 @@ from orchestrator.api import foreseen
 from orchestrator.api.awaiting import MachineGone, Reached, answering, require_seen, what_ended
 from orchestrator.api.catalog import RECORDED, offers_for, warnings_for
 from orchestrator.api.driver import require_gpus
+from orchestrator.api.exists import telling
 from orchestrator.api.folder import Folder, new_lease_id, one_at_a_time
 from orchestrator.api.held import machines_of
 from orchestrator.api.lint import look, tell_once
@@ -21,6 +22,7 @@ from orchestrator.api.session import Session, local_stack, open_session, read_lo
 from orchestrator.api.settle import settle
 from orchestrator.api.spec import profile_facts, spec_labels, user_data
 from orchestrator.api.standing import lease_status, machine_facts
+from orchestrator.api.tier import tell_tier
 from orchestrator.errors import Fault, ProviderError, UsageError
 from orchestrator.hosts.identity import public_key
 from orchestrator.ledger import Attempt, Lease, Ledger
@@ -88,13 +90,14 @@ def up(
     hazards = look(wanted, strict=strict)
     provider = open_provider(wanted.cloud)
     if wanted.cloud == "local":
-        _tell_tier(tell)
+        tell_tier(tell)
     with one_at_a_time(place, wanted.name, tell):
         lease = _open_lease_of(place, wanted)
-        if lease:
-            require_seen(provider, lease)
-        machines = machines_of(provider, lease) if lease else ()
-        planned = _plan(wanted, provider, machines)
+        with telling(place.ledger(lease.id) if lease else None, wanted.path):
+            if lease:
+                require_seen(provider, lease)
+            machines = machines_of(provider, lease) if lease else ()
+            planned = _plan(wanted, provider, machines)
         if approve and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
         local = local_stack(wanted, tell)  # may take minutes, and fail: nothing costs meanwhile
@@ -102,31 +105,23 @@ def up(
             foreseen.refuse(wanted, local)
         ledger = _ledger_for(place, lease, wanted, overrides, for_run)
         tell_once(hazards, place.state, tell)
-        try:
-            reached = _machine(ledger, provider, planned, wanted, place, tell)
-        except ProviderError as error:
-            error.attempts = [asdict(attempt) for attempt in ledger.lease().attempts]
-            if lease is None and error.code in _NOBODY_WAS_ASKED:
-                _forget_unmade(place, ledger)
-            raise
-        with open_session(place, ledger, wanted, progress=tell, reached=reached) as session:
-            require_gpus(session)
-            _installed(session, tell)
-            session.watch_idleness()
-            session.confine()
+        with telling(ledger):
+            try:
+                reached = _machine(ledger, provider, planned, wanted, place, tell)
+            except ProviderError as error:
+                error.attempts = [asdict(attempt) for attempt in ledger.lease().attempts]
+                if lease is None and error.code in _NOBODY_WAS_ASKED:
+                    _forget_unmade(place, ledger)
+                raise
+            with open_session(place, ledger, wanted, progress=tell, reached=reached) as session:
+                require_gpus(session)
+                _installed(session, tell)
+                session.watch_idleness()
+                session.confine()
     return lease_status(ledger.lease(), session.machine)
 
 
 # ---------------------------------------------------------------- up, step by step
-
-
-def _tell_tier(tell: Progress) -> None:
-    """Which kind of local machine this computer allows, and what such a machine lacks."""
-    from orchestrator.providers.local.survey import survey
-
-    found = survey()
-    lost = f"; it lacks: {'; '.join(found.lost)}" if found.lost else ""
-    tell.say(f"Local machine, tier {found.tier}{lost}")
 
 
 def _profile(profile: str | Path | Profile, overrides: Sequence[str]) -> Profile:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.api.awaiting import require_seen
+from orchestrator.api.exists import telling
 from orchestrator.api.folder import Folder
 from orchestrator.api.held import machines_of, note_ends
 from orchestrator.api.owner import is_mine
@@ -27,13 +28,18 @@ _ANSWER_SECONDS = 5.0
 def status(*, folder: Path | str | None = None, ask: bool = False) -> tuple[LeaseStatus, ...]:
     """Every open lease of this folder. `ask` asks clouds too; the local provider is always asked."""
     place = Folder.at(folder)
-    return tuple(_asked(place, lease, ask) for lease in place.open_leases())
+    return tuple(_told(place, lease, ask) for lease in place.open_leases())
 
 
 def elsewhere() -> tuple[str, ...]:
     """This user's local machines, whichever folder leased them. Clouds are not asked."""
     local = open_provider("local")
     return tuple(machine.id for machine in local.list({}) if is_mine(local, machine))
+
+
+def _told(place: Folder, lease: Lease, ask: bool) -> LeaseStatus:
+    with telling(place.ledger(lease.id)):
+        return _asked(place, lease, ask)
 
 
 def _asked(place: Folder, lease: Lease, ask: bool) -> LeaseStatus:

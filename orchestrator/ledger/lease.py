@@ -187,7 +187,7 @@ def _step(lease: Lease, event: Event) -> Lease:
                 lease, spec_id=data["spec_id"], attempts=attempts, attempted_at=event.time, closed_at=None
             )
         case "create.refused":
-            return _refused(lease, data)
+            return replace(_refused(lease, data), attempted_at=event.time)
         case "create.accepted":
             return replace(
                 lease,

@@ -82,5 +82,15 @@ class RetryingProvider:
                 pause = self._random() * min(longest, self._cap_s)
                 if error.fault is not Fault.TRANSIENT or self._clock() + pause > end:
                     raise
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                raise self._unreadable(error) from error
             self._sleep(pause)
             longest *= 2
+
+    def _unreadable(self, error: Exception) -> ProviderError:
+        """What was done is not known: an answer came that has not the fields of one."""
+        return ProviderError(
+            Fault.UNKNOWN,
+            f"{self.name} gave an answer that cannot be read ({type(error).__name__}: {error}).",
+            code="UnreadableAnswer",
+        )

@@ -49,7 +49,9 @@ class Clients:
                     max_pool_connections=16,
                     user_agent_extra="orch",
                 )
-                self._made[service, region] = self._session.client(service, region_name=region, config=config)
+                made = self._session.client(service, region_name=region, config=config)
+                made.meta.events.register("after-call", _require_answer)
+                self._made[service, region] = made
             return self._made[service, region]
 
     def ec2(self, region: str) -> Any:
@@ -92,6 +94,18 @@ class Clients:
             return str(self.client("sts", self.home).get_caller_identity()["Arn"])
         except Exception:
             return ""
+
+
+def _require_answer(http_response: Any, parsed: Any, model: Any, **_: Any) -> None:
+    """NotAnAnswer for a page, or for what holds nothing of the operation; an empty list is an answer."""
+    from orchestrator.providers.aws.faults import NotAnAnswer
+
+    if http_response.status_code >= 300:
+        return
+    kind = str(http_response.headers.get("content-type", "none"))
+    metadata = parsed.get("ResponseMetadata", {})
+    if "html" in kind.lower() or (len(parsed) < 2 and not metadata.get("RequestId")):
+        raise NotAnAnswer(operation=model.name, kind=kind)
 
 
 @contextmanager

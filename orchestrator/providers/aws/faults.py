@@ -78,6 +78,16 @@ FAULTS: dict[str, Fault] = {
 }
 """Every code that is known, whole or by what comes before its first dot (`InvalidAMIID.NotFound`)."""
 
+EXPIRED = frozenset(("ExpiredToken", "ExpiredTokenException", "RequestExpired"))
+"""Codes of credentials that were valid once; the last also comes of a clock that is wrong."""
+
+
+class NotAnAnswer(boto.BotoCoreError):  # type: ignore[misc]
+    """Something on the way answered in place of AWS, as the sign-in page of a network does."""
+
+    fmt = "What answered {operation} is not AWS (content type {kind})"
+
+
 _NO_CREDENTIALS = (
     boto.NoCredentialsError,
     boto.PartialCredentialsError,
@@ -93,7 +103,13 @@ _NO_CREDENTIALS = (
     boto.SSOError,
     getattr(boto, "LoginError", boto.SSOError),  # botocore has it since 1.41
 )
-_UNREACHED = (boto.HTTPClientError, boto.ConnectionError, boto.ResponseStreamingError, ResponseParserError)
+_UNREACHED = (
+    NotAnAnswer,
+    boto.HTTPClientError,
+    boto.ConnectionError,
+    boto.ResponseStreamingError,
+    ResponseParserError,
+)
 _MALFORMED = (
     boto.ParamValidationError,
     boto.ValidationError,
@@ -189,6 +205,8 @@ def text_of(error: BaseException) -> str:
     if isinstance(error, ClientError):
         text = str(error.response.get("Error", {}).get("Message", "")).strip()
         return text.split(" Encoded authorization failure message:")[0] or str(error)
+    if isinstance(error, ResponseParserError):  # whose text holds the answer, whoever sent it
+        return "the answer is not one of AWS; something on the way may have answered in its place"
     return str(error) or type(error).__name__
 
 
@@ -216,12 +234,24 @@ def _not_allowed(error: BaseException, asked: Asked) -> tuple[str, str | None]:
             f"There are no usable AWS credentials: {text_of(error)}",
             "aws configure    # or: aws sso login; then: orch doctor aws",
         )
+    if code_of(error) in EXPIRED:
+        return _expired(error)
     who = asked.identity or "The identity of these credentials"
     message = (
         f"{who} was refused {refused_action(error)} in {asked.region} ({code_of(error)}: {text_of(error)})\n"
         "The permissions that are needed are in terraform/aws."
     )
     return message, "orch doctor aws"
+
+
+def _expired(error: BaseException) -> tuple[str, str | None]:
+    clock = " A clock of this computer that is wrong has the same effect." if _is_late(error) else ""
+    message = f"The AWS credentials are expired: renew them.{clock} ({code_of(error)}: {text_of(error)})"
+    return message, "aws sso login    # or as you got them; then the same command again"
+
+
+def _is_late(error: BaseException) -> bool:
+    return code_of(error) == "RequestExpired"
 
 
 def refused_action(error: BaseException) -> str:

@@ -198,11 +198,12 @@ class Calls:
     def refusal(self, refusal: Refusal, doing: Doing) -> ProviderError:
         return refused(refusal, doing, self._asker(), self.used)
 
-    def _operation(self, zone: str, name: str) -> Json:
+    def _operation(self, zone: str, name: str) -> Json | None:
         with self._refusing(FOLLOW):
-            return _plain(
-                self._clients.operations.get(project=self.project, zone=zone, operation=name, **_once())
+            found = self._unless_absent(
+                self._clients.operations.get, project=self.project, zone=zone, operation=name
             )
+        return _plain(found) if found is not None else None
 
     def _unless_absent(self, call: Any, **arguments: Any) -> Any:
         """The answer; None where Google knows no such resource (in that project, of that name)."""

@@ -26,18 +26,24 @@ def is_begun(operation: Json) -> bool:
 
 def follow(
     operation: Json,
-    ask: Callable[[str], Json],
+    ask: Callable[[str], Json | None],
     until: Callable[[Json], bool],
     patience_s: float,
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Json:
-    """The operation as it is once `until` holds, or as it was last when `patience_s` ran out."""
+    """The operation as it is once `until` holds, or as it was last when `patience_s` ran out.
+
+    One that Google does not know (`ask` gives None) is as it was last: what it was to do tells the rest.
+    """
     end = clock() + patience_s
     pause = _FIRST_PAUSE_S
     while not until(operation) and clock() < end:
         sleep(pause)
         pause = min(pause * 1.5, _LONGEST_PAUSE_S)
-        operation = ask(str(operation["name"]))
+        asked = ask(str(operation["name"]))
+        if asked is None:
+            return operation
+        operation = asked
     return operation

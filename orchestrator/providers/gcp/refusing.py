@@ -32,10 +32,13 @@ def understood(error: BaseException) -> Refusal | None:
     """What an exception of Google's libraries says; None for any other exception."""
     from google.api_core import exceptions as api
     from google.auth import exceptions as auth
+    from google.protobuf.json_format import ParseError
     from requests import exceptions as web
 
     if isinstance(error, api.GoogleAPICallError):
         return of_answer(int(error.code or 0), _body(error))
+    if isinstance(error, ParseError):
+        return Refusal(Fault.TRANSIENT, "NotAnAnswer", "what answered is not Google's API.")
     if isinstance(error, auth.TransportError):
         return Refusal(Fault.TRANSIENT, "TransportError", str(error))
     if isinstance(error, auth.GoogleAuthError):
@@ -71,14 +74,22 @@ def refused(
 def _not_allowed(refusal: Refusal, doing: Doing, asker: Asker) -> ProviderError:
     permission = refusal.permission or doing.permission
     if refusal.status == 0:
-        message = f"Google was not asked to {doing.what}: {refusal.words}"
+        message = (
+            f"Google was not asked to {doing.what}: {refusal.words} Log in, or renew the credentials that "
+            "are expired."
+        )
         return ProviderError(Fault.AUTH, message, code=refusal.code, next_command=_LOGIN)
     message = (
         f"Google refused to {doing.what} in the project {asker.project}: {refusal.words} "
         f"It was asked as {asker.identity}; it takes the permission {permission}."
     )
-    command = _LOGIN if refusal.status == 401 else "orch doctor gcp"
-    return ProviderError(Fault.AUTH, message, code=refusal.code, next_command=command)
+    if refusal.status == 401:
+        message = (
+            f"Google did not accept the credentials to {doing.what} in the project {asker.project}: they are "
+            f"expired or revoked; renew them. ({refusal.words})"
+        )
+        return ProviderError(Fault.AUTH, message, code=refusal.code, next_command=_LOGIN)
+    return ProviderError(Fault.AUTH, message, code=refusal.code, next_command="orch doctor gcp")
 
 
 def _quota(

@@ -1,0 +1,67 @@
+"""What exists after a failure, its price, its deadline and the next command: for errors that do not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from orchestrator.errors import LocalError, OrchError, UsageError
+from orchestrator.ledger import Attempt, Holding, Lease, Ledger
+
+
+@contextmanager
+def telling(ledger: Ledger | None, profile: object = "PROFILE.yaml") -> Iterator[None]:
+    """Complete the errors of the block by what the ledger knows to exist. An OSError becomes a LocalError.
+
+    Without a ledger nothing was made yet. A UsageError says itself what is wrong.
+    """
+    try:
+        yield
+    except UsageError:
+        raise
+    except OrchError as error:
+        _complete(error, ledger.lease() if ledger else None, profile)
+        raise
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        refused = LocalError(f"This computer refused: {error.strerror or error}{where}")
+        _complete(refused, ledger.lease() if ledger else None, profile)
+        raise refused from error
+
+
+def _complete(error: OrchError, lease: Lease | None, profile: object) -> None:
+    """Fill in what the error leaves open; what it says stays."""
+    if error.exists is None:
+        error.exists = _what(lease) if lease else "Nothing was made; nothing costs."
+    if error.next_command is None:
+        again = f"orch up {lease.profile['path'] if lease else profile}"
+        costs = lease is not None and _maybe(lease) is not None
+        error.next_command = f"orch down    # or, once that is fixed: {again}" if costs else again
+
+
+def _what(lease: Lease) -> str:
+    maybe = _maybe(lease)
+    if isinstance(maybe, Holding):
+        return f"{maybe.id} runs on, at ${maybe.price:.2f}/h{_until(maybe.deadline)}."
+    if isinstance(maybe, Attempt):
+        return (
+            f"A {maybe.instance_type} in {maybe.zone} may have been made, at ${maybe.price:.2f}/h"
+            f"{_until(maybe.deadline)}."
+        )
+    return "Nothing was made; nothing costs."
+
+
+def _maybe(lease: Lease) -> Holding | Attempt | None:
+    """What may cost: a machine that nobody saw end, or a create call of which nobody knows what came."""
+    held = [holding for holding in lease.holdings if holding.ended_at is None]
+    open_ = [attempt for attempt in lease.attempts if not attempt.settled]
+    if held:
+        return held[-1]
+    return open_[-1] if open_ else None
+
+
+def _until(deadline: float | None) -> str:
+    if deadline is None:
+        return " until its deadline"
+    return f" until {datetime.fromtimestamp(deadline, UTC):%Y-%m-%d %H:%M} UTC"
