@@ -384,9 +384,7 @@ def test_down_in_another_folder_names_what_runs(project: Project, tmp_path: Path
     assert "orch down --all --yes" in refused.err
     stranger = Project(tmp_path / "other", project.state, {"ORCH_STATE_HOME": str(tmp_path / "another home")})
     assert stranger.json("down", "--all", "--yes")["machines"] == []
-    gone = machine(project).id
-    assert other.json("down", "--all", "--yes")["machines"] == [gone]
-    assert project.json("status")["leases"] == []
+    assert project.json("status")["leases"][0]["state"] == "running"
 
 
 def test_interrupted_before_the_run_says_so(project: Project, tmp_path: Path) -> None:
