@@ -43,7 +43,7 @@ _TYPED = ("stdin", "command", "environment")
 
 _CIRCUMSTANCES = (
     "stdin", "command", "environment", "hashing", "timezone", "locale", "start", "host", "seed", "settings",
-    "folder",
+    "keras_json", "folder",
 )  # fmt: skip
 """What a script may read to decide what it does."""
 
@@ -67,7 +67,7 @@ def suspect(finding: Finding, found: tuple[Change, ...], *, initial_differs: boo
     if finding.stage == "initial":
         return _pick(
             found,
-            (*_TYPED, "hashing", "host", "seed", "data", "start", "settings", "folder"),
+            (*_TYPED, "hashing", "host", "seed", "data", "start", "settings", "keras_json", "folder"),
         ) or Cause("the random seed differs or is not set", _SEED)
     if finding.rounding:
         return _pick(found, _BY_STAGE.get(finding.stage, _ARITHMETIC)) or Cause(

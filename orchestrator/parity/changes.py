@@ -171,6 +171,8 @@ def _file_topic(name: str, *entries: Mapping[str, Any] | None) -> str:
     cache, and no data."""
     if any(entry and is_cache(entry) for entry in entries):
         return "cache"
+    if name.startswith("~/.keras/keras.json"):
+        return "keras_json"
     return "settings" if name.startswith("~/.") else "data"
 
 

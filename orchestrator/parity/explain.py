@@ -88,7 +88,8 @@ def _less_cleared(first: Verdict, finding: Finding, diagnosis: Diagnosis) -> Ver
     data = [each for each in diagnosis.tried if each.topic == "data"]
     outcomes = {each.outcome for each in data if each.words.startswith(mine)}
     guilty = next((each.words for each in data if each.outcome == "confirmed"), None)
-    if not outcomes & ({"cleared", "follows"} if guilty else {"cleared"}):
+    innocent = {"cleared", "not needed"}
+    if not outcomes & (innocent | {"follows"} if guilty else innocent):
         return first
     shows = divergence_of(finding.shows)
     if guilty:
@@ -269,7 +270,7 @@ def unstable(
     )
 
 
-_ANOTHER_JOB = frozenset((*SAME_JOB, "data", "environment", "settings", "paths"))
+_ANOTHER_JOB = frozenset((*SAME_JOB, "data", "environment", "settings", "keras_json", "paths"))
 """Topics of causes that make the two sides another job, whatever the script does with its random numbers."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -87,10 +88,32 @@ def _paths(change: Change, here: Any, there: Any, *rest: Any) -> Made:
     return (_variable if change.variable else _arguments)(change, here, there, *rest)
 
 
-def _settings_file(change: Change, *rest: Any) -> Made:
-    if change.name.startswith("~/.keras/keras.json"):
-        return None, "it is read while Keras is imported; what it sets is tried instead"
-    return _data(change, *rest)
+def _keras_json(_change: Change, here: Any, there: Any, other: Other, mine: Facts) -> Made:
+    """Keras reads its file while it is imported: a repeated run is given what the other side's file sets,
+    where each side had what its file says."""
+    own, wanted = _keras_settings(here), _keras_settings(there)
+    if not own or not wanted:
+        return None, "it is not on this computer any more as both sides had it"
+    for settings, facts in ((own, mine), (wanted, other.facts)):
+        had = facts.get("keras") or {}
+        if any(had.get(name) != value for name, value in settings.items()):
+            return None, "the program sets what the file sets, in another way"
+    return Imposed(plan=wanted), ""
+
+
+def _keras_settings(entry: Any) -> dict[str, str]:
+    """What a keras.json sets that can be imposed, without one what Keras does; nothing where the file is not
+    as the run had it."""
+    if not entry:
+        return {"floatx": "float32", "image_data_format": "channels_last"}
+    if not _is_file_of(Path(str(entry.get("path", ""))), entry):
+        return {}
+    try:
+        found = json.loads(Path(str(entry["path"])).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    names = ("floatx", "image_data_format")
+    return {name: str(found[name]) for name in names if name in found} if isinstance(found, dict) else {}
 
 
 _ELSEWHERE = ("/", "~", "-", "@", "$", "../")
@@ -298,7 +321,8 @@ _MAKERS: Mapping[str, Maker] = {
     "paths": _paths,
     "data": _data,
     "cache": _data,
-    "settings": _settings_file,
+    "settings": _data,
+    "keras_json": _keras_json,
     "order": _order,
     "threads": _threads,
     "cores": _cores,

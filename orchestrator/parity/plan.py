@@ -92,6 +92,8 @@ def brings_about(each: Candidate, found: Candidate) -> bool:
         return False
     if found.topic == "data":
         return each.topic == "start"
+    if each.topic == "keras_json":
+        return found.topic == "policy" and not found.variable
     return found.topic in _MADE_BY_A_PROGRAM and not found.variable and each.topic in _TOLD
 
 

@@ -128,6 +128,7 @@ def test_a_file_that_changes_nothing_does_not_stand_before_what_does(tmp_path: P
     ("outcomes", "stage", "tensor"),
     [
         ({"x.npz": "cleared"}, "batch", "data/0"),
+        ({"x.npz": "not needed"}, "batch", "data/0"),
         ({"x.npz": "confirmed"}, "files", "x.npz"),
         ({"x.npz": "follows"}, "files", "x.npz"),
         ({"x.npz": "cleared", "y.npz": "confirmed"}, "files", "y.npz"),

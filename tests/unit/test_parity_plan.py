@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from orchestrator.parity.changes import changes
 from orchestrator.parity.imposed import Candidate, Imposed, Other
 from orchestrator.parity.ladder import Finding
 from orchestrator.parity.places import named_by_variables
-from orchestrator.parity.plan import candidates
+from orchestrator.parity.plan import brings_about, candidates
 from tests.unit.parity_runs import ENVIRONMENT
 
 FACTS: dict[str, Any] = {
@@ -320,3 +322,42 @@ def test_a_file_that_is_missing_is_put_where_the_other_side_has_it(tmp_path: Pat
     entry = {"name": "x.npy", "path": str(tmp_path / "x.npy"), "bytes": 1, "whole": False}
     found = only(planned(facts(files__list=[entry]), "initial", folder=tmp_path))
     assert found.imposed == Imposed(files={"/a/x.npy": tmp_path / "x.npy"})
+
+
+@pytest.mark.parametrize(("had", "imposed"), [("float64", {"floatx": "float64"}), ("float32", None)])
+def test_what_a_file_of_keras_sets_is_imposed_where_it_acted(
+    tmp_path: Path, had: str, imposed: dict[str, str] | None
+) -> None:
+    """Keras reads the file while it is imported, before anything can be put in its place."""
+
+    def side(name: str, floatx: str, acts: str) -> dict[str, Any]:
+        path = tmp_path / name / "keras.json"
+        path.parent.mkdir()
+        path.write_text(json.dumps({"floatx": floatx, "epsilon": 1e-07}))
+        entry = {
+            "name": "~/.keras/keras.json",
+            "path": str(path),
+            "bytes": path.stat().st_size,
+            "way": "python",
+        }
+        return {
+            **facts(),
+            "keras": {"floatx": acts, "image_data_format": "channels_last"},
+            "files": {"list": [{**entry, "sha256": name}]},
+        }
+
+    a, b = side("a", "float32", "float32"), side("b", "float64", had)
+    found = candidates(at("batch"), changes(a, b), "A", a, Other(b))
+    file = next(each for each in found if each.topic == "keras_json")
+    assert (file.imposed.plan if file.imposed else None) == imposed
+
+
+def test_a_file_of_keras_on_one_side_alone_keeps_no_other_cause_from_being_confirmed() -> None:
+    """Keras writes the file where there is none: a new machine reads none the first time."""
+    entry = {"name": "~/.keras/keras.json", "path": "/gone/keras.json", "bytes": 9, "sha256": "a"}
+    a, b = {**facts(), "files": {"list": [entry]}}, facts()
+    found = candidates(at("gradient"), changes(a, b), "A", a, Other(b))
+    file = next(each for each in found if each.topic == "keras_json")
+    threads = Candidate("threads", "", "", Imposed())
+    assert file.imposed is None and not brings_about(file, threads)
+    assert brings_about(file, replace(threads, topic="policy"))
