@@ -53,6 +53,14 @@ def test_the_rest_comes_home_the_record_names_what_stayed_and_again_settles_it(p
     again = project.json("pull", "--again")
     assert again["not_fetched"] == []
     assert (home / "outputs/out/model.bin").read_bytes() == b"WEIGHTS"
+
+    (project.folder / "train.py").write_text("import time; time.sleep(600)")
+    project.json("train", "--detach", "--run-id", "two")
+    assert project.json("pull")["run_id"] == "one", "the latest that has ended"
+    assert "two is still running" in project.json("pull", "two", code=2)["error"]["message"]
+    project.json("cancel", "two")
+    project.orch("pull", code=13)
+    assert (project.folder / "runs/two/run.json").exists()
     project.json("down")
 
 
