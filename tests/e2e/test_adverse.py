@@ -373,6 +373,7 @@ def test_a_result_that_equals_an_earlier_one_comes_home(project: Project) -> Non
 
 
 def test_down_in_another_folder_names_what_runs(project: Project, tmp_path: Path) -> None:
+    project.state = tmp_path / "own"  # `--all` is not to meet the machines of other tests
     project.orch("up", "orch.yaml")
     (tmp_path / "other").mkdir()
     other = Project(tmp_path / "other", project.state)
