@@ -179,8 +179,9 @@ def test_a_machine_killed_during_training_is_a_lost_run(project: Project) -> Non
 def test_an_idle_machine_waits_for_whoever_fetches_its_results(project: Project) -> None:
     """The run was detached, and is over for longer than `idle_duration`."""
     write(project, "print('unread'); open('weights.bin', 'w').write('w')")
-    project.orch("up", "orch.yaml", "--set", "idle_duration=10s")
+    project.orch("up", "orch.yaml")
     project.orch("train", "--detach", "--run-id", "left")
+    project.orch("up", "orch.yaml", "--set", "idle_duration=10s")
     provider = open_provider("local", state=project.state)
     labels = {LABEL_LEASE: project.json("status")["leases"][0]["lease"]}
     time.sleep(16)
