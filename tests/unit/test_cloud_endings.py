@@ -84,4 +84,5 @@ def operation(kind: str) -> dict[str, Any]:
 def test_operations_of_google(kinds: tuple[str, ...], fault: Fault | None, preempted: bool) -> None:
     ending = gcp.ending_of(map(operation, kinds), "orch-a-0", "us-central1-a")
     assert (ending.fault, ending.preempted) == (fault, preempted)
+    assert ending.at == (1795142400.123 if set(kinds) - {"insert"} else None)
     assert "orch-a-0" in ending.message

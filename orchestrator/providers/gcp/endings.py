@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from orchestrator.errors import Fault
@@ -30,11 +31,20 @@ def ending_of(operations: Iterable[Json], name: str, zone: str) -> Ending:
     if _TAKEN_BACK in done:
         when = str(done[_TAKEN_BACK].get("insertTime", ""))
         message = f"Google took the spot machine {name} in {zone} back at {when} ({_TAKEN_BACK})."
-        return Ending(message, Fault.CAPACITY, "preempted", preempted=True)
+        return Ending(message, Fault.CAPACITY, "preempted", preempted=True, at=_seconds(when))
     for kind, (why, fault) in _WHY.items():
         if kind in done:
             when = str(done[kind].get("insertTime", ""))
-            return Ending(f"Google ended {name} in {zone} at {when}: {why} ({kind}).", fault, kind)
+            message = f"Google ended {name} in {zone} at {when}: {why} ({kind})."
+            return Ending(message, fault, kind, at=_seconds(when))
     return Ending(
         f"Google knows of no machine {name} in {zone} any more: its deadline came, or it was deleted."
     )
+
+
+def _seconds(when: str) -> float | None:
+    """Unix seconds of a time as Google writes it; None for what is none."""
+    try:
+        return datetime.fromisoformat(when).timestamp()
+    except ValueError:
+        return None
