@@ -20,6 +20,5 @@ def examined(record: RunRecord) -> RunRecord:
 
 
 def finished(record: RunRecord) -> RunRecord:
-    """The record of a run that is here; its files are read now where orch was ended before it read them."""
-    read = bool(record.profile or record.metrics)
-    return record if read or not record.unchecked else examined(record)
+    """The record of a run that is here; its files are read now where orch may have been ended before."""
+    return examined(record) if record.unchecked else record

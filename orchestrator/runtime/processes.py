@@ -198,6 +198,20 @@ def _all() -> Iterator[Stat]:
             yield entry
 
 
+def naming(folder: str) -> List[int]:
+    """The processes, this one left out, whose command line names something below `folder`."""
+    wanted = os.fsencode(folder.rstrip("/") + "/")
+    return [entry.pid for entry in _all() if entry.pid != os.getpid() and wanted in _command_line(entry.pid)]
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
 def _carries(pid: int, marker: str) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:

@@ -102,6 +102,10 @@ class Idleness:
             self._marks, self._since = marks, self._clock()
         return self._clock() - self._since
 
+    def used(self) -> None:
+        """Begin to count anew: somebody uses the machine in a way that leaves no mark."""
+        self._since = self._clock()
+
 
 def due(base: str, orders: Orders, idle: float) -> Optional[str]:
     """Why the machine is to end now, None if it is not. `idle` is for how many seconds nobody has used it."""
@@ -122,7 +126,9 @@ def _watch(base: str) -> None:
         if deadline.saving(base):
             ears.announce(notices.of_deadline(deadline.left(base) or 0.0))
         why = due(base, orders, idleness.seconds())
-        if why is not None:
+        if why == "idle" and processes.naming(base):  # an installation, an upload, a program of the user's
+            idleness.used()
+        elif why is not None:
             print(f"{time.time():.0f} {why}: {' '.join(orders.command)}", file=sys.stderr, flush=True)
             subprocess.run(orders.command, stdin=subprocess.DEVNULL, check=False)
             time.sleep(_AGAIN)

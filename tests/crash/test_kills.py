@@ -27,7 +27,7 @@ def project(tmp_path: Path) -> Iterator[Rig]:
 @pytest.mark.parametrize("verb", SWEEPS)
 def test_a_verb_that_was_killed_is_finished_by_itself_and_leaves_nothing(project: Rig, verb: str) -> None:
     kills = list(sweep(project, verb, POINTS))
-    assert sum(kill.killed for kill in kills) >= POINTS - 1, "the process was killed in earnest"
+    assert sum(kill.killed for kill in kills) >= POINTS / 2, "the process was killed in earnest"
     assert all(kill.sound for kill in kills), [kill for kill in kills if not kill.sound]
     print(table(kills))
 

@@ -179,6 +179,19 @@ def test_a_watcher_of_another_release_is_replaced(agent: Agent, tmp_path: Path) 
 # ---------------------------------------------------------------- use
 
 
+def test_an_installation_that_takes_longer_than_the_idle_time_is_use(agent: Agent, tmp_path: Path) -> None:
+    mark = tmp_path / "off"
+    waiting = "import time; time.sleep(600)"
+    install = subprocess.Popen([sys.executable, "-c", waiting, f"{agent.base}/uv/cache"])
+    try:
+        watch(agent, 3600, 2, mark)
+        assert not comes(mark, 6), "it was ended while its packages were installed"
+    finally:
+        install.kill()
+        install.wait()
+    assert comes(mark)
+
+
 def test_an_idle_machine_is_ended_once_its_run_is_over(agent: Agent, tmp_path: Path) -> None:
     jobs.start(HOST, agent, sleeper(3))
     watch(agent, NEVER, 0.5, tmp_path / "off")
