@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -53,6 +54,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False  # our order, not the number of tests
     return ByFileAndProvider(config, log)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Name a failed test at once: whoever watches a long run, or stops it, need not wait for its end."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\nfailed ({report.when}): {report.nodeid}", file=sys.__stderr__, flush=True)
 
 
 settings.register_profile("orch", deadline=None)  # a busy computer is no failure
