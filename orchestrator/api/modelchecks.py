@@ -97,7 +97,9 @@ def _answer(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> dic
     both = loaded and bool(there.get("loaded"))
     reason = here.get("reason")
     not_checked = here.get("not_checked") or (there.get("not_checked") if loaded else None)
-    if not there.get("loaded") and not loaded and not not_checked:
+    if not_checked:
+        reason = reason or there.get("reason")
+    elif not there.get("loaded") and not loaded:
         reason = f"it did not load on the machine either: {there.get('reason')}"
     return {
         "path": path,

@@ -101,7 +101,7 @@ def _model(record: RunRecord) -> str:
     if not check:
         return ""
     others = len(check.get("files", ())) - 1
-    if check.get("loaded") and check.get("equal"):
+    if check.get("loaded") and check.get("equal") and not check.get("not_checked"):
         more = f", and {plural(others, 'file')} beside it" if others > 0 else ""
         return f"{check.get('path', 'the model')} loads here and predicts the same{more}{_unconfined(check)}"
     way_out = f". {check['way_out']}" if check.get("way_out") else ""

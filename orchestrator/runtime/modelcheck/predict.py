@@ -59,8 +59,12 @@ def weights_in_their_model(file: ModelFile, trusted: Trusted) -> Dict[str, Any]:
         weights.put_into(model, file, keras_3=_major(keras) >= 3)
         predicted = _predicted(*_callable(keras, model))
     except Exception as error:  # the tensors are whole and compared all the same
-        why = explain(error, file).reason
-        return {**result, "note": f"{beside.name} beside it does not take these weights: {why}", **versions()}
+        refusal = explain(error, file)
+        told = {**result, "note": f"{beside.name} beside it does not take these weights: {refusal.reason}"}
+        refused = {"reason": refusal.reason, "way_out": refusal.way_out}
+        if refusal.cause is not None:  # what they predict is not known, and could be known
+            told.update(refused, not_checked=refusal.cause.value)
+        return {**told, **versions()}
     return {**result, **predicted, "note": f"Predicted by {beside.name} with these weights.", **versions()}
 
 

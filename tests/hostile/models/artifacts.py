@@ -128,6 +128,11 @@ def networks() -> None:
         model = keras.Model(numbers, runs(numbers))
         model.save(FOLDER / "lambda.keras")
         model.save(FOLDER / "lambda.h5")
+        pair = FOLDER / "pair"
+        pair.mkdir()
+        weighed = keras.Model(numbers, runs(L.Dense(2)(numbers)))
+        weighed.save(pair / "weighed.keras")
+        weighed.save_weights(pair / "weighed.weights.h5")
     archive("project.keras", layer("innocent", "Mine", "p>Mine"))
     archive("subprocess.keras", layer("subprocess", "Popen", "Popen", args=["touch", str(MARK)]))
     archive("custom.keras", layer(None, "Mine", "Mine"))

@@ -34,6 +34,7 @@ USE_FILES = {
 }
 TOO_LARGE = {"nested.keras", "bomb.keras"}
 DAMAGED = {"codec.pkl", "huge.pkl"}
+PAIRED = "pair/weighed.weights.h5"
 LIMITED = {"huge.npy", "huge.weights.h5", "bomb.joblib", "endless.pkl"}
 
 
@@ -136,7 +137,7 @@ def second(tf_python: Path, root: Path, home: Path, models: Path, first: dict[st
         (models / "means.json").write_text("{}")
         made = b"\x80\x04\x8c\x06prober\x8c\x05Probe\x93)\x81" + pickle.dumps(state, 4)[2:-1] + b"b."
         (models / "probe.pkl").write_bytes(made)
-        names = sorted({*first["names"], "probe.pkl"} - {"endless.pkl"})
+        names = sorted({*first["names"], "probe.pkl", PAIRED} - {"endless.pkl"})
         options = ("--folder", str(models), "--import", "prober", "--memory", "1500")
         return check(tf_python, root, home, models, *names, *options)
 
@@ -145,6 +146,13 @@ def test_behind_both_walls_the_answers_are_the_same(first: dict[str, Any], secon
     for name, found in first["found"].items():
         assert second[name].get("not_checked") == found.get("not_checked"), second[name]
         assert second[name]["loaded"] is False
+
+
+def test_weights_of_a_model_that_would_run_code_are_not_said_to_predict(second: dict[str, Any]) -> None:
+    found = second[PAIRED]
+    assert found["loaded"] and found["tensors"] and "outputs" not in found
+    assert found["not_checked"] == "would-run-code"
+    assert "would run code" in found["reason"] and found["way_out"]
 
 
 def test_claims_that_need_memory_meet_the_limit(second: dict[str, Any]) -> None:
