@@ -99,13 +99,17 @@ class Folder:
         )
 
     def ignore_state(self) -> None:
-        """Keep our state, and what runs leave, out of the project's version control."""
+        """Keep our state out of the project's version control."""
         self.state.mkdir(parents=True, exist_ok=True)
         marker = self.state / ".gitignore"
         if not marker.exists() or marker.read_text() != "*\n":
             write_whole(marker, b"*\n")
+
+    def ignore_runs(self) -> None:
+        """Keep what runs leave out of version control, unless the folder is the user's own, too."""
+        self.ignore_state()
         runs = self.root / "runs"
-        if all((entry / "run.json").is_file() for entry in _entries(runs)):  # else it is the user's own, too
+        if all((entry / "run.json").is_file() for entry in _entries(runs)):
             with suppress(OSError):
                 write_whole(runs / ".gitignore", b"*\n")
 

@@ -188,7 +188,7 @@ def _ledger_for(
 ) -> Ledger:
     facts = profile_facts(wanted, overrides)
     if lease is None:
-        place.ignore_state()
+        place.ignore_runs()
         name = new_lease_id(wanted.name)
         ledger = place.ledger(name)
         note_folder(name, place.root)

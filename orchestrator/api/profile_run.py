@@ -140,7 +140,7 @@ def profile(
     wanted = wish or Wish()
     tell = progress or Silent()
     place = Folder.at(folder)
-    place.ignore_state()
+    place.ignore_runs()
     argv, environment, cwd = _command(command)
     python = command_python(argv)
     run = check_run_id(run_id) if run_id else new_run_id("profile")

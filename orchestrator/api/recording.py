@@ -48,7 +48,7 @@ def record(
     """
     tell = progress or Silent()
     place = Folder.at(folder)
-    place.ignore_state()
+    place.ignore_runs()
     name = check_run_id(run_id) if run_id else new_run_id("record")
     if place.run(name).exists():
         raise UsageError(

@@ -71,7 +71,7 @@ def unused(place: Folder, name: str) -> Iterator[bool]:
 
 @contextmanager
 def _opened(place: Folder, name: str) -> Iterator[IO[str]]:
-    place.ignore_state()
+    place.ignore_runs()
     folder: Path = place.state / "turns"
     folder.mkdir(exist_ok=True)
     with open(folder / f"{name}.lock", "w") as handle:

@@ -22,7 +22,12 @@ NOTHING = (
     '<DescribeInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
     "<requestId>none</requestId><reservationSet/></DescribeInstancesResponse>"
 )
-STALE_OF_AWS = {"action": "DescribeInstances", "body": NOTHING, "match": {"Filter.1.Name": "?*"}}
+STALE_OF_AWS = {
+    "action": "DescribeInstances",
+    "body": NOTHING,
+    "content_type": "text/xml;charset=UTF-8",
+    "match": {"Filter.1.Name": "?*"},
+}
 STALE_OF_GOOGLE = {"method": "compute.instances.aggregatedList", "kind": "empty"}
 
 Alive = Callable[[], list[str]]

@@ -220,7 +220,7 @@ def _zone(request: Request) -> str:
 
 def _failed(request: Request, fault: Fault, facts: Mapping[str, str]) -> Response:
     if fault.body:
-        return Response(fault.status or 200, (("Content-Type", "text/html"),), fault.body.encode())
+        return Response(fault.status or 200, (("Content-Type", fault.content_type),), fault.body.encode())
     text = fault.message or MESSAGES.get(fault.code, f"{fault.code} by script")
     if fault.code == "UnauthorizedOperation" and not fault.message:
         who = f"User: {access.ARN} is not authorized to perform: "

@@ -62,7 +62,7 @@ class Fault:
     means for ever. `after`: carried out all the same, and the caller learns only the error. `skip` lets so
     many matching requests pass first. `drop`: the connection ends without an answer. `delay_s` comes before
     the answer; with `code` empty, no `drop` and no `body` it is all that happens. `body`: the whole answer,
-    with `status` (200).
+    with `status` (200), of `content_type`.
     """
 
     action: str
@@ -75,6 +75,7 @@ class Fault:
     drop: bool = False
     delay_s: float = 0.0
     body: str = ""
+    content_type: str = "text/html"
     service: str = ""
     region: str = ""
     zone: str = ""
