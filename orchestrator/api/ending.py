@@ -134,6 +134,8 @@ def _end_on(
     if machines and lease.uncollected and not discard:
         _refuse(lease)
     if machines:
+        if lease.uncollected:
+            tell.say(f"Discarding the results of {', '.join(run.run_id for run in lease.uncollected)}")
         _settle_left(lease, discard, tell)
         notes.add("delete.intent", machines=[machine.id for machine in machines])
     end(provider, machines, {LABEL_LEASE: lease.id}, tell)
@@ -198,7 +200,9 @@ def _settle_left(lease: Lease, discard: bool, tell: Progress) -> None:
             )
         if run.left:
             paths = [each.path for each in run.left]
-            tell.say(f"{_few(paths)} of {run.run_id} could not be brought here, and ends with the machine")
+            tell.say(
+                f"{_few(paths)} of {run.run_id} could not be brought here and will be lost with the machine"
+            )
 
 
 def _few(paths: Sequence[str]) -> str:

@@ -50,7 +50,7 @@ def check(
     ours = _results(here, names, expected, imports)
     answers = [_answer(*each) for each in zip(names, found, ours, strict=True)]
     worst = min(answers, key=_rank)
-    kept = ("path", "loaded", "equal", "reason", "way_out", "not_checked")
+    kept = ("path", "loaded", "equal", "reason", "way_out", "not_checked", "predicted")
     isolation = next((each["isolation"] for each in ours if each.get("isolation")), None)
     return {**{key: worst[key] for key in kept}, "isolation": isolation, "files": answers}
 
@@ -110,5 +110,6 @@ def _answer(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> dic
         "reason": reason,
         "way_out": here.get("way_out"),
         "not_checked": not_checked,
+        "predicted": "outputs" in here,
         "note": here.get("note"),
     }

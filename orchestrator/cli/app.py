@@ -217,6 +217,8 @@ def logs(
             run_id, follow=follow, lease=lease, output=runs.output(as_json), progress=progress.progress()
         )
     emit("logs", ended, as_json, "")
+    if follow and not as_json and ended["ended"]:
+        print(f"{ended['run_id']} ended: {ended['reason'] or 'see its record'}", file=sys.stderr)
 
 
 @app.command(context_settings={"ignore_unknown_options": True})

@@ -13,6 +13,7 @@ from orchestrator.profile.resolve import default_lock, lock_command
 from orchestrator.profile.terraform import Ground
 from orchestrator.profile.values import parse_target
 
+_NO_SCRIPTS = ("setup.py", "conftest.py", "__init__.py", "noxfile.py")
 _SCRIPTS = ("train.py", "main.py", "run.py", "src/train.py", "src/main.py", "scripts/train.py")
 _MAKERS = ("prepare.py", "prepare_data.py", "make_data.py", "download.py", "download_data.py")
 _ENVIRONMENTS = (".venv/bin/python", "venv/bin/python", "env/bin/python")
@@ -126,7 +127,8 @@ def _script(project: Path) -> str | None:
     known = next((name for name in _SCRIPTS if (project / name).is_file()), None)
     if known:
         return known
-    runnable = [path for path in sorted(project.glob("*.py")) if "__main__" in _read(path)]
+    here = [path for path in sorted(project.glob("*.py")) if path.name not in _NO_SCRIPTS]
+    runnable = [path for path in here if "__main__" in _read(path)] or (here if len(here) == 1 else [])
     named = [path.name for path in runnable if _plain(path.name)]
     return next((name for name in named if "train" in name), next(iter(named), None))
 

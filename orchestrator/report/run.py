@@ -69,15 +69,20 @@ def _stack(stack: Mapping[str, Any] | None) -> str:
     if not stack:
         return ""
     undeclared = [d for d in stack["differences"] if not d["declared"]]
-    declared = len(stack["differences"]) - len(undeclared)
     count = plural(stack["packages"], "package") if stack.get("packages") else "stack"
     if undeclared:
         return f"{plural(len(undeclared), 'undeclared difference')}: " + "; ".join(
             map(difference_line, undeclared)
         )
-    tail = f", {plural(declared, 'declared difference')}" if declared else ""
+    named = [d["name"] for d in stack["differences"] if d["declared"]]
+    tail = f"; expected to differ: {_few(named)}" if named else ""
     against = "equal the lock, hash for hash" if stack.get("lock") else "recorded"
     return f"{count} {against}; Python {stack.get('python', 'unknown')}{tail}"
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _data(data: Mapping[str, Any] | None) -> str:
@@ -103,7 +108,8 @@ def _model(record: RunRecord) -> str:
     others = len(check.get("files", ())) - 1
     if check.get("loaded") and check.get("equal") and not check.get("not_checked"):
         more = f", and {plural(others, 'file')} beside it" if others > 0 else ""
-        return f"{check.get('path', 'the model')} loads here and predicts the same{more}{_unconfined(check)}"
+        same = "predicts the same" if check.get("predicted", True) else "holds the same values"
+        return f"{check.get('path', 'the model')} loads here and {same}{more}{_unconfined(check)}"
     way_out = f". {check['way_out']}" if check.get("way_out") else ""
     rest = [each for each in check.get("files", ()) if each["path"] != check.get("path")]
     skipped = [each["path"] for each in rest if each.get("not_checked")]

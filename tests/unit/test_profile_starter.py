@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -92,3 +93,10 @@ def test_whatever_a_folder_holds_the_profile_is_valid(name: str, scripts: list[s
         for script in scripts:
             (project / script).write_text(f"if __name__ == '__main__': open('data/x')\n{code}")
         started(project)
+
+
+@pytest.mark.parametrize("others", [(), ("setup.py", "conftest.py")])
+def test_the_only_script_is_the_one_that_trains(tmp_path: Path, others: tuple[str, ...]) -> None:
+    for name in ("fit.py", *others):
+        (tmp_path / name).write_text("print(1)\n")
+    assert "command: python fit.py" in starter(tmp_path, None)

@@ -180,3 +180,17 @@ def test_a_record_whose_models_were_not_checked_says_how_they_will_be() -> None:
     cut = replace(RECORD, model_check=None, timings={"pull_s": 1.0})
     assert "orch pull digits-1" in summary(cut)
     assert "orch pull" not in summary(replace(cut, timings={"pull_s": 1.0, "model_check_s": 2.0}))
+
+
+def test_values_that_were_compared_are_not_said_to_predict() -> None:
+    check = {"path": "out/scaler.pkl", "loaded": True, "equal": True, "predicted": False, "files": []}
+    assert "out/scaler.pkl loads here and holds the same values" in summary(
+        replace(RECORD, model_check=check)
+    )
+    assert "predicts the same" in summary(replace(RECORD, model_check={**check, "predicted": True}))
+
+
+def test_differences_that_are_expected_are_named() -> None:
+    declared = [{"kind": "variable", "name": "LANG", "here": "C", "there": None, "declared": True}]
+    shown = summary(replace(RECORD, stack={**(RECORD.stack or {}), "differences": declared}))
+    assert "expected to differ: LANG" in shown
