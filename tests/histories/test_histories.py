@@ -1,6 +1,6 @@
 """Any order of verbs, kills and accidents: at most one machine, none after `down`, no result forgotten.
 
-`ORCH_HISTORIES=2000` tries as many orders; `scripts/crashtest` does so.
+The suite tries the same 200 orders each time; `ORCH_HISTORIES=2000` as many new ones (`scripts/crashtest`).
 """
 
 from __future__ import annotations
@@ -105,8 +105,9 @@ class Histories(RuleBasedStateMachine):
         self.world.clock.now += 1801
         assert not self.world.cloud.alive()
 
-    @rule(answers=st.integers(1, 4))
+    @rule(answers=st.integers(1, 2))
     def lists_are_stale(self, answers: int) -> None:
+        """For shorter than a cloud may lag: where no id is known, nothing but lists can tell of a machine."""
         self.world.cloud.list_nothing(answers)
 
     @rule(operation=OPERATIONS, fault=FAULTS, late=st.booleans())
@@ -165,6 +166,8 @@ TestHistories: Any = Histories.TestCase
 TestHistories.settings = settings(
     max_examples=int(os.environ.get("ORCH_HISTORIES", "200")),
     stateful_step_count=15,
+    derandomize="ORCH_HISTORIES" not in os.environ,
+    print_blob=True,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

@@ -59,6 +59,7 @@ class World:
         self.place = Folder.at(root)
         self.clock = clock
         self.cloud = MemoryProvider(clock=clock)
+        self.cloud.list_lag_s = 0.001  # its lists may lag behind: one empty answer proves nothing
         self._left: int | None = None
         self._dead = False
         (root / "orch.yaml").write_text(PROFILE)
@@ -140,6 +141,7 @@ def _replace_the_guest(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(held, "_POLL_SECONDS", 0.0)
     patch.setattr(held, "_LIST_SECONDS", 0.0)
     patch.setattr(held, "_GONE_LIMIT", 0.2)
+    patch.setattr(held, "_CALL_SECONDS", 0.0)
     patch.setattr(awaiting, "_POLL_SECONDS", 0.0)
     patch.setattr(gc, "_POLL_S", 0.0)
     patch.setattr(gc, "_GONE_LIMIT_S", 0.2)
