@@ -1,6 +1,6 @@
 """Who a machine belongs to, and in which folder a lease of theirs lies.
 
-The owner is whom the cloud knows by their credentials. Where nobody logs in it is a random id in the user's
+The owner is the account of the cloud credentials. Where nobody logs in it is a random id in the user's
 state folder. Either names one user, whatever their computers and folders are called.
 """
 

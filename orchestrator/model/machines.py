@@ -144,7 +144,7 @@ class Provider(Protocol):
         """Raise INVALID, with what to export, where the environment hides the part of the cloud it is in."""
 
     def principal(self) -> str:
-        """As whom the cloud is asked, as it names them; "" where nobody logs in or that cannot be learned.
+        """The account of the credentials, as the cloud names it; "" without credentials or if it cannot be read.
 
         The same for the same credentials, always; another for other ones. Never raises.
         """

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from orchestrator.model import FAR_BASE
 from tests.e2e.project import Project
 
 pytestmark = pytest.mark.machine
@@ -39,7 +40,7 @@ def test_the_rest_comes_home_the_record_names_what_stayed_and_again_settles_it(p
     assert json.loads((home / "run.json").read_text()) == record
     assert "out/data" in project.orch("train", "--run-id", "one").out
 
-    work = "/opt/orch/runs/one/work/out"
+    work = f"{FAR_BASE}/runs/one/work/out"
     project.orch("ssh", "--", "sh", "-c", f"rm {work}/data {work}/pipe; printf WEIGHTS > {work}/model.bin")
     (home / "outputs/out/model.bin").unlink()
     said = project.json("pull", "one", code=14)

@@ -131,7 +131,7 @@ class Cloud(MemoryProvider):
         return self.arn
 
 
-def test_the_owner_is_whom_the_cloud_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_owner_is_the_account_of_the_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = []
     for state in ("here", "there"):
         monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / state))

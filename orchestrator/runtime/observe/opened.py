@@ -21,7 +21,7 @@ _known: List[Opened] = []
 
 
 class Opened:
-    """One process's; `files` hears already. Where it is told of TensorFlow's import, TensorFlow tells which
+    """Listeners of one process; `files` listens already. After TensorFlow is imported, it reports which
     files it is to read, too."""
 
     def __init__(self, files: Files, folder: str) -> None:
