@@ -144,7 +144,7 @@ class Provider(Protocol):
         """Raise INVALID, with what to export, where the environment hides the part of the cloud it is in."""
 
     def principal(self) -> str:
-        """The account of the credentials, as the cloud names it; "" without credentials or if it cannot be read.
+        """The account of the credentials, as the cloud names it; "" if there are none or it cannot be read.
 
         The same for the same credentials, always; another for other ones. Never raises.
         """
