@@ -6,7 +6,7 @@ import json
 import os
 import time
 from threading import get_ident
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any, Dict, List, Optional, Tuple
 
 from .cadence import Cadence
@@ -203,15 +203,21 @@ class _Thread:
         if now is None or before is None or get_ident() != self._ident:
             return {}
         self._last = now
-        grown = [round(now[place] - before[place], 6) for place in range(3)]
-        return dict(zip(("span", "ran", "queued"), grown))  # noqa: B905
+        span, ran, queued = (now[place] - before[place] for place in range(3))
+        ran = min(ran, span)
+        queued = min(queued, span - ran)
+        return {"span": round(span, 6), "ran": round(ran, 6), "queued": round(queued, 6)}
 
 
 def _running() -> Optional[Tuple[float, float, float]]:
+    """Now, the CPU time of this thread and its time on a run queue, in seconds.
+
+    The kernel's "ran" of schedstat may be a tick old, so that it grows by more than the time that passed.
+    """
     try:
         with open("/proc/thread-self/schedstat", encoding="ascii") as file:
-            ran, queued, _ = file.read().split()
-        return perf_counter(), int(ran) / 1e9, int(queued) / 1e9
+            _, queued, _ = file.read().split()
+        return perf_counter(), thread_time(), int(queued) / 1e9
     except (OSError, ValueError):
         return None
 

@@ -311,3 +311,11 @@ def test_a_group_in_use_cannot_be_deleted(cloud: Cloud) -> None:
     ec2.terminate_instances(InstanceIds=[identity])
     await_state(cloud, identity, "terminated")
     ec2.delete_security_group(GroupId=group)
+
+
+def test_a_group_that_the_account_is_given_late_is_there_at_once(cloud: Cloud) -> None:
+    ec2, name = cloud.client("ec2"), token()
+    asked = [{"Name": "group-name", "Values": [name]}]
+    assert not ec2.describe_security_groups(Filters=asked)["SecurityGroups"]
+    cloud.set(groups=[name])
+    assert ec2.describe_security_groups(Filters=asked)["SecurityGroups"]

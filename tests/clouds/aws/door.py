@@ -45,7 +45,7 @@ class Door:
         self._moto = moto
         self._lock = threading.Lock()
         self._log: list[dict[str, Any]] = []
-        self._furnished: set[str] = set()
+        self._furnished: set[tuple[str, str]] = set()
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
@@ -95,11 +95,10 @@ class Door:
     def _furnish(self, region: str) -> None:
         """What an account has in each region before anybody asks."""
         with self._lock:
-            if region in self._furnished:
-                return
-            self._furnished.add(region)
             for name in SETTINGS.groups:
-                goods.open_group(region, name)
+                if (region, name) not in self._furnished:
+                    self._furnished.add((region, name))
+                    goods.open_group(region, name)
 
     def _of_moto(self, request: Request, environ: dict[str, Any]) -> Response:
         captured: list[tuple[str, list[tuple[str, str]]]] = []
