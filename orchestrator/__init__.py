@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     )
     from orchestrator.profile import Profile, load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _ROOMS = ("orchestrator.api", "orchestrator.errors", "orchestrator.profile")
 """Where a name may live; the heavier later."""

@@ -96,7 +96,10 @@ def _client(service: str, region: str) -> Any:
         from botocore.config import Config
     except ImportError as error:
         raise ProviderError(
-            Fault.INVALID, "boto3 is not installed.", code="NoLibrary", next_command="pip install 'orch[aws]'"
+            Fault.INVALID,
+            "boto3 is not installed.",
+            code="NoLibrary",
+            next_command="pip install 'orch-train[aws]'",
         ) from error
     config = Config(retries={"mode": "standard", "max_attempts": 5}, connect_timeout=10, read_timeout=60)
     return boto3.client(service, region_name=region, config=config)

@@ -58,7 +58,7 @@ def _session(environ: Mapping[str, str]) -> tuple[Any, str]:
             Fault.INVALID,
             "Google's client library is not installed.",
             code="NoLibrary",
-            next_command="pip install 'orch[gcp]'",
+            next_command="pip install 'orch-train[gcp]'",
         ) from error
     named = next((environ[name] for name in _PROJECT if environ.get(name)), "")
     if _anonymous(environ):

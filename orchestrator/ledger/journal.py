@@ -173,7 +173,7 @@ def _refusal(path: Path, newer: int) -> UsageError:
         f"{path} was written by version {newer} of the ledger; this orch writes version {VERSION}, and "
         "changes nothing in it.",
         exists="What is leased there still exists: orch down ends it.",
-        next_command="pip install --upgrade orch    # or, to end the machine: orch down",
+        next_command="pip install --upgrade orch-train    # or, to end the machine: orch down",
     )
 
 

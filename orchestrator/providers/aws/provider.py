@@ -42,7 +42,7 @@ def open_aws(state: Path | None = None) -> RetryingProvider:  # noqa: ARG001 (AW
             Fault.INVALID,
             "boto3 is not installed here.",
             code="NoBoto3",
-            next_command="pip install 'orch[aws]'",
+            next_command="pip install 'orch-train[aws]'",
         )
     return RetryingProvider(AwsProvider(read(os.environ)))
 

@@ -39,7 +39,7 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
     """
     settings = read(environ)
     if importlib.util.find_spec("boto3") is None:
-        absent = missing(Topic.SDK, "boto3", "boto3 is not installed here.", "pip install 'orch[aws]'")
+        absent = missing(Topic.SDK, "boto3", "boto3 is not installed here.", "pip install 'orch-train[aws]'")
         return _readiness(wanted, (absent,))
     sdk = ok(Topic.SDK, "boto3", version("boto3"))
     clients = Clients(settings, lambda: tuple(sorted({offer.region for offer in wanted.offers})))

@@ -76,7 +76,7 @@ class Clients:
                 Fault.INVALID,
                 "Google's client library is not installed.",
                 code="NoLibrary",
-                next_command="pip install 'orch[gcp]'",
+                next_command="pip install 'orch-train[gcp]'",
             ) from error
         return compute_v1
 

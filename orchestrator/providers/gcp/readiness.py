@@ -28,7 +28,7 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
     """
     if not _is_installed():
         absent = missing(
-            Topic.SDK, "google-cloud-compute", "It is not installed here.", "pip install 'orch[gcp]'"
+            Topic.SDK, "google-cloud-compute", "It is not installed here.", "pip install 'orch-train[gcp]'"
         )
         return _readiness(wanted, (absent,))
     questions = Questions(environ)
