@@ -13,12 +13,17 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from orchestrator.runtime.acting import acting
 from tests.clouds.guard import GUARD
 from tests.conformance import private_sshd
 
 ROOT = Path(__file__).resolve().parent.parent
 DIGITS = ROOT / "examples" / "digits"
 
+
+for _name in acting(os.environ):  # the suite is the same in every shell
+    if not _name.startswith(("LANG", "LC_", "TZ")):
+        del os.environ[_name]
 
 SLOWEST_FIRST = (
     "tests/parity/",

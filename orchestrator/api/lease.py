@@ -18,7 +18,14 @@ from orchestrator.api.folder import Folder, new_lease_id, one_at_a_time
 from orchestrator.api.held import machines_of
 from orchestrator.api.lint import look, tell_once
 from orchestrator.api.owner import note_folder, owner
-from orchestrator.api.session import Session, local_stack, open_session, read_lock, stack_facts
+from orchestrator.api.session import (
+    Session,
+    local_stack,
+    open_session,
+    read_lock,
+    stack_facts,
+    tell_inherited,
+)
 from orchestrator.api.settle import settle
 from orchestrator.api.spec import profile_facts, spec_labels, user_data
 from orchestrator.api.standing import lease_status, machine_facts
@@ -105,6 +112,7 @@ def up(
             foreseen.refuse(wanted, local)
         ledger = _ledger_for(place, lease, wanted, overrides, for_run)
         tell_once(hazards, place.state, tell)
+        tell_inherited(wanted, tell)
         with telling(ledger):
             try:
                 reached = _machine(ledger, provider, planned, wanted, place, tell)

@@ -132,6 +132,13 @@ def check_stack(session: Session, installed: stack.Installed) -> tuple[Differenc
     return stack.differences(session.lock(), here, there, session.profile.stack.allow)
 
 
+def tell_inherited(profile: Profile, progress: Progress) -> None:
+    """Name the variables that the job gets as they are in this shell."""
+    if found := profile.train.inherited():
+        listed = ", ".join(f"{name}={value}" for name, value in found.items())
+        progress.say(f"Set on the machine as in this shell, because it can change numbers: {listed}")
+
+
 def told(difference: Difference) -> str:
     reason = f" ({difference.reason})" if difference.reason else ""
     here, there = difference.here or "absent", difference.there or "absent"

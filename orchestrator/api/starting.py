@@ -11,7 +11,7 @@ from orchestrator.api import attempts, collect, company, follow, inputs, proof
 from orchestrator.api import trees as trees_
 from orchestrator.api.fetching import run_record, timed
 from orchestrator.api.reading import advice, of_profile
-from orchestrator.api.session import Session, check_stack, local_agent, stack_facts, told
+from orchestrator.api.session import Session, check_stack, local_agent, stack_facts, tell_inherited, told
 from orchestrator.api.turns import starting
 from orchestrator.errors import StackMismatch
 from orchestrator.model import Difference, Job, RunRecord, TreeLink
@@ -31,8 +31,14 @@ def prepared(session: Session, run_id: str, *, local_parity: bool, parallel: boo
     with timed(timings, "install_s"):
         installed = session.install()
         differences = check_stack(session, installed)
-    stack = {**stack_facts(installed), "lock": session.lock().digest, "differences": _plain(differences)}
+    stack = {
+        **stack_facts(installed),
+        "lock": session.lock().digest,
+        "inherited": session.profile.train.inherited(),
+        "differences": _plain(differences),
+    }
     _refuse_undeclared(session, differences)
+    tell_inherited(session.profile, session.progress)
     local = local_agent(session.place) if local_parity else None
     if local:
         trees_.check_targets(session.profile)

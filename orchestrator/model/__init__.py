@@ -25,7 +25,7 @@ from .needs import AcceleratorNeed, Bound, Need, Offer
 from .progress import Progress, Silent
 from .records import MODEL_CHECK, PULL, RUN_SCHEMA, DownReport, LeaseStatus, RunRecord
 from .runs import Divergence, DriftBand, Exit, GpuRoom, Job, RecordedFact, Room, RunState, Tried, Verdict
-from .stacks import Difference, Distribution, Fingerprint, Lock, Pin
+from .stacks import Difference, Distribution, Fingerprint, Lock, Pin, is_allowed
 from .trees import Entry, Manifest, NotFetched, Refused, TreeLink
 
 __all__ = [
@@ -86,4 +86,5 @@ __all__ = [
     "Tried",
     "Verdict",
     "Wanted",
+    "is_allowed",
 ]

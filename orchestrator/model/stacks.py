@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
@@ -70,3 +71,8 @@ class Difference:
     there: str | None
     declared: bool
     reason: str = ""
+
+
+def is_allowed(kind: str, name: str, allow: Collection[str]) -> bool:
+    """Whether `stack.allow` accepts a difference, by patterns: numpy, package:numpy, environment:TF_*."""
+    return any(fnmatchcase(each, wanted) for each in (name, f"{kind}:{name}") for wanted in allow)

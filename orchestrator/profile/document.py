@@ -129,7 +129,9 @@ class TrainSection(Section):
     )
     env: dict[kinds.VariableName, kinds.VariableValue] = Field(
         default_factory=dict,
-        description="Environment variables, equal on both sides. Secrets: `NAME: {from_env: NAME}`.",
+        description="Environment variables, equal on both sides. Secrets: `NAME: {from_env: NAME}`. "
+        "Variables of your shell that can change numbers (OMP_, OPENBLAS_, TF_, XLA_, …) are given to the "
+        "run as they are, and named; those with devices or paths are not, and stop it.",
     )
     outputs: tuple[kinds.Output, ...] = Field(
         default=(),

@@ -114,7 +114,7 @@ def _train(document: Document, places: Mapping[str, str]) -> resolved.Train:
         name: replace(value, where=places[f"train.env.{name}"]) if isinstance(value, FromEnv) else value
         for name, value in section.env.items()
     }
-    return resolved.Train(section.command, env, section.outputs, section.check_imports)
+    return resolved.Train(section.command, env, section.outputs, section.check_imports, document.stack.allow)
 
 
 def default_lock(code: Path) -> Path | None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.errors import ProfileError
-from orchestrator.model import AcceleratorNeed, Bound, Need
+from orchestrator.model import AcceleratorNeed, Bound, Need, is_allowed
 from orchestrator.profile.mismatch import OnMismatch
 from orchestrator.profile.values import Accelerator, FromEnv
+from orchestrator.runtime.acting import inheritable
 
 
 @dataclass(frozen=True)
@@ -61,22 +62,34 @@ class DataTree:
 class Train:
     """What to run. `outputs` empty: everything that the run makes in its working folder.
 
-    `check_imports`: modules that the check of the fetched models may import.
+    `check_imports`: modules that the check of the fetched models may import. `allow`: differences that
+    `stack.allow` accepts; such a variable is not inherited.
     """
 
     command: tuple[str, ...]
     env: Mapping[str, str | FromEnv]
     outputs: tuple[str, ...]
     check_imports: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+
+    def inherited(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The variables of `environ` (this process's) that change numbers: the run gets them too."""
+        found = inheritable(os.environ if environ is None else environ)
+        return {
+            name: value
+            for name, value in found.items()
+            if name not in self.env and not is_allowed("environment", name, self.allow)
+        }
 
     def environment(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The variables of the run, those taken from `environ` (this process's) filled in.
+        """The variables of the run: inherited ones, and those of `env`, filled in from `environ`.
 
         The result may hold secrets: hand it on, never keep or print it. Raises ProfileError where
         `environ` lacks a variable.
         """
         given = os.environ if environ is None else environ
-        return {name: _value(name, value, given) for name, value in self.env.items()}
+        declared = {name: _value(name, value, given) for name, value in self.env.items()}
+        return {**self.inherited(given), **declared}
 
 
 def _value(name: str, value: str | FromEnv, environ: Mapping[str, str]) -> str:

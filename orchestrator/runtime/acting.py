@@ -23,6 +23,12 @@ _INNOCENT = (
     "KMP_DUPLICATE_LIB_OK",  # these two TensorFlow sets itself as it is imported
     "KMP_INIT_AT_FORK",
 )
+_OF_ONE_MACHINE = (
+    "CUDA_", "NVIDIA_VISIBLE_", "NVIDIA_DRIVER_", "NVIDIA_REQUIRE_", "NCCL_", "HIP_", "ROCM_", "MIOPEN_",
+    "TPU_", "LIBTPU_", "PJRT_", "JAX_PLATFORM", "LC_", "LANG", "TZ", "PYTHONUTF8",
+)  # fmt: skip
+"""Devices, links, language and time zone: right for one machine, wrong for the next."""
+_PATH = re.compile(r"(^|[=:;,\s])(~|/|[A-Za-z]:\\)")
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY", re.IGNORECASE)
 
 
@@ -31,6 +37,18 @@ def acts(name: str) -> bool:
     if name in NAMES:
         return True
     return name.startswith(PREFIXES) and not name.startswith((*_TERRAFORM, *_INNOCENT))
+
+
+def inheritable(environ: Mapping[str, str]) -> Dict[str, str]:
+    """The variables that can change numbers and mean the same anywhere: no device, no path, no secret."""
+    return {
+        name: value
+        for name, value in sorted(environ.items())
+        if acts(name)
+        and not name.startswith(_OF_ONE_MACHINE)
+        and not _SECRET.search(name)
+        and not _PATH.search(value)
+    }
 
 
 def acting(environ: Mapping[str, str]) -> Dict[str, str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
-from orchestrator.model import Difference, Distribution, Fingerprint, Lock, Pin
+from orchestrator.model import Difference, Distribution, Fingerprint, Lock, Pin, is_allowed
 from orchestrator.stack.lock import normalised
 from orchestrator.stack.target import applicable
 from orchestrator.stack.versions import same_version
@@ -86,8 +85,7 @@ def differences(
 
 
 def _allowed(difference: Difference, allow: Collection[str]) -> Difference:
-    names = (difference.name, f"{difference.kind}:{difference.name}")
-    if difference.declared or not any(fnmatchcase(name, wanted) for name in names for wanted in allow):
+    if difference.declared or not is_allowed(difference.kind, difference.name, allow):
         return difference
     return replace(difference, declared=True, reason="allowed by the profile")
 

@@ -14,6 +14,7 @@ import pytest
 from orchestrator.errors import StackError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Fingerprint
+from orchestrator.runtime.acting import inheritable
 from orchestrator.runtime.facts import environment, tensorflow_build
 from orchestrator.runtime.packages import is_payload
 from orchestrator.runtime.probe import markers
@@ -206,3 +207,26 @@ def test_an_old_python_describes_itself(agent: Agent, tmp_path: Path) -> None:
 def test_what_is_no_fingerprint(text: bytes) -> None:
     with pytest.raises(ValueError):
         parse_fingerprint(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "inherited"),
+    [
+        ("OPENBLAS_CORETYPE", "Haswell", True),
+        ("OMP_NUM_THREADS", "2", True),
+        ("TF_DETERMINISTIC_OPS", "1", True),
+        ("NVIDIA_TF32_OVERRIDE", "0", True),
+        ("XLA_FLAGS", "--xla_cpu_enable_fast_math=false", True),
+        ("XLA_FLAGS", "--xla_dump_to=/home/me", False),
+        ("KERAS_HOME", "~/keras", False),
+        ("TF_XLA_FLAGS", r"--dump=C:\me", False),
+        ("CUDA_VISIBLE_DEVICES", "", False),
+        ("JAX_PLATFORMS", "cpu", False),
+        ("KERAS_API_TOKEN", "abc", False),
+        ("TF_VAR_region", "x", False),
+        ("TZ", "UTC", False),
+        ("EDITOR", "vi", False),
+    ],
+)
+def test_what_means_the_same_on_any_machine_is_inherited(name: str, value: str, inherited: bool) -> None:
+    assert inheritable({name: value}) == ({name: value} if inherited else {})
