@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +15,22 @@ from orchestrator.model import Agent, Entry, Host
 from orchestrator.model.answers import LONG, Malformed, parsed
 from orchestrator.model.plain import last_words
 from orchestrator.runtime.modelcheck.answers import sound
-from orchestrator.runtime.modelcheck.select import checkable
+from orchestrator.runtime.modelcheck.explain import Cause, Refusal
+from orchestrator.runtime.modelcheck.select import HEAD, checkable
 
 _TIMEOUT = 600.0
 """Seconds for all files of one side; one import of the framework is most of it."""
 
 _MOST = 4 * LONG
 """Bytes of the answer for all files, which gives the values of small arrays."""
+
+_MOST_FILES = 256
+_MOST_NAMES = 60_000
+"""Files that are checked of one run, and bytes of their paths: the shell over there takes 128 KiB a command."""
+
+_MOST_VALUES = 1 << 62
+
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @dataclass(frozen=True)
@@ -41,18 +52,49 @@ def check(
     `isolation` says what isolated it here. `imports` are the modules that the user lets it import. What the
     machine found is kept in `folder`. A check that fails is an answer, never an error.
     """
-    names = checkable(entry.path for entry in entries if entry.kind == "file")
-    if not names:
+    files = (entry.path for entry in entries if entry.kind == "file")
+    every = checkable(files, lambda path: _head(Path(here.outputs) / path))
+    if not every:
         return None
+    names = _first(every, max(len(there.outputs), len(here.outputs)))
     found = _results(there, names, None, imports)
     expected = folder / "model-check.json"
     expected.write_text(json.dumps({"v": 1, "results": found}))
     ours = _results(here, names, expected, imports)
     answers = [_answer(*each) for each in zip(names, found, ours, strict=True)]
+    answers += [_answer(path, {}, _beyond(len(names))) for path in every[len(names) :]]
     worst = min(answers, key=_rank)
-    kept = ("path", "loaded", "equal", "reason", "way_out", "not_checked", "predicted")
+    kept = ("path", "kind", "loaded", "equal", "reason", "way_out", "not_checked", "predicted")
     isolation = next((each["isolation"] for each in ours if each.get("isolation")), None)
     return {**{key: worst[key] for key in kept}, "isolation": isolation, "files": answers}
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes of a fetched file; b"" where it cannot be read or is a link."""
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _NO_LINK)) as file:
+            return file.read(HEAD)
+    except OSError:
+        return b""
+
+
+def _first(names: Sequence[str], folder: int) -> Sequence[str]:
+    """Of the files those that one command line can name, with a folder of so many characters before each."""
+    spent = 0
+    for place, name in enumerate(names[:_MOST_FILES]):
+        spent += folder + len(name.encode()) + 4
+        if spent > _MOST_NAMES:
+            return names[:place]
+    return names[:_MOST_FILES]
+
+
+def _beyond(checked: int) -> dict[str, Any]:
+    refusal = Refusal(
+        f"{checked:,} were checked",
+        "Save fewer files, as arrays of one .npz; their bytes are verified all the same.",
+        Cause.TOO_MANY,
+    )
+    return {**_failed(refusal.reason), "way_out": refusal.way_out, "not_checked": Cause.TOO_MANY.value}
 
 
 def _rank(answer: Mapping[str, Any]) -> int:
@@ -112,4 +154,19 @@ def _answer(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> dic
         "not_checked": not_checked,
         "predicted": "outputs" in here,
         "note": here.get("note"),
+        **_amounts(here),
+    }
+
+
+def _amounts(here: Mapping[str, Any]) -> dict[str, Any]:
+    """How many arrays were compared and how many numbers they hold; how many are infinite or NaN. None of
+    what is no array of numbers."""
+    arrays = here.get("tensors") or ()
+    if here.get("kind") == "text" or not arrays:
+        return {"arrays": None, "values": None, "not_finite": None}
+    not_finite = [each["not_finite"] for each in arrays if "not_finite" in each]
+    return {
+        "arrays": len(arrays),
+        "values": min(_MOST_VALUES, sum(math.prod(each["shape"]) for each in arrays)),
+        "not_finite": sum(not_finite) if not_finite else None,
     }

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.model import RunRecord
+from orchestrator.report.models import model_lines
 from orchestrator.report.units import duration, money, plural, size
 from orchestrator.report.where import where_time_went
 
@@ -21,7 +22,7 @@ def summary(record: RunRecord) -> str:
         ("stack", _stack(record.stack)),
         ("data", _data(record.data)),
         ("metrics", _metrics(record.metrics)),
-        ("model", _model(record)),
+        *(("" if number else "model", line) for number, line in enumerate(_model(record))),
         ("files", _files(record)),
         ("missing", _not_fetched(record)),
         ("cost", _cost(record.cost)),
@@ -99,23 +100,14 @@ def _metrics(metrics: Mapping[str, Any]) -> str:
     return "  ".join(f"{name} {value:.6g}" for name, value in list(shown.items())[:6])
 
 
-def _model(record: RunRecord) -> str:
-    check = record.model_check
+def _model(record: RunRecord) -> list[str]:
     if record.unchecked:
-        return f"not checked, orch was ended before. Next: orch pull {record.run_id}"
+        return [f"not checked, orch was ended before. Next: orch pull {record.run_id}"]
+    check = record.model_check
     if not check:
-        return ""
-    others = len(check.get("files", ())) - 1
-    if check.get("loaded") and check.get("equal") and not check.get("not_checked"):
-        more = f", and {plural(others, 'file')} beside it" if others > 0 else ""
-        same = "predicts the same" if check.get("predicted", True) else "holds the same values"
-        return f"{check.get('path', 'the model')} loads here and {same}{more}{_unconfined(check)}"
-    way_out = f". {check['way_out']}" if check.get("way_out") else ""
-    rest = [each for each in check.get("files", ()) if each["path"] != check.get("path")]
-    skipped = [each["path"] for each in rest if each.get("not_checked")]
-    more = f" Not checked either: {', '.join(skipped[:_NAMED])}." if skipped else ""
-    reason = check.get("reason") or "could not be checked"
-    return f"{check.get('path', 'the model')}: {reason}{way_out}{more}{_unconfined(check)}"
+        return []
+    first, *rest = model_lines(check)
+    return [f"{first}{_unconfined(check)}", *rest]
 
 
 def _unconfined(check: Mapping[str, Any]) -> str:

@@ -136,6 +136,10 @@ def save_scalers() -> None:
     joblib.dump({"table": np.arange(50_000.0)}, FOLDER / "table.joblib")
     joblib.dump(Evil(), FOLDER / "evil.joblib")
     np.savez(FOLDER / "means.npz", mean=ROWS.mean(0), std=ROWS.std(0))
+    np.savez(FOLDER / "weights.npz", w=ROWS, b=np.array([np.nan, np.inf, 1.0]))
+    np.save(FOLDER / "theta.npy", ROWS.astype("float32"))
+    (FOLDER / "state").write_bytes((FOLDER / "theta.npy").read_bytes())
+    (FOLDER / "net").write_bytes((FOLDER / "weights.npz").read_bytes())
     np.save(FOLDER / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     (FOLDER / "vocab.txt").write_bytes(b"one\r\ntwo\r\n")
     (FOLDER / "classes.json").write_text('{"cat": 0, "dog": 1}')
@@ -176,6 +180,7 @@ if __name__ == "__main__":
         *("open.keras", "places.keras", "never.keras", "narrow.keras"),
         *("alone/good.weights.h5", "beside/good.weights.h5", "beside/changed.weights.h5"),
         *("points/good", "points/cut", "points/damaged.index"),
+        *("net", "state"),
         *sorted(
             p.name
             for p in FOLDER.iterdir()

@@ -170,6 +170,19 @@ def test_changed_weights_name_the_first_tensor(again: dict[str, Any]) -> None:
     assert "1 of 4 tensors differ" in changed["reason"] and "by at most 0.01" in changed["reason"]
 
 
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [("weights.npz", [[3], [10, 6]]), ("net", [[3], [10, 6]]), ("theta.npy", [[10, 6]]), ("state", [[10, 6]])],
+)
+def test_arrays_are_read_by_any_name_and_say_what_is_not_finite(
+    found: dict[str, Any], name: str, shapes: list[list[int]]
+) -> None:
+    assert found[name]["loaded"] and found[name]["kind"] == "table", found[name]
+    assert [each["shape"] for each in found[name]["tensors"]] == shapes
+    assert sum(each["not_finite"] for each in found[name]["tensors"]) == (2 if len(shapes) == 2 else 0)
+    assert "outputs" not in found[name]
+
+
 # ---------------------------------------------------------------- what prepares the input
 
 

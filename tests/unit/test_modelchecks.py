@@ -128,7 +128,45 @@ def test_a_worse_file_does_not_hide_that_another_was_not_checked(folders: tuple[
     answer = checked(folders)
     assert answer is not None and answer["path"] == "model.keras"
     record = RunRecord("r", Path("r"), {"code": 0, "reason": "completed"}, model_check=answer)
-    assert "Not checked either: scaler.pkl." in summary(record)
+    assert "scaler.pkl: not checked: would run code (posix.mkdir)" in summary(record)
+
+
+def test_a_format_without_a_reader_is_named_and_not_passed_over(folders: tuple[Path, Path]) -> None:
+    for folder in folders:
+        (folder / "net.pt").write_bytes(b"PK\x03\x04 anything")
+        (folder / "net.safetensors").write_bytes(b"anything")
+    answer = checked(folders)
+    assert answer is not None
+    shown = summary(RunRecord("r", "r", {"code": 0, "reason": "completed"}, model_check=answer))
+    assert "net.pt: not checked: no reader for its format (a file of PyTorch)" in shown
+    assert "net.safetensors: not checked: no reader for its format (a file of safetensors)" in shown
+    assert "2 files load here and hold the same values: classes.json, vocab.txt" in shown
+    record = RunRecord("r", "r", {"code": 0, "signal": None, "reason": "completed"}, model_check=answer)
+    Draft202012Validator(json.loads(SCHEMA.read_text())).validate(record.as_json())
+
+
+def test_a_file_is_known_by_what_it_holds_where_its_name_says_nothing(folders: tuple[Path, Path]) -> None:
+    for folder in folders:
+        (folder / "state").write_bytes(pickle.dumps({"rate": 0.5}, protocol=4))
+        (folder / "events.out").write_bytes(b"nothing of the kind")
+        (folder / "link").symlink_to(folder / "state")
+    answer = checked(folders)
+    assert answer is not None
+    files = answer["files"]
+    assert isinstance(files, list)
+    assert "state" in [each["path"] for each in files]
+    assert not {"events.out", "link"} & {each["path"] for each in files}
+
+
+def test_files_beyond_what_one_command_can_name_are_said_not_to_be_checked(
+    folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.api.modelchecks._MOST_FILES", 1)
+    answer = checked(folders)
+    assert answer is not None
+    shown = summary(RunRecord("r", "r", {"code": 0, "reason": "completed"}, model_check=answer))
+    assert "classes.json loads here and holds the same values" in shown
+    assert "vocab.txt: not checked: too many files (1 were checked)" in shown
 
 
 OWN = """

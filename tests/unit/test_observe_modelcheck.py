@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
+import pickle
 import struct
 import zipfile
 from pathlib import Path
@@ -25,6 +27,13 @@ def archive(path: Path, version: str = "3.15.1") -> Path:
         file.writestr("config.json", "{}")
         file.writestr("model.weights.h5", b"\x89HDF\r\n\x1a\n" + bytes(2000))
     return path
+
+
+def zipped(name: str) -> bytes:
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w") as file:
+        file.writestr(name, b"")
+    return raw.getvalue()
 
 
 def test_an_archive_names_its_keras(tmp_path: Path) -> None:
@@ -125,6 +134,37 @@ def test_what_is_checked_of_a_run() -> None:
         *("out/model.keras", "out/sm", "out/m.weights.h5", "out/ckpt-3"),
         *("out/class_names.json", "out/label_encoder.pkl", "out/scaler.joblib", "out/vocab.txt"),
     ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("weights.npz", "theta.npy", "W.NPZ", "fit.joblib", "fit.pkl.gz", "fit.joblib.z", "fit.sav"),
+        *("net.pt", "net.pth", "net.safetensors", "net.onnx", "net.tflite"),
+    ],
+)
+def test_no_name_is_needed_to_be_checked(name: str) -> None:
+    assert checkable([f"out/{name}", "out/output.log"]) == [f"out/{name}"]
+
+
+@pytest.mark.parametrize(
+    ("head", "taken"),
+    [
+        (b"\x93NUMPY\x01\x00", True),
+        (b"\x89HDF\r\n\x1a\n", True),
+        (pickle.dumps([1.0], protocol=2), True),
+        (pickle.dumps({"w": 1.0}, protocol=4), True),
+        (pickle.dumps({"w": 1.0}, protocol=5), True),
+        (zipped("w.npy"), True),
+        (zipped("archive/data.pkl"), True),
+        (zipped("metadata.json"), True),
+        (zipped("pictures/1.png"), False),
+        (b"loss 0.5\n", False),
+        (b"", False),
+    ],
+)
+def test_a_suffix_that_says_nothing_leaves_it_to_the_content(head: bytes, taken: bool) -> None:
+    assert checkable(["out/weights"], lambda _: head) == (["out/weights"] if taken else [])
 
 
 def tensor(name: str, numbers: list[float]) -> dict[str, Any]:

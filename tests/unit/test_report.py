@@ -190,6 +190,21 @@ def test_values_that_were_compared_are_not_said_to_predict() -> None:
     assert "predicts the same" in summary(replace(RECORD, model_check={**check, "predicted": True}))
 
 
+def test_what_was_compared_of_each_file_is_said() -> None:
+    same = {"loaded": True, "equal": True, "reason": None}
+    files = [
+        {**same, "path": "out/model.keras", "predicted": True},
+        {**same, "path": "out/w.npz", "predicted": False, "arrays": 2, "values": 51, "not_finite": 0},
+        {**same, "path": "out/h.npy", "predicted": False, "arrays": 1, "values": 3, "not_finite": 1},
+    ]
+    text = summary(replace(RECORD, model_check={**files[0], "files": files}))
+    assert "out/model.keras loads here and predicts the same\n" in text
+    held = "2 files load here and hold the same values: out/w.npz, out/h.npy (54 in 3 arrays)"
+    assert f"{held}; 1 of them are infinite or NaN, in out/h.npy" in text
+    alone = summary(replace(RECORD, model_check={**files[1], "files": files[1:2]}))
+    assert "out/w.npz loads here and holds the same values (51 in 2 arrays, all finite)" in alone
+
+
 def test_differences_that_are_expected_are_named() -> None:
     declared = [{"kind": "variable", "name": "LANG", "here": "C", "there": None, "declared": True}]
     shown = summary(replace(RECORD, stack={**(RECORD.stack or {}), "differences": declared}))

@@ -61,6 +61,8 @@ def _is_array(value: Any) -> bool:
 
 def _array(value: Dict[str, Any]) -> Dict[str, Any]:
     kept = {name: value[name] for name in ("name", "dtype", "sha256", "shape")}
+    if type(value.get("not_finite")) is int:
+        kept["not_finite"] = value["not_finite"]
     if "values" in value:
         kept["values"] = value["values"]
     return kept

@@ -1,4 +1,4 @@
-"""Facts of an array: dtype, shape, digest, and its values where it is small."""
+"""Facts of an array: dtype, shape, digest, what is not finite, and its values where it is small."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ MAX_VALUES = 4 << 20
 
 
 def facts(array: Any, *, values: bool = False) -> Dict[str, Any]:
-    """dtype, shape and sha256 of the little-endian bits; with `values` also those, in base64."""
+    """dtype, shape and sha256 of the little-endian bits; with `values` also those, in base64.
+
+    Of floats also `not_finite`: how many are infinite or NaN.
+    """
     import numpy as np
 
     if array.dtype.name == "bfloat16":  # as float32, without loss: nothing else can unpack it
@@ -27,6 +30,8 @@ def facts(array: Any, *, values: bool = False) -> Dict[str, Any]:
         "shape": list(array.shape),
         "sha256": hashlib.sha256(raw).hexdigest(),
     }
+    if array.dtype.kind in "fc":
+        found["not_finite"] = int(array.size - np.count_nonzero(np.isfinite(array)))
     if values:
         found["values"] = base64.b64encode(raw).decode() if len(raw) <= MAX_VALUES else None
     return found

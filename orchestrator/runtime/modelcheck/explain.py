@@ -30,6 +30,8 @@ class Cause(Enum):
     TOO_LARGE = "too-large"
     TIME = "time"
     ENDED = "ended"
+    NO_READER = "no-reader"
+    TOO_MANY = "too-many"
 
 
 _CAUSES = {
@@ -38,6 +40,8 @@ _CAUSES = {
     Cause.TOO_LARGE: "too large",
     Cause.TIME: "out of time",
     Cause.ENDED: "the check was ended",
+    Cause.NO_READER: "no reader for its format",
+    Cause.TOO_MANY: "too many files",
 }
 
 

@@ -12,17 +12,14 @@ from pathlib import Path
 from typing import Any, Iterable, Optional, Tuple
 
 from .explain import Cause, Refusal
+from .select import HEAD, MODELS, UNREAD, kind_of
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _LFS = b"version https://git-lfs"
 _ZIP = b"PK\x03\x04"
-_PICKLES = (".pkl", ".pickle", ".joblib", ".p", ".sav")
-_TABLES = (".npz", ".npy")
-_TEXTS = (".json", ".txt", ".vocab", ".tsv", ".csv")
 _SMALL, _SPARSE, _DENSEST = 1 << 20, 1 << 30, 8
 """Bytes of metadata; bytes that any archive may unpack to, and times its size that a larger one may."""
 _SAVE_AGAIN = "Save the model again with model.save('….keras')."
-_MODELS = (".keras", ".h5", ".hdf5", ".zip")
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ def identify(path: Path) -> ModelFile:
         if path.is_dir():
             return _folder(path, digest)
         with path.open("rb") as file:
-            head = file.read(64)
+            head = file.read(HEAD)
     except OSError as error:
         raise Refusal(
             f"{path.name} cannot be read: {error.strerror}", "Check the path and its permissions."
@@ -116,17 +113,24 @@ def _by_head(path: Path, digest: str, head: bytes) -> ModelFile:
     suffix = path.suffix.lower()
     if not head:
         return ModelFile(path, digest, "unknown", refusal=_broken(path, "empty"))
-    if suffix in _TABLES or suffix in _PICKLES or suffix in _TEXTS:
-        kind = "table" if suffix in _TABLES else "pickle" if suffix in _PICKLES else "text"
+    kind = kind_of(path.name, lambda _: head)
+    if kind in ("table", "pickle", "text"):
         return ModelFile(path, digest, kind)
+    if kind == "unread":
+        return ModelFile(path, digest, "unknown", refusal=_unread(UNREAD.get(suffix, "PyTorch")))
     if suffix == ".keras" and zipfile.is_zipfile(path):  # as Keras decides, whatever the file begins with
         return _archive(path, digest)
     if head.startswith(_HDF5):
         return _hdf5(path, digest)
     if head.startswith(_ZIP):
         return _archive(path, digest)
-    what = "neither a .keras archive nor an HDF5 file" if suffix in _MODELS else "no file of a known kind"
+    what = "neither a .keras archive nor an HDF5 file" if suffix in (*MODELS, ".zip") else "no file of a known kind"
     return ModelFile(path, digest, "unknown", refusal=_broken(path, what))
+
+
+def _unread(what: str) -> Refusal:
+    way_out = "Save the arrays with numpy.savez as well: these are compared."
+    return Refusal(f"a file of {what}", way_out, Cause.NO_READER)
 
 
 def _archive(path: Path, digest: str) -> ModelFile:

@@ -1,34 +1,80 @@
-"""Which files of a run are models, weights, or what prepares their input."""
+"""Which files of a run are models, weights, or what prepares their input: by suffix, else by first bytes."""
 
 from __future__ import annotations
 
 import re
-from typing import Iterable, List, Set
+from typing import Callable, Iterable, List, Set
 
-_MODELS = (".keras", ".h5", ".hdf5")
-_PICKLES = (".pkl", ".pickle", ".joblib")
+HEAD = 512
+"""First bytes of a file that tell its format."""
+MODELS = (".keras", ".h5", ".hdf5")
+TABLES = (".npz", ".npy")
+TEXTS = (".json", ".txt", ".vocab", ".tsv", ".csv")
+UNREAD = {
+    ".pt": "PyTorch",
+    ".pth": "PyTorch",
+    ".ckpt": "PyTorch",
+    ".safetensors": "safetensors",
+    ".onnx": "ONNX",
+    ".tflite": "TensorFlow Lite",
+    ".msgpack": "MessagePack",
+}
+"""Formats of models and weights that the check has no reader for; their files are named, not passed over."""
+_PICKLE = re.compile(r"\.(?:pkl|pickle|joblib|p|sav|dill|cloudpickle)(?:\.(?:z|gz|bz2|xz|lzma|lz4))?\Z")
 _PREPARING = re.compile(
     r"scal|vocab|token|label|class|encod|normal|standard|mean|std|stat|preproc|categor|bins|feature|impute",
     re.IGNORECASE,
 )
-_DATA = (".json", ".txt", ".npz", ".npy", ".vocab")
+_NAMED_TEXTS = (".json", ".txt", ".vocab")
+_NUMPY, _HDF5, _ZIP = b"\x93NUMPY", b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
+_PICKLED = re.compile(rb"\x80(?:[\x02\x03][\]}c(]|[\x04\x05]\x95)")
 
 
-def checkable(paths: Iterable[str]) -> List[str]:
+def checkable(paths: Iterable[str], head: Callable[[str], bytes] = lambda _: b"") -> List[str]:
     """Of relative paths with slashes, those to check, sorted: whole models first.
 
-    A SavedModel is named by its folder, a TensorFlow checkpoint by its prefix. Tables and texts are
-    taken where their name says that they prepare data.
+    A SavedModel is named by its folder, a TensorFlow checkpoint by its prefix. Texts, which may be anything,
+    are taken where their name says that they prepare data. A file whose suffix says nothing is taken for
+    what `head`, its first bytes, show.
     """
     every = sorted(set(paths))
     folders = {p[: -len("/saved_model.pb")] for p in every if p.endswith("/saved_model.pb")}
     single = [path for path in every if not _inside(path, folders)]
-    models = [path for path in single if path.endswith(_MODELS)]
     checkpoints = [path[: -len(".index")] for path in single if path.endswith(".index")]
-    others = [path for path in single if path.endswith(_PICKLES) or _prepares(path)]
-    whole = sorted([*folders, *(path for path in models if not path.endswith(".weights.h5"))])
+    parts = tuple(f"{prefix}.data-" for prefix in checkpoints)
+    kinds = {path: kind_of(path, head) for path in single if not path.startswith(parts)}
+    models = [path for path, kind in kinds.items() if kind == "model"]
     weights = [path for path in models if path.endswith(".weights.h5")]
-    return [*whole, *weights, *checkpoints, *others]
+    others = [path for path, kind in kinds.items() if kind not in ("", "model", "text") or _prepares(path)]
+    return [*sorted([*folders, *(p for p in models if p not in weights)]), *weights, *checkpoints, *others]
+
+
+def kind_of(path: str, head: Callable[[str], bytes]) -> str:
+    """model, pickle, table, text, unread; "" for no format of models, weights, or what prepares data."""
+    name = path.rpartition("/")[2].lower()
+    suffix = name[name.rfind(".") :] if "." in name else ""
+    by_suffix = {**dict.fromkeys(MODELS, "model"), **dict.fromkeys(TABLES, "table")}
+    by_suffix.update({**dict.fromkeys(TEXTS, "text"), **dict.fromkeys(UNREAD, "unread")})
+    if suffix in by_suffix:
+        return by_suffix[suffix]
+    return "pickle" if _PICKLE.search(name) else "" if suffix == ".index" else kind_by_head(head(path))
+
+
+def kind_by_head(head: bytes) -> str:
+    """The same by the first bytes of a file; of an archive its first name tells."""
+    if head.startswith(_NUMPY):
+        return "table"
+    if head.startswith(_HDF5):
+        return "model"
+    if head.startswith(_ZIP):
+        first = head[30 : 30 + int.from_bytes(head[26:28], "little")]
+        if first.endswith(b"/data.pkl"):
+            return "unread"
+        return "table" if first.endswith(b".npy") else "model" if first in _OF_KERAS else ""
+    return "pickle" if _PICKLED.match(head) else ""
+
+
+_OF_KERAS = (b"metadata.json", b"config.json", b"model.weights.h5")
 
 
 def _inside(path: str, folders: Set[str]) -> bool:
@@ -37,4 +83,4 @@ def _inside(path: str, folders: Set[str]) -> bool:
 
 def _prepares(path: str) -> bool:
     name = path.rpartition("/")[2]
-    return name.endswith(_DATA) and _PREPARING.search(name) is not None
+    return name.lower().endswith(_NAMED_TEXTS) and _PREPARING.search(name) is not None
