@@ -26,7 +26,7 @@ _MOST = 4 * LONG
 
 _MOST_FILES = 256
 _MOST_NAMES = 60_000
-"""Files that are checked of one run, and bytes of their paths: the shell over there takes 128 KiB a command."""
+"""Files that are checked of one run, and bytes of their paths; a shell takes 128 KiB a command."""
 
 _MOST_VALUES = 1 << 62
 

@@ -172,7 +172,12 @@ def test_changed_weights_name_the_first_tensor(again: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "shapes"),
-    [("weights.npz", [[3], [10, 6]]), ("net", [[3], [10, 6]]), ("theta.npy", [[10, 6]]), ("state", [[10, 6]])],
+    [
+        ("weights.npz", [[3], [10, 6]]),
+        ("net", [[3], [10, 6]]),
+        ("theta.npy", [[10, 6]]),
+        ("state", [[10, 6]]),
+    ],
 )
 def test_arrays_are_read_by_any_name_and_say_what_is_not_finite(
     found: dict[str, Any], name: str, shapes: list[list[int]]

@@ -124,7 +124,11 @@ def _by_head(path: Path, digest: str, head: bytes) -> ModelFile:
         return _hdf5(path, digest)
     if head.startswith(_ZIP):
         return _archive(path, digest)
-    what = "neither a .keras archive nor an HDF5 file" if suffix in (*MODELS, ".zip") else "no file of a known kind"
+    what = (
+        "neither a .keras archive nor an HDF5 file"
+        if suffix in (*MODELS, ".zip")
+        else "no file of a known kind"
+    )
     return ModelFile(path, digest, "unknown", refusal=_broken(path, what))
 
 
