@@ -30,6 +30,7 @@ def summarise(trace: Path, memory: int | None = None) -> IoSummary:
     return IoSummary(
         **_measured(lines, found),
         limited_by=limited_by,
+        short=found.short,
         because=because,
         unknown=tuple(_unknown(lines, found)),
         advice=tuple(asdict(advice) for advice in apply(found)),
@@ -96,7 +97,7 @@ def _unknown(lines: Trace, found: Evidence) -> Iterator[str]:
     if lines.skipped > 1:  # the last can be torn by a kill
         yield f"{lines.skipped:,} lines of the trace are no records; they were passed over."
     if found.steps.count is None and lines.samples:
-        yield "Steps: no training steps of TensorFlow were seen; the machine's side alone is told."
+        yield "Steps: they are counted in TensorFlow and Keras alone. The numbers are of the whole run."
     if found.steps.count and found.pipeline is None:
         told = next((str(line["unknown"]) for line in lines.pipelines if "unknown" in line), None)
         yield f"The input's nodes: tf.data told nothing{f' ({told})' if told else ''}."

@@ -21,7 +21,11 @@ ALONE = 0.2
 
 FEW_STEPS = 200
 SHORT_SECONDS = 10.0
-"""A training of fewer steps that took less: verdicts of such were seen to change from run to run."""
+"""A training of fewer steps that took less, or a run without steps that did: verdicts of such were seen to
+change from run to run, and start-up is most of what is measured."""
+
+HAD = 0.75
+"""Of the cores that a run wanted, the share that it had where nobody kept them from it."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +62,14 @@ class Evidence:
     training: Training = field(default_factory=Training)
     header: Line = field(default_factory=dict)
     pauses: Pauses = field(default_factory=Pauses)
+    wall: float | None = None
+    """Seconds from the start of the run to its end."""
 
     @property
     def short(self) -> bool:
         """Too few steps for shares of them to be told; a run without steps is judged by its seconds."""
         if self.steps.count is None:
-            return False
+            return self.wall is not None and self.wall < SHORT_SECONDS
         few = self.steps.count < FEW_STEPS
         return few and (self.steps.seconds is None or self.steps.seconds < SHORT_SECONDS)
 
@@ -85,6 +91,19 @@ class Evidence:
     @property
     def alone(self) -> bool:
         return self.others <= ALONE
+
+    @property
+    def wanted(self) -> float | None:
+        """Cores that it kept busy, and those that its threads waited for."""
+        return None if self.usage.busy is None else self.usage.busy + (self.usage.waiting or 0.0)
+
+    @property
+    def taken(self) -> bool:
+        """Whether others on the machine had the cores that it waited for, so that it is not its own limit."""
+        waiting = self.usage.waiting or 0.0
+        if not self.wanted or (self.usage.busy or 0.0) >= HAD * self.wanted:
+            return False
+        return not self.alone and self.others >= min(1.0, waiting) / 2
 
     @property
     def cores(self) -> float:
@@ -138,6 +157,7 @@ def evidence_of(trace: Trace, memory: int | None = None) -> Evidence:
         training=_training(trace, steps.process),
         header=trace.header,
         pauses=pauses_of(trace, steps.process, steps.began, steps.ended),
+        wall=trace.wall,
     )
 
 

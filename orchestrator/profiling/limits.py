@@ -16,7 +16,8 @@ MEMORY_FULL = 0.95
 """Peak memory, of what the run was allowed."""
 
 FAULTS_PER_S = 200.0
-"""Pages read back from disk a second, once it trains: memory is short although it never looks full."""
+"""Pages read back from disk a second, once it trains: memory is short although it never looks full. Of a run
+without steps that is not known: its start-up reads the pages of its libraries."""
 
 SWAPPING = 1e6
 """Bytes a second to and from swap, while some of the run is there."""
@@ -86,11 +87,16 @@ def verdict(evidence: Evidence) -> tuple[str | None, str | None]:
         )
     return (
         "nothing",
-        f"Nothing that is measured was at its limit: {_cpu_words(evidence)}{_noticed(evidence)}.",
+        f"Nothing that is measured was at its limit: {_cpu_words(evidence)} were busy{_noticed(evidence)}.",
     )
 
 
 def _too_short(evidence: Evidence) -> str:
+    if evidence.steps.count is None:
+        return (
+            f"A run of {evidence.wall or 0:.1f} s is too short to tell what limited it: that takes "
+            f"{SHORT_SECONDS:.0f} s."
+        )
     seconds = evidence.steps.seconds
     lasted = f" in {seconds:.1f} s" if seconds is not None else ""
     return (
@@ -106,7 +112,7 @@ def _memory(evidence: Evidence) -> Verdict:
             "memory",
             f"Memory was short: {usage.swapping / _MIB:.3g} MiB a second went to and from the swap.",
         )
-    if usage.faults is not None and usage.faults >= FAULTS_PER_S:
+    if evidence.steps.count and usage.faults is not None and usage.faults >= FAULTS_PER_S:
         return "memory", f"Memory was short: {usage.faults:.0f} pages a second were read back from disk."
     if usage.peak_memory is None or not usage.memory_limit:
         return None
@@ -226,13 +232,20 @@ def _gpu(evidence: Evidence) -> Verdict:
 
 
 def _cpu(evidence: Evidence) -> Verdict:
+    """ "cpu" only where the run itself keeps busy what it can use; who kept it from its cores is named."""
     usage, cores = evidence.usage, evidence.cores
     if usage.throttled is not None and usage.throttled / cores >= THROTTLED:
-        return "cpu", f"A quota kept it from its {cores:g} cores for {usage.throttled:.2f} s of each second."
+        return (
+            "quota",
+            f"A quota kept it from its {cores:g} cores for {usage.throttled:.2f} s of each second.",
+        )
     if usage.steal is not None and usage.steal / cores >= STOLEN:
-        return "cpu", f"Other machines on the same host took {usage.steal / cores:.0%} of its cores from it."
+        share = usage.steal / cores
+        return "other machines", f"Other machines on the same host took {share:.0%} of its cores from it."
     if usage.cpu is not None and usage.cpu >= CPU_BUSY:
         return "cpu", f"The cores were busy: {_cpu_words(evidence)}."
+    if because := others_have_the_cores(evidence):
+        return "other programs", because
     if one_thread(evidence):
         return (
             "cpu",
@@ -240,12 +253,27 @@ def _cpu(evidence: Evidence) -> Verdict:
             f"for one, for {evidence.pauses.thread:.0%} of the time. More cores would not help.",
         )
     if evidence.crowded:
-        return "cpu", f"No core was idle: {_crowd_words(evidence)}."
-    wanted = None if usage.busy is None else usage.busy + (usage.waiting or 0.0)
-    if cores >= 2 and wanted is not None and ONE_CORE[0] <= wanted <= ONE_CORE[1]:
+        return "cpu", f"Its threads had too few cores: {_crowd_words(evidence)}."
+    if _wants_one_core(evidence):
         waited = f", which it had to wait for {usage.waiting:.0%} of the time" if _waited(evidence) else ""
         return "cpu", f"One of {cores:g} cores was wanted{waited}: the run does one thing at a time."
     return None
+
+
+def _wants_one_core(evidence: Evidence) -> bool:
+    wanted = evidence.wanted
+    return evidence.cores >= 2 and wanted is not None and ONE_CORE[0] <= wanted <= ONE_CORE[1]
+
+
+def others_have_the_cores(evidence: Evidence) -> str | None:
+    """Why other programs limit it, in a sentence; None where they do not."""
+    wants = _works_all_the_time(evidence) or evidence.crowded or _wants_one_core(evidence)
+    if not (wants and evidence.taken):
+        return None
+    return (
+        f"It could have used {evidence.wanted or 0:.1f} cores and had {evidence.usage.busy or 0:.1f}: other "
+        f"programs on the machine kept {evidence.others:.1f} cores busy."
+    )
 
 
 def _transfer(evidence: Evidence) -> Verdict:
@@ -274,21 +302,22 @@ def _rate(bytes_a_second: float | None) -> str:
 
 
 def one_thread(evidence: Evidence) -> bool:
-    """Whether the thread that trains does all, while there are other cores."""
+    """Whether the thread that trains does all, while there are other cores that it could have."""
+    return _works_all_the_time(evidence) and not evidence.taken
+
+
+def _works_all_the_time(evidence: Evidence) -> bool:
     return evidence.cores >= 2 and (evidence.pauses.thread or 0.0) >= ONE_THREAD
 
 
 def _crowd_words(evidence: Evidence) -> str:
-    """Threads that wait although the run itself leaves cores free: somebody else has them."""
+    """Threads that wait although the run itself leaves cores free, and nobody is seen who has them."""
     usage = evidence.usage
-    others = "" if evidence.alone else f", others on the machine {evidence.others:.1f}"
     return (
-        f"this run kept {usage.busy or 0:.1f} of {evidence.cores:g} busy{others}, and its threads waited for "
-        f"a core {usage.waiting or 0:.1f} s in every second"
+        f"this run kept {usage.busy or 0:.1f} of {evidence.cores:g} busy, and its threads waited for a core "
+        f"{usage.waiting or 0:.1f} s in every second, so that they were kept to fewer than the machine has"
     )
 
 
 def _cpu_words(evidence: Evidence) -> str:
-    if evidence.usage.cpu is None:
-        return "how busy the cores were is not known"
-    return f"{evidence.usage.cpu:.0%} of {evidence.cores:g} cores"
+    return f"{evidence.usage.cpu or 0:.0%} of {evidence.cores:g} cores"

@@ -19,6 +19,7 @@ from orchestrator.profiling.limits import (
     SWAPPING,
     THROTTLED,
     one_thread,
+    others_have_the_cores,
     paused,
 )
 
@@ -65,7 +66,7 @@ def memory_short(evidence: Evidence) -> Ground | None:
     reason = None
     if (usage.swapping or 0) >= SWAPPING and usage.swap:
         reason = f"{usage.swap / _GIB:.2g} GiB of it were swapped out"
-    elif (usage.faults or 0) >= FAULTS_PER_S:
+    elif evidence.steps.count and (usage.faults or 0) >= FAULTS_PER_S:
         reason = f"{usage.faults or 0:.0f} pages a second were read back from disk"
     elif usage.memory_limit and held >= MEMORY_FULL * usage.memory_limit:
         reason = f"at its peak it held {held / usage.memory_limit:.0%} of the memory"
@@ -112,6 +113,10 @@ def stolen(evidence: Evidence) -> Ground | None:
 
 def _without_share(evidence: Evidence, ground: Ground) -> float | None:
     return evidence.step * (1 - ground.amount) if evidence.step else None
+
+
+def other_programs(evidence: Evidence) -> Ground | None:
+    return Ground(because) if (because := others_have_the_cores(evidence)) else None
 
 
 after_quota = after_steal = _without_share

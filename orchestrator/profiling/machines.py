@@ -129,7 +129,7 @@ def _measured(evidence: Evidence) -> bool:
 
 
 def _disturbed(evidence: Evidence) -> bool:
-    return evidence.crowded and not evidence.alone
+    return (evidence.crowded or evidence.taken) and not evidence.alone
 
 
 def _others(evidence: Evidence) -> str:

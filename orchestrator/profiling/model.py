@@ -24,10 +24,10 @@ class IoSummary:
     `model`: what is trained. `epoch_steps`: steps of an epoch. `pauses`: shares of the training in which no
     step was made, and of its own thread. `train_s`: from the first step's end to the
     last; `wall_s` from start to end. `sampler_cpu`: what measuring cost, in cores.
-    `limited_by`: memory, validation, callbacks, first batch, script, input, gpu, cpu, disk, network, nothing,
-    or None where too little is known;
-    `because` says why in a sentence; `unknown`: what could not be told, a sentence each. `advice`: what to
-    change, the greatest predicted gain first. `alarms`: what was said while it ran.
+    `limited_by`: memory, validation, callbacks, first batch, script, input, gpu, cpu, quota, other machines,
+    other programs, disk, network, nothing, or None where too little is known, `short` where the run was too
+    short for it; `because` says why in a sentence; `unknown`: what could not be told, a sentence each.
+    `advice`: what to change, the greatest predicted gain first. `alarms`: what was said while it ran.
     """
 
     steps: int | None = None
@@ -61,6 +61,7 @@ class IoSummary:
     wall_s: float | None = None
     sampler_cpu: float | None = None
     limited_by: str | None = None
+    short: bool = False
     because: str | None = None
     unknown: Sequence[str] = ()
     advice: Sequence[Mapping[str, Any]] = ()

@@ -51,6 +51,14 @@ RULES: tuple[Rule, ...] = (
         "The same numbers on the same processor; another kind of processor may round differently.",
     ),
     Rule(
+        "other programs",
+        machinery.other_programs,
+        "run it while nothing else runs on that machine, or on a machine of its own",
+        unpredicted,
+        "not predicted: what the others would leave is not known",
+        "The same numbers.",
+    ),
+    Rule(
         "prefetch",
         inputs.nothing_ahead,
         "end the pipeline with .prefetch(tf.data.AUTOTUNE)",

@@ -36,6 +36,8 @@ class Trace:
     pauses: Sequence[Line] = ()
     alarms: Sequence[Line] = ()
     wall: float | None = None
+    peak: float | None = None
+    """Bytes: the largest process as the kernel kept it, told at the end; samples may have missed it."""
     skipped: int = 0
     """Lines that were looked at and are no records."""
 
@@ -55,6 +57,7 @@ def parse(raw: Iterable[bytes]) -> Trace:
     lines = [line for line in parsed if line is not None]
     samples = [line for line in lines if line.get("event") == "sample" and number(line, "up") is not None]
     ended = [line for line in lines if line.get("event") in ("sample", "end")]
+    peaks = [peak for line in ended if (peak := number(line, "peak")) is not None]
     ups = [up for line in ended if (up := number(line, "up")) is not None]
     return Trace(
         header=next((line for line in lines if line.get("event") == "header"), {}),
@@ -65,6 +68,7 @@ def parse(raw: Iterable[bytes]) -> Trace:
         alarms=[line for line in lines if line.get("event") == "alarm"],
         pauses=[line for line in lines if line.get("event") == "pauses"],
         wall=max(ups) if ups else None,
+        peak=max(peaks) if peaks else None,
         skipped=len(parsed) - len(lines),
     )
 

@@ -65,6 +65,8 @@ class Usage:
 def usage_of(trace: Trace, began: float | None, ended: float | None, memory: int | None = None) -> Usage:
     """Totals of the run; rates between `began` and `ended` where these are known, else of the whole run.
 
+    A training too short for two samples has no rates: those of its start-up would say nothing of it.
+
     `memory`: bytes that its machine was made with, where that is known: a machine on a larger computer sees
     all that the computer has.
     """
@@ -81,7 +83,7 @@ def usage_of(trace: Trace, began: float | None, ended: float | None, memory: int
         disk_read=_whole(number(last, "read")),
         disk_written=_whole(number(last, "written")),
         network_bytes=_network(last),
-        peak_memory=_whole(max(amount(line, "peak") for line in trace.samples) or None),
+        peak_memory=_whole(trace.peak or None),
         memory_limit=_whole(limit),
         cores=cores,
         busy=busy,
@@ -153,11 +155,10 @@ def _machine_busy(samples: Sequence[Line]) -> float | None:
 
 
 def _between(samples: Sequence[Line], began: float | None, ended: float | None) -> Sequence[Line]:
-    """The samples of that time, or all where too few are."""
+    """The samples of that time; all of them where it is not known."""
     if began is None or ended is None:
         return samples
-    inside = [line for line in samples if began <= amount(line, "t") <= ended + 1]
-    return inside if len(inside) > 1 else samples
+    return [line for line in samples if began <= amount(line, "t") <= ended + 1]
 
 
 class _Rates:
@@ -165,7 +166,7 @@ class _Rates:
 
     def __init__(self, samples: Sequence[Line]) -> None:
         self.samples = samples
-        self._seconds = amount(samples[-1], "up") - amount(samples[0], "up")
+        self._seconds = amount(samples[-1], "up") - amount(samples[0], "up") if samples else 0.0
 
     def of(self, *keys: str) -> float | None:
         """Growth of the sum of these keys a second, None where it is not known."""

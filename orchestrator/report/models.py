@@ -58,7 +58,7 @@ def _held(files: Sequence[File]) -> str:
         known = any(each.get("not_finite") is not None for each in files)
         return f"{counted}, all finite)" if known else f"{counted})"
     lost = sum(each["not_finite"] for each in odd)
-    return f"{counted}); {lost:,} of them are infinite or NaN, in {_few(odd)}"
+    return f"{counted}); {lost:,} infinite or NaN, in {_few(odd)}"
 
 
 def _not_checked(files: Sequence[File]) -> list[str]:

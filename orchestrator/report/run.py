@@ -31,7 +31,7 @@ def summary(record: RunRecord) -> str:
     lines = [f"run {record.run_id}"]
     lines += [f"  {name.ljust(width)}  {text}" for name, text in facts if text]
     if record.profile:
-        lines += ["", where_time_went(record.profile)]
+        lines += ["", where_time_went(record.profile, record.run_id)]
     return "\n".join(lines)
 
 
@@ -77,7 +77,8 @@ def _stack(stack: Mapping[str, Any] | None) -> str:
         )
     named = [d["name"] for d in stack["differences"] if d["declared"]]
     tail = f"; expected to differ: {_few(named)}" if named else ""
-    against = "equal the lock, hash for hash" if stack.get("lock") else "recorded"
+    equal = "equals" if stack.get("packages") == 1 else "equal"
+    against = f"{equal} the lock, hash for hash" if stack.get("lock") else "recorded"
     return f"{count} {against}; Python {stack.get('python', 'unknown')}{tail}"
 
 

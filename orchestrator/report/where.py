@@ -10,14 +10,16 @@ from typing import Any
 from orchestrator.report.units import money, share, size, table
 
 _WIDTH = 108
+_WAITED = 0.1
+"""Cores that a run waited for, from which on it is told."""
 _MORE = 2
 """Further changes that are named after the first."""
 
 
-def where_time_went(profile: Mapping[str, Any]) -> str:
+def where_time_went(profile: Mapping[str, Any], run_id: str = "RUN") -> str:
     """The screen after a run, from `profile` of its `run.json`."""
     lines = [io_table(profile)]
-    labelled = [*_said(profile), *_one_change(profile), *_machine(profile), *_unknown(profile)]
+    labelled = [*_said(profile), *_one_change(profile), *_machine(profile, run_id), *_unknown(profile)]
     width = max((len(label) for label, _ in labelled), default=0)
     for label, text in labelled:
         lines += _wrapped(label.ljust(width), text)
@@ -33,20 +35,22 @@ def like_text(profile: object, run_id: str | None, overrides: Sequence[str], rea
 
 
 def io_table(profile: Mapping[str, Any]) -> str:
-    """The small table of where the time went; what was not observed is "unknown"."""
+    """The small table of where the time went; what was not observed of steps is "unknown"."""
     speed = profile.get("steps_per_s")
     columns = [
         ("steps", "unknown" if profile.get("steps") is None else f"{profile['steps']:,}"),
         ("steps/s", "unknown" if speed is None else f"{speed:.1f}"),
         ("waiting for input", share(profile.get("input_wait"))),
         ("cores busy", _cores(profile)),
+        ("cores wanted", _wanted(profile)),
         ("read", size(profile.get("bytes_read"))),
         ("from disk", _from_disk(profile)),
         ("peak memory", size(profile.get("peak_memory"))),
         ("GPU busy", share(profile.get("gpu_utilisation"))),
-        ("limited by", profile.get("limited_by") or "unknown"),
+        ("limited by", profile.get("limited_by") or _not_told(profile)),
     ]
-    always = ("steps", "steps/s", "waiting for input", "read", "peak memory", "limited by")
+    of_steps = ("steps", "steps/s", "waiting for input") if profile.get("steps") is not None else ()
+    always = (*of_steps, "read", "peak memory", "limited by")
     shown = [(name, text) for name, text in columns if name in always or text != "unknown"]
     rows = [[name for name, _ in shown], [text for _, text in shown]]
     because = textwrap.wrap(
@@ -55,9 +59,21 @@ def io_table(profile: Mapping[str, Any]) -> str:
     return "\n".join([table(rows, indent="  "), *because])
 
 
+def _not_told(profile: Mapping[str, Any]) -> str:
+    return "too short to tell" if profile.get("short") else "unknown"
+
+
 def _cores(profile: Mapping[str, Any]) -> str:
     busy, cores = profile.get("cpu_utilisation"), profile.get("cores")
     return "unknown" if busy is None or not cores else f"{busy * cores:.1f} of {cores:g}"
+
+
+def _wanted(profile: Mapping[str, Any]) -> str:
+    """Cores busy, and those that its threads waited for; only where they did."""
+    busy, cores, waited = (profile.get(key) for key in ("cpu_utilisation", "cores", "cpu_waiting"))
+    if busy is None or not cores or waited is None or waited < _WAITED:
+        return "unknown"
+    return f"{busy * cores + waited:.1f}"
 
 
 def _from_disk(profile: Mapping[str, Any]) -> str:
@@ -84,11 +100,12 @@ def _one_change(profile: Mapping[str, Any]) -> Iterator[Row]:
         return
     first = found[0]
     yield "one change", f"{first['change']}."
-    yield "", f"{first['because']}"
+    if first["because"] != profile.get("because"):
+        yield "", f"{first['because']}"
     yield "", _gain(first)
     if first.get("price"):
         yield "", f"Price: {first['price']}."
-    yield "", f"Numbers: {first['parity']}"
+    yield "", f"{first['parity']}"
     if first.get("trial"):
         yield "", "Prove it: orch profile --try"
     for other in found[1 : 1 + _MORE]:
@@ -109,7 +126,7 @@ def _times(advice: Mapping[str, Any]) -> str:
     return f" (predicted: {advice['gain']:.2f}× as fast)" if advice.get("gain") else ""
 
 
-def _machine(profile: Mapping[str, Any]) -> Iterator[Row]:
+def _machine(profile: Mapping[str, Any], run_id: str) -> Iterator[Row]:
     found = profile.get("right_size")
     if not found:
         return
@@ -118,16 +135,14 @@ def _machine(profile: Mapping[str, Any]) -> Iterator[Row]:
     if faster:
         yield "", f"With enough cores: {_offer(faster)}, {_cost(faster)}, at the predicted speed."
     yield "", f"A run like this needs {_and(found['reasons'])}."
-    yield (
-        "",
-        "Cores count as equally fast, GPUs as in their data sheets. See: orch plan PROFILE --like RUN",
-    )
+    yield "", "Cores count as equally fast, GPUs as in their data sheets."
+    yield "", f"See: orch plan PROFILE.yaml --like {run_id}"
 
 
 def _verdict(found: Mapping[str, Any]) -> str:
     keep, change = found["keep"], found["change"]
     if change is None:
-        return "Nothing that is recorded of the clouds would have run it as fast."
+        return "No machine in the catalog of the clouds would have run it as fast."
     if found["better"]:
         return (
             f"{_offer(change)} would have done: {_longer(change)}, {_cost(change)} in place of {_cost(keep)} "
@@ -138,9 +153,7 @@ def _verdict(found: Mapping[str, Any]) -> str:
             f"Keep {_here(keep)}, {_cost(keep)}: the cheapest that keeps up, {_offer(change)}, costs "
             f"{_cost(change)}."
         )
-    return (
-        f"Of the clouds' the cheapest that keeps up is {_offer(change)}: {_longer(change)}, {_cost(change)}."
-    )
+    return f"On a cloud, the cheapest that keeps up is {_offer(change)}: {_longer(change)}, {_cost(change)}."
 
 
 def _and(words: Sequence[str]) -> str:
@@ -159,7 +172,7 @@ def _here(keep: Mapping[str, Any]) -> str:
 
 def _longer(change: Mapping[str, Any]) -> str:
     worst = change["time_at_worst"] - 1
-    return f"at most {worst * 100:.0f} % longer" if worst > 0 else "no longer"
+    return f"at most {worst * 100:.0f} % longer" if worst > 0 else "as fast"
 
 
 def _cost(found: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from orchestrator.profiling import Evidence, IoSummary, summarise
 from orchestrator.profiling.devices import Disk
 from orchestrator.profiling.limits import verdict
+from orchestrator.profiling.pauses import Pauses
 from orchestrator.profiling.steps import Steps
 from orchestrator.profiling.usage import Usage
 
@@ -62,9 +63,9 @@ def test_totals_and_rates(tmp_path: Path) -> None:
         bytes_read=500, bytes_written=50, disk_read=100, disk_written=40, cache_hit=0.8, network_bytes=7,
         peak_memory=600, memory=1000, cores=4.0, cpu_utilisation=0.3, cpu_waiting=0.1, cpu_throttled=0.0,
         wall_s=10.5, sampler_cpu=0.002,
-        limited_by="nothing", because="Nothing that is measured was at its limit: 30% of 4 cores.",
+        limited_by="nothing", because="Nothing that is measured was at its limit: 30% of 4 cores were busy.",
         unknown=(
-            "Steps: no training steps of TensorFlow were seen; the machine's side alone is told.",
+            "Steps: they are counted in TensorFlow and Keras alone. The numbers are of the whole run.",
         ),
     )  # fmt: skip
 
@@ -118,7 +119,7 @@ def test_input_wait(tmp_path: Path, lines: list[dict[str, Any]], share: float | 
 
 def test_gpus(tmp_path: Path) -> None:
     gpus = [{"utilisation": 0.9}, {"utilisation": 1.0}, {"utilisation": None}]
-    found = of(tmp_path, HEADER, sample(0, gpus=gpus), sample(1, gpus=gpus))
+    found = of(tmp_path, HEADER, sample(0, gpus=gpus), sample(11, gpus=gpus))
     assert (found.gpu_utilisation, found.limited_by) == (0.95, "gpu")
 
 
@@ -151,9 +152,19 @@ DISK = Disk("sda", rate=1e8, ops=100, busy=0.9, cap=0.95, basis="gp3 at its base
         ({"input_wait": 0.3}, {"gpu": 0.9}, "input", ""),
         ({}, {"cpu": 0.9}, "cpu", "90% of 4 cores"),
         ({}, {"waiting": 2.5}, "cpu", "this run kept 1.2 of 4 busy, and its threads waited for a core 2.5 s"),
-        ({}, {"throttled": 1.0}, "cpu", "quota"),
-        ({}, {"steal": 1.0}, "cpu", "Other machines on the same host took 25%"),
+        ({}, {"throttled": 1.0}, "quota", "A quota"),
+        ({}, {"steal": 1.0}, "other machines", "Other machines on the same host took 25%"),
         ({}, {"cpu": 0.25, "busy": 1.0}, "cpu", "One of 4 cores was wanted:"),
+        ({}, {"waiting": 2.5, "machine_busy": 3.9}, "other programs", "3.7 cores and had 1.2"),
+        (
+            {},
+            {"cpu": 0.05, "busy": 0.2, "waiting": 0.8, "machine_busy": 3.9},
+            "other programs",
+            "had 0.2: other",
+        ),
+        ({}, {"cpu": 0.05, "busy": 0.2, "waiting": 0.8}, "cpu", "had to wait for 80%"),
+        ({}, {"cpu": 0.2, "busy": 0.8, "waiting": 0.2, "machine_busy": 3.9}, "cpu", "had to wait for 20%"),
+        ({}, {"cpu": 0.99, "busy": 3.9, "waiting": 3.0, "machine_busy": 4.0}, "cpu", "99% of 4 cores"),
         ({}, {"reading": 1e8}, "disk", "95.4 MiB/s"),
         ({}, {"disk": DISK}, "disk", "95%"),
         ({}, {"network": 1e8}, "network", "95.4 MiB/s"),
@@ -192,6 +203,61 @@ def test_a_short_run_gets_a_verdict_only_where_no_chance_made_it(
     found, because = verdict(Evidence(replace(few, **steps_), replace(FREE, **usage)))
     assert found == limit
     assert because and (limit or "45 steps in 1.5 s are too few" in because)
+
+
+@given(
+    busy=st.floats(0, 4),
+    waiting=st.floats(0, 8),
+    others=st.none() | st.floats(0, 4),
+    thread=st.none() | st.floats(0, 1),
+    throttled=st.floats(0, 4),
+    steal=st.floats(0, 4),
+)
+def test_a_run_is_limited_by_the_cpu_only_where_the_numbers_beside_it_show_that(
+    busy: float, waiting: float, others: float | None, thread: float | None, throttled: float, steal: float
+) -> None:
+    machine_busy = None if others is None else min(4.0, busy + others)
+    usage = replace(FREE, busy=busy, cpu=busy / 4, waiting=waiting, machine_busy=machine_busy)
+    told = Evidence(QUIET, replace(usage, throttled=throttled, steal=steal), pauses=Pauses(thread=thread))
+    limit, _ = verdict(told)
+    if limit == "cpu":
+        had_it = busy >= 0.75 * (busy + waiting)
+        nobody_else = told.others <= max(0.2, min(1.0, waiting) / 2)
+        assert had_it or nobody_else or busy >= 0.85 * 4
+        assert throttled / 4 < 0.1 and steal / 4 < 0.1
+    if limit == "other programs":
+        assert told.others > 0.2 and waiting > busy / 4 and busy < 0.85 * 4
+
+
+def test_a_run_without_steps_is_short_by_its_seconds(tmp_path: Path) -> None:
+    """A loop of NumPy that took a second, beside others that kept both cores."""
+    busy = {"busy": [100, 100, 100, 100]}
+    found = of(
+        tmp_path, HEADER, sample(0, **busy), sample(1.1, cpu_user=0.2, waited=0.9, **busy),
+        {"t": 1001.2, "event": "end", "up": 1.2, "peak": 5},
+    )  # fmt: skip
+    assert (found.limited_by, found.short, found.advice) == (None, True, ())
+    assert found.because == "A run of 1.2 s is too short to tell what limited it: that takes 10 s."
+
+
+def test_pages_that_a_start_up_reads_are_no_shortage_of_memory() -> None:
+    alone = Evidence(Steps(), replace(FREE, faults=900.0), wall=60.0)
+    assert verdict(alone)[0] == "nothing"
+    assert verdict(replace(alone, steps=QUIET))[0] == "memory"
+
+
+def test_the_peak_is_that_of_the_end_where_samples_missed_it(tmp_path: Path) -> None:
+    end = {"t": 1000.3, "event": "end", "up": 0.3, "peak": 900}
+    assert of(tmp_path, HEADER, sample(0, peak=100), end).peak_memory == 900
+
+
+def test_a_training_between_two_samples_has_no_rates(tmp_path: Path) -> None:
+    """Those of the start-up would stand beside its steps."""
+    found = of(
+        tmp_path, HEADER, sample(0), sample(10, cpu_user=10), first(1010.1), steps(1010.2),
+        sample(12.9, cpu_user=30),
+    )  # fmt: skip
+    assert found.cpu_utilisation is None and found.limited_by is None and found.short
 
 
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:

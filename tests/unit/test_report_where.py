@@ -109,12 +109,25 @@ SWAPPING.append(
 
 NO_STEPS = [HEADER, *(sample(second, cpu_user=15.5 * second) for second in range(20))]
 
+CROWDED = [
+    HEADER,
+    *(
+        sample(second, cpu_user=0.2 * second, cpu_system=0, waited=0.8 * second, busy=[99] * 16)
+        for second in range(20)
+    ),
+]
+"""A loop of NumPy, beside others that kept all sixteen cores."""
+
+BRIEF = CROWDED[:3]
+
 RUNS = {
     "slow-input": SLOW_INPUT,
     "healthy": HEALTHY,
     "short": SHORT,
     "swapping": SWAPPING,
     "no-steps": NO_STEPS,
+    "other-programs": CROWDED,
+    "brief": BRIEF,
 }
 
 
@@ -185,10 +198,10 @@ SIZE: dict[str, Any] = {
     [
         ({}, "Keep c5.4xlarge ($0.68/h), $0.50 an epoch: the cheapest that keeps up"),
         ({"better": True}, "$0.48 an epoch in place of $0.50 an epoch on c5.4xlarge"),
-        ({"change": None}, "Nothing that is recorded of the clouds would have run it as fast."),
+        ({"change": None}, "No machine in the catalog of the clouds would have run it as fast."),
         (
             {"keep": {**SIZE["keep"], "price_usd_hour": 0.0}},
-            "Of the clouds' the cheapest that keeps up is aws",
+            "On a cloud, the cheapest that keeps up is aws",
         ),
         ({"faster": offered(usd_epoch=None, usd_1000_steps=0.2)}, "With enough cores: aws c6a.2xlarge"),
     ],
