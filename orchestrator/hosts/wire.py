@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -67,10 +68,12 @@ def _through(command: Sequence[str], timeout: float) -> Piped:
                 stderr=complaints,
                 start_new_session=True,
             )
-        except FileNotFoundError as error:
+        except OSError as error:
             ours.close()
+            absent = shutil.which(command[0]) is None
+            why = "is not installed here" if absent else f"could not be started: {error.strerror}"
             raise HostError(
-                f"The way to this machine goes by the program {command[0]}, which is not installed here."
+                f"The way to this machine goes by the program {command[0]}, which {why}."
             ) from error
     piped = Piped(ours, process, complaints)
     piped.settimeout(timeout)

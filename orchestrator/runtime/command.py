@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import sys
 from dataclasses import dataclass
@@ -153,16 +154,22 @@ def _become(
         os.chdir(wanted.cwd)
         _stay_unprivileged()
         os.execvpe(wanted.program, wanted.argv, wanted.environment)
-    except FileNotFoundError as error:
-        status = _NOT_FOUND
-        _say(
-            report,
-            f"The command {wanted.argv[0]} was not found." if os.path.isdir(wanted.cwd) else str(error),
-        )
     except OSError as error:
-        _say(report, f"The command {wanted.argv[0]} could not be executed: {error.strerror}.")
+        if not os.path.isdir(wanted.cwd):
+            _say(report, str(error))
+        elif isinstance(error, FileNotFoundError) or _is_nowhere(wanted):
+            status = _NOT_FOUND
+            _say(report, f"The command {wanted.argv[0]} was not found.")
+        else:
+            _say(report, f"The command {wanted.argv[0]} could not be executed: {error.strerror}.")
     finally:
         os._exit(status)
+
+
+def _is_nowhere(wanted: Command) -> bool:
+    """Whether no folder of PATH has the program: one that may not be read looks like a forbidden program."""
+    by_name = "/" not in wanted.program
+    return by_name and shutil.which(wanted.program, os.F_OK, wanted.environment.get("PATH")) is None
 
 
 DEADLINE_HERE = "/var/lib/orch/deadline"

@@ -189,7 +189,8 @@ def test_here_is_asked_as_a_machine_is(python: Path, agent: Agent) -> None:
 
 def _old_pythons() -> list[Path]:
     """Interpreters of 3.9 or 3.10 on this computer."""
-    installed = Path(os.environ.get("PYENV_ROOT", "/nowhere")).glob("versions/3.*/bin/python3.*")
+    root = Path(os.environ.get("PYENV_ROOT", "/nowhere"))
+    installed = root.glob("versions/3.*/bin/python3.*") if os.access(root, os.X_OK) else ()
     found = [*map(shutil.which, ("python3.9", "python3.10")), *map(str, sorted(installed))]
     names = ("python3.9", "python3.10")
     return [Path(path) for path in found if path and Path(path).name in names and "shims" not in path]

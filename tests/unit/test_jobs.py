@@ -129,6 +129,14 @@ def test_a_command_that_is_not_there(agent: Agent) -> None:
     assert b"no-such-program" in output
 
 
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read every folder")
+def test_a_folder_of_path_that_may_not_be_read_hides_no_reason(agent: Agent, tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0)
+    env = {"PATH": f"{tmp_path / 'closed'}:{os.environ['PATH']}"}
+    state, _ = to_the_end(agent, Job("r", ("no-such-program",), sys.executable, cwd="/", env=env))
+    assert state.exit and (state.exit.code, state.exit.reason) == (127, "failed")
+
+
 def test_stopped_after_the_observed_steps(agent: Agent) -> None:
     code = "import os, pathlib; pathlib.Path(os.environ['ORCH_OBSERVE_DIR'], 'stopped').touch()"
     state, _ = to_the_end(agent, python(code, observe_steps=2, stop_after_observed=True))

@@ -64,4 +64,4 @@ def test_ssh_says_why_there_is_no_way(tmp_path: Path, proxy: tuple[str, ...], wo
     endpoint = Endpoint("m", 22, "u", (KEY,), proxy)
     known = tmp_path / "known"
     with pytest.raises(HostError, match=words):
-        connect(endpoint, identity=tmp_path / "id", known_hosts=known, machine_id="m", timeout=1)
+        connect(endpoint, identity=tmp_path / "id", known_hosts=known, machine_id="m", timeout=60)
