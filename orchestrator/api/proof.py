@@ -24,6 +24,7 @@ from orchestrator.api.session import Session
 from orchestrator.api.trees import Trees
 from orchestrator.api.undeclared import Undeclared, undeclared
 from orchestrator.api.undeclared_words import command, lines, sentence
+from orchestrator.api.watched import watches
 from orchestrator.errors import DataNotSent, ParityMismatch, RunFailed
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Host, Job, Progress, Verdict
@@ -76,6 +77,12 @@ def mismatch(session: Session, run_id: str, verdict: dict[str, Any]) -> ParityMi
             f"{verdict['detail']}\n{verdict['fix']}",
             exists=runs_on,
             next_command=f"{command(found, profile.path)} && orch train --local-parity",
+        )
+    if verdict["verdict"] == NOT_COMPARED and not watches(profile):
+        return ParityMismatch(
+            f"{verdict['verdict']}: {verdict['detail']}",
+            exists=runs_on,
+            next_command="orch train    # without --local-parity, which watches TensorFlow and Keras alone",
         )
     warn = f"orch train --local-parity --set 'parity.on_mismatch={{{key_of(verdict['verdict'])}: warn}}'"
     return ParityMismatch(

@@ -61,6 +61,7 @@ def up(
 ) -> None:
     """Make the machine that PROFILE describes, or find it, and install its stack."""
     from orchestrator import api
+    from orchestrator.api.watched import next_after_up
     from orchestrator.cli import approval, progress
     from orchestrator.report.lease import plan_text, status_text
 
@@ -70,7 +71,7 @@ def up(
         return
     tell = progress.progress()
     held = api.up(profile, overrides=sets or (), approve=approval.ask(yes), strict=strict, progress=tell)
-    text = status_text([held]) + "\nNext: orch train --local-parity"
+    text = f"{status_text([held])}\nNext: {next_after_up(profile, sets or ())}"
     emit("up", held.as_json(), as_json, text)
 
 

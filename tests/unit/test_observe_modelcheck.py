@@ -86,6 +86,7 @@ def test_files_that_are_no_models_say_why(tmp_path: Path, capsys: pytest.Capture
             "would run code (a Lambda",
             "train.check_imports",
         ),
+        (ModuleNotFoundError("No module named 'h5py'", name="h5py"), "not checked: no reader", "Add h5py"),
         (ModuleNotFoundError("No module named 'x'", name="x"), "package x is not installed", "lock"),
         (ValueError("Unrecognized keyword 'foo'"), "saved by Keras 3.9", "keras==3.9"),
         (MemoryError(), "memory", "more memory"),

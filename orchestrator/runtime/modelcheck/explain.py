@@ -18,6 +18,7 @@ IMPORTS = (
     "Register the class with @keras.saving.register_keras_serializable() in a module of the project, and "
     "name that module in train.check_imports of the profile: it is then imported for the check."
 )
+_READERS = ("numpy", "h5py")
 _DAMAGE = ("UnpicklingError", "EOFError", "DataLossError", "BadZipFile", "BadGzipFile")
 _CUT = ("Read less bytes than requested", "data was truncated", "Error -5 while decompressing")
 
@@ -58,11 +59,18 @@ class Refusal(Exception):
         self.cause = cause
 
 
+def no_reader(package: str) -> Refusal:
+    """Where the stack lacks the package that the check itself reads a file with."""
+    return Refusal(f"the package {package} is not installed", f"Add {package} to the lock.", Cause.NO_READER)
+
+
 def explain(error: BaseException, file: ModelFile) -> Refusal:
     """What an exception of the loader means. Keras gives no codes, so its words decide, the surest first."""
     if isinstance(error, Refusal):
         return error
     text = re.sub(r"\s+", " ", str(error)).strip()
+    if isinstance(error, ModuleNotFoundError) and error.name in _READERS:
+        return no_reader(str(error.name))
     if isinstance(error, ModuleNotFoundError):
         return Refusal(
             f"the package {error.name} is not installed here",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 from .arrays import listed
-from .explain import Cause, Refusal
+from .explain import Cause, Refusal, no_reader
 from .files import ModelFile
 from .links import check_links
 
@@ -30,7 +30,7 @@ def _hdf5(path: Path) -> List[Tuple[str, Any]]:
     try:
         h5py = importlib.import_module("h5py")
     except ImportError:
-        raise Refusal("the package h5py is not installed here", "Use the stack of the lock.") from None
+        raise no_reader("h5py") from None
     check_links(path)
     found: List[Tuple[str, Any]] = []
 
