@@ -1,28 +1,46 @@
-"""python -m tests.crash N: kill each verb at N of its points, spread over all of them; print the table."""
+"""python -m tests.crash N [CLOUD...]: kill each verb on each cloud at N of its points; print the table.
+
+The points are spread over all effects of a verb; on an emulated cloud, those around its calls come first.
+"""
 
 from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-from tests.crash.rig import rig
-from tests.crash.sweep import SWEEPS, Kill, sweep, table
+from tests.crash.emulated import CALLS, KINDS, emulated
+from tests.crash.rig import PLACES, rig
+from tests.crash.sweep import SWEEPS, Kill, Points, sweep, table
 
 
 def main() -> int:
-    wanted = max(2, int(sys.argv[1]))
+    wanted, clouds = max(2, int(sys.argv[1])), sys.argv[2:] or list(PLACES)
     kills: list[Kill] = []
-    for verb in SWEEPS:
-        with tempfile.TemporaryDirectory(prefix="orch-crash-") as folder, rig(Path(folder)) as project:
-            for kill in sweep(project, verb, wanted):
-                kills.append(kill)
-                print(f"{verb} {kill.number} before {kill.before[:90]}", file=sys.stderr)
+    for cloud in clouds:
+        for kill in _swept(cloud, wanted):
+            kills.append(kill)
+            unsound = "" if kill.sound else f"UNSOUND {kill}"
+            print(f"{cloud} {kill.verb} {kill.point} before {kill.before[:90]} {unsound}", file=sys.stderr)
     print(table(kills))
     for kill in kills:
         if not kill.sound:
             print(kill)
     return int(not all(kill.sound for kill in kills))
+
+
+def _swept(kind: str, wanted: int) -> Iterator[Kill]:
+    with ExitStack() as stack:
+        cloud = stack.enter_context(emulated(kind)) if kind in KINDS else None
+        for verb in SWEEPS:
+            around: Points = CALLS.get((kind, verb), ())
+            sets: tuple[Points, ...] = (around, wanted) if around else (wanted,)
+            made = tempfile.TemporaryDirectory(prefix="orch-crash-")
+            with made as folder, rig(Path(folder), kind, cloud) as project:
+                for points in sets:
+                    yield from sweep(project, verb, points)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,10 @@ class StoredCloud(memory.MemoryProvider):
         with self._stored():
             return list(super().alive())
 
+    def left(self) -> list[str]:
+        """Nothing belongs to such a machine but its folder, which goes with it."""
+        return []
+
     def base(self, identity: str) -> Path:
         return self.folder / "machines" / identity
 
@@ -95,13 +99,24 @@ def open_stored(_: Path | None = None) -> StoredCloud:
 
 def processes_below(base: Path) -> dict[int, str]:
     """The processes whose program, folder or arguments lie below `base`, with their arguments."""
+    return _processes(lambda entry, words: str(base) in words or str(base) in str((entry / "cwd").readlink()))
+
+
+def processes_marked(text: str, *, but: int) -> dict[int, str]:
+    """The processes in whose environment `text` is, whoever began them, with their arguments."""
+    mark = text.encode()
+    found = _processes(lambda entry, _: mark in (entry / "environ").read_bytes())
+    return {pid: words for pid, words in found.items() if pid != but}
+
+
+def _processes(meant: Callable[[Path, str], bool]) -> dict[int, str]:
     found = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
             words = (entry / "cmdline").read_bytes().decode(errors="replace")
-            if str(base) in words or str(base) in str((entry / "cwd").readlink()):
+            if meant(entry, words):
                 found[int(entry.name)] = words.replace("\0", " ").strip()
     return found
 

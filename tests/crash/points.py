@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
+import re
 import signal
 import sys
 from dataclasses import dataclass, field
@@ -43,16 +45,25 @@ class Points:
 
     _shared: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, _SIZE))
 
-    def arm(self, kill_before: int | None) -> None:
-        """From now on count; with `kill_before`, end this process by SIGKILL before that effect (from 1)."""
-        owner, counted = os.getpid(), [0]
+    def arm(self, kill_before: int | str | None) -> None:
+        """From now on count; with `kill_before`, end this process by SIGKILL before that effect.
+
+        The effect is given by its number (from 1), or by a pattern that it is the first to show. Attempts to
+        connect to one address, with no other effect between them, are one effect.
+        """
+        owner, counted = os.getpid(), itertools.count(1)
+        dialled: list[str] = []
 
         def look(event: str, arguments: tuple[Any, ...]) -> None:
             if os.getpid() != owner or not _is_effect(event, arguments):
                 return
-            counted[0] += 1
-            self._note(counted[0], f"{event} {_shown(arguments)}")
-            if counted[0] == kill_before:
+            address = [str(arguments[1])] if event == "socket.connect" else []
+            if address and address == dialled:
+                return
+            dialled[:] = address
+            number, shown = next(counted), f"{event} {_shown(arguments)}"
+            self._note(number, shown)
+            if number == kill_before or (isinstance(kill_before, str) and re.search(kill_before, shown)):
                 os.kill(owner, signal.SIGKILL)
 
         sys.addaudithook(look)

@@ -15,8 +15,10 @@ from typing import Any, Protocol
 
 from orchestrator.model import Machine
 from orchestrator.providers.local.provider import open_local
+from orchestrator.runtime.acting import acts
 from tests.conftest import ROOT
-from tests.crash.cloud import StoredCloud, end_processes, processes_below
+from tests.crash.cloud import StoredCloud, end_processes, processes_below, processes_marked
+from tests.crash.emulated import Emulated
 from tests.e2e.project import TINY_LOCK
 
 SCRIPT = """
@@ -30,8 +32,7 @@ print("trained")
 WEIGHTS = bytes(range(256)) * 4096
 PROFILE = """version: 1
 name: tiny
-cloud: KIND
-resources: RESOURCES
+PLACE
 max_duration: 30m
 data: [{source: data}]
 train:
@@ -53,22 +54,29 @@ class Outcome:
 
 
 class Cloud(Protocol):
-    """What really exists; programs on its machines are found by the name of a folder below `folder`."""
+    """What really exists: machines, and what else is `left` of them.
 
-    folder: Path
+    Programs on its machines are found by the name of a folder below `folder`.
+    """
 
-    def alive(self) -> Sequence[Machine]: ...
+    @property
+    def folder(self) -> Path: ...
+
+    def alive(self) -> Sequence[object]: ...
+
+    def left(self) -> Sequence[str]: ...
 
 
 @dataclass
 class Rig:
     """`folder` is the project; `cloud` is what really exists."""
 
+    kind: str
     folder: Path
     cloud: Cloud
     server: subprocess.Popen[str]
 
-    def call(self, verb: str, *, kill_before: int | None = None, **arguments: Any) -> Outcome:
+    def call(self, verb: str, *, kill_before: int | str | None = None, **arguments: Any) -> Outcome:
         """Carry out a verb of the api in a process of its own, killed before that effect if one is given."""
         assert self.server.stdin and self.server.stdout
         order = {"verb": verb, "arguments": arguments, "kill_before": kill_before}
@@ -88,20 +96,33 @@ class Rig:
         return sorted(str(path.relative_to(self.folder)) for path in found if path.suffix in unfinished)
 
     def leaks(self) -> list[str]:
-        """What exists and runs although nothing is leased: machines, and programs on machines.
+        """What exists although nothing is leased: machines and what belongs to them, programs, keys.
 
         A program that is ending by itself is given a few seconds.
         """
-        machines = [machine.name for machine in self.cloud.alive()]
+        left = [*map(str, self.cloud.alive()), *self.cloud.left()]
+        left += [f"key {path}" for path in sorted((self.folder / ".orch").glob("*/identity"))]
         limit = time.monotonic() + _ENDING_S
-        while (left := processes_below(self.cloud.folder / "machines")) and time.monotonic() < limit:
+        while (running := self._programs()) and time.monotonic() < limit:
             time.sleep(0.1)
-        return machines + [f"process {pid}: {words}" for pid, words in left.items()]
+        return left + [f"process {pid}: {words}" for pid, words in running.items()]
+
+    def _programs(self) -> dict[int, str]:
+        """Programs on machines, and those that a verb began and left."""
+        begun = processes_marked(str(self.folder), but=self.server.pid)
+        return {**begun, **processes_below(self.cloud.folder / "machines")}
 
 
 _ENDING_S = 10.0
+_MARK = "ORCH_TEST_RIG"
+"""The variable by which whatever a verb begins is found."""
 
-RESOURCES = {"memory": "{cpus: 2, memory: 4 GiB}", "local": "{cpus: 1, memory: 1 GiB, disk: 1 GiB}"}
+PLACES = {
+    "memory": "cloud: memory\nresources: {cpus: 2, memory: 4 GiB}",
+    "local": "cloud: local\nresources: {cpus: 1, memory: 1 GiB, disk: 1 GiB}",
+    "aws": "cloud: aws\nregion: us-east-1\nresources: {cpus: 2, memory: 1 GiB, disk: 10 GiB}",
+    "gcp": "cloud: gcp\nzone: us-central1-a\nresources: {cpus: 2, memory: 8 GiB, disk: 12 GiB}",
+}
 
 
 class LocalMachines:
@@ -114,45 +135,55 @@ class LocalMachines:
     def alive(self) -> Sequence[Machine]:
         return self._provider.list({})
 
+    def left(self) -> Sequence[str]:
+        return ()
+
 
 @contextmanager
-def rig(folder: Path, kind: str = "memory") -> Iterator[Rig]:
-    """A fresh project and cloud below `folder`, and the server that acts on them.
+def rig(folder: Path, kind: str = "memory", cloud: Emulated | None = None) -> Iterator[Rig]:
+    """A fresh project below `folder`, and the server that acts on it.
 
-    `kind`: memory, a cloud in a file whose machines are folders; or local, real machines of this computer.
+    `kind`: memory, a cloud in a file whose machines are folders; local, real machines of this computer; or
+    that of the emulated `cloud`, which outlives this and serves one rig at a time.
     """
     project = folder / "project"
     (project / "data").mkdir(parents=True)
     (project / "data" / "numbers.csv").write_text("1,2\n3,4\n" * 100)
     (project / "train.py").write_text(SCRIPT)
     (project / "requirements.lock").write_text(TINY_LOCK)
-    (project / "orch.yaml").write_text(PROFILE.replace("KIND", kind).replace("RESOURCES", RESOURCES[kind]))
-    cloud = StoredCloud(folder / "cloud") if kind == "memory" else LocalMachines(folder / "state")
+    (project / "orch.yaml").write_text(PROFILE.replace("PLACE", PLACES[kind]))
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.crash.server", str(project), kind],
         cwd=ROOT,
-        env=_environment(folder),
+        env={**_environment(folder), _MARK: str(project), **(cloud.env if cloud else {})},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
-        yield Rig(project, cloud, server)
+        yield Rig(kind, project, cloud or _own_cloud(folder, kind), server)
     finally:
         server.kill()
         server.wait()
         end_processes(folder / "cloud" / "machines")
 
 
+def _own_cloud(folder: Path, kind: str) -> Cloud:
+    return StoredCloud(folder / "cloud") if kind == "memory" else LocalMachines(folder / "state")
+
+
 def _environment(folder: Path) -> dict[str, str]:
-    """No program of this computer that powers it off is found by what runs on such a machine."""
+    """No program of this computer that powers it off is found by what runs on such a machine.
+
+    Nor is any variable there that a machine must have too.
+    """
     harmless = folder / "bin"
     harmless.mkdir()
     for name in ("poweroff", "shutdown", "halt", "reboot"):
         (harmless / name).write_text("#!/bin/sh\nexit 0\n")
         (harmless / name).chmod(0o755)
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not acts(name)},
         "PATH": f"{harmless}:{os.environ['PATH']}",
         "ORCH_TEST_CLOUD": str(folder / "cloud"),
         "ORCH_STATE_HOME": str(folder / "state"),

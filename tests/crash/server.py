@@ -16,20 +16,47 @@ from typing import Any
 from orchestrator import hosts
 from orchestrator.errors import OrchError
 from orchestrator.providers import _REGISTRY
-from tests.crash import cloud
+from tests.crash import calls, cloud
 from tests.crash.points import Points
 
 
 def main() -> None:
     folder, kind = Path(sys.argv[1]), sys.argv[2]
-    if kind == "memory":
-        _REGISTRY["memory"] = ("tests.crash.cloud", "open_stored")
-        hosts.connect = cloud.connect
+    PREPARED.get(kind, lambda: None)()
     from orchestrator import api
 
     os.chdir(folder)
     for line in sys.stdin:
         print(json.dumps(_carried_out(api, json.loads(line))), flush=True)
+
+
+def _memory() -> None:
+    _REGISTRY["memory"] = ("tests.crash.cloud", "open_stored")
+    hosts.connect = cloud.connect
+
+
+def _aws() -> None:
+    import boto3  # noqa: F401 (so that no fork needs to load it)
+
+    from orchestrator.providers.aws.provider import AwsProvider
+
+    AwsProvider.list_lag_s = LAG_S
+    calls.announce()
+
+
+def _google() -> None:
+    from google.cloud import compute_v1  # noqa: F401
+
+    from orchestrator.providers.gcp.provider import GcpProvider
+
+    GcpProvider.list_lag_s = LAG_S
+    calls.announce()
+
+
+PREPARED = {"memory": _memory, "aws": _aws, "gcp": _google}
+
+LAG_S = 3.0
+"""How long an emulated cloud may list late, in seconds: ten times as long as they do."""
 
 
 def _carried_out(api: Any, order: dict[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from tests.crash.rig import WEIGHTS, Outcome, Rig
 
@@ -15,8 +16,9 @@ NO_LEASE = 2
 class Kill:
     """One crash point: where the verb was killed, and what the same verb and `down` left behind."""
 
+    cloud: str
     verb: str
-    number: int
+    point: int | str
     before: str
     killed: bool
     repeated: str
@@ -36,68 +38,106 @@ def spread(count: int, wanted: int) -> list[int]:
     return sorted({1 + round(step * (count - 1) / (wanted - 1)) for step in range(wanted)})
 
 
-def sweep(rig: Rig, verb: str, wanted: int) -> Iterator[Kill]:
-    """Kill `verb` at `wanted` of its points (spread over all of them), one after the other."""
+Points = int | Sequence[str]
+"""How many effects, spread over all of a verb; or a pattern of each, as Points.arm takes it."""
+
+
+def sweep(rig: Rig, verb: str, wanted: Points) -> Iterator[Kill]:
+    """Kill `verb` at the points that are `wanted`, one after the other."""
     yield from SWEEPS[verb](rig, wanted)
 
 
-def _sweep_up(rig: Rig, wanted: int) -> Iterator[Kill]:
+def _points(wanted: Points, counted: Callable[[], int]) -> Sequence[int | str]:
+    """Effects are counted, by a call that nobody kills, only where a number of them is wanted."""
+    return spread(counted(), wanted) if isinstance(wanted, int) else wanted
+
+
+def _effects_of_up(rig: Rig) -> int:
     count = rig.do("up", profile="orch.yaml").count
     rig.do("down")
-    for number in spread(count, wanted):
-        killed = rig.call("up", profile="orch.yaml", kill_before=number)
+    return count
+
+
+def _sweep_up(rig: Rig, wanted: Points) -> Iterator[Kill]:
+    for point in _points(wanted, lambda: _effects_of_up(rig)):
+        killed = rig.call("up", profile="orch.yaml", kill_before=point)
         again = rig.call("up", profile="orch.yaml")
         machines = len(rig.cloud.alive())
-        yield _seen(rig, "up", number, killed, again.error or "", machines)
+        yield _seen(rig, "up", point, killed, again.error or "", machines)
 
 
-def _sweep_train(rig: Rig, wanted: int) -> Iterator[Kill]:
+def _sweep_given_up(rig: Rig, wanted: Points) -> Iterator[Kill]:
+    """`up` is killed, and nobody repeats it."""
+    for point in _points(wanted, lambda: _effects_of_up(rig)):
+        killed = rig.call("up", profile="orch.yaml", kill_before=point)
+        yield _seen(rig, "up, only down", point, killed, "", len(rig.cloud.alive()))
+
+
+def lives(rig: Rig, ups: Sequence[str], downs: Sequence[str]) -> Iterator[Kill]:
+    """Machines whose `up` is killed and repeated, and then, as long as there are `downs`, their `down`."""
+    for up, down in zip_longest(ups, downs):
+        killed = rig.call("up", profile="orch.yaml", kill_before=up)
+        again = rig.call("up", profile="orch.yaml")
+        machines = len(rig.cloud.alive())
+        yield _seen(rig, "up", up, killed, again.error or "", machines, end=down is None)
+        if down is not None:
+            yield _seen(rig, "down", down, rig.call("down", kill_before=down), "", 0)
+
+
+def _sweep_train(rig: Rig, wanted: Points) -> Iterator[Kill]:
     rig.do("up", profile="orch.yaml")
     rig.do("train", run_id="first")
-    count = rig.do("train", run_id="second").count
-    for number in spread(count, wanted):
+    points = _points(wanted, lambda: rig.do("train", run_id="second").count)
+    for number, point in enumerate(points):
         name = f"train-{number}"
-        killed = rig.call("train", run_id=name, kill_before=number)
+        killed = rig.call("train", run_id=name, kill_before=point)
         again = rig.call("train", run_id=name)
-        yield _seen(rig, "train", number, killed, again.error or _unsound(rig, name), 1, end=False)
+        yield _seen(rig, "train", point, killed, again.error or _unsound(rig, name), 1, end=False)
     yield _ended(rig, "train")
 
 
-def _sweep_pull(rig: Rig, wanted: int) -> Iterator[Kill]:
+def _sweep_pull(rig: Rig, wanted: Points) -> Iterator[Kill]:
     rig.do("up", profile="orch.yaml")
     rig.do("train", run_id="first")
-    rig.do("train", run_id="counted", detach=True)
-    rig.call("attach", run_id="counted", kill_before=1)
-    count = rig.do("attach", run_id="counted").count
-    for number in spread(count, wanted):
+
+    def counted() -> int:
+        rig.do("train", run_id="counted", detach=True)
+        rig.call("attach", run_id="counted", kill_before=1)
+        return rig.do("attach", run_id="counted").count
+
+    for number, point in enumerate(_points(wanted, counted)):
         name = f"pull-{number}"
         rig.do("train", run_id=name, detach=True)
-        killed = rig.call("attach", run_id=name, kill_before=number)
+        killed = rig.call("attach", run_id=name, kill_before=point)
         again = rig.call("attach", run_id=name)
-        yield _seen(rig, "pull", number, killed, again.error or _unsound(rig, name), 1, end=False)
+        yield _seen(rig, "pull", point, killed, again.error or _unsound(rig, name), 1, end=False)
     yield _ended(rig, "pull")
 
 
-def _sweep_down(rig: Rig, wanted: int) -> Iterator[Kill]:
-    rig.do("up", profile="orch.yaml")
-    count = rig.do("down").count
-    for number in spread(count, wanted):
+def _sweep_down(rig: Rig, wanted: Points) -> Iterator[Kill]:
+    def counted() -> int:
         rig.do("up", profile="orch.yaml")
-        killed = rig.call("down", kill_before=number)
-        yield _seen(rig, "down", number, killed, "", 0)
+        return rig.do("down").count
+
+    for point in _points(wanted, counted):
+        rig.do("up", profile="orch.yaml")
+        killed = rig.call("down", kill_before=point)
+        yield _seen(rig, "down", point, killed, "", 0)
 
 
-def _sweep_run(rig: Rig, wanted: int) -> Iterator[Kill]:
-    count = rig.do("run", profile="orch.yaml", run_id="counted").count
-    for number in spread(count, wanted):
+def _sweep_run(rig: Rig, wanted: Points) -> Iterator[Kill]:
+    points = _points(wanted, lambda: rig.do("run", profile="orch.yaml", run_id="counted").count)
+    for number, point in enumerate(points):
         name = f"run-{number}"
-        killed = rig.call("run", profile="orch.yaml", run_id=name, kill_before=number)
+        killed = rig.call("run", profile="orch.yaml", run_id=name, kill_before=point)
         again = rig.call("run", profile="orch.yaml", run_id=name)
-        yield _seen(rig, "run", number, killed, again.error or _unsound(rig, name), 1)
+        machines = len(rig.cloud.alive())
+        yield _seen(rig, "run", point, killed, again.error or _unsound(rig, name), machines)
 
 
-SWEEPS: dict[str, Callable[[Rig, int], Iterator[Kill]]] = {
+SWEEPS: dict[str, Callable[[Rig, Points], Iterator[Kill]]] = {
     "up": _sweep_up,
+    "up, only down": _sweep_given_up,
     "train": _sweep_train,
     "pull": _sweep_pull,
     "down": _sweep_down,
@@ -106,7 +146,7 @@ SWEEPS: dict[str, Callable[[Rig, int], Iterator[Kill]]] = {
 
 
 def _seen(
-    rig: Rig, verb: str, number: int, killed: Outcome, repeated: str, machines: int, *, end: bool = True
+    rig: Rig, verb: str, point: int | str, killed: Outcome, repeated: str, machines: int, *, end: bool = True
 ) -> Kill:
     """What a kill came to; with `end`, after everything was ended."""
     if end:
@@ -115,7 +155,7 @@ def _seen(
             repeated = repeated or ended.error
     leaks = tuple(rig.leaks()) if end else ()
     partial = tuple(rig.partial_files())
-    return Kill(verb, number, killed.last, killed.killed, repeated, machines, leaks, partial)
+    return Kill(rig.kind, verb, point, killed.last, killed.killed, repeated, machines, leaks, partial)
 
 
 def _ended(rig: Rig, verb: str) -> Kill:
@@ -134,12 +174,15 @@ def _unsound(rig: Rig, run_id: str) -> str:
 
 
 def table(kills: list[Kill]) -> str:
-    """One line for each verb: kills, and what they left."""
-    lines = [f"{'verb':<18} {'kills':>5} {'failed again':>12} {'leaks':>5} {'partial files':>13}"]
-    for verb in dict.fromkeys(kill.verb for kill in kills):
-        mine = [kill for kill in kills if kill.verb == verb]
-        failed = sum(bool(kill.repeated) for kill in mine)
+    """One line for each cloud and verb: kills, and what they left."""
+    lines = [
+        f"{'cloud':<7} {'verb':<17} {'kills':>5} {'failed again':>12} {'2 machines':>10} {'leaks':>5} "
+        f"{'partial files':>13}"
+    ]
+    for cloud, verb in dict.fromkeys((kill.cloud, kill.verb) for kill in kills):
+        mine = [kill for kill in kills if (kill.cloud, kill.verb) == (cloud, verb)]
+        failed, twice = sum(bool(kill.repeated) for kill in mine), sum(kill.machines > 1 for kill in mine)
         leaks, partial = sum(len(kill.leaks) for kill in mine), sum(len(kill.partial) for kill in mine)
         killed = sum(kill.killed for kill in mine)
-        lines.append(f"{verb:<18} {killed:>5} {failed:>12} {leaks:>5} {partial:>13}")
+        lines.append(f"{cloud:<7} {verb:<17} {killed:>5} {failed:>12} {twice:>10} {leaks:>5} {partial:>13}")
     return "\n".join(lines)

@@ -1,6 +1,6 @@
 """Whatever a verb was doing when it was killed: the same verb finishes it, and `down` leaves nothing.
 
-Some points of each verb here; all of them by `scripts/crashtest`.
+Some points of each verb here; all of them, on all clouds, by `scripts/crashtest`.
 """
 
 from __future__ import annotations

@@ -100,9 +100,12 @@ def _client(url: str, access_key: str, secret_key: str, service: str, region: st
 
 
 @contextmanager
-def running(**settings: Any) -> Iterator[Cloud]:
-    """A test cloud in a process of its own; nothing of it is left afterwards, even where it crashed."""
-    state = Path(tempfile.mkdtemp(prefix="orch-aws-"))
+def running(*, state: Path | None = None, **settings: Any) -> Iterator[Cloud]:
+    """A test cloud in a process of its own; nothing of it is left afterwards, even where it crashed.
+
+    Its machines are in `state`, by default a new folder; it is removed.
+    """
+    state = state or Path(tempfile.mkdtemp(prefix="orch-aws-"))
     options = [f"--set={name}={json.dumps(value)}" for name, value in settings.items()]
     with (state / "server.log").open("wb") as log:
         server = subprocess.Popen(

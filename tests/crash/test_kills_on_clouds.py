@@ -1,0 +1,52 @@
+"""Verbs killed around the calls of an emulated cloud: nothing is made twice, and nothing is left.
+
+Before a call can take effect, and when its answer has come and nobody has noted it; more by
+`scripts/crashtest`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.emulated import CALLS, KINDS, Emulated, emulated
+from tests.crash.rig import Rig, rig
+from tests.crash.sweep import Kill, lives, sweep
+
+pytestmark = [
+    pytest.mark.machine,
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="each instance needs a network of its own, so root"),
+]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def cloud(request: pytest.FixtureRequest) -> Iterator[Emulated]:
+    pytest.importorskip("boto3" if request.param == "aws" else "google.cloud.compute_v1")
+    with emulated(request.param) as made:
+        yield made
+
+
+@pytest.fixture
+def project(tmp_path: Path, cloud: Emulated) -> Iterator[Rig]:
+    with rig(tmp_path, cloud.kind, cloud) as made:
+        yield made
+
+
+def require_sound(kills: list[Kill]) -> None:
+    assert [kill for kill in kills if not kill.killed] == [], "the process was killed in earnest"
+    assert [kill for kill in kills if not kill.sound] == []
+
+
+def test_up_and_down(project: Rig) -> None:
+    kills = list(lives(project, CALLS[project.kind, "up"], CALLS[project.kind, "down"]))
+    assert [kill.verb for kill in kills] == ["up", "down", "up", "down", "up"]
+    require_sound(kills)
+
+
+@pytest.mark.parametrize("verb", ["up, only down", "run"])
+def test_other_verbs(project: Rig, verb: str) -> None:
+    require_sound(list(sweep(project, verb, CALLS[project.kind, verb])))
