@@ -1,13 +1,16 @@
-"""Any order of verbs, kills and accidents: at most one machine, none after `down`, no result forgotten.
+"""Any order of verbs, kills and accidents, also two verbs at once: what is promised holds after every step.
 
-The suite tries the same 200 orders each time; `ORCH_HISTORIES=2000` as many new ones (`scripts/crashtest`).
+The suite tries the same 200 orders each time; `ORCH_HISTORIES=2000` as many new ones (`scripts/crashtest`),
+which prints how often each step was made.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,148 +21,287 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from orchestrator.errors import Fault, OrchError
 from orchestrator.providers.memory import Mishap
-from tests.histories.world import Clock, Killed, World, fetched, started
+from tests.histories.clients import Killed, Verb
+from tests.histories.guest import GuestRun
+from tests.histories.promises import Promises
+from tests.histories.world import LASTS, World
 
-EFFECTS = st.none() | st.integers(1, 25)
+EFFECTS = st.none() | st.integers(1, 30)
+WHO = st.sampled_from([0, 0, 1])
+NAMES = st.sampled_from([f"{kind}-{number}" for kind in ("good", "bad", "torn") for number in (1, 2)])
 OPERATIONS = st.sampled_from(["create", "list", "find", "delete", "endpoint"])
 FAULTS = st.sampled_from([Fault.TRANSIENT, Fault.UNKNOWN, Fault.AUTH, Fault.CAPACITY])
+NOISE = st.sampled_from([b"\0" * 64 + b"\n", b"<<<<<<< HEAD\n", b'{"v": 1, "seq"\n', b"\xff\xfe"])
+VERBS = st.sampled_from(
+    ["up", "train", "detach", "run", "pull", "cancel", "down", "down_all", "status", "gc"]
+)
+
+MADE: Counter[str] = Counter()
+"""How often each step was made, and how often it came to something."""
 
 
 class Histories(RuleBasedStateMachine):
-    """`lost_contact`: runs that were started and not fetched, with the lease that holds them."""
-
-    @initialize()
-    def begin(self) -> None:
+    @initialize(leased=st.sampled_from([(), (0,), (0,), (0, 1)]))
+    def begin(self, leased: tuple[int, ...]) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.patch = pytest.MonkeyPatch()
         self.patch.setenv("XDG_STATE_HOME", f"{self.folder.name}/state")
         self.patch.setenv("ORCH_STATE_HOME", f"{self.folder.name}/machines")
-        root = Path(self.folder.name) / "project"
-        root.mkdir()
-        self.world = World(root, self.patch, Clock(time.time()))
-        self.runs = 0
+        self.world = World(Path(self.folder.name), self.patch)
+        self.promises = Promises(self.world)
+        for who in leased:
+            self.up(who=who, effect=None)
 
     # ------------------------------------------------------------ verbs, which may be killed
 
-    @rule(effect=EFFECTS)
-    def up(self, effect: int | None) -> None:
-        came = self.world.killed_at(effect, self.world.up)
-        if not isinstance(came, OrchError | Killed):
-            assert len(self.world.cloud.alive()) == 1
+    @rule(who=WHO, effect=EFFECTS)
+    def up(self, who: int, effect: int | None) -> None:
+        self._alone("up", lambda: self.world.up(who), effect)
 
-    @rule(effect=EFFECTS, bad=st.booleans())
-    def run(self, effect: int | None, bad: bool) -> None:
-        self.runs += 1
-        name = f"{'bad' if bad else 'good'}-{self.runs}"
-        came = self.world.killed_at(effect, lambda: self.world.run(name))
+    @precondition(lambda self: self._leased())
+    @rule(who=WHO, name=NAMES, effect=EFFECTS, parallel=st.booleans(), retry=st.booleans())
+    def train(self, who: int, name: str, effect: int | None, parallel: bool, retry: bool) -> None:
+        wishes = {"parallel": parallel, "retry_failed": retry}
+        self._trained(
+            "train",
+            self._holder(who),
+            name,
+            lambda: self.world.train(self._holder(who), name, **wishes),
+            effect,
+        )
+
+    @precondition(lambda self: self._leased())
+    @rule(who=WHO, name=NAMES, effect=EFFECTS, parallel=st.booleans())
+    def train_detached(self, who: int, name: str, effect: int | None, parallel: bool) -> None:
+        wishes = {"parallel": parallel, "retry_failed": True, "detach": True}
+        self._alone("train --detach", lambda: self.world.train(self._holder(who), name, **wishes), effect)
+
+    @rule(who=WHO, name=NAMES, effect=EFFECTS, retry=st.booleans())
+    def run(self, who: int, name: str, effect: int | None, retry: bool) -> None:
+        self._trained("run", who, name, lambda: self.world.run(who, name, retry_failed=retry), effect)
+
+    def _trained(self, verb: str, who: int, name: str, act: Callable[[], Any], effect: int | None) -> None:
+        came = self._alone(verb, act, effect)
         if not isinstance(came, OrchError | Killed):
             assert came.succeeded
-            assert (self.world.place.run(name) / "run.json").is_file()
+            assert (self.world.places[who].run(name) / "run.json").is_file()
 
-    @rule(effect=EFFECTS, discard=st.booleans())
-    def down(self, effect: int | None, discard: bool) -> None:
-        unfetched = self._unfetched() if self.world.cloud.alive() else []
-        came = self.world.killed_at(effect, lambda: self.world.down(discard=discard))
-        if isinstance(came, OrchError | Killed):
-            return
-        assert came.proven_gone
-        assert not self.world.cloud.alive()
-        assert discard or not unfetched, "results went with the machine, and nobody had said so"
+    @precondition(lambda self: self._leased())
+    @rule(who=WHO, name=st.none() | NAMES, effect=EFFECTS, again=st.booleans())
+    def pull(self, who: int, name: str | None, effect: int | None, again: bool) -> None:
+        self._alone("pull", lambda: self.world.pull(self._holder(who), name, again=again), effect)
 
-    @rule()
-    def status(self) -> None:
-        self.world.killed_at(None, self.world.status)
+    @precondition(lambda self: self._leased())
+    @rule(who=WHO, name=st.none() | NAMES, effect=EFFECTS)
+    def cancel(self, who: int, name: str | None, effect: int | None) -> None:
+        self._alone("cancel", lambda: self.world.cancel(self._holder(who), name), effect)
+
+    @rule(who=WHO, effect=EFFECTS, discard=st.booleans())
+    def down(self, who: int, effect: int | None, discard: bool) -> None:
+        before = self.promises.before_down(who, discard)
+        came = self._alone("down --discard" if discard else "down", lambda: self._down(who, discard), effect)
+        if not isinstance(came, OrchError | Killed):
+            before.held(came)
+
+    def _down(self, who: int, discard: bool) -> Any:
+        return self.world.down(who, discard=discard)
+
+    @rule(who=WHO, effect=EFFECTS, discard=st.booleans())
+    def down_all(self, who: int, effect: int | None, discard: bool) -> None:
+        """From either folder: it ends what was leased in both, and nothing of anybody else."""
+        if discard:
+            self.promises.discard(0)
+            self.promises.discard(1)
+        came = self._alone("down --all", lambda: self.world.down_all(who, discard=discard), effect)
+        if not isinstance(came, OrchError | Killed):
+            mine = [one for one in self.world.cloud.alive() if one.id not in self.promises.foreign]
+            assert not mine, "a machine of this user is left"
+
+    @rule(who=WHO)
+    def status(self, who: int) -> None:
+        self._alone("status", lambda: self.world.status(who), None)
 
     @rule(effect=EFFECTS)
     def gc(self, effect: int | None) -> None:
-        before = {machine.id for machine in self.world.cloud.alive()}
-        self.world.killed_at(effect, self.world.gc)
-        assert {machine.id for machine in self.world.cloud.alive()} == before, "none was past its deadline"
+        kept = self.promises.not_for_gc()
+        self._alone("gc", lambda: self.world.gc(0), effect)
+        assert kept <= {machine.id for machine in self.world.cloud.alive()}, "gc ended what it must not"
 
-    # ------------------------------------------------------------ jobs
+    # ------------------------------------------------------------ two verbs at once
 
-    @precondition(lambda self: self.world.ledger() and self.world.cloud.alive())
+    @rule(
+        verbs=st.tuples(VERBS, VERBS),
+        who=st.tuples(WHO, WHO),
+        names=st.tuples(NAMES, NAMES),
+        same=st.booleans(),
+        kills=st.tuples(EFFECTS, st.none()),
+        switches=st.lists(st.integers(1, 12), max_size=8),
+    )
+    def two_at_once(
+        self,
+        verbs: tuple[str, str],
+        who: tuple[int, int],
+        names: tuple[str, str],
+        same: bool,
+        kills: tuple[int | None, None],
+        switches: list[int],
+    ) -> None:
+        """In one folder or in two; `same`: with one run id, in the first folder."""
+        if same:
+            who, names = (who[0], who[0]), (names[0], names[0])
+        acts = [self._act(verb, client, name) for verb, client, name in zip(verbs, who, names, strict=True)]
+        first, second = (Verb(act, kill) for act, kill in zip(acts, kills, strict=True))
+        came = self.world.at_once(first, second, switches)
+        for verb, each in zip(verbs, came, strict=True):
+            _count(f"2x {verb}", each)
+        together = {verbs[0], verbs[1]} <= {"train", "run"} and same
+        if together and not any(isinstance(each, OrchError | Killed) for each in came):
+            assert came[0].attempts == came[1].attempts, "one run id came to two runs"
+
+    def _act(self, verb: str, who: int, name: str) -> Callable[[], Any]:
+        world = self.world
+        match verb:
+            case "train":
+                return lambda: world.train(who, name, retry_failed=True)
+            case "detach":
+                return lambda: world.train(who, name, detach=True)
+            case "run":
+                return lambda: world.run(who, name)
+            case "pull":
+                return lambda: world.pull(who)
+            case "cancel":
+                return lambda: world.cancel(who)
+        return lambda: getattr(world, verb)(who)
+
+    # ------------------------------------------------------------ the world goes on
+
+    @precondition(lambda self: self._running())
     @rule()
-    def a_run_starts(self) -> None:
-        ledger = self.world.ledger()
-        if ledger is not None and ledger.lease().machine is not None:
-            self.runs += 1
-            started(ledger, f"job-{self.runs}")
+    def a_job_ends(self) -> None:
+        self._running()[0].end()
+        MADE["a job ends"] += 1
 
-    @precondition(lambda self: self._unfetched() and self.world.cloud.alive())
+    @precondition(lambda self: self.world.cloud.alive())
     @rule()
-    def a_run_is_fetched(self) -> None:
-        ledger = self.world.ledger()
-        assert ledger is not None
-        fetched(self.world.place, ledger, self._unfetched()[0])
+    def idle_time_passes(self) -> None:
+        """The watcher of each machine powers it off where nobody wants anything of it."""
+        for machine in self.world.cloud.alive():
+            if not self.world.guests.is_used(machine.id):
+                self.world.cloud.kill(machine)
+                self.promises.ended(machine.id)
+                MADE["idle power-off"] += 1
 
-    # ------------------------------------------------------------ accidents
-
+    @precondition(lambda self: self.world.cloud.alive())
     @rule()
-    def the_machine_is_taken_back(self) -> None:
+    def machines_are_taken_back(self) -> None:
         for machine in self.world.cloud.alive():
             self.world.cloud.kill(machine)
+            self.promises.ended(machine.id)
+            MADE["preempted"] += 1
 
-    @rule()
-    def the_deadline_comes(self) -> None:
-        self.world.clock.now += 1801
-        assert not self.world.cloud.alive()
+    @precondition(lambda self: self.world.cloud.alive())
+    @rule(stuck=st.booleans())
+    def the_deadline_comes(self, stuck: bool) -> None:
+        """`stuck`: machines that should end themselves do not; gc is for these."""
+        for machine in self.world.cloud.alive():
+            unfetched = any(
+                run.exit and not run.fetched for run in self.world.guests.runs(machine.id).values()
+            )
+            MADE[f"deadline{' passes' if stuck else ''}{', results unfetched' if unfetched else ''}"] += 1
+            if stuck:
+                self.world.cloud.stuck.add(machine.id)
+            self.promises.ended(machine.id)
+        self.world.clock.ahead += LASTS + 700
 
     @rule(answers=st.integers(1, 2))
     def lists_are_stale(self, answers: int) -> None:
         """For shorter than a cloud may lag: where no id is known, nothing but lists can tell of a machine."""
+        MADE["stale list"] += 1
         self.world.cloud.list_nothing(answers)
 
     @rule(operation=OPERATIONS, fault=FAULTS, late=st.booleans())
     def a_call_fails(self, operation: str, fault: Fault, late: bool) -> None:
+        MADE["call fails"] += 1
         refused = fault in (Fault.AUTH, Fault.CAPACITY)  # such an answer says that nothing was done
         self.world.cloud.fail_next(operation, Mishap(fault, after_effect=late and not refused))
 
-    @rule(noise=st.sampled_from([b"\0" * 64 + b"\n", b"<<<<<<< HEAD\n", b'{"v": 1, "seq"\n', b"\xff\xfe"]))
-    def the_ledger_gets_noise(self, noise: bytes) -> None:
-        ledger = self.world.ledger()
+    @rule(who=WHO, noise=NOISE)
+    def the_ledger_gets_noise(self, who: int, noise: bytes) -> None:
+        ledger = self.world.ledger(who)
         if ledger is not None:
+            MADE["damaged ledger: noise"] += 1
             with ledger.path.open("ab") as file:
                 file.write(noise)
+
+    @rule(busy=st.booleans())
+    def somebody_else_leases(self, busy: bool) -> None:
+        """On the same cloud, by another user."""
+        world = self.world
+        if not self.promises.foreign:
+            world.by_somebody_else(lambda: world.up(2))
+            for lease in world.places[2].open_leases():
+                self.promises.foreign |= {machine.id for machine in world.machines(lease.id)}
+            MADE["somebody else"] += bool(self.promises.foreign)
+            if busy:
+                world.by_somebody_else(lambda: world.train(2, "good-1", detach=True, parallel=True))
 
     # ------------------------------------------------------------ what always holds
 
     @invariant()
-    def there_is_one_machine_at_most(self) -> None:
-        alive = self.world.cloud.alive()
-        assert len(alive) <= 1, alive
-
-    @invariant()
-    def no_machine_runs_without_a_lease(self) -> None:
-        if self.world.cloud.alive():
-            assert self.world.place.open_leases(), "the lease is closed, and its machine runs"
-
-    @invariant()
-    def no_run_is_forgotten(self) -> None:
-        """A run of a closed lease was fetched, or its record says what became of it."""
-        for lease in self.world.place.leases():
-            for run in () if lease.open else lease.runs.values():
-                discarded = run in lease.uncollected
-                recorded = (self.world.place.run(run.run_id) / "run.json").is_file()
-                assert run.collected or discarded or (run.lost and recorded), run
+    def promises_hold(self) -> None:
+        self.promises.hold()
 
     def teardown(self) -> None:
-        cloud = self.world.cloud
-        for operation in cloud._script.values():
-            operation.clear()
-        cloud.list_nothing(0)
+        world = self.world
+        world.cloud.script_nothing()
         try:
-            came = self.world.killed_at(None, lambda: self.world.down(discard=True))
-            assert not isinstance(came, OrchError | Killed), came
-            assert not cloud.alive()
-            assert not self.world.place.open_leases()
+            for who in (0, 1):
+                self.promises.discard(who)
+                came = world.alone(partial(world.down, who, discard=True))
+                assert not isinstance(came, OrchError | Killed), came
+                assert not world.places[who].open_leases()
+            left = {machine.id for machine in world.cloud.alive()}
+            assert left <= self.promises.foreign, "a machine is left that no lease knows"
+            self.promises.hold()
         finally:
             self.patch.undo()
             self.folder.cleanup()
 
-    def _unfetched(self) -> list[str]:
-        ledger = self.world.ledger()
-        return [run.run_id for run in ledger.lease().uncollected] if ledger else []
+    def _alone(self, verb: str, act: Callable[[], Any], effect: int | None) -> Any:
+        came = self.world.alone(act, effect)
+        _count(verb, came)
+        return came
+
+    def _leased(self) -> list[int]:
+        return [who for who in (0, 1) if self.world.ledger(who) is not None]
+
+    def _holder(self, who: int) -> int:
+        """That folder, or the other one where only that has a lease."""
+        return who if who in self._leased() else self._leased()[0]
+
+    def _running(self) -> list[GuestRun]:
+        return [
+            run
+            for machine in self.world.cloud.alive()
+            for run in self.world.guests.runs(machine.id).values()
+            if run.exit is None
+        ]
+
+
+def _count(verb: str, came: Any) -> None:
+    if isinstance(came, Killed):
+        MADE[f"{verb}: killed"] += 1
+    elif isinstance(came, OrchError):
+        MADE[f"{verb}: {type(came).__name__}"] += 1
+    else:
+        MADE[f"{verb}: done"] += 1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def counted() -> Any:
+    yield
+    if "ORCH_HISTORIES" in os.environ:
+        print("\n" + "\n".join(f"{count:7}  {step}" for step, count in sorted(MADE.items())))
 
 
 TestHistories: Any = Histories.TestCase

@@ -1,178 +1,202 @@
-"""A project and a cloud in this process, on which verbs really act; what a guest does is told by a few words.
+"""Projects and a cloud in this process, on which verbs really act; what a guest does is in guest.py.
 
-Real: leases, ledgers, plans, settling, `up`, `run`, `down`, `status`, `gc`. Not real: the guest, its packages
-and its jobs. A verb can be killed at any of its ledger's lines and calls of the cloud.
+Real: leases, ledgers, plans, locks, attempts, fetching, settling, and every verb. Not real: the guest, its
+packages and its jobs. A verb can be killed at any of its ledger's lines and calls of the cloud or a guest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import os
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, tzinfo
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
 
-from orchestrator.api import awaiting, collect, ending, gc, held, lease, whole
+from orchestrator.api import awaiting, ending, gc, held, lease, training, whole
 from orchestrator.api.folder import Folder
-from orchestrator.api.settle import record_of
 from orchestrator.api.standing import status
-from orchestrator.api.verdict import judged
-from orchestrator.errors import OrchError
-from orchestrator.ledger import Ledger
-from orchestrator.model import Exit, RunRecord
+from orchestrator.ledger import Ledger, journal
+from orchestrator.model import LABEL_LEASE, Machine
 from orchestrator.providers.memory import MemoryProvider
+from tests.histories.clients import Clients, Killed, Verb
+from tests.histories.guest import Guests, place_guests
 from tests.unit.memory_cloud import opened, serve
+
+__all__ = ["Clock", "Killed", "World"]
 
 T = TypeVar("T")
 
-DRAFT: dict[str, Any] = {"stack": {}, "data": {}, "parity": None, "timings": {}}
 PROFILE = """version: 1
 name: tiny
 cloud: memory
 resources: {cpus: 2, memory: 4 GiB}
 max_duration: 30m
 stack: {lock: requirements.lock}
-train: {command: python train.py}
+train: {command: python train.py, outputs: [out]}
 """
-
-
-class Killed(BaseException):
-    """The process of a verb ended here, without any of its clean-up that writes or calls."""
+LASTS = 1800.0
 
 
 class Clock:
-    """Seconds since the epoch, turned by tests."""
+    """Seconds since the epoch, which tests can turn on; for everybody the same."""
 
-    def __init__(self, now: float) -> None:
-        self.now = now
+    def __init__(self) -> None:
+        self._real = time.time
+        self.ahead = 0.0
 
     def __call__(self) -> float:
-        return self.now
+        return self._real() + self.ahead
+
+
+class Cloud(MemoryProvider):
+    """`stuck`: ids of machines that do not end themselves at their deadline."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock=clock)
+        self.stuck: set[str] = set()
+        self.list_lag_s = 0.001  # its lists may lag behind: one empty answer proves nothing
+
+    def _enforce_deadlines(self) -> None:
+        for name, made in self._made.items():
+            due = made.made_at + LASTS
+            if made.ended_at is None and name not in self.stuck and self._clock() >= due:
+                made.ended_at = due
+
+    def ended_at(self, machine: str) -> float | None:
+        return self._made[machine].ended_at
+
+    def script_nothing(self) -> None:
+        """From now on it answers as it should."""
+        for operation in self._script.values():
+            operation.clear()
+        self.list_nothing(0)
 
 
 class World:
-    """One project; `clock` is the cloud's."""
+    """Folders 0 and 1 are one user's: a project and a clone of it. Folder 2 is somebody else's."""
 
-    def __init__(self, root: Path, patch: pytest.MonkeyPatch, clock: Clock) -> None:
-        self.place = Folder.at(root)
-        self.clock = clock
-        self.cloud = MemoryProvider(clock=clock)
-        self.cloud.list_lag_s = 0.001  # its lists may lag behind: one empty answer proves nothing
-        self._left: int | None = None
-        self._dead = False
-        (root / "orch.yaml").write_text(PROFILE)
-        (root / "train.py").write_text("")
-        (root / "requirements.lock").write_text("six==1.17.0 --hash=sha256:" + "4" * 64 + "\n")
-        serve(self.cloud, patch)
-        _replace_the_guest(patch)
+    def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        self.clock = Clock()
+        self.cloud = Cloud(self.clock)
+        self.guests = Guests(self.cloud, lambda: self.clients.effect())
+        self.clients = Clients(patch)
+        self.places = tuple(_project(root / name) for name in ("project", "clone", "theirs"))
+        serve(self.cloud, patch, "memory", "local")
+        _turn_clocks(patch, self.clock)
+        _hurry(patch)
+        place_guests(patch, self.guests)
         _count_effects(patch, self)
 
-    @property
-    def profile(self) -> Path:
-        return self.place.root / "orch.yaml"
-
-    def ledger(self) -> Ledger | None:
+    def ledger(self, who: int) -> Ledger | None:
         """That of the open lease."""
-        leases = self.place.open_leases()
-        return self.place.ledger(leases[-1].id) if leases else None
+        leases = self.places[who].open_leases()
+        return self.places[who].ledger(leases[-1].id) if leases else None
 
-    def killed_at(self, effect: int | None, verb: Callable[[], T]) -> T | OrchError | Killed:
+    def alone(self, act: Callable[[], T], effect: int | None = None) -> Any:
         """What a verb returns or refuses; with `effect`, it is killed before that effect, from 1."""
-        self._left, self._dead = effect, False
+        return self.clients.alone(Verb(act, effect))
+
+    def at_once(self, first: Verb, second: Verb, switches: Sequence[int]) -> tuple[Any, Any]:
+        return self.clients.at_once(first, second, switches)
+
+    def machines(self, lease_id: str) -> list[Machine]:
+        return [one for one in self.cloud.alive() if one.labels.get(LABEL_LEASE) == lease_id]
+
+    # ------------------------------------------------------------ verbs
+
+    def up(self, who: int = 0) -> Any:
+        return lease.up(self._profile(who), folder=self.places[who].root)
+
+    def run(self, who: int, run_id: str, **wishes: Any) -> Any:
+        return whole.run(self._profile(who), run_id=run_id, folder=self.places[who].root, **wishes)
+
+    def train(self, who: int, run_id: str, **wishes: Any) -> Any:
+        return training.train(run_id=run_id, folder=self.places[who].root, **wishes)
+
+    def pull(self, who: int, run_id: str | None = None, *, again: bool = False) -> Any:
+        return training.pull(run_id, again=again, folder=self.places[who].root)
+
+    def cancel(self, who: int, run_id: str | None = None) -> Any:
+        return training.cancel(run_id, folder=self.places[who].root)
+
+    def down(self, who: int, *, discard: bool = False) -> Any:
+        return ending.down(folder=self.places[who].root, discard=discard)
+
+    def down_all(self, who: int, *, discard: bool = False) -> Any:
+        return ending.down(folder=self.places[who].root, everything=True, discard=discard, clouds=("memory",))
+
+    def status(self, who: int) -> Any:
+        return status(ask=True, folder=self.places[who].root)
+
+    def gc(self, who: int) -> Any:
+        del who
+        return gc.gc(("memory",), opened=lambda _: opened())
+
+    def by_somebody_else(self, act: Callable[[], T]) -> Any:
+        """As another user on the same cloud, with a state folder of their own."""
+        mine = os.environ["ORCH_STATE_HOME"]
+        os.environ["ORCH_STATE_HOME"] = f"{self.root}/their-state"
         try:
-            return verb()
-        except (OrchError, Killed) as error:
-            return error
+            return self.alone(act)
         finally:
-            self._left, self._dead = None, False
+            os.environ["ORCH_STATE_HOME"] = mine
 
-    def up(self) -> Any:
-        return lease.up(self.profile, folder=self.place.root)
-
-    def run(self, run_id: str) -> RunRecord:
-        return whole.run(self.profile, run_id=run_id, folder=self.place.root)
-
-    def down(self, *, discard: bool = False) -> Any:
-        return ending.down(folder=self.place.root, discard=discard)
-
-    def status(self) -> Any:
-        return status(ask=True, folder=self.place.root)
-
-    def gc(self) -> Any:
-        return gc.gc(("memory",), opened=lambda _: opened(), now=None)
-
-    def effect(self) -> None:
-        """Called before each effect of a verb. A process that was killed has no more of them."""
-        if self._dead:
-            raise Killed
-        if self._left is not None:
-            self._left -= 1
-            if self._left <= 0:
-                self._dead = True
-                raise Killed
+    def _profile(self, who: int) -> Path:
+        return self.places[who].root / "orch.yaml"
 
 
-def started(ledger: Ledger, run_id: str) -> None:
-    ledger.append("run.started", run_id=run_id, draft=DRAFT)
+def _project(root: Path) -> Folder:
+    root.mkdir(parents=True)
+    (root / "orch.yaml").write_text(PROFILE)
+    (root / "train.py").write_text("")
+    (root / "requirements.lock").write_text("six==1.17.0 --hash=sha256:" + "4" * 64 + "\n")
+    return Folder(root)
 
 
-def fetched(place: Folder, ledger: Ledger, run_id: str, reason: str = "completed") -> RunRecord:
-    """Bring a run home, as far as its record and the ledger are concerned."""
-    exit_ = Exit(0 if reason == "completed" else 1, None, reason, "So it ended.")
-    ledger.append("run.ended", run_id=run_id, reason=reason)
-    record = record_of(place, ledger.lease(), run_id, DRAFT, exit=collect.exit_json(exit_))
-    collect.write(record)
-    ledger.append("run.collected", run_id=run_id, left=[])
-    return record
+def _turn_clocks(patch: pytest.MonkeyPatch, clock: Clock) -> None:
+    class Turned(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Turned:
+            return cls.fromtimestamp(clock(), tz)
+
+    patch.setattr(time, "time", clock)
+    patch.setattr(lease, "datetime", Turned)
+    patch.setattr(gc, "datetime", Turned)
+    patch.setattr(journal, "_now", clock)
 
 
-def _replace_the_guest(patch: pytest.MonkeyPatch) -> None:
-    """What installs and trains: nothing here, beyond what the ledger and the records then hold."""
+def _hurry(patch: pytest.MonkeyPatch) -> None:
+    """No waiting, and nothing that needs the packages of a project."""
     patch.setattr(lease, "local_stack", lambda *_: None)
     patch.setattr(lease, "foreseen", SimpleNamespace(refuse=lambda *_: None, sentences=lambda _: ()))
-    patch.setattr(lease, "look", lambda *_, **__: None)
-    patch.setattr(lease, "tell_once", lambda *_: None)
     patch.setattr(lease, "require_gpus", lambda _: None)
     patch.setattr(lease, "_installed", lambda *_: None)
-    patch.setattr(lease, "open_session", _no_session)
-    patch.setattr(whole, "one_run", _one_run)
     patch.setattr(held, "_POLL_SECONDS", 0.0)
     patch.setattr(held, "_LIST_SECONDS", 0.0)
     patch.setattr(held, "_GONE_LIMIT", 0.2)
     patch.setattr(held, "_CALL_SECONDS", 0.0)
     patch.setattr(awaiting, "_POLL_SECONDS", 0.0)
+    patch.setattr(awaiting, "_TOLD_AFTER", (0.0,))
     patch.setattr(gc, "_POLL_S", 0.0)
     patch.setattr(gc, "_GONE_LIMIT_S", 0.2)
-
-
-@contextmanager
-def _no_session(*_: Any, reached: Any = None, **__: Any) -> Iterator[Any]:
-    yield SimpleNamespace(machine=reached.machine, watch_idleness=lambda: None, confine=lambda: None)
-
-
-def _one_run(place: Folder, held_: Any, profile: Any, name: str, *_: Any) -> RunRecord:
-    """A job that succeeds unless its id says otherwise, and comes home."""
-    del profile
-    ledger = place.ledger(held_.id)
-    if not any(run.run_id == name for run in ledger.lease().uncollected):
-        started(ledger, name)
-    record = fetched(place, ledger, name, "failed" if name.startswith("bad") else "completed")
-    return judged(record, "orch.yaml")
 
 
 def _count_effects(patch: pytest.MonkeyPatch, world: World) -> None:
     append, answer = Ledger.append, world.cloud._answer
 
     def counted_append(ledger: Ledger, event: str, **data: Any) -> None:
-        world.effect()
+        world.clients.effect()
         append(ledger, event, **data)
 
     def counted_answer(operation: str, effect: Callable[[], T]) -> T:
-        world.effect()
+        world.clients.effect()
         answered = answer(operation, effect)
-        world.effect()
+        world.clients.effect()
         return answered
 
     patch.setattr(Ledger, "append", counted_append)

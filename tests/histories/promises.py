@@ -1,0 +1,128 @@
+"""What must hold after every step, whatever was killed, lost or done at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.api import attempts
+from orchestrator.api.folder import Folder
+from orchestrator.ledger import Lease
+from tests.histories.world import World
+
+_CENT = 0.01
+
+
+@dataclass
+class Promises:
+    """`foreign`: machines of another user. `over`: machines that ended by themselves, or were to.
+
+    `discarded`: (lease, run) that somebody was ready to lose.
+    """
+
+    world: World
+    foreign: set[str] = field(default_factory=set)
+    over: set[str] = field(default_factory=set)
+    discarded: set[tuple[str, str]] = field(default_factory=set)
+    _lines: dict[Path, bytes] = field(default_factory=dict)
+    _costs: dict[str, float] = field(default_factory=dict)
+
+    def hold(self) -> None:
+        alive = {machine.id for machine in self.world.cloud.alive()}
+        assert self.foreign - self.over <= alive, "somebody else's machine was ended"
+        for place in self.world.places:
+            for lease in place.leases():
+                self._of_lease(place, lease)
+
+    def ended(self, machine: str) -> None:
+        self.over.add(machine)
+
+    def discard(self, who: int) -> None:
+        """Whoever asks for that is ready to lose what was not fetched."""
+        for lease in self.world.places[who].open_leases():
+            self.discarded |= {(lease.id, run) for run in lease.runs}
+
+    def not_for_gc(self) -> set[str]:
+        """The machines that it must leave: before their deadline, or somebody else's."""
+        alive = {machine.id for machine in self.world.cloud.alive()}
+        return alive - self.world.cloud.stuck | alive & self.foreign
+
+    def before_down(self, who: int, discard: bool) -> Before:
+        if discard:
+            self.discard(who)
+        leases = self.world.places[who].open_leases()
+        there = {lease.id: bool(self.world.machines(lease.id)) for lease in leases}
+        return Before(self.world, who, discard, {lease.id: lease for lease in leases}, there)
+
+    # ------------------------------------------------------------ one lease
+
+    def _of_lease(self, place: Folder, lease: Lease) -> None:
+        machines = self.world.machines(lease.id)
+        assert len(machines) <= 1, machines
+        if machines:
+            assert lease.open, "the lease is closed, and its machine runs"
+            assert place.identity(lease.id).exists(), "the key is gone, and its machine runs"
+        self._lines_are_kept(place, lease)
+        self._cost_is_whole(lease)
+        self._no_run_is_forgotten(place, lease)
+        self._earlier_attempts_are_released(lease)
+
+    def _lines_are_kept(self, place: Folder, lease: Lease) -> None:
+        path = place.ledger(lease.id).path
+        now = path.read_bytes()
+        assert now.startswith(self._lines.get(path, b"")), "a line of the ledger was changed or removed"
+        self._lines[path] = now
+
+    def _cost_is_whole(self, lease: Lease) -> None:
+        """It may fall to what was really used, once it is known when a machine ended, and never below."""
+        now = self.world.clock()
+        cost, before = lease.cost(now), self._costs.get(lease.id, 0.0)
+        assert cost >= min(before, self._used(lease, now)) - _CENT * 0.01, "what was used is not in the cost"
+        self._costs[lease.id] = cost
+
+    def _used(self, lease: Lease, now: float) -> float:
+        """US dollars of the machines that the ledger knows, until their end."""
+        usd = 0.0
+        for holding in lease.holdings:
+            ended = self.world.cloud.ended_at(holding.id)
+            until = min(now if ended is None else ended, holding.deadline or now)
+            usd += max(0.0, until - holding.created_at) / 3600 * holding.price
+        return usd
+
+    def _no_run_is_forgotten(self, place: Folder, lease: Lease) -> None:
+        """Of a closed lease, each run came home, was given up, or its record says what became of it."""
+        if lease.open:
+            return
+        for run in lease.runs.values():
+            given_up = (lease.id, run.run_id) in self.discarded
+            recorded = attempts.latest(place.run(run.run_id)) is not None
+            assert run.collected or given_up or (run.lost and recorded), run
+
+    def _earlier_attempts_are_released(self, lease: Lease) -> None:
+        """What a new attempt has replaced keeps no machine from idling."""
+        for machine in self.world.machines(lease.id):
+            for name, run in self.world.guests.runs(machine.id).items():
+                assert run.collected or "@" not in name, f"{name} counts as use until the deadline"
+
+
+@dataclass
+class Before:
+    """What there was before a `down`, and what is to be said of it. `there`: leases whose machine ran."""
+
+    world: World
+    who: int
+    discard: bool
+    leases: dict[str, Lease]
+    there: dict[str, bool]
+
+    def held(self, report: Any) -> None:
+        assert report.proven_gone
+        told = {one["run_id"] for one in report.lost}
+        for name, lease in self.leases.items():
+            assert not self.world.machines(name)
+            left = {run.run_id for run in lease.uncollected}
+            if self.there[name]:
+                assert self.discard or not left, "results went with the machine, and nobody had said so"
+            elif not self.discard:
+                assert left <= told, "results were lost before, and down does not say so"
