@@ -11,6 +11,7 @@ from typing import Any
 
 from orchestrator import jobs, sync
 from orchestrator.errors import FileRefused, HostError, LocalError
+from orchestrator.hosts.disk import mount_of, shown
 from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Agent, Entry, Exit, Host, NotFetched, Progress, Refused, RunRecord, RunState
 
@@ -93,9 +94,10 @@ def taking(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise LocalError(
-            f"{folder} cannot take the run's files: {error.strerror or error}. What was here stays.",
+            f"{folder} cannot take the run's files: {error.strerror or error}: {shown(folder)}. "
+            "What was here stays.",
             exists="The run's results are still on its machine.",
-            next_command="orch pull    # once there is room",
+            next_command=f"orch pull {folder.name}    # once there is room in {mount_of(folder)}",
         ) from error
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import jobs
-from orchestrator.api import collect, follow, modelchecks
+from orchestrator.api import collect, follow, modelchecks, space
 from orchestrator.api.examining import examined
 from orchestrator.api.session import Session, local_agent
 from orchestrator.api.settle import record_of
@@ -27,7 +27,7 @@ def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool
     note_end(session, run_id, exit_)
     draft = dict(session.ledger.lease().runs[run_id].draft)
     timings = dict(draft["timings"])
-    with timed(timings, PULL):
+    with timed(timings, PULL), space.naming_pull(session.place.run(run_id)):
         fetched = collect.fetch(
             session.host, session.agent, run_id, session.place.run(run_id), session.progress, again=again
         )

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orchestrator.api import foreseen
+from orchestrator.api import foreseen, space
 from orchestrator.api.awaiting import MachineGone, Reached, answering, require_seen, what_ended
 from orchestrator.api.catalog import RECORDED, offers_for, warnings_for
 from orchestrator.api.driver import require_gpus
@@ -93,6 +93,7 @@ def up(
     tell = progress or Silent()
     place = Folder.at(folder)
     wanted, overrides = _one_cloud(place, _profile(profile, overrides), overrides)
+    space.require_records(place, "Nothing was made by this call.", f"orch up {wanted.path}")
     read_lock(wanted)  # what cannot be installed is refused before anything is made
     hazards = look(wanted, strict=strict)
     provider = open_provider(wanted.cloud)

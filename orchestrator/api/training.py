@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator import jobs
-from orchestrator.api import attempts, collect, follow
+from orchestrator.api import attempts, collect, follow, space
 from orchestrator.api.awaiting import what_ended
 from orchestrator.api.examining import finished
 from orchestrator.api.fetching import bring_home, note_end
@@ -117,6 +117,7 @@ def one_run(
             pass  # an `orch up` that is still at work goes first
         if not pending:
             load(profile.path, overrides=(*held.profile["overrides"], *wish.overrides), files=True)
+            _require_space(place, held, profile, name, wish)
             tell_once(look(profile, strict=wish.strict), place.state, tell)
         with _opened(place, held, name, profile, tell) as session:
             draft = None
@@ -129,6 +130,16 @@ def one_run(
             if wish.detach:
                 return running(session, name)
             return judged(_finish(session, name, output, turn), held.profile["path"])
+
+
+def _require_space(place: Folder, held: Lease, profile: Profile, name: str, wish: Wish) -> None:
+    """Of a detached run the results may wait on the machine. Raises LocalError."""
+    exists = f"Nothing was sent. The machine of {held.id} runs on, at ${held.price:.2f}/h."
+    again = f"orch train --run-id {name}"
+    if wish.detach:
+        space.require_records(place, exists, again)
+    else:
+        space.require_results(place, profile, exists, again)
 
 
 def attach(
@@ -248,13 +259,21 @@ def _opened(place: Folder, held: Lease, run_id: str, profile: Profile, tell: Pro
 
 
 def _refused_here(session: Session, held: Lease, run_id: str, error: OSError) -> LocalError:
-    where = f": {error.filename}" if error.filename else ""
+    refused, once = space.refusal_of(error, session.place)
     began = any(run.run_id == run_id for run in session.place.ledger(held.id).lease().uncollected)
-    run = f"The run {run_id} is on it, with its results. " if began else ""
+    machine = f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h."
+    if not began:
+        return LocalError(
+            f"This computer refused: {refused}. What was here stays; {run_id} was not started.",
+            exists=machine,
+            next_command=f"orch train --run-id {run_id}    # {once}",
+        )
+    printed = session.place.run(run_id) / collect.LOG
     return LocalError(
-        f"This computer refused: {error.strerror or error}{where}. What was here stays.",
-        exists=f"{run}{session.machine.id} runs on, at ${session.machine.price:.2f}/h.",
-        next_command=f"orch train --run-id {run_id}    # once that is settled",
+        f"This computer refused: {refused}. What was here stays. What the run printed until then "
+        f"is in {printed}.",
+        exists=f"The run {run_id} is on its machine, with its results. {machine}",
+        next_command=f"orch pull {run_id}    # {once}; while it still runs: orch logs -f {run_id}",
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.api import attempts
+from orchestrator.api import attempts, space
 from orchestrator.api.awaiting import require_seen, what_ended
 from orchestrator.api.ending import down
 from orchestrator.api.folder import Folder, check_run_id
@@ -16,7 +16,7 @@ from orchestrator.api.lease import up
 from orchestrator.api.settle import settle
 from orchestrator.api.training import Interrupts, Output, Wish, one_run, profile_of
 from orchestrator.api.turns import in_use, unused
-from orchestrator.errors import HostError, OrchError, ParityMismatch, ResultsLost, RunFailed
+from orchestrator.errors import HostError, LocalError, OrchError, ParityMismatch, ResultsLost, RunFailed
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, RunRecord, Silent
 from orchestrator.profile import Profile, load
@@ -74,6 +74,8 @@ def run(
     )
     words = _repeated(profile, name, overrides, local_parity)
     call = _Call(place, wanted, name, overrides, wish, progress or Silent(), words)
+    if wish.seen is None:
+        _require_space(call)
     try:
         with in_use(place, wanted.name):
             record = _answered(call) or _made(call, output)
@@ -88,6 +90,10 @@ def run(
     if left:
         call.tell.say(left)
     return record
+
+
+def _require_space(call: _Call) -> None:
+    space.require_results(call.place, call.profile, "Nothing was rented or sent by this call.", call.words)
 
 
 def _repeated(profile: str | Path, run_id: str, overrides: Sequence[str], local_parity: bool) -> str:
@@ -119,6 +125,7 @@ def _settle_where_gone(call: _Call, lease: Lease) -> None:
 
 def _made(call: _Call, output: Output | None) -> RunRecord:
     """An attempt, on the machine of the profile; or the end of one that goes on there."""
+    _require_space(call)
     held = up(
         call.profile.path,
         overrides=call.overrides,
@@ -181,5 +188,6 @@ def _end_after(call: _Call, error: BaseException) -> None:
     kept = files if isinstance(error, (RunFailed, ParityMismatch)) else ""
     error.exists = (left or _ENDED) + kept
     to_fetch = left is not None and isinstance(error, ResultsLost)  # it names the command that fetches them
-    if isinstance(error, (RunFailed, ParityMismatch, HostError)) and not to_fetch:
+    ours = (RunFailed, ParityMismatch, HostError, *(() if left else (LocalError,)))
+    if isinstance(error, ours) and not to_fetch:
         error.next_command = call.words

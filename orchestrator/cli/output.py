@@ -54,13 +54,12 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
 
 def _of_this_computer(error: OSError) -> OrchError:
     """A full disk, a missing permission, a vanished file: of this computer, not of the machine."""
-    where = f": {error.filename}" if error.filename else ""
-    text = f"This computer refused: {error.strerror or error}{where}"
-    if error.errno == errno.ENOSPC:
-        return LocalError(
-            text, exists=_INTERRUPTED_EXISTS, next_command="free some space and repeat the command"
-        )
-    return LocalError(text, exists=_INTERRUPTED_EXISTS, next_command="orch status")
+    from orchestrator.api.folder import Folder
+    from orchestrator.api.space import refusal_of
+
+    refused, once = refusal_of(error, Folder.at())
+    again = f"repeat the command    # {once}" if error.errno == errno.ENOSPC else "orch status"
+    return LocalError(f"This computer refused: {refused}.", exists=_INTERRUPTED_EXISTS, next_command=again)
 
 
 _INTERRUPTED_EXISTS = "What was made before still exists."

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.errors import FileRefused, LocalError, MalformedAnswer
+from orchestrator.hosts import disk
 from orchestrator.hosts.command import shown
 from orchestrator.model.plain import plain
 
@@ -57,8 +58,8 @@ def admit(source: str, where: str, size: int, most: int, target: Path) -> None:
         )
     if size > max(0, free - SPARE):
         raise LocalError(
-            f"{plain(source)} on {where} has {size:,} bytes, and {free:,} are free in {target.parent}: "
-            "it was not fetched.",
+            f"{plain(source)} on {where} has {disk.amount(size)}, and {disk.amount(SPARE)} must stay free: "
+            f"{disk.shown(target.parent)}. It was not fetched.",
             exists=f"It still lies on {where}.",
-            next_command="free some space, then orch pull",
+            next_command=f"orch pull    # once there is room in {disk.mount_of(target.parent)}",
         )

@@ -87,7 +87,7 @@ def verdict(evidence: Evidence) -> tuple[str | None, str | None]:
         )
     return (
         "nothing",
-        f"Nothing that is measured was at its limit: {_cpu_words(evidence)} were busy{_noticed(evidence)}.",
+        f"Nothing that is measured was at its limit: {_cpu_words(evidence)} busy{_noticed(evidence)}.",
     )
 
 
@@ -320,4 +320,4 @@ def _crowd_words(evidence: Evidence) -> str:
 
 
 def _cpu_words(evidence: Evidence) -> str:
-    return f"{evidence.usage.cpu or 0:.0%} of {evidence.cores:g} cores"
+    return f"{evidence.usage.cpu or 0:.0%} of {evidence.cores:g} core{'' if evidence.cores == 1 else 's'}"

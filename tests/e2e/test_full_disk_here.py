@@ -1,8 +1,9 @@
-"""A full disk here: `train` and `pull` end with 1, say what exists, and complete once there is room."""
+"""A full disk here: nothing is rented or sent, no result is lost, and all completes once there is room."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -10,11 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.project import Project, tiny
+from tests.e2e.project import Project, tiny, until
 
 pytestmark = pytest.mark.machine
 
 SCRIPT = "import time; print('x' * 200_000); open('model.bin', 'wb').write(bytes(700_000))\n"
+
+TALKATIVE = """
+import time
+for line in range(60):
+    print("x" * 100_000, flush=True)
+    time.sleep(0.2)
+"""
 
 
 @pytest.fixture
@@ -27,37 +35,76 @@ def small(tmp_path: Path, machines: Path) -> Iterator[Project]:
         pytest.skip("no file system can be mounted here")
     made = tiny(place / "project", machines, SCRIPT)
     yield made
+    (made.folder.parent / "big").unlink(missing_ok=True)
     made.orch("down", "--discard")
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
-def fill(project: Project) -> Path:
-    """Use up all room."""
+def fill(project: Project, leave: int = 0) -> Path:
+    """Use up all room but `leave` bytes."""
     big = project.folder.parent / "big"
     with open(big, "wb", buffering=0) as file:
         for size in (1 << 20, 4096):
             with contextlib.suppress(OSError):
                 while file.write(bytes(size)) == size:
                     pass
+        file.truncate(max(0, file.tell() - leave))
     return big
+
+
+def refused(project: Project, *argv: str) -> dict[str, str]:
+    """The LocalError with which it ends; it names the file system."""
+    error: dict[str, str] = project.json(*argv, code=1)["error"]
+    assert error["kind"] == "LocalError", error
+    assert f"the file system {project.folder.parent} has" in error["message"], error
+    assert f"once there is room in {project.folder.parent}" in error["next_command"], error
+    return error
+
+
+def test_nothing_is_rented_without_room(small: Project) -> None:
+    (small.folder / ".orch").mkdir()
+    fill(small)
+    assert "Nothing was made" in refused(small, "up", "orch.yaml")["exists"]
+    assert "Nothing was rented" in refused(small, "run", "orch.yaml", "--run-id", "one")["exists"]
+    assert small.json("status")["leases"] == []
 
 
 def test_train_and_pull_refuse_and_complete_once_there_is_room(small: Project) -> None:
     small.orch("up", "orch.yaml")
     big = fill(small)
-    error = small.json("train", "--run-id", "one", code=1)["error"]
-    assert error["kind"] == "LocalError", error
-    assert "No space left" in error["message"]
-    assert "runs on" in error["exists"] and error["next_command"].startswith("orch train")
+    error = refused(small, "train", "--run-id", "one")
+    assert "Nothing was sent" in error["exists"] and "runs on" in error["exists"]
+    assert error["next_command"].startswith("orch train --run-id one ")
     big.unlink()
 
     small.json("train", "--detach", "--run-id", "one")
     small.orch("logs", "-f", "one")
     big = fill(small)
-    error = small.json("pull", code=1)["error"]
-    assert error["kind"] == "LocalError", error
+    assert refused(small, "pull")["next_command"].startswith("orch pull one ")
     big.unlink()
     record = small.json("pull")
     assert record["run_id"] == "one"
     assert (small.folder / "runs/one/outputs/model.bin").stat().st_size == 700_000
     assert record["not_fetched"] == []
+
+    big = fill(small, leave=(65 << 20) + 400_000)  # what the run before left is known
+    error = refused(small, "train", "--run-id", "two")
+    assert "as one had" in error["message"] and error["next_command"].startswith("orch train --run-id two ")
+    big.unlink()
+
+
+def test_a_disk_that_fills_while_the_run_is_followed_loses_nothing(small: Project) -> None:
+    (small.folder / "train.py").write_text(TALKATIVE)
+    small.orch("up", "orch.yaml")
+    process = small.start("train", "--json", "--run-id", "one")
+    until((small.folder / "runs/one/output.log").exists, 300)
+    big = fill(small)
+    out, err = process.communicate(timeout=300)
+    error = json.loads(out)["error"]
+    assert process.returncode == 1 and error["kind"] == "LocalError", err
+    assert f"the file system {small.folder.parent} has" in error["message"]
+    assert "one is on its machine, with its results" in error["exists"]
+    assert error["next_command"].startswith("orch pull one ")
+    big.unlink()
+    small.orch("logs", "-f", "one")
+    assert small.json("pull", "one")["exit"]["reason"] == "completed"

@@ -63,7 +63,7 @@ def test_totals_and_rates(tmp_path: Path) -> None:
         bytes_read=500, bytes_written=50, disk_read=100, disk_written=40, cache_hit=0.8, network_bytes=7,
         peak_memory=600, memory=1000, cores=4.0, cpu_utilisation=0.3, cpu_waiting=0.1, cpu_throttled=0.0,
         wall_s=10.5, sampler_cpu=0.002,
-        limited_by="nothing", because="Nothing that is measured was at its limit: 30% of 4 cores were busy.",
+        limited_by="nothing", because="Nothing that is measured was at its limit: 30% of 4 cores busy.",
         unknown=(
             "Steps: they are counted in TensorFlow and Keras alone. The numbers are of the whole run.",
         ),
