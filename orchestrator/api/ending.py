@@ -14,13 +14,11 @@ from orchestrator.api.exists import telling
 from orchestrator.api.folder import Folder
 from orchestrator.api.held import end, existing, note_ends
 from orchestrator.api.owner import forget_folder
-from orchestrator.api.settle import lost_run, settle
+from orchestrator.api.settle import few, lost_run, settle
 from orchestrator.errors import CleanupUnproven, LocalError, OrchError, ProviderError, UsageError
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import LABEL_LEASE, DownReport, Machine, Progress, Silent
 from orchestrator.providers import open_provider
-
-_NAMED = 5
 
 
 def down(
@@ -194,20 +192,15 @@ def _settle_left(lease: Lease, discard: bool, tell: Progress) -> None:
         coming = [each.path for each in run.left if each.can_come]
         if coming and not discard:
             raise UsageError(
-                f"{_few(coming)} of {run.run_id} is on the machine only, and can still be fetched.",
+                f"{few(coming)} of {run.run_id} is on the machine only, and can still be fetched.",
                 exists=f"The machine runs on, at ${lease.price:.2f}/h.",
                 next_command=f"orch pull --again {run.run_id}    # or, to lose it: orch down --discard",
             )
         if run.left:
             paths = [each.path for each in run.left]
             tell.say(
-                f"{_few(paths)} of {run.run_id} could not be brought here and will be lost with the machine"
+                f"{few(paths)} of {run.run_id} could not be brought here and will be lost with the machine"
             )
-
-
-def _few(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    return ", ".join(paths[:_NAMED]) + more
 
 
 def _sum(reports: Sequence[DownReport]) -> DownReport:

@@ -75,7 +75,7 @@ def down_all(
     Nothing is ended where one of them has a run that goes on, or results that were not pulled, or is not
     known well enough to tell, unless `discard`. Raises UsageError, and what ending a lease raises.
     """
-    leases = list(_leases(place))
+    leases = list(leases_at_hand(place))
     found = [found for cloud in _clouds(leases, clouds) for found in _found(open_provider(cloud), leases)]
     ours = [one for one in found if one.target.mine or others]
     if not discard:
@@ -90,7 +90,7 @@ def down_all(
     return reports
 
 
-def _leases(place: Folder) -> Iterator[tuple[Folder, Lease]]:
+def leases_at_hand(place: Folder) -> Iterator[tuple[Folder, Lease]]:
     """The open leases of this folder, and of the folders that this user leased from."""
     for root in dict.fromkeys((place.root, *noted_folders())):
         folder = Folder(root)

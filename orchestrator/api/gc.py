@@ -1,7 +1,8 @@
-"""gc: end the machines of orch that outlived their deadline, whoever leased them, and only those.
+"""gc: end the machines of orch that outlived their deadline, and only those.
 
 A machine ends itself at its deadline. One that is still there a while later could not: this is the second
-line of defence, to be run on a schedule. It goes by labels alone and needs no ledger and no folder.
+line of defence, to be run on a schedule. It goes by labels and needs no ledger and no folder. A ledger that
+is at hand keeps its machine from being ended while results are on that machine only, as with `down`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from orchestrator.api.ending_all import leases_at_hand
 from orchestrator.api.folder import Folder
+from orchestrator.api.owner import is_mine
 from orchestrator.errors import ProviderError
 from orchestrator.model import (
     LABEL_EXPIRES,
@@ -40,8 +43,9 @@ Open = Callable[[str], Provider]
 class Found:
     """One machine of orch: what becomes of it, and why.
 
-    `outcome`: ended (and proven gone), due (a dry run left it), left (not ours to end), unproven (it was
-    due, and may still exist). `since`: US dollars that it cost since its deadline.
+    `outcome`: ended (and proven gone), due (a dry run left it), left (not ours to end), kept (it is due,
+    and results are on it only), unproven (it was due, and may still exist). `since`: US dollars that it cost
+    since its deadline.
     """
 
     cloud: str
@@ -70,7 +74,7 @@ class GcReport:
     @property
     def proven(self) -> bool:
         """Every cloud answered, and nothing that was to be ended may still exist."""
-        return not self.unseen and not any(one.outcome == "unproven" for one in self.machines)
+        return not self.unseen and not self.of("unproven") and not self.of("kept")
 
     def of(self, outcome: str) -> tuple[Found, ...]:
         return tuple(one for one in self.machines if one.outcome == outcome)
@@ -96,22 +100,29 @@ def gc(
     clouds: Sequence[str],
     *,
     dry_run: bool = False,
+    others: bool = False,
+    discard: bool = False,
+    folder: Path | str | None = None,
     now: datetime | None = None,
     opened: Open = open_provider,
     progress: Progress | None = None,
 ) -> GcReport:
-    """End every machine of orch on `clouds` whose deadline passed MARGIN ago, and see it gone.
+    """End this user's machines of orch on `clouds` whose deadline passed MARGIN ago, and see them gone.
 
+    With `others`, those of other owners too. A machine whose ledger lies in `folder`, or in another folder
+    that this user leased from, is kept while that ledger has runs that were not pulled, unless `discard`.
     Safe to run again and beside itself. One cloud or one machine that refuses does not keep the others:
     look at `proven`. Raises ProviderError where the only cloud that was asked does not answer.
     """
     tell = progress or Silent()
     moment = now or datetime.now(UTC)
+    unpulled = {} if discard else _unpulled(Folder.at(folder))
     machines: list[Found] = []
     unseen: dict[str, str] = {}
     for cloud in dict.fromkeys(clouds):
         try:
-            machines += _swept(opened(cloud), moment, dry_run, tell)
+            sweep = _Sweep(opened(cloud), moment, dry_run, others, unpulled)
+            machines += sweep.report(tell)
         except ProviderError as error:
             if len(set(clouds)) == 1:
                 raise
@@ -151,15 +162,51 @@ def _digits(machine: Machine, label: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
+def _unpulled(place: Folder) -> dict[str, str]:
+    """By lease, of those whose ledger is at hand: which runs were not pulled, and from where they can be."""
+    found = {}
+    for folder, lease in leases_at_hand(place):
+        if lease.uncollected:
+            ids = ", ".join(run.run_id for run in lease.uncollected)
+            first = lease.uncollected[0].run_id
+            found[lease.id] = (
+                f"results of {ids} are on it only. Next, in {folder.root}: orch pull {first}; "
+                "or, to lose them: orch gc --discard"
+            )
+    return found
+
+
 # ---------------------------------------------------------------- one cloud
 
 
-def _swept(provider: Provider, now: datetime, dry_run: bool, tell: Progress) -> list[Found]:
-    seen = list(provider.list({}))
-    late = [machine for machine in seen if due(machine, now)[0]]
-    refused = {} if dry_run else _ended(provider, late, tell)
-    left = set() if dry_run else _left(provider, late, refused)
-    return [_found(machine, now, dry_run, refused, left) for machine in seen]
+@dataclass(frozen=True)
+class _Sweep:
+    """One cloud, what may be ended there, and why the rest may not."""
+
+    provider: Provider
+    now: datetime
+    dry_run: bool
+    others: bool
+    unpulled: Mapping[str, str]
+
+    def report(self, tell: Progress) -> list[Found]:
+        seen = list(self.provider.list({}))
+        judged = [(machine, *self._judged(machine)) for machine in seen]
+        late = [machine for machine, outcome, _ in judged if outcome == "ended"]
+        refused = _ended(self.provider, late, tell)
+        left = _left(self.provider, late, refused)
+        return [_found(*one, self.now, refused, left) for one in judged]
+
+    def _judged(self, machine: Machine) -> tuple[str, str]:
+        """What is to become of a machine, and why."""
+        is_due, reason = due(machine, self.now)
+        if not is_due:
+            return "left", reason
+        if not self.others and not is_mine(self.provider, machine):
+            return "left", f"{reason}, and it is another owner's: orch gc --others ends it"
+        if _lease(machine) in self.unpulled:
+            return "kept", f"{reason}, and {self.unpulled[_lease(machine)]}"
+        return ("due" if self.dry_run else "ended"), reason
 
 
 def _ended(provider: Provider, late: Iterable[Machine], tell: Progress) -> dict[str, str]:
@@ -190,10 +237,13 @@ def _left(provider: Provider, late: Sequence[Machine], refused: Mapping[str, str
 
 
 def _found(
-    machine: Machine, now: datetime, dry_run: bool, refused: Mapping[str, str], left: set[str]
+    machine: Machine,
+    outcome: str,
+    reason: str,
+    now: datetime,
+    refused: Mapping[str, str],
+    left: set[str],
 ) -> Found:
-    is_due, reason = due(machine, now)
-    outcome = ("due" if dry_run else "ended") if is_due else "left"
     if machine.id in refused:
         outcome, reason = "unproven", f"{reason}, and its end was refused: {refused[machine.id]}"
     elif machine.id in left:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,6 +18,7 @@ from orchestrator.ledger import Lease, LeasedRun, Ledger
 from orchestrator.model import Ending, Exit, MachineState, Provider, RunRecord
 from orchestrator.providers import open_provider
 
+_NAMED = 5
 _UNEXPLAINED = "Its machine is gone: the deadline came, it was powered off, or its provider ended it."
 
 
@@ -90,6 +91,12 @@ def lost_run(record: RunRecord) -> dict[str, str]:
     """What `down` tells of a run that was settled."""
     ended = record.exit
     return {"run_id": record.run_id, "reason": str(ended["reason"]), "detail": str(ended.get("detail", ""))}
+
+
+def few(paths: Sequence[str]) -> str:
+    """The first of some paths, and how many more there are."""
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return ", ".join(paths[:_NAMED]) + more
 
 
 @contextmanager

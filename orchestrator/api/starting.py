@@ -12,6 +12,7 @@ from orchestrator.api import trees as trees_
 from orchestrator.api.fetching import run_record, timed
 from orchestrator.api.reading import advice, of_profile
 from orchestrator.api.session import Session, check_stack, local_agent, stack_facts, tell_inherited, told
+from orchestrator.api.settle import few
 from orchestrator.api.turns import starting
 from orchestrator.errors import StackMismatch
 from orchestrator.model import Difference, Job, RunRecord, TreeLink
@@ -97,11 +98,28 @@ def _attempt(session: Session, run_id: str, trees: trees_.Trees) -> dict[str, An
 
 
 def _make_room_there(session: Session, run_id: str, number: int) -> None:
-    """The machine may hold an earlier attempt of this run: it is ended there, and kept under another name."""
+    """The machine may hold an earlier attempt of this run: it is ended there, and kept under another name.
+
+    Nothing waits for its files any more, neither the machine's idle watch nor `down`.
+    """
     if jobs.state(session.host, session.agent, run_id).state != "absent":
         jobs.cancel(session.host, session.agent, run_id, grace=1.0)
+        _supersede(session, run_id, f"{run_id}@{number - 1}")
+        jobs.mark_collected(session.host, session.agent, run_id)
         jobs.rename(session.host, session.agent, run_id, f"{run_id}@{number - 1}")
     follow.bookmark(session, run_id).forget()
+
+
+def _supersede(session: Session, run_id: str, name: str) -> None:
+    """Note what of the earlier attempt did not come home: it stays on the machine, as the run `name`."""
+    run = session.ledger.lease().runs.get(run_id)
+    if run is None or not run.left:
+        return
+    paths = [each.path for each in run.left]
+    session.ledger.append("run.superseded", run_id=run_id, attempt=run.attempt, left=paths)
+    session.progress.say(
+        f"{few(paths)} of the attempt before did not come home: on the machine as {name}, lost with it"
+    )
 
 
 def _began(session: Session, run_id: str) -> bool:

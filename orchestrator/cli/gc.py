@@ -22,16 +22,27 @@ Clouds = Annotated[
 def gc(
     clouds: Clouds = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be ended; end nothing.")] = False,
+    others: Annotated[bool, typer.Option("--others", help="Machines of other owners too.")] = False,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="Also end machines with results that were not pulled.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
 ) -> None:
-    """End machines of orch that outlived their deadline, anybody's, and only those. For a schedule.
+    """End your machines that outlived their deadline, and only those. For a schedule.
 
-    Exit code 8 where a machine that was to be ended may still exist, or a cloud did not answer.
+    Exit code 8 where a machine that was to be ended may still exist or was kept for its results, or a cloud
+    did not answer.
     """
     from orchestrator.api import gc as gc_
     from orchestrator.cli import progress
 
-    found = gc_.gc(clouds or gc_.clouds_of(), dry_run=dry_run, progress=progress.progress())
+    found = gc_.gc(
+        clouds or gc_.clouds_of(),
+        dry_run=dry_run,
+        others=others,
+        discard=discard,
+        progress=progress.progress(),
+    )
     emit("gc", found.as_json(), as_json, gc_text(found.as_json()))
     if not found.proven:
         raise typer.Exit(8)
@@ -51,6 +62,8 @@ def gc_text(report: Mapping[str, Any]) -> str:
     said = [f"{plural(len(machines), 'machine')} of orch on {seen}"]
     said += [f"{count['due']} to be ended" if report["dry_run"] else f"{count['ended']} ended, proven gone"]
     said += [f"{count['unproven']} may still exist and cost"] if count["unproven"] else []
+    kept = sum(one["outcome"] == "kept" for one in machines)
+    said += [f"{kept} kept for results that were not pulled"] if kept else []
     left = report["price_left_usd_hour"]
     return "\n".join([*lines, "; ".join(said) + f". What is left costs {money(left)}/h."])
 

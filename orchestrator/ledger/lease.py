@@ -213,6 +213,8 @@ def _step(lease: Lease, event: Event) -> Lease:
             return _with_run(
                 lease, replace(lease.runs[data["run_id"]], collected=True, lost=None, left=_left(data))
             )
+        case "run.superseded":  # its id has a new attempt: nothing waits for what the earlier one left
+            return _with_run(lease, replace(lease.runs[data["run_id"]], left=()))
         case "run.lost":
             lost = replace(lease.runs[data["run_id"]], exit_reason=data["reason"], lost=data["detail"])
             return _with_run(lease, lost)

@@ -60,7 +60,7 @@ resource "aws_codebuild_project" "reaper" {
             "pip install \"/tmp/$(basename \"$WHEEL\")[aws]\"",
           ]
         }
-        build = { commands = ["orch gc --cloud aws"] }
+        build = { commands = ["orch gc --cloud aws --others"] }
       }
     })
   }

@@ -30,7 +30,7 @@ resource "google_cloud_run_v2_job" "reaper" {
 
       containers {
         image   = var.reaper_image
-        command = ["sh", "-ec", "pip install \"$WHEEL[gcp]\" && exec orch gc --cloud gcp"]
+        command = ["sh", "-ec", "pip install \"$WHEEL[gcp]\" && exec orch gc --cloud gcp --others"]
 
         env {
           name  = "GOOGLE_CLOUD_PROJECT"

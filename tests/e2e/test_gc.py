@@ -75,7 +75,7 @@ def test_on_aws_with_what_terraform_grants(
     late, good = two(provider, need)
     aws_cloud.set(policy=document("aws/reaper-policy.json"))
     aws_cloud.forget_requests()
-    report = empty.json("gc", "--cloud", "aws")
+    report = empty.json("gc", "--others", "--cloud", "aws")
     assert {one["id"]: one["outcome"] for one in report["machines"]} == {late.id: "ended", good.id: "left"}
     made = {f"{one['service']}.{_snake(one['action'])}" for one in aws_cloud.state()["requests"]}
     assert {"ec2.describe_instances", "ec2.terminate_instances"} <= made <= set(CALLS["aws"])
@@ -93,7 +93,7 @@ def test_an_end_that_aws_refuses_is_unproven(
     provider = open_provider("aws")
     late, good = two(provider, Need("aws", memory=Bound(1 << 30), disk=8 << 30, arch="x86_64"))
     aws_cloud.set(policy={"Statement": [{"Effect": "Allow", "Action": "ec2:Describe*"}]})
-    refused = empty.json("gc", "--cloud", "aws", code=8)
+    refused = empty.json("gc", "--others", "--cloud", "aws", code=8)
     outcomes = {one["id"]: one["outcome"] for one in refused["machines"]}
     assert outcomes == {late.id: "unproven", good.id: "left"}
     assert "ec2:TerminateInstances" in next(
@@ -129,7 +129,7 @@ def test_on_google_cloud_with_what_terraform_grants(
     late, good = two(provider, need)
     before = len(gcp_cloud.state()["requests"])
     gcp_cloud.settings(denied=_but(document("gcp/reaper-roles.json")))
-    report = empty.json("gc", "--cloud", "gcp")
+    report = empty.json("gc", "--others", "--cloud", "gcp")
     assert {one["id"]: one["outcome"] for one in report["machines"]} == {late.id: "ended", good.id: "left"}
     made = {one["method"] for one in gcp_cloud.state()["requests"][before:] if one.get("method")}
     assert {"compute.instances.delete"} <= made <= set(CALLS["gcp"])
@@ -151,14 +151,14 @@ def test_on_this_computer(empty: Project) -> None:
     need = Need("local", cpus=Bound(1), memory=Bound(256 << 20), disk=256 << 20)
     provider = open_provider("local", state=empty.state)
     late, good = two(provider, need)
-    dry = empty.json("gc", "--dry-run")
+    dry = empty.json("gc", "--others", "--dry-run")
     assert dry["clouds"] == ["local"]
     assert {one["id"]: one["outcome"] for one in dry["machines"]} == {late.id: "due", good.id: "left"}
     assert {one.id for one in provider.list({})} == {late.id, good.id}
-    report = empty.json("gc")
+    report = empty.json("gc", "--others")
     assert report["schema"] == "orch.gc/1"
     assert {one["id"]: one["outcome"] for one in report["machines"]} == {late.id: "ended", good.id: "left"}
     assert [one.id for one in provider.list({})] == [good.id]
-    again = empty.json("gc")
+    again = empty.json("gc", "--others")
     assert [one["outcome"] for one in again["machines"]] == ["left"]
     provider.delete(good)

@@ -7,12 +7,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.api import gc as module
+from orchestrator.api import owner as identity
+from orchestrator.api.folder import Folder
 from orchestrator.api.gc import MARGIN, GcReport, due, expiry, gc
 from orchestrator.cli.gc import gc_text
 from orchestrator.errors import Fault, ProviderError
@@ -27,14 +30,17 @@ from orchestrator.model import (
 )
 from orchestrator.providers.memory import CATALOG, MemoryProvider, Mishap, Temper
 from tests.conftest import ROOT
+from tests.unit.memory_cloud import opened_lease
 
 NOW = datetime.fromtimestamp(1_800_000_000, UTC)
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtQzVn0VdkT0Wm2yQ0nXUkPSpPkXyBzQkq5dlqCqk0a nobody"
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_POLL_S", 0.01)
+    monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
 
 
 def machine(labels: Mapping[str, str]) -> Machine:
@@ -58,7 +64,7 @@ def cloud(*machines: Mapping[str, str], gone_after: float = 0.0) -> MemoryProvid
 
 def run(*clouds: MemoryProvider, dry_run: bool = False) -> GcReport:
     named = {f"c{number}": one for number, one in enumerate(clouds)}
-    return gc(list(named), dry_run=dry_run, now=NOW, opened=named.__getitem__)
+    return gc(list(named), dry_run=dry_run, others=True, now=NOW, opened=named.__getitem__)
 
 
 def alive(made: MemoryProvider) -> set[str]:
@@ -181,6 +187,54 @@ def test_the_only_cloud_s_refusal_is_raised() -> None:
     silent.fail_next("list", Mishap(Fault.AUTH))
     with pytest.raises(ProviderError):
         run(silent)
+
+
+# ---------------------------------------------------------------- what it must leave
+
+
+def swept(made: MemoryProvider, *, others: bool = False, discard: bool = False) -> GcReport:
+    return gc(["memory"], others=others, discard=discard, now=NOW, opened=lambda _: made)
+
+
+def test_another_owner_s_machine_is_left_unless_others_are_meant() -> None:
+    mine = {**late(60), LABEL_LEASE: "mine", LABEL_OWNER: identity.owner(MemoryProvider())}
+    made = cloud(late(60), mine)
+    report = swept(made)
+    assert [one.lease for one in report.of("ended")] == ["mine"]
+    (left,) = report.of("left")
+    assert "another owner's: orch gc --others" in left.reason
+    assert report.proven
+    assert [one.lease for one in swept(made, others=True).of("ended")] == ["job-60"]
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["a run goes on", "its results are there only"])
+@pytest.mark.parametrize("others", [False, True])
+def test_a_machine_with_results_that_nobody_has_is_kept(tmp_path: Path, ended: bool, others: bool) -> None:
+    """Its ledger lies in another folder of this user."""
+    labels = {**late(60), LABEL_LEASE: "busy", LABEL_OWNER: identity.owner(MemoryProvider())}
+    made = cloud(labels)
+    place = Folder(tmp_path / "elsewhere")
+    ledger = opened_lease(place, "busy")
+    identity.note_folder("busy", place.root)
+    ledger.append("run.started", run_id="one", draft={})
+    if ended:
+        ledger.append("run.ended", run_id="one", reason="completed")
+    report = swept(made, others=others)
+    (kept,) = report.of("kept")
+    assert f"in {place.root}: orch pull one" in kept.reason
+    assert "1 kept for results that were not pulled" in gc_text(report.as_json())
+    assert not report.proven
+    assert alive(made) == {"busy"}
+    ledger.append("run.collected", run_id="one")
+    assert swept(made, others=others).of("ended")
+
+
+def test_results_may_be_given_up(tmp_path: Path) -> None:
+    labels = {**late(60), LABEL_LEASE: "busy", LABEL_OWNER: identity.owner(MemoryProvider())}
+    made = cloud(labels)
+    opened_lease(Folder(tmp_path), "busy").append("run.started", run_id="one", draft={})
+    assert swept(made).of("kept")
+    assert swept(made, discard=True).of("ended")
 
 
 # ---------------------------------------------------------------- what is shown

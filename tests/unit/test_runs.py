@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +21,8 @@ from orchestrator.api import attempts, collect, session
 from orchestrator.api.folder import Folder
 from orchestrator.api.schemas import schema as orch_schema
 from orchestrator.errors import Fault
-from orchestrator.model import RunRecord
+from orchestrator.model import NotFetched, Refused, RunRecord
+from orchestrator.runtime import rundir
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
@@ -237,6 +238,44 @@ def test_train_tries_again_on_the_same_machine_where_it_is_asked_to(job: Job) ->
     with pytest.raises(orch.UsageError, match=r"train.py changed"):
         job.script("print('third')\n")
         orch.train(run_id="one", folder=job.folder)
+
+
+CHANGES = """import pathlib
+pathlib.Path("kept.txt").write_text("a")
+print("begun", flush=True)
+raise SystemExit(3)
+"""
+
+
+def test_an_attempt_that_was_replaced_keeps_neither_the_machine_nor_down_waiting(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of the first attempt was changed after its end, and could come; the machine was never told that
+    the rest was fetched. Then the run is tried again."""
+    job.script(CHANGES)
+    orch.up(job.profile, folder=job.folder)
+    really = collect.fetch
+
+    def fetch(*args: Any, **wishes: Any) -> collect.Fetched:
+        why = NotFetched("log.txt", "file", Refused.CHANGED, "it was changed after the run's end")
+        return replace(really(*args, **wishes), refused=(why,))
+
+    with monkeypatch.context() as patch, pytest.raises(orch.RunFailed):
+        patch.setattr(collect, "fetch", fetch)
+        orch.train(run_id="one", folder=job.folder)
+    runs = job.cloud.base(job.cloud.alive()[0].id) / "runs"
+    assert rundir.uncollected(rundir.open_run(str(runs.parent), "one")), "log.txt can still come"
+    with pytest.raises(orch.UsageError, match=r"log.txt of one is on the machine only"):
+        orch.down(folder=job.folder)
+
+    job.script(WRITES)
+    done = orch.train(run_id="one", folder=job.folder, retry_failed=True, progress=job.told)
+    assert done.succeeded
+    assert job.told.heard("log.txt of the attempt before did not come home")
+    there = [rundir.open_run(str(runs.parent), name) for name in ("one", "one@1")]
+    assert not any(rundir.uncollected(run) for run in there), "the machine may idle"
+    assert (runs / "one@1/work/kept.txt").exists()
+    assert orch.down(folder=job.folder).proven_gone
 
 
 def test_a_machine_that_could_not_be_made_ready_is_ended(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
