@@ -41,6 +41,7 @@ def down(
     """
     tell = progress or Silent()
     place = Folder.at(folder)
+    place.remove_abandoned()
     if everything:
         options: dict[str, Any] = {"discard": discard, "others": others, "clouds": clouds}
         return _sum(down_all(place, **options, approve=approve, end_lease=_down_one, tell=tell))
@@ -147,10 +148,11 @@ def _closed(
     notes: _Notes,
     lost: Sequence[Mapping[str, str]],
 ) -> DownReport:
+    """Close the lease last: where this is killed before, the next `down` finds it open, and closes it."""
     ledger = place.ledger(lease.id)
-    notes.add("lease.closed")
     for secret in (place.identity(lease.id), place.known_hosts(lease.id)):
         notes.remove(secret)
+    notes.add("lease.closed")
     if not notes.missing:
         forget_folder(lease.id)
     closed, now = ledger.lease(), time.time()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import UsageError
-from orchestrator.hosts.whole import write_whole
+from orchestrator.hosts.whole import remove_abandoned, write_whole
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import Progress
 
@@ -112,6 +112,11 @@ class Folder:
         if all((entry / "run.json").is_file() for entry in _entries(runs)):
             with suppress(OSError):
                 write_whole(runs / ".gitignore", b"*\n")
+
+    def remove_abandoned(self) -> None:
+        """Remove what commands that were killed left unfinished, keys among it."""
+        for folder in (self.root / "runs", self.state, *_entries(self.state)):
+            remove_abandoned(folder)
 
 
 def _entries(folder: Path) -> list[Path]:

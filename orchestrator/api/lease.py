@@ -17,7 +17,7 @@ from orchestrator.api.exists import telling
 from orchestrator.api.folder import Folder, new_lease_id, one_at_a_time
 from orchestrator.api.held import machines_of
 from orchestrator.api.lint import look, tell_once
-from orchestrator.api.owner import note_folder, owner
+from orchestrator.api.owner import forget_folder, note_folder, owner
 from orchestrator.api.session import (
     Session,
     local_stack,
@@ -215,8 +215,9 @@ def _forget_unmade(place: Folder, ledger: Ledger) -> None:
     """Close a lease that never had a machine: without credentials `down` could not even ask for one."""
     lease = ledger.lease()
     if all(attempt.settled and attempt.outcome != "accepted" for attempt in lease.attempts):
-        ledger.append("lease.closed")
         place.identity(lease.id).unlink(missing_ok=True)
+        ledger.append("lease.closed")
+        forget_folder(lease.id)
 
 
 def _machine(

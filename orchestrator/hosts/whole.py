@@ -20,9 +20,9 @@ def whole(place: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.is_dir():
         raise IsADirectoryError(21, "Is a folder", str(place))
-    start = f".{place.name[:100]}."
-    _remove_abandoned(place.parent, start)
-    handle, name = tempfile.mkstemp(dir=place.parent, prefix=f"{start}{os.getpid()}.", suffix=".part")
+    remove_abandoned(place.parent, place.name)
+    start = f".{place.name[:100]}.{os.getpid()}."
+    handle, name = tempfile.mkstemp(dir=place.parent, prefix=start, suffix=".part")
     part = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -42,9 +42,12 @@ def write_whole(place: Path, content: bytes, mode: int = 0o644) -> None:
         file.write(content)
 
 
-def _remove_abandoned(folder: Path, start: str) -> None:
-    """Remove unfinished files whose writer, named by its process id, does not live any more."""
-    form = re.compile(re.escape(start) + r"(\d+)\.\w+\.part")
+def remove_abandoned(folder: Path, name: str | None = None) -> None:
+    """Remove the unfinished files in `folder` (of `name` alone where one is given) whose writers were killed.
+
+    A writer is named by its process id. What cannot be removed stays.
+    """
+    form = re.compile((re.escape(f".{name[:100]}.") if name else r"\..+\.") + r"(\d+)\.\w+\.part")
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             named = form.fullmatch(entry.name)

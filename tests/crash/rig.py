@@ -90,7 +90,10 @@ class Rig:
         return done
 
     def partial_files(self) -> list[str]:
-        """Files of an unfinished write in the project, which a command that ended well leaves none of."""
+        """Files of an unfinished write in the project, which a command that ended well leaves none of.
+
+        Each is told of once: by the first kill that left it.
+        """
         found = (path for path in self.folder.rglob("*") if path.is_file())
         unfinished = (".part", ".tmp", ".partial")
         return sorted(str(path.relative_to(self.folder)) for path in found if path.suffix in unfinished)

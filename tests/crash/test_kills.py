@@ -32,6 +32,21 @@ def test_a_verb_that_was_killed_is_finished_by_itself_and_leaves_nothing(project
     print(table(kills))
 
 
+def test_what_was_not_whole_goes_with_the_next_down(project: Rig) -> None:
+    """`up` is killed before its key or another file has its name; `down` has nothing to end, and tidies."""
+    cut = [rf"os.rename .*/\.{name}\." for name in (r"\.gitignore", "identity")]
+    kills = list(sweep(project, "up, only down", cut))
+    assert [kill.killed for kill in kills] == [True] * len(cut)
+    assert all(kill.sound for kill in kills), kills
+
+
+def test_a_down_that_is_killed_late_leaves_no_key(project: Rig) -> None:
+    """The machine is gone by then; the next `down` still has a lease to close."""
+    (kill,) = sweep(project, "down", ["os.remove .*/identity"])
+    assert kill.killed
+    assert kill.sound, kill
+
+
 @pytest.mark.machine
 @pytest.mark.parametrize("verb", ["up", "train", "down"])
 def test_the_same_of_real_machines(tmp_path: Path, verb: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.hosts.whole import whole, write_whole
+from orchestrator.hosts.whole import remove_abandoned, whole, write_whole
 
 
 def killed_while_writing(place: Path) -> None:
@@ -30,6 +30,16 @@ def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path: Path) -> N
     write_whole(place, b"second")
     assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
     assert place.read_bytes() == b"second"
+
+
+def test_what_killed_writers_left_in_a_folder_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    killed_while_writing(tmp_path / "identity")
+    killed_while_writing(tmp_path / ".gitignore")
+    (tmp_path / "model.part").write_bytes(b"of the user")
+    with whole(tmp_path / "record.json") as slow:
+        slow.write(b"slow")
+        remove_abandoned(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"model.part", "record.json"}
 
 
 def test_a_writer_that_lives_is_left_alone(tmp_path: Path) -> None:
