@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.parity.recording import read_object
+
+_MOST_LINES = 10_000
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,17 @@ class Opened:
         return bool(self.files or self.folders or self.modules)
 
 
+def _of_workers(observe: Path) -> Iterator[tuple[str, str]]:
+    """(path, way) of what workers of multiprocessing opened; lines that are none are passed over."""
+    for file in sorted(observe.glob("opened-*.jsonl")):
+        for line in file.read_text("utf-8", errors="replace").splitlines()[:_MOST_LINES]:
+            try:
+                value = json.loads(line)
+                yield str(value["path"]), str(value["way"])
+            except (ValueError, TypeError, KeyError, RecursionError):
+                continue
+
+
 def read_opened(observe: Path) -> Opened:
     """What lies in the `observe` folder of a run; empty where nothing does."""
     values = [read_object(path) for path in sorted(observe.glob("opened-*.json"))]
@@ -34,6 +49,11 @@ def read_opened(observe: Path) -> Opened:
     for entry in entries:
         if str(entry["path"]) not in made and not entry.get("cache"):
             files.setdefault(str(entry["path"]), str(entry["way"]))
-    folders = (str(f) for value in known for f in (value.get("files") or {}).get("folders") or [])
+    folders = [str(f) for value in known for f in (value.get("files") or {}).get("folders") or []]
+    for path, way in _of_workers(observe):
+        if way == "listed":
+            folders.append(path)
+        elif path not in made:
+            files.setdefault(path, way)
     modules = (str(path) for value in values for path in value.get("modules") or [])
     return Opened(files, tuple(dict.fromkeys(folders)), made, tuple(dict.fromkeys(modules)))

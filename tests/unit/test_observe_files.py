@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.api.opened import Opened, read_opened
 from orchestrator.runtime.observe.files import Files
 from orchestrator.runtime.observe.project import outside, project_modules, roots, sha256
 
@@ -76,3 +78,45 @@ def test_modules_of_another_folder_are_named_by_their_dotted_name(
     changed = [name for name in second if first.get(name) != second[name]]
     assert changed == ["orch_shared_code/scaling.py"]
     assert not [name for name in first if name.startswith(("json/", "pytest", "_pytest"))]
+
+
+LISTS = """
+import glob, importlib.metadata, sys
+list(importlib.metadata.distributions())
+print(glob.glob("my_data/*.npy"))
+"""
+
+POOL = """
+import multiprocessing, sys
+def size(path):
+    return len(open(path, "rb").read())
+if __name__ == "__main__":
+    with multiprocessing.get_context(sys.argv[1]).Pool(1) as pool:
+        print(pool.map(size, ["my_data/0.npy"]))
+"""
+
+
+def seen(project: Path, script: str, *words: str) -> Opened:
+    """What a run of a script in a project was seen to open."""
+    (project / "my_data").mkdir()
+    (project / "my_data" / "0.npy").write_bytes(b"x" * 10)
+    (project / "train.py").write_text(script)
+    hook = Path(__file__).parents[2] / "orchestrator" / "runtime" / "hook"
+    observe = project / "observe"
+    asked = {"ORCH_OBSERVE_STEPS": "3", "ORCH_OBSERVE_DIR": str(observe)}
+    environ = {**os.environ, "PYTHONPATH": str(hook), **asked}
+    command = [sys.executable, "train.py", *words]
+    subprocess.run(command, cwd=project, env=environ, check=True, timeout=60)
+    return read_opened(observe)
+
+
+def test_a_folder_that_is_listed_is_seen_although_an_import_lists_the_project(tmp_path: Path) -> None:
+    opened = seen(tmp_path, LISTS)
+    assert str(tmp_path / "my_data") in opened.folders and str(tmp_path) not in opened.folders
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+def test_what_a_worker_opens_is_seen_although_it_is_ended_without_exit_handlers(
+    tmp_path: Path, start: str
+) -> None:
+    assert str(tmp_path / "my_data" / "0.npy") in seen(tmp_path, POOL, start).files

@@ -13,7 +13,8 @@ import hashlib
 import os
 import sys
 import threading
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from types import FrameType
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from .project import Root, library_cache, name_of_file, of_environment, outside, roots
 
@@ -35,8 +36,10 @@ MOST_BYTES = 1 << 30
 _CODE = (".pyc", ".pyi", ".so", ".pth", ".egg-link", ".dist-info", ".dylib", ".dll")
 _WRITES = os.O_WRONLY | os.O_RDWR
 _LISTING = ("os.listdir", "os.scandir")
-_IMPORT = "<frozen importlib"
-"""How the code of Python's import system is called: it lists every folder of sys.path."""
+_RUNTIME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_IMPORTERS = ("importlib", "_frozen_importlib", "pkg_resources", "pkgutil", "zipimport")
+_VENDORED = "._vendor.importlib"
+"""Modules of Python that list every folder of sys.path, to find what may be imported."""
 
 
 class Files:
@@ -52,6 +55,9 @@ class Files:
         self._hashed = 0
         self._busy = threading.local()
         self._open = True
+        self.tell: Optional[Callable[[str, str], None]] = None
+        """Called with path and way of what is new, where somebody wants it at once; the way of a folder that
+        is listed is "listed"."""
 
     def listen(self) -> None:
         """Hear of every file that Python opens. A hook of the interpreter cannot be taken back: it sleeps."""
@@ -81,8 +87,10 @@ class Files:
         if folder is None or isinstance(folder, (str, bytes)) or hasattr(folder, "__fspath__"):
             path = os.path.abspath(os.fsdecode(folder or "."))
             ours = path.startswith((self._ours, "/proc", "/sys")) or of_environment(path + os.sep)
-            if self._open and not ours and len(self._folders) < MOST_FOLDERS:
-                self._folders.setdefault(path)
+            if self._open and not ours and path not in self._folders and len(self._folders) < MOST_FOLDERS:
+                self._folders[path] = None
+                if self.tell:
+                    self.tell(path, "listed")
 
     def made(self, paths: Iterable[Any]) -> None:
         """The program is about to write these."""
@@ -119,7 +127,7 @@ class Files:
             found = [
                 {"path": path, "way": way, "made": path in self._written, "cache": library_cache(path, known)}
                 for path, way in list(self._opened.items())
-                if self._is_data(path, known)
+                if self.is_data(path, known)
             ]
             return {
                 "list": found,
@@ -148,8 +156,7 @@ class Files:
     def _heard_listing(self, folder: Any) -> None:
         if getattr(self._busy, "now", False):
             return
-        asking = sys._getframe(2)  # of what called os.listdir, past _audit
-        if not asking.f_code.co_filename.startswith(_IMPORT):
+        if not _of_the_importer(sys._getframe(2)):  # of what called os.listdir, past _audit
             self.listed(folder)
 
     def _heard(self, path: str, flags: int) -> None:
@@ -167,6 +174,8 @@ class Files:
             return
         if len(self._opened) < MOST_FILES:
             self._opened[path] = way
+            if self.tell:
+                self.tell(path, way)
         else:
             self._more += 1
 
@@ -176,7 +185,7 @@ class Files:
         except OSError:
             return None
         made = path in self._written
-        if not self._is_data(path, known):
+        if not self.is_data(path, known):
             return None
         return {
             "name": name_of_file(path, known),
@@ -190,7 +199,8 @@ class Files:
             "cache": library_cache(path, known),
         }
 
-    def _is_data(self, path: str, known: List[Root]) -> bool:
+    def is_data(self, path: str, known: List[Root]) -> bool:
+        """Whether a file that was opened is data: neither code of the project, nor the system's."""
         if path.endswith(".py") and not _executed(path, known):
             return False
         return not outside(path, known, made=path in self._written) and os.path.isfile(path)
@@ -203,6 +213,14 @@ class Files:
             self._hashed += wanted if affordable else 0
             self._hashes[key] = digest(path, found.st_size) if affordable else None
         return self._hashes[key]
+
+
+def _of_the_importer(asking: Optional[FrameType]) -> bool:
+    """Whether the import system asks, past functions of ours that stand between."""
+    while asking is not None and asking.f_code.co_filename.startswith(_RUNTIME):
+        asking = asking.f_back
+    name = str(asking.f_globals.get("__name__", "")) if asking else ""
+    return name.startswith(_IMPORTERS) or _VENDORED in name
 
 
 def _executed(path: str, known: List[Root]) -> bool:

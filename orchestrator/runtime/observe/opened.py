@@ -2,18 +2,21 @@
 
 `opened-<process>.json` in a folder: {v, files: see files.Files.seen, modules: [path of each of the
 project's own imported modules]}. Written at the process's end, and by `flush` where
-it ends without exit handlers.
+it ends without exit handlers. A worker of multiprocessing is ended without any: each line of its
+`opened-<process>.jsonl`, {path, way}, is written at the first opening.
 """
 
 from __future__ import annotations
 
 import atexit
+import json
 import os
+import sys
 from pathlib import Path
 from typing import Any, List, Mapping, Optional
 
 from .files import Files
-from .project import project_modules
+from .project import Root, library_cache, project_modules, roots
 
 FORMAT = 1
 
@@ -34,6 +37,13 @@ class Opened:
         """Write when the process ends."""
         atexit.register(self.write)
         _known.append(self)
+        os.register_at_fork(after_in_child=self.as_worker)
+        if "--multiprocessing-fork" in getattr(sys, "orig_argv", ()):
+            self.as_worker()
+
+    def as_worker(self) -> None:
+        """From here on, write down what is opened at once: this process may end without exit handlers."""
+        self._files.tell = _Lines(self._files, self._folder).add
 
     def on_tensorflow(self, tf: Any) -> None:
         """TensorFlow has been imported."""
@@ -62,6 +72,42 @@ class Opened:
             write_json(Path(self._folder) / f"opened-{self._pid}.json", value)
         except Exception:
             return
+
+
+class _Lines:
+    """What one process opens, a line of JSON for each. Never raises: a missing fact is no failed job."""
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files = files
+        self._place = f"{folder}/opened-{os.getpid()}.jsonl"
+        self._roots: Optional[List[Root]] = None
+        self._busy = False
+
+    def add(self, path: str, way: str) -> None:
+        """Write a line, unless it is no data."""
+        if self._busy:  # what writing this one opens itself
+            return
+        self._busy = True
+        try:
+            self._roots = self._roots or roots()
+            if way == "listed" or self._counts(path):
+                self._write(path, way)
+        except Exception:
+            return
+        finally:
+            self._busy = False
+
+    def _counts(self, path: str) -> bool:
+        known = self._roots or []
+        return self._files.is_data(path, known) and not library_cache(path, known)
+
+    def _write(self, path: str, way: str) -> None:
+        os.makedirs(os.path.dirname(self._place), exist_ok=True)  # noqa: PTH103, PTH120
+        file = os.open(self._place, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(file, (json.dumps({"path": path, "way": way}) + "\n").encode())
+        finally:
+            os.close(file)
 
 
 def from_environment(environ: Mapping[str, str]) -> Optional[Opened]:
