@@ -11,7 +11,7 @@ from orchestrator.api.confirm_baseline import baseline, restless, unsettled
 from orchestrator.api.confirm_runs import Runs
 from orchestrator.api.confirm_search import Search
 from orchestrator.api.confirm_sides import Clock, Sides
-from orchestrator.api.confirm_trees import Tree, only_listed, unseen
+from orchestrator.api.confirm_trees import Tree, not_sent, only_listed, unseen
 from orchestrator.api.confirm_trial import cores
 from orchestrator.api.rerun import KEPT
 from orchestrator.model import Progress, Tried, Verdict
@@ -73,8 +73,10 @@ def _candidates(sides: Sides, finding: Finding, runs: Runs) -> list[Candidate]:
         mine = theirs  # started from different folders, the same names are other files
     more = unseen(mine, theirs, seen, sides.mine.environment)
     differences = [each for each in known if each.kind == "difference"]
-    listed = only_listed(mine, theirs) if finding.stage in ("batch", "initial", "files", "steps") else ()
-    return [*differences, *more, *listed, *(each for each in known if each.kind != "difference")]
+    early = finding.stage in ("batch", "initial", "files", "steps")
+    listed = only_listed(mine, theirs) if early else ()
+    unsent = not_sent(runs.original, sides.unsent, names[0]) if early and runs.original else ()
+    return [*differences, *unsent, *more, *listed, *(each for each in known if each.kind != "difference")]
 
 
 def _seen(found: Iterable[Change], facts: Sequence[Facts], beside: Path | None) -> set[str]:

@@ -25,13 +25,15 @@ class Clock:
 @dataclass(frozen=True)
 class Sides:
     """Two recordings, of which `base` ("A" or "B") is run again here and the other imitated. `observe` is
-    where the recording of the base lies."""
+    where the recording of the base lies. `unsent`: files and folders of the repeated side's project that the
+    other side was not sent, which a program may look for without opening them."""
 
     a: Recording
     b: Recording
     base: str
     other: Other
     observe: Path | None = None
+    unsent: tuple[str, ...] = ()
 
     @property
     def mine(self) -> Recording:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import filecmp
-from collections.abc import Iterator, Mapping, Set
+import shlex
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -106,6 +107,19 @@ def _same(one: Path, other: Path) -> bool:
         return filecmp.cmp(one, other, shallow=one.stat().st_size > WHOLE)
     except OSError:
         return True
+
+
+def not_sent(folder: Path, names: Sequence[str], side: str) -> Iterator[Candidate]:
+    """One candidate for what lies in `folder` of `side` alone, for it was not sent: its presence may act."""
+    parts = []
+    for name in names:
+        words = f"{name} is in {side} alone (no run was seen to open it)"
+        fix = f"Declare it, if the script needs it: orch init --add-data {shlex.quote(name)}. Else remove it."
+        parts.append(Candidate("data", words, fix, Imposed(files={str(folder / name): None})))
+    if len(parts) == 1:
+        yield parts[0]
+    elif parts:
+        yield together(parts, "Declare as data what the script needs: orch init --add-data PATH.")
 
 
 def only_listed(mine: Tree, theirs: Tree) -> Iterator[Candidate]:

@@ -19,7 +19,7 @@ from orchestrator.api.confirm_runs import Runs
 from orchestrator.api.opened import read_opened
 from orchestrator.api.reference import Laid, Reference, View
 from orchestrator.api.rerun import Rerun, acting_now, this_host
-from orchestrator.api.sent import sent_of
+from orchestrator.api.sent import not_sent, sent_of
 from orchestrator.api.session import Session
 from orchestrator.api.trees import Trees
 from orchestrator.api.undeclared import Undeclared, undeclared
@@ -187,7 +187,7 @@ def _judged(session: Session, local: Agent, python: str, folder: Path) -> Verdic
         return verdict
     reference = Reference.of(profile)
     known = Rerun(profile.train.command, reference.project, python, acting_now(), host=this_host())
-    sides = Sides(here, there, "A", imitated(folder / "there", there))
+    sides = Sides(here, there, "A", imitated(folder / "there", there), unsent=not_sent(sent_of(profile)))
     with Runs(
         known,
         reference,

@@ -15,6 +15,8 @@ from orchestrator.profile import DataTree, Profile
 
 _CODE = (".py", ".ipynb", ".sh", ".toml", ".yaml", ".yml", ".cfg", ".ini")
 _LARGEST_TEXT = 1 << 20
+_MOST_ENTRIES = 2000
+_NO_DATA = frozenset(("runs", "__pycache__", "node_modules", "site-packages", "mlruns", "wandb"))
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ class Sent:
     def holds_any(self, folder: str) -> bool:
         """Whether anything below this folder of the project is sent."""
         return folder in self._folders
+
+    def reaches(self, link: Path) -> bool:
+        """Whether a link of the project leads on the machine to what it leads to here."""
+        name = str(link.relative_to(self.project))
+        return any(self._in_tree(tree, name) for tree in self.data) or self._has_target_of_link(link)
 
     # ------------------------------------------------------------ inside
 
@@ -94,6 +101,25 @@ class Sent:
     @cached_property
     def _folders_of_code(self) -> frozenset[str]:
         return frozenset(folder for name in self.code if name.endswith(_CODE) for folder in _above(name))
+
+
+def not_sent(sent: Sent) -> tuple[str, ...]:
+    """The outermost files and folders of a project of which the machine has nothing, hidden ones left out."""
+    waiting, found, left = [sent.project], [], _MOST_ENTRIES
+    while waiting and left > 0:
+        entries = sorted(waiting.pop(0).iterdir())
+        left -= len(entries)
+        for path in entries:
+            name = str(path.relative_to(sent.project))
+            if path.name.startswith(".") or path.name in _NO_DATA or (path / "pyvenv.cfg").exists():
+                continue
+            if path.is_symlink():
+                found += [name] if path.exists() and not sent.reaches(path) else []
+            elif path.is_dir() and sent.holds_any(name):
+                waiting.append(path)
+            elif not sent.has(Named(path, name)):
+                found.append(name)
+    return tuple(found)
 
 
 def sent_of(profile: Profile) -> Sent:

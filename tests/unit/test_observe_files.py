@@ -15,6 +15,7 @@ import pytest
 from orchestrator.api.opened import Opened, read_opened
 from orchestrator.runtime.observe.files import Files
 from orchestrator.runtime.observe.project import outside, project_modules, roots, sha256
+from orchestrator.runtime.observe.surroundings import surroundings
 
 
 @pytest.fixture
@@ -108,6 +109,17 @@ def seen(project: Path, script: str, *words: str) -> Opened:
     command = [sys.executable, "train.py", *words]
     subprocess.run(command, cwd=project, env=environ, check=True, timeout=60)
     return read_opened(observe)
+
+
+def test_what_we_list_ourselves_is_not_the_program_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = Files(str(tmp_path / "observe"))
+    files.listen()
+    surroundings()
+    assert files.seen()["folders"] == []
+    list(tmp_path.iterdir())
+    assert files.seen()["folders"] == [str(tmp_path)]
+    files.close()
 
 
 def test_a_folder_that_is_listed_is_seen_although_an_import_lists_the_project(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator import jobs
+from orchestrator.api import confirm_trees
 from orchestrator.api.folder import Folder
 from orchestrator.api.opened import Opened, read_opened
 from orchestrator.api.reference import Reference
-from orchestrator.api.sent import sent_of
+from orchestrator.api.sent import not_sent, sent_of
 from orchestrator.api.session import local_agent
 from orchestrator.api.undeclared import Undeclared, undeclared
 from orchestrator.api.undeclared_words import lines, sentence
@@ -256,3 +257,27 @@ def test_a_project_that_cannot_be_copied_is_refused_with_what_is_in_the_way(
     monkeypatch.setattr("orchestrator.api.confirm_copy.shutil.copy2", full)
     with pytest.raises(LocalError, match="No space left on device"):
         ran(project, READS)
+
+
+def test_what_was_not_sent_is_tried_as_absent_although_no_run_opens_it(project: Path, tmp_path: Path) -> None:
+    """A script that only asks whether its data exist acts on them all the same."""
+    (project / "elsewhere").symlink_to(tmp_path / "home")
+    (project / "train.py").write_text("")
+    (project / "src").mkdir()
+    (project / "src" / "model.py").write_text("")
+    (project / "orch.yaml").write_text(PROFILE)
+    names = not_sent(sent_of(load(project / "orch.yaml")))
+    assert names == ("elsewhere", "my_data")
+
+    (whole,) = confirm_trees.not_sent(project, names, "A")
+    assert [part.words.split(" is ")[0] for part in whole.parts] == list(names)
+    assert whole.imposed is not None
+    base = tmp_path / "base"
+    copy = Reference(project).lay_out(base / "root", whole.imposed, base)
+    assert sorted(each.name for each in copy.cwd.iterdir()) == [".gitignore", "orch.yaml", "src", "train.py"]
+    assert (project / "my_data" / "train" / "0.bin").exists()
+
+
+def test_declared_data_were_sent(project: Path) -> None:
+    (project / "orch.yaml").write_text(PROFILE + "data: [{source: my_data}]\n")
+    assert not_sent(sent_of(load(project / "orch.yaml"))) == ()

@@ -5,7 +5,7 @@ interpreter's start. What TensorFlow's C++ reads is heard where the program name
 otherwise found among the open files of the process when a step is complete.
 """
 
-# ruff: noqa: PTH100, PTH113, PTH115, PTH116, PTH208
+# ruff: noqa: PTH100, PTH113, PTH115, PTH116, PTH120, PTH208
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ _LISTING = ("os.listdir", "os.scandir")
 _RUNTIME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _IMPORTERS = ("importlib", "_frozen_importlib", "pkg_resources", "pkgutil", "zipimport")
 _VENDORED = "._vendor.importlib"
+_BETWEEN = frozenset(("os", "pathlib", "glob", "contextlib"))
 """Modules of Python that list every folder of sys.path, to find what may be imported."""
 
 
@@ -156,7 +157,7 @@ class Files:
     def _heard_listing(self, folder: Any) -> None:
         if getattr(self._busy, "now", False):
             return
-        if not _of_the_importer(sys._getframe(2)):  # of what called os.listdir, past _audit
+        if not _nobody_s(sys._getframe(2)):  # of what called os.listdir, past _audit
             self.listed(folder)
 
     def _heard(self, path: str, flags: int) -> None:
@@ -215,12 +216,24 @@ class Files:
         return self._hashes[key]
 
 
-def _of_the_importer(asking: Optional[FrameType]) -> bool:
-    """Whether the import system asks, past functions of ours that stand between."""
-    while asking is not None and asking.f_code.co_filename.startswith(_RUNTIME):
+def _nobody_s(asking: Optional[FrameType]) -> bool:
+    """Whether a listing is not the program's: the import system's, or our own."""
+    while asking is not None and _stands_between(asking):
         asking = asking.f_back
-    name = str(asking.f_globals.get("__name__", "")) if asking else ""
-    return name.startswith(_IMPORTERS) or _VENDORED in name
+    if asking is None:
+        return False
+    name = str(asking.f_globals.get("__name__", ""))
+    return name.startswith(_IMPORTERS) or _VENDORED in name or _is_ours(asking)
+
+
+def _stands_between(frame: FrameType) -> bool:
+    """Whether a function lists for another: Python's pathlib and glob, our imposed order."""
+    name = str(frame.f_globals.get("__name__", ""))
+    return name.partition(".")[0] in _BETWEEN or (_is_ours(frame) and name.endswith(".listing"))
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_RUNTIME)
 
 
 def _executed(path: str, known: List[Root]) -> bool:
