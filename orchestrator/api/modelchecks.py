@@ -15,6 +15,7 @@ from orchestrator.model import Agent, Entry, Host
 from orchestrator.model.answers import LONG, Malformed, parsed
 from orchestrator.model.plain import last_words
 from orchestrator.runtime.modelcheck.answers import sound
+from orchestrator.runtime.modelcheck.compare import method
 from orchestrator.runtime.modelcheck.explain import Cause, Refusal
 from orchestrator.runtime.modelcheck.select import HEAD, checkable
 
@@ -64,7 +65,7 @@ def check(
     answers = [_answer(*each) for each in zip(names, found, ours, strict=True)]
     answers += [_answer(path, {}, _beyond(len(names))) for path in every[len(names) :]]
     worst = min(answers, key=_rank)
-    kept = ("path", "kind", "loaded", "equal", "reason", "way_out", "not_checked", "predicted")
+    kept = ("path", "kind", "loaded", "equal", "reason", "way_out", "not_checked", "predicted", "method")
     isolation = next((each["isolation"] for each in ours if each.get("isolation")), None)
     return {**{key: worst[key] for key in kept}, "isolation": isolation, "files": answers}
 
@@ -153,6 +154,7 @@ def _answer(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> dic
         "way_out": here.get("way_out"),
         "not_checked": not_checked,
         "predicted": "outputs" in here,
+        "method": method(here),
         "note": here.get("note"),
         **_amounts(here),
     }

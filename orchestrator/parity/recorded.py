@@ -26,8 +26,8 @@ _ANOTHER_JOB = frozenset(("command", "code", "data"))
 """Facts that make two runs another job where they differ. Packages and machines alone explain nothing."""
 
 _RECORD = (
-    "Record tensors to compare them: orch train --local-parity, or orch record -- python train.py on this "
-    "computer."
+    "Record tensors to compare them, of TensorFlow and Keras: orch train --local-parity, or orch record -- "
+    "python train.py on this computer."
 )
 
 

@@ -17,12 +17,15 @@ def model_lines(check: Mapping[str, Any]) -> list[str]:
     files: Sequence[File] = check.get("files") or [check]
     wrong = [each for each in files if not each.get("not_checked") and not _same(each)]
     same = [each for each in files if not each.get("not_checked") and _same(each)]
-    predicted = [each for each in same if each.get("predicted", True)]
+    done = [each for each in same if each.get("predicted", True)]
+    transformed = [each for each in done if each.get("method") == "transform"]
+    predicted = [each for each in done if each.get("method") != "transform"]
     held = [each for each in same if not each.get("predicted", True)]
     lines = [_wrong(each) for each in wrong[:_NAMED]]
     if len(wrong) > _NAMED:
         lines.append(f"{len(wrong) - _NAMED:,} more are in run.json: model_check.files")
     lines += [_group(predicted, "predicts the same", "predict the same")] if predicted else []
+    lines += [_group(transformed, "transforms the same", "transform the same")] if transformed else []
     lines += [_held(held)] if held else []
     return [*lines, *_not_checked([each for each in files if each.get("not_checked")])]
 
@@ -67,7 +70,12 @@ def _not_checked(files: Sequence[File]) -> list[str]:
     for each in files:
         reason = str(each.get("reason") or "not checked")
         by_reason.setdefault((reason, str(each.get("way_out") or "")), []).append(each)
-    return [f"{_few(each)}: {reason}. {way_out}".rstrip() for (reason, way_out), each in by_reason.items()]
+    return [
+        f"{_few(each)}: {reason}. Its bytes are the machine's, verified. {way_out}".rstrip()
+        if len(each) == 1
+        else f"{_few(each)}: {reason}. Their bytes are the machine's, verified. {way_out}".rstrip()
+        for (reason, way_out), each in by_reason.items()
+    ]
 
 
 def _few(files: Sequence[File]) -> str:

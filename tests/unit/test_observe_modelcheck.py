@@ -214,6 +214,14 @@ def test_loading_is_not_enough() -> None:
     assert "predicts differently" in found["reason"] and "not the same bytes" in found["reason"]
 
 
+def test_what_prepares_an_input_is_said_to_transform() -> None:
+    there, here = result([0.5]), result([0.75])
+    for side in (there, here):
+        side["outputs"][0]["name"] = "transform"
+    assert "predicts differently" in against(there, here)["reason"], "an output of a model may have that name"
+    assert "it loads, but transforms differently" in against(there, {**here, "kind": "pickle"})["reason"]
+
+
 def test_rounding_is_told_from_difference() -> None:
     found = against(result([0.5]), result([0.5 + 2.0**-24]))
     assert (found["equal"], found["equivalent"]) == (False, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import struct
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 ROUNDING = 1e-5
 """Relative L2 difference of predictions up to which they are called equivalent."""
@@ -81,18 +81,28 @@ def _size(one: Dict[str, Any], two: Dict[str, Any]) -> str:
 
 def _measured(earlier: Dict[str, Any], here: Dict[str, Any]) -> Dict[str, Any]:
     distance = _distance(earlier["outputs"], here["outputs"])
+    does = "transforms" if method(here) == "transform" else "predicts"
     if distance is None:
-        return _unequal("it loads, but predicts differently than where it came from")
+        return _unequal(f"it loads, but {does} differently than where it came from")
     largest, relative = distance
     size = f"by at most {largest:.3g} ({relative:.2g} relative)"
     if relative <= ROUNDING:
-        reason = f"it loads, and predicts the same up to rounding, as another processor may: {size}"
+        reason = f"it loads, and {does} the same up to rounding, as another processor may: {size}"
     else:
         reason = (
-            f"it loads, but predicts differently than where it came from: {size}{_suspicion(earlier, here)}"
+            f"it loads, but {does} differently than where it came from: {size}{_suspicion(earlier, here)}"
         )
     found = {"equal": False, "equivalent": relative <= ROUNDING, "reason": reason}
     return {**found, "max_abs": largest, "relative": relative}
+
+
+def method(result: Mapping[str, Any]) -> Optional[str]:
+    """What was done with the fixed batch: predict, or transform by what prepares an input; None: nothing."""
+    outputs = result.get("outputs")
+    if not outputs:
+        return None
+    prepares = result.get("kind") == "pickle" and outputs[0]["name"] == "transform"
+    return "transform" if prepares else "predict"
 
 
 def _suspicion(earlier: Dict[str, Any], here: Dict[str, Any]) -> str:
