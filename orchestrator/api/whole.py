@@ -188,6 +188,8 @@ def _end_after(call: _Call, error: BaseException) -> None:
     kept = files if isinstance(error, (RunFailed, ParityMismatch)) else ""
     error.exists = (left or _ENDED) + kept
     to_fetch = left is not None and isinstance(error, ResultsLost)  # it names the command that fetches them
-    ours = (RunFailed, ParityMismatch, HostError, *(() if left else (LocalError,)))
-    if isinstance(error, ours) and not to_fetch:
+    if isinstance(error, LocalError):
+        ends = ": it brings the results home, and ends the machine" if left else ""
+        error.next_command = f"{call.words}    # once that is settled{ends}"
+    elif isinstance(error, (RunFailed, ParityMismatch, HostError)) and not to_fetch:
         error.next_command = call.words

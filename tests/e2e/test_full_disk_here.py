@@ -108,3 +108,19 @@ def test_a_disk_that_fills_while_the_run_is_followed_loses_nothing(small: Projec
     big.unlink()
     small.orch("logs", "-f", "one")
     assert small.json("pull", "one")["exit"]["reason"] == "completed"
+
+
+def test_a_disk_that_fills_during_run_leaves_the_command_that_ends_it(small: Project) -> None:
+    (small.folder / "train.py").write_text(TALKATIVE)
+    process = small.start("run", "--json", "orch.yaml", "--run-id", "one")
+    until((small.folder / "runs/one/output.log").exists, 300)
+    big = fill(small)
+    out, err = process.communicate(timeout=300)
+    error = json.loads(out)["error"]
+    assert process.returncode == 1 and error["kind"] == "LocalError", err
+    assert f"the file system {small.folder.parent} has" in error["message"]
+    assert "was left running" in error["exists"]
+    assert error["next_command"].startswith("orch run orch.yaml --run-id one ")
+    big.unlink()
+    assert small.json("run", "orch.yaml", "--run-id", "one")["exit"]["reason"] == "completed"
+    assert small.json("status")["leases"] == []
