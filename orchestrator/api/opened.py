@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from orchestrator.parity.recording import read_object
+from orchestrator.errors import MalformedAnswer
+from orchestrator.model.answers import Malformed, value
+from orchestrator.model.files import regular_bytes
+from orchestrator.parity.facts import MOST_BYTES, OpenedFile, read_opened_files
 
 _MOST_LINES = 10_000
 
@@ -28,32 +33,52 @@ class Opened:
 
 
 def _of_workers(observe: Path) -> Iterator[tuple[str, str]]:
-    """(path, way) of what workers of multiprocessing opened; lines that are none are passed over."""
+    """(path, way) of what workers of multiprocessing opened; lines that are none are passed over: a worker
+    that is killed leaves a torn one. Raises MalformedAnswer."""
     for file in sorted(observe.glob("opened-*.jsonl")):
-        for line in file.read_text("utf-8", errors="replace").splitlines()[:_MOST_LINES]:
+        try:
+            text = regular_bytes(file, MOST_BYTES).decode("utf-8", "replace")
+        except Malformed as error:
+            raise _refused(file, f"{file.name}: {error}") from None
+        for line in text.splitlines()[:_MOST_LINES]:
             try:
-                value = json.loads(line)
-                yield str(value["path"]), str(value["way"])
-            except (ValueError, TypeError, KeyError, RecursionError):
+                entry = value(OpenedFile, json.loads(line))
+                yield entry["path"], entry.get("way") or "python"
+            except (ValueError, RecursionError):
                 continue
 
 
 def read_opened(observe: Path) -> Opened:
-    """What lies in the `observe` folder of a run; empty where nothing does."""
-    values = [read_object(path) for path in sorted(observe.glob("opened-*.json"))]
-    known = [*values, read_object(observe / "environment.json")]
-    entries = [e for value in known for e in (value.get("files") or {}).get("list") or []]
-    written = (str(path) for value in values for path in value["files"].get("written") or [])
-    made = frozenset((*written, *(str(entry["path"]) for entry in entries if entry.get("made"))))
+    """What lies in the `observe` folder of a run; empty where nothing does. Raises MalformedAnswer."""
+    own = [_read(path) for path in sorted(observe.glob("opened-*.json"))]
+    known = [*own, _read(observe / "environment.json")]
+    entries = [e for each in known for e in (each.get("files") or {}).get("list") or []]
+    written = (path for each in own for path in (each.get("files") or {}).get("written") or [])
+    made = frozenset((*written, *(entry["path"] for entry in entries if entry.get("made"))))
     files: dict[str, str] = {}
     for entry in entries:
-        if str(entry["path"]) not in made and not entry.get("cache"):
-            files.setdefault(str(entry["path"]), str(entry["way"]))
-    folders = [str(f) for value in known for f in (value.get("files") or {}).get("folders") or []]
+        if entry["path"] not in made and not entry.get("cache"):
+            files.setdefault(entry["path"], entry.get("way") or "python")
+    folders = [path for each in known for path in (each.get("files") or {}).get("folders") or []]
     for path, way in _of_workers(observe):
         if way == "listed":
             folders.append(path)
         elif path not in made:
             files.setdefault(path, way)
-    modules = (str(path) for value in values for path in value.get("modules") or [])
+    modules = (str(path) for each in own for path in each.get("modules") or [])
     return Opened(files, tuple(dict.fromkeys(folders)), made, tuple(dict.fromkeys(modules)))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return read_opened_files(path)
+    except Malformed as error:
+        raise _refused(path, str(error)) from None
+
+
+def _refused(path: Path, why: str) -> MalformedAnswer:
+    return MalformedAnswer(
+        f"What the run opened cannot be told: {why}. Nothing of it was used.",
+        exists=f"Everything else of the run is in {path.parent.parent}.",
+        next_command=f"rm -r {shlex.quote(str(path.parent))}    # forget what was noted, then try again",
+    )

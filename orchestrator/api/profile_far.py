@@ -11,13 +11,28 @@ from pathlib import Path
 from orchestrator import jobs
 from orchestrator.api import collect
 from orchestrator.api.folder import Folder
-from orchestrator.api.profile_run import KEPT, OBJECT, RESULT, Profiled, Wish, read, told_lines
+from orchestrator.api.profile_run import (
+    KEPT,
+    OBJECT,
+    REFUSED_BYTES,
+    RESULT,
+    Profiled,
+    Wish,
+    read,
+    told_lines,
+)
 from orchestrator.api.profile_scratch import Scratch
 from orchestrator.api.session import Session, open_session
 from orchestrator.api.spec import require_given
 from orchestrator.api.training import known_run, profile_of
-from orchestrator.errors import HostError
+from orchestrator.errors import HostError, MalformedAnswer
 from orchestrator.model import Job, Progress, Silent, TreeLink
+from orchestrator.model.answers import SHORT
+from orchestrator.profiling.measured import MOST_BYTES
+
+_MOST = {RESULT: MOST_BYTES, "refused": REFUSED_BYTES, "exit.json": SHORT}
+_LOG = 1 << 33
+"""Bytes of a log or a trace of the measurement, which lasts minutes."""
 
 PLACE = "io"
 """Of a run's folder: what its input costs."""
@@ -35,7 +50,8 @@ def analyse(
     """Run the command of a run once more on its machine, in a folder of its own, and measure its input.
 
     The run itself, its files and its record stay as they are; the result is in `runs/<id>/io/`. Raises
-    HostError where contact was lost, UsageError where there is no such run.
+    HostError where contact was lost, MalformedAnswer where a file of the measurement cannot be one,
+    UsageError where there is no such run.
     """
     place = Folder.at(folder)
     held, run = known_run(place, run_id, lease)
@@ -62,9 +78,11 @@ def _measured(session: Session, run_id: str, home: Path, wish: Wish) -> Profiled
         jobs.cancel(session.host, session.agent, job.run_id, grace=2.0)
         raise
     exit_ = collect.exit_json(jobs.state(session.host, session.agent, job.run_id).exit)
-    for each in (*KEPT, RESULT):
+    for each in KEPT:
         try:
-            session.host.get(f"{there}/{each}", home / each)
+            session.host.get(f"{there}/{each}", home / each, most=_MOST.get(each, _LOG))
+        except MalformedAnswer:
+            raise
         except HostError:  # it was never written
             (home / each).unlink(missing_ok=True)
     scratch = Scratch(Path(session.profile.code.path), Path(there) / "work")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 import threading
@@ -18,19 +19,26 @@ from orchestrator.api.folder import Folder, check_run_id, new_run_id
 from orchestrator.api.profile_scratch import Scratch, lay_out
 from orchestrator.api.recording import command_python
 from orchestrator.api.session import local_agent
-from orchestrator.errors import LocalError, UsageError
+from orchestrator.errors import LocalError, MalformedAnswer, UsageError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job, Progress, Silent
-from orchestrator.parity.recording import read_object
+from orchestrator.model.answers import Malformed
+from orchestrator.model.files import regular_bytes
+from orchestrator.model.plain import plain
 from orchestrator.profile import load
 from orchestrator.profiling.differential import Differential, differential
 from orchestrator.profiling.differential_files import FileReads, reads_of
 from orchestrator.profiling.differential_names import Named, name
+from orchestrator.profiling.measured import read_result
 from orchestrator.profiling.trial import Tried, tried, untried, winner
 from orchestrator.profiling.trial_change import diff
 
 RESULT = "feeding.json"
 OBJECT = "profile.json"
+REFUSED_BYTES = 1 << 24
+_LOG_END = 1 << 16
+_SCRIPT_BYTES = 1 << 22
+
 _LAST, _LONGEST = 8, 200
 """Lines of a failed command's output that are shown, and characters of one."""
 
@@ -260,8 +268,8 @@ def collect_local(source: Path, home: Path) -> None:
 def read(
     home: Path, run_id: str, command: tuple[str, ...], exit_: Mapping[str, Any], scratch: Scratch
 ) -> Profiled:
-    """What lies in `home` of a scratch run, judged."""
-    result = read_object(home / RESULT)
+    """What lies in `home` of a scratch run, judged. Raises MalformedAnswer."""
+    result = _result(home / RESULT)
     system = rightsize.profile_of_run(home)
     found = differential(result) if result.get("v") == 1 and not result.get("unmeasured") else None
     reads = reads_of(home / "files")
@@ -288,10 +296,23 @@ def read(
     )
 
 
+def _result(path: Path) -> Mapping[str, Any]:
+    try:
+        return read_result(path)
+    except Malformed as error:
+        raise MalformedAnswer(
+            f"What the input costs was not measured: {error}. Nothing of it was used.",
+            exists=f"The log of the measurement is {path.with_name('output.log')}.",
+            next_command="orch status    # what runs and costs; the program may write where orch measures",
+        ) from None
+
+
 def _last_lines(home: Path) -> tuple[str, ...]:
     """Of what a failed command printed: what it failed of is at the end."""
     try:
-        text = (home / "output.log").read_text(errors="replace")
+        with open(home / "output.log", "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_END))
+            text = plain(file.read(_LOG_END).decode("utf-8", "replace"))
     except OSError:
         return ()
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("orch: ")]
@@ -311,9 +332,8 @@ def _why(home: Path, result: Mapping[str, Any], exit_: Mapping[str, Any]) -> str
             + "; ".join(result.get("notes") or ["it gave none"])
             + "."
         )
-    refused = home / "refused"
-    if refused.exists() and refused.read_text(errors="replace").strip():
-        path = refused.read_text(errors="replace").splitlines()[0]
+    path = _refused(home / "refused")
+    if path:
         return f"The script writes to {path}, which a scratch run may not change; with --in-place it may."
     if exit_.get("reason") not in ("completed", "cancelled"):
         return f"The command ended before a second training step was seen: {exit_.get('detail')}"
@@ -323,17 +343,30 @@ def _why(home: Path, result: Mapping[str, Any], exit_: Mapping[str, Any]) -> str
     )
 
 
+def _refused(path: Path) -> str:
+    """The first path that a scratch run was refused to change; "" where there was none."""
+    try:
+        lines = regular_bytes(path, REFUSED_BYTES).decode("utf-8", "replace").splitlines()
+    except (FileNotFoundError, Malformed):
+        return ""
+    return plain(next((line for line in lines if line.strip()), ""))[:4096]
+
+
 def _change(best: Tried, scratch: Scratch) -> str | None:
     """The winner as a diff of the user's own files."""
     files: dict[str, list[Mapping[str, Any]]] = {}
     for edit in best.edits:
         files.setdefault(str(edit["file"]), []).append(edit)
-    parts = []
+    parts: list[str | None] = []
     for file, edits in files.items():
-        path = scratch.back(Path(file))
+        path = Path(os.path.normpath(scratch.back(Path(os.path.normpath(file)))))
+        if not path.resolve().is_relative_to(scratch.original.resolve()):
+            parts.append(None)  # none of the project's files
+            continue
         shown = path.relative_to(scratch.original) if path.is_relative_to(scratch.original) else path
         try:
-            parts.append(diff(str(shown), path.read_text("utf-8"), edits))
-        except (OSError, UnicodeDecodeError):
+            source = regular_bytes(path.resolve(), _SCRIPT_BYTES).decode("utf-8")
+            parts.append(diff(str(shown), source, edits))
+        except (OSError, Malformed, UnicodeDecodeError):
             parts.append(None)
     return None if not parts or None in parts else "".join(part for part in parts if part)

@@ -10,9 +10,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from orchestrator.api.confirm_program import folder_of
 from orchestrator.hosts.whole import whole
+from orchestrator.model.answers import Malformed
+from orchestrator.parity.facts import read_facts
 from orchestrator.parity.recording import read_object
 from orchestrator.runtime.acting import acts
 
@@ -153,16 +156,16 @@ def keep(folder: Path, argv: Sequence[str], cwd: Path, before: Mapping[Path, byt
     Nothing that is called like a secret, and nothing hidden in the home folder. Of .env files and the home
     folder only short texts: a .env may set a seed, and may hold a password as well.
     """
-    facts = read_object(folder / "observe" / "environment.json")
+    facts = _facts(folder)
     code = facts.get("modules", {}).items()
     wanted = [(root / name, digest) for name, digest in code for root in _roots(argv, cwd)]
     read_ = [entry for entry in (facts.get("files") or {}).get("list") or [] if not entry.get("made")]
     wanted += [
         (Path(entry["path"]), entry["sha256"])
         for entry in read_
-        if entry.get("whole") and entry.get("sha256") and not _private(entry["name"])
+        if entry.get("whole") and entry.get("sha256") and entry.get("path") and not _private(entry["name"])
     ]
-    home = {Path(entry["path"]) for entry in read_ if str(entry["name"]).startswith("~")}
+    home = {Path(entry["path"]) for entry in read_ if entry.get("path") and entry["name"].startswith("~")}
     left = _MOST
     for path, digest in wanted:
         contents = (_content(path), (before or {}).get(path))
@@ -175,6 +178,14 @@ def keep(folder: Path, argv: Sequence[str], cwd: Path, before: Mapping[Path, byt
             continue
         left -= len(content)
         put(folder, digest, content)
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    """What the run in `folder` noted of itself; {} where its recording will be refused for what it holds."""
+    try:
+        return read_facts(folder / "observe" / "environment.json")
+    except Malformed:
+        return {}
 
 
 def put(folder: Path, digest: str, content: bytes) -> None:
@@ -220,7 +231,7 @@ def _read_by(folder: Path, argv: Sequence[str], cwd: Path, environ: Mapping[str,
     named: set[str] = set()
     beginnings: set[str] = set()
     reads = False
-    modules = read_object(folder / "observe" / "environment.json").get("modules", {})
+    modules = _facts(folder).get("modules", {})
     program = next((word for word in argv[1:] if word.endswith(".py")), "")
     for root in _roots(argv, cwd):
         for name in {*modules, program} - {""}:

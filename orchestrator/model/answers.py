@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from orchestrator.errors import MalformedAnswer
 
@@ -32,6 +32,9 @@ _FEW_VALUES = 100_000
 _WORD = 4096
 _MANY = 10_000
 _WIDEST_INT = 1 << 63
+_SETTING_BITS = 256
+_SETTING_DEPTH = 24
+_SETTING_VALUES = 20_000
 
 Decode = Callable[[Any], Any]
 
@@ -61,6 +64,16 @@ class Like:
 
     pattern: str
 
+
+@dataclass(frozen=True)
+class Setting:
+    """Of Any: JSON of every shape, as settings of a framework have it, within limits of depth and amount."""
+
+    depth: int = _SETTING_DEPTH
+    values: int = _SETTING_VALUES
+
+
+Settings = Annotated[Any, Setting()]
 
 Count = Annotated[int, Between(0, _WIDEST_INT - 1)]
 """Bytes, files: a whole number that is not negative."""
@@ -94,15 +107,19 @@ def value(shape: type[T], found: Any) -> T:
     return result
 
 
-def parsed(data: bytes, *, most: int = SHORT) -> Any:
-    """Strict JSON: UTF-8, no key twice, no NaN, at most `most` bytes and the values that those can hold."""
+def parsed(data: bytes, *, most: int = SHORT, constants: bool = False) -> Any:
+    """Strict JSON: UTF-8, no key twice, no NaN, at most `most` bytes and the values that those can hold.
+
+    With `constants`, NaN and Infinity are the texts of these names: they fit no number, and equal themselves.
+    """
     if len(data) > most:
         raise Malformed(f"it has {len(data):,} bytes, more than the {most:,} that it can have")
     values = data.count(b",") + data.count(b"[") + data.count(b"{")
     if values > max(_FEW_VALUES, most // _VALUES_PER_BYTE):
         raise Malformed(f"it has {values:,} values")
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_number)
+        hook = str if constants else _no_number
+        return json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_constant=hook)
     except Malformed:
         raise
     except RecursionError:
@@ -133,15 +150,18 @@ def _decoder(shape: Any) -> Decode:
 def _made(shape: Any) -> Decode:
     origin, arguments = get_origin(shape), get_args(shape)
     if origin is Annotated:
-        return _limited(arguments[0], arguments[1:])
+        setting = next((limit for limit in arguments[1:] if isinstance(limit, Setting)), None)
+        return _setting(setting) if setting else _limited(arguments[0], arguments[1:])
     if origin in (Union, types.UnionType):
         return _optional(arguments)
     if origin is Literal:
         return _one_of(arguments)
-    if origin is tuple or origin in (Mapping, dict):
+    if origin in (tuple, list, Mapping, dict):
         return _limited(shape, ())
     if is_dataclass(shape):
         return _record(shape)
+    if is_typeddict(shape):
+        return _keys(shape)
     if shape is Any:
         return lambda found: found
     return _limited(shape, ())
@@ -160,6 +180,9 @@ def _limited(shape: Any, limits: Sequence[Any]) -> Decode:
     if shape in (bool, type(None)):
         return _exactly(shape)
     origin, arguments = get_origin(shape), get_args(shape)
+    if origin is list:
+        elements = _list(_decoder(arguments[0]), most or _MANY)
+        return lambda found: list(elements(found))
     if origin is tuple and arguments[-1] is ...:
         return _list(_decoder(arguments[0]), most or _MANY)
     if origin is tuple:
@@ -296,6 +319,61 @@ def _record(shape: Any) -> Decode:
         return shape(**known)
 
     return record
+
+
+def _keys(shape: Any) -> Decode:
+    """Of a TypedDict: its keys, checked; others are left out."""
+    parts = {name: _decoder(hint) for name, hint in get_type_hints(shape, include_extras=True).items()}
+    needed = shape.__required_keys__
+
+    def keys(found: Any) -> Any:
+        if type(found) is not dict:
+            raise Malformed(f"is {shown(found)}, not an object")
+        known, name = {}, ""
+        try:
+            for name, decode in parts.items():
+                if name in found:
+                    known[name] = decode(found[name])
+                elif name in needed:
+                    raise Malformed("is missing")
+        except Malformed as error:
+            raise _at(f".{name}", error) from None
+        return known
+
+    return keys
+
+
+def _setting(limits: Setting) -> Decode:
+    text, number = _text(_WORD, None), _number(float, Between(-math.inf, math.inf))
+
+    def leaf(found: Any) -> None:
+        if isinstance(found, str):
+            text(found)
+        elif type(found) is int and found.bit_length() > _SETTING_BITS:
+            raise Malformed(f"is {shown(found)}")
+        elif type(found) is float:
+            number(found)
+
+    def setting(found: Any) -> Any:
+        layer, values = [found], 0
+        for _ in range(limits.depth):
+            values += len(layer)
+            if values > limits.values:
+                raise Malformed(f"holds more than {limits.values:,} values")
+            below: list[Any] = []
+            for each in layer:
+                if isinstance(each, dict):
+                    below += [*each, *each.values()]
+                elif isinstance(each, list):
+                    below += each
+                else:
+                    leaf(each)
+            layer = below
+            if not layer:
+                return found
+        raise Malformed("is nested too deeply")
+
+    return setting
 
 
 def _at(place: str, error: Malformed) -> Malformed:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from orchestrator.model.answers import Count, Like, Malformed, Most, value
+from orchestrator.model.answers import Count, Like, Malformed, Most, Settings, value
 
 _FILE = r"tensors/[0-9a-f]{1,64}(\.sample)?\.npy"
 
@@ -86,8 +86,16 @@ class Status:
     """What the recorder said of itself."""
 
     requested: Count = 0
-    not_compared: tuple[Mapping[str, Any] | None, ...] = ()
-    imposed: Mapping[str, Any] | None = None
+    not_compared: tuple[Mapping[str, Annotated[str, Most(20_000)]] | None, ...] = ()
+    imposed: Mapping[str, Settings] | None = None
+
+
+@dataclass(frozen=True)
+class End:
+    """How a run ended, of exit.json."""
+
+    reason: str | None = None
+    detail: Annotated[str, Most(100_000)] | None = None
 
 
 Line = StepLine | MetricsLine | NamesLine | LightLine

@@ -8,12 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.model.answers import Malformed, value
+from orchestrator.model.answers import SHORT, Malformed, parsed, value
+from orchestrator.model.files import regular_bytes
+from orchestrator.model.plain import plain
 from orchestrator.parity import lines
+from orchestrator.parity.facts import read_facts
 from orchestrator.parity.lines import LightLine, Line, MetricsLine, NamesLine, Status, StepLine, TensorLine
 
 FORMAT = 1
 """The version of recordings that this reads."""
+
+_MOST_STEPS = 1 << 31
+"""Bytes of steps.jsonl."""
 
 STAGES = ("files", "batch", "initial", "activation", "loss", "gradient", "update", "metrics")
 """The ladder: an earlier stage explains all later ones. No tensor is of the first, see opened."""
@@ -90,19 +96,23 @@ class Recording:
 
 
 def read(run: Path) -> Recording:
-    """The recording in `run`/observe. A torn last line is dropped; an absent file is a reason."""
+    """The recording in `run`/observe. A torn last line is dropped; an absent file is a reason, and so is one
+    that the recorder cannot have written: no step counts then, and nothing is compared."""
     folder = run / "observe"
-    said = read_object(folder / "status.json")
-    status = _status(folder / "status.json")
+    try:
+        said, status = _status(folder / "status.json")
+        environment = read_facts(folder / "environment.json")
+        failure = _failure(run)
+    except Malformed as error:
+        return Recording((), why=str(error))
     found, unreadable = _lines(folder / "steps.jsonl")
     steps = _steps(found, folder)
     notes = tuple(f"{note.get('what', '?')}: {note.get('why', '?')}" for note in status.not_compared if note)
-    failure = _failure(run)
     why = "" if steps else unreadable or _why(folder, said, notes, failure)
     return Recording(
         steps=steps,
         requested=status.requested,
-        environment=read_object(folder / "environment.json"),
+        environment=environment,
         not_compared=notes,
         failure=failure,
         why=why,
@@ -111,11 +121,13 @@ def read(run: Path) -> Recording:
     )
 
 
-def _status(path: Path) -> Status:
+def _status(path: Path) -> tuple[dict[str, Any], Status]:
+    """What the recorder said of itself, as it is and as values. Raises Malformed."""
     try:
-        return value(Status, read_object(path))
-    except Malformed:
-        return Status()
+        said = _object(path)
+        return said, value(Status, said)
+    except Malformed as error:
+        raise Malformed(f"{path.name} is not what the recorder writes: {error}") from None
 
 
 def _steps(found: Sequence[Line], folder: Path) -> tuple[Step, ...]:
@@ -143,9 +155,11 @@ def _light(found: Sequence[Line]) -> tuple[LightStep, ...]:
 
 def _lines(path: Path) -> tuple[list[Line], str]:
     try:
-        return lines.read(path.read_text(encoding="utf-8", errors="replace"), FORMAT)
-    except OSError:
+        return lines.read(regular_bytes(path, _MOST_STEPS).decode("utf-8", "replace"), FORMAT)
+    except FileNotFoundError:
         return [], ""
+    except Malformed as error:
+        return [], f"{path.name} cannot be used: {error}"
 
 
 def _step(line: StepLine, folder: Path, metrics: Sequence[TensorLine]) -> Step:
@@ -175,12 +189,16 @@ def _tensor(item: TensorLine, folder: Path) -> Tensor:
 
 
 def _failure(run: Path) -> str | None:
-    """How the run failed, None where it did not, or nobody says."""
-    end = read_object(run / "exit.json")
-    reason = str(end.get("reason", ""))
+    """How the run failed, None where it did not, or nobody says. Raises Malformed."""
+    path = run / "exit.json"
+    try:
+        end = value(lines.End, _object(path))
+    except Malformed as error:
+        raise Malformed(f"{path.name} is not what a run leaves: {error}") from None
+    reason = plain(end.reason or "")
     if not reason or reason in ("completed", "observed"):
         return None
-    return f"{reason} ({end['detail']})" if end.get("detail") else reason
+    return f"{reason} ({plain(end.detail)})" if end.detail else reason
 
 
 def _why(folder: Path, status: Mapping[str, Any], notes: tuple[str, ...], failure: str | None) -> str:
@@ -200,8 +218,19 @@ def _why(folder: Path, status: Mapping[str, Any], notes: tuple[str, ...], failur
     return "it was not recorded (there is no observe folder)"
 
 
+def _object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file that a run left; {} where there is no file. Raises Malformed."""
+    try:
+        found = parsed(regular_bytes(path, SHORT), constants=True)
+    except FileNotFoundError:
+        return {}
+    if not isinstance(found, dict):
+        raise Malformed("it is no object")
+    return found
+
+
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty where there is none, or something else."""
+    """The JSON object in a file of our own; empty where there is none, or something else."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
