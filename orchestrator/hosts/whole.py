@@ -5,10 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+_NEW = ".new-"
+_ABANDONED_S = 86400.0
 
 
 @contextlib.contextmanager
@@ -43,16 +48,41 @@ def write_whole(place: Path, content: bytes, mode: int = 0o644) -> None:
 
 
 def remove_abandoned(folder: Path, name: str | None = None) -> None:
-    """Remove the unfinished files in `folder` (of `name` alone where one is given) whose writers were killed.
+    """Remove what is unfinished in `folder` (of `name` alone where one is given) and whose writer was killed.
 
-    A writer is named by its process id. What cannot be removed stays.
+    Files and folders bear their writer's process id. What cannot be removed stays.
     """
     form = re.compile((re.escape(f".{name[:100]}.") if name else r"\..+\.") + r"(\d+)\.\w+\.part")
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             named = form.fullmatch(entry.name)
-            if named and not _alive(int(named[1])):
+            if not named or _alive(int(named[1])):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
                 Path(entry.path).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
+    """A folder in `parent` for as long as this lasts; those of the same name that killed programs left go."""
+    remove_abandoned(parent, name)
+    prefix = f".{name}.{os.getpid()}."
+    with tempfile.TemporaryDirectory(dir=parent, prefix=prefix, suffix=".part") as made:
+        yield Path(made)
+
+
+def new_folder(parent: Path) -> Path:
+    """A folder in `parent` that is to be renamed when it is whole; those that were left a day ago go.
+
+    By age and not by process: several computers may share `parent`.
+    """
+    with contextlib.suppress(OSError):
+        for left in parent.glob(f"{_NEW}*"):
+            if left.stat().st_mtime < time.time() - _ABANDONED_S:
+                shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=_NEW, dir=parent))
 
 
 def _alive(pid: int) -> bool:

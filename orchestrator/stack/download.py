@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -14,6 +13,7 @@ from threading import Lock as Mutex
 from typing import BinaryIO
 
 from orchestrator.errors import StackError
+from orchestrator.hosts.whole import new_folder
 from orchestrator.model import Progress
 from orchestrator.stack.indexes import authorization
 from orchestrator.stack.wheels import Wheel
@@ -85,7 +85,7 @@ def _fetch(
 ) -> None:
     folder = cache / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
+    fresh = new_folder(folder)
     try:
         digest = _with_patience(
             wheel, fresh / wheel.filename, meter, authorization(wheel.url, environ, lines)

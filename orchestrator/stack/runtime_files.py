@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import tempfile
 from functools import cache
 from pathlib import Path
 
+from orchestrator.hosts.whole import new_folder
 from orchestrator.stack.pack import Member
 
 _SOURCE = Path(__file__).resolve().parent.parent / "runtime"
@@ -48,7 +48,7 @@ def lay_out(base: Path) -> Path:
     if (final / "enter.py").is_file():
         return final
     final.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=final.parent))
+    fresh = new_folder(final.parent)
     for member in runtime_members():
         target = fresh / member.path
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from orchestrator.hosts.whole import scratch_folder
 from orchestrator.model import NotFetched, Refused
 from orchestrator.runtime.confined import Confined
 from orchestrator.runtime.entries import Row, parents, raw, refusals, text
@@ -87,6 +87,6 @@ def _folds_names(folder: Path, rows: Sequence[Row]) -> bool:
     """Whether names that differ only in case, or in how characters are composed, are one name in `folder`."""
     if len(rows) < 2:
         return False
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".orch-") as probe:
-        (Path(probe) / _PROBE).touch()
-        return any((Path(probe) / name).exists() for name in _SAME_NAMES)
+    with scratch_folder(folder, "names") as probe:
+        (probe / _PROBE).touch()
+        return any((probe / name).exists() for name in _SAME_NAMES)

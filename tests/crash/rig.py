@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -75,6 +75,7 @@ class Rig:
     folder: Path
     cloud: Cloud
     server: subprocess.Popen[str]
+    _told: set[str] = field(default_factory=set)
 
     def call(self, verb: str, *, kill_before: int | str | None = None, **arguments: Any) -> Outcome:
         """Carry out a verb of the api in a process of its own, killed before that effect if one is given."""
@@ -90,21 +91,23 @@ class Rig:
         return done
 
     def partial_files(self) -> list[str]:
-        """Files of an unfinished write in the project, which a command that ended well leaves none of.
+        """What an unfinished write left in the project, which a command that ended well leaves none of.
 
-        Each is told of once: by the first kill that left it.
+        Each is told of once: with the first kill that left it.
         """
-        found = (path for path in self.folder.rglob("*") if path.is_file())
-        unfinished = (".part", ".tmp", ".partial")
-        return sorted(str(path.relative_to(self.folder)) for path in found if path.suffix in unfinished)
+        found = {str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if _is_partial(path)}
+        new = sorted(found - self._told)
+        self._told |= found
+        return new
 
     def leaks(self) -> list[str]:
         """What exists although nothing is leased: machines and what belongs to them, programs, keys.
 
         A program that is ending by itself is given a few seconds.
         """
-        left = [*map(str, self.cloud.alive()), *self.cloud.left()]
-        left += [f"key {path}" for path in sorted((self.folder / ".orch").glob("*/identity"))]
+        keys = {f"key {path}" for path in (self.folder / ".orch").glob("*/identity")}
+        left = [*map(str, self.cloud.alive()), *self.cloud.left(), *sorted(keys - self._told)]
+        self._told |= keys
         limit = time.monotonic() + _ENDING_S
         while (running := self._programs()) and time.monotonic() < limit:
             time.sleep(0.1)
@@ -114,6 +117,11 @@ class Rig:
         """Programs on machines, and those that a verb began and left."""
         begun = processes_marked(str(self.folder), but=self.server.pid)
         return {**begun, **processes_below(self.cloud.folder / "machines")}
+
+
+def _is_partial(path: Path) -> bool:
+    """Whether it has a name that orch gives to files and folders until they are whole."""
+    return path.name.startswith(".new-") or path.suffix in (".part", ".tmp", ".partial")
 
 
 _ENDING_S = 10.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.hosts.whole import remove_abandoned, whole, write_whole
+from orchestrator.hosts.whole import new_folder, remove_abandoned, scratch_folder, whole, write_whole
 
 
 def killed_while_writing(place: Path) -> None:
@@ -61,3 +61,24 @@ def test_a_failed_write_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     assert place.read_bytes() == b"first"
     assert place.stat().st_mode & 0o777 == 0o600
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_scratch_folder_of_a_killed_program_goes_with_the_next_one(tmp_path: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        with scratch_folder(tmp_path, "names") as folder:
+            (folder / "probe").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert len(list(tmp_path.iterdir())) == 1, "it is there"
+    with scratch_folder(tmp_path, "names") as folder:
+        assert list(tmp_path.iterdir()) == [folder]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_download_left_a_day_ago_is_removed(tmp_path: Path) -> None:
+    old, young = new_folder(tmp_path), new_folder(tmp_path)
+    (old / "some.whl").write_bytes(b"half")
+    os.utime(old, (0, 0))
+    fresh = new_folder(tmp_path)
+    assert set(tmp_path.iterdir()) == {young, fresh}
