@@ -56,6 +56,7 @@ NOTICED = 0.1
 GPU_USED = 0.05
 
 IDLE_CPU = 0.5
+IDLE_CORES = 0.5
 DISK_RATE = 50e6
 NETWORK_RATE = 50e6
 """Bytes a second; with idle cores, data comes no faster than this and the run waits for it."""
@@ -179,7 +180,7 @@ def _input(evidence: Evidence) -> Verdict:
     if one_thread(evidence) and share < ONE_THREAD_WAITS:
         return None
     said = f"Steps waited for input for {share:.0%} of their time{_most_of_it(evidence)}"
-    if evidence.crowded and not evidence.alone:
+    if (evidence.crowded or evidence.taken) and not evidence.alone:
         return "input", f"{said}, while others on the machine kept {evidence.others:.1f} cores busy."
     if evidence.crowded:
         return (
@@ -188,11 +189,16 @@ def _input(evidence: Evidence) -> Verdict:
         )
     if usage.disk and usage.disk.cap is not None and usage.disk.cap >= AT_ITS_CAP:
         return "input", f"{said}, while {_full(usage.disk)}."
+    if not _idle(evidence):
+        return "input", f"{said}."
     if (usage.reading or 0) >= DISK_RATE:
         return "input", f"{said}, while {_rate(usage.reading)} came from the disk and cores were idle."
-    if usage.cpu is None:
-        return "input", f"{said}."
     return "input", f"{said}, while cores were idle."
+
+
+def _idle(evidence: Evidence) -> bool:
+    """Whether there were cores that nobody used, neighbours on the machine included."""
+    return (evidence.usage.idle or 0.0) >= IDLE_CORES
 
 
 MOST = 0.5
@@ -278,7 +284,7 @@ def others_have_the_cores(evidence: Evidence) -> str | None:
 
 def _transfer(evidence: Evidence) -> Verdict:
     usage = evidence.usage
-    if usage.cpu is None or usage.cpu >= IDLE_CPU:
+    if usage.cpu is None or usage.cpu >= IDLE_CPU or not _idle(evidence):
         return None
     if usage.disk and usage.disk.cap is not None and usage.disk.cap >= AT_ITS_CAP:
         return "disk", f"Cores were idle while {_full(usage.disk)}."

@@ -19,9 +19,9 @@ class Usage:
 
     `reading` (from a disk), `asked` (by read calls) and `network` in bytes, `faults` in pages read back from
     disk, `read_calls`, `swapping` in bytes, `steal` in cores, each a second. `machine_busy`: cores that
-    anybody kept busy. `available`: the least memory that was free; `swap`: the most of the job that was
-    swapped out. `cache_hit`: share of the bytes read that no disk had to give. `growing`: bytes a second by
-    which the peak rose in every quarter of the time, None where it did not.
+    anybody kept busy, of `machine_cores`. `available`: the least memory that was free; `swap`: the most of the
+    job that was swapped out. `cache_hit`: share of the bytes read that no disk had to give. `growing`: bytes a
+    second by which the peak rose in every quarter of the time, None where it did not.
     """
 
     bytes_read: int | None = None
@@ -48,6 +48,7 @@ class Usage:
     swap: int | None = None
     steal: float | None = None
     machine_busy: float | None = None
+    machine_cores: int | None = None
     available: int | None = None
     rtt_ms: float | None = None
     resent: int | None = None
@@ -58,8 +59,12 @@ class Usage:
     @property
     def idle(self) -> float | None:
         """Cores that nobody used, neighbours on the machine included where they are seen."""
-        used = self.machine_busy if self.machine_busy is not None else self.busy
-        return None if used is None or self.cores is None else max(0.0, self.cores - used)
+        if self.cores is None or (self.busy is None and self.machine_busy is None):
+            return None
+        own = self.cores - (self.busy or 0.0)
+        if self.machine_busy is None:
+            return max(0.0, own)
+        return max(0.0, min(own, (self.machine_cores or self.cores) - self.machine_busy))
 
 
 def usage_of(trace: Trace, began: float | None, ended: float | None, memory: int | None = None) -> Usage:
@@ -102,6 +107,7 @@ def usage_of(trace: Trace, began: float | None, ended: float | None, memory: int
         swap=_whole(max((amount(line, "swap") for line in trace.samples), default=0) or None),
         steal=rates.of("steal"),
         machine_busy=_machine_busy(rates.samples),
+        machine_cores=_machine_cores(rates.samples),
         available=_whole(_free(trace, limit)),
         rtt_ms=_middle(_known(rates.samples, "rtt_ms")),
         resent=_whole(number(last, "resent")),
@@ -152,6 +158,12 @@ def _machine_busy(samples: Sequence[Line]) -> float | None:
             weighted += seconds * sum(min(100.0, max(0.0, core)) for core in busy) / 100
             passed += seconds
     return round(weighted / passed, 4) if passed >= ENOUGH_SECONDS else None
+
+
+def _machine_cores(samples: Sequence[Line]) -> int | None:
+    """Cores of which samples tell how busy they were: more than a quota allows the run."""
+    told = [len(busy) for line in samples if isinstance(busy := line.get("busy"), list)]
+    return max(told, default=0) or None
 
 
 def _between(samples: Sequence[Line], began: float | None, ended: float | None) -> Sequence[Line]:
