@@ -19,9 +19,9 @@ class Usage:
 
     `reading` (from a disk), `asked` (by read calls) and `network` in bytes, `faults` in pages read back from
     disk, `read_calls`, `swapping` in bytes, `steal` in cores, each a second. `machine_busy`: cores that
-    anybody kept busy, of `machine_cores`. `available`: the least memory that was free; `swap`: the most of the
-    job that was swapped out. `cache_hit`: share of the bytes read that no disk had to give. `growing`: bytes a
-    second by which the peak rose in every quarter of the time, None where it did not.
+    anybody kept busy, of `machine_cores`. `available`: the least memory that was free; `swap`: the most of
+    the job that was swapped out. `cache_hit`: share of the bytes read that no disk had to give. `growing`:
+    bytes a second by which the peak rose in every quarter of the time, None where it did not.
     """
 
     bytes_read: int | None = None
