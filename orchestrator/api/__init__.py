@@ -6,13 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from orchestrator.api.cancelling import cancel
     from orchestrator.api.comparing import compare
     from orchestrator.api.ending import down
     from orchestrator.api.lease import plan, up
+    from orchestrator.api.pulling import pull, pull_all
     from orchestrator.api.recording import record
     from orchestrator.api.sizing import size
     from orchestrator.api.standing import status
-    from orchestrator.api.training import attach, cancel, pull, train
+    from orchestrator.api.training import attach, train
     from orchestrator.api.whole import run
     from orchestrator.model import LeaseStatus, RunRecord
 
@@ -20,11 +22,12 @@ _HOME = {
     "LeaseStatus": "orchestrator.model",
     "RunRecord": "orchestrator.model",
     "attach": "orchestrator.api.training",
-    "cancel": "orchestrator.api.training",
+    "cancel": "orchestrator.api.cancelling",
     "compare": "orchestrator.api.comparing",
     "down": "orchestrator.api.ending",
     "plan": "orchestrator.api.lease",
-    "pull": "orchestrator.api.training",
+    "pull": "orchestrator.api.pulling",
+    "pull_all": "orchestrator.api.pulling",
     "record": "orchestrator.api.recording",
     "run": "orchestrator.api.whole",
     "size": "orchestrator.api.sizing",
@@ -42,6 +45,7 @@ __all__ = [
     "down",
     "plan",
     "pull",
+    "pull_all",
     "record",
     "run",
     "size",

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import re
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import UsageError
 from orchestrator.hosts.whole import remove_abandoned, write_whole
 from orchestrator.ledger import Lease, Ledger
-from orchestrator.model import Progress
 
 
 @dataclass(frozen=True)
@@ -140,16 +137,3 @@ def check_run_id(run_id: str) -> str:
             "and '-', at most 100, beginning with a letter or digit."
         )
     return run_id
-
-
-@contextmanager
-def one_at_a_time(place: Folder, name: str, tell: Progress) -> Iterator[None]:
-    """Two `up` of one profile take turns; the second finds the first one's machine and its stack."""
-    place.ignore_state()
-    with open(place.state / f"up-{name}.lock", "w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            tell.say(f"Another `orch up` of {name} is at work in this folder; waiting for it")
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

@@ -13,11 +13,11 @@ from types import FrameType
 from typing import TypeVar
 
 from orchestrator import jobs
+from orchestrator.api.bookmarks import Bookmark, bookmark_of
 from orchestrator.api.collect import LOG
 from orchestrator.api.doorkey import answers, connect
 from orchestrator.api.session import Session
 from orchestrator.errors import HostError, HostKeyError, MalformedAnswer
-from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Exit, MachineState, RunState
 
 T = TypeVar("T")
@@ -32,27 +32,8 @@ _ANSWER_SECONDS = 10.0
 _PAUSE_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0)
 
 
-class Bookmark:
-    """How far this folder's user has read a run's output, in bytes; survives this process."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.offset = int(path.read_text()) if path.exists() else 0
-
-    def advance(self, count: int) -> None:
-        self.offset += count
-
-    def save(self) -> None:
-        write_whole(self._path, str(self.offset).encode())
-
-    def forget(self) -> None:
-        """The output begins again: nothing of it was read."""
-        self._path.unlink(missing_ok=True)
-        self.offset = 0
-
-
 def bookmark(session: Session, run_id: str) -> Bookmark:
-    return Bookmark(session.ledger.path.parent / f"read-{run_id}")
+    return bookmark_of(session.ledger, run_id)
 
 
 def to_the_end(session: Session, run_id: str, output: Callable[[bytes], None] | None) -> Exit | None:

@@ -14,7 +14,7 @@ from orchestrator.api.awaiting import MachineGone, Reached, answering, require_s
 from orchestrator.api.catalog import RECORDED, offers_for, warnings_for
 from orchestrator.api.driver import require_gpus
 from orchestrator.api.exists import telling
-from orchestrator.api.folder import Folder, new_lease_id, one_at_a_time
+from orchestrator.api.folder import Folder, new_lease_id
 from orchestrator.api.held import machines_of
 from orchestrator.api.lint import look, tell_once
 from orchestrator.api.owner import forget_folder, note_folder, owner
@@ -30,6 +30,7 @@ from orchestrator.api.settle import settle
 from orchestrator.api.spec import profile_facts, spec_labels, user_data
 from orchestrator.api.standing import lease_status, machine_facts
 from orchestrator.api.tier import tell_tier
+from orchestrator.api.turns import one_at_a_time
 from orchestrator.errors import Fault, ProviderError, UsageError
 from orchestrator.hosts.identity import public_key
 from orchestrator.ledger import Attempt, Lease, Ledger
@@ -99,7 +100,7 @@ def up(
     provider = open_provider(wanted.cloud)
     if wanted.cloud == "local":
         tell_tier(tell)
-    with one_at_a_time(place, wanted.name, tell):
+    with one_at_a_time(place, wanted.name, "run" if for_run else "up", tell):
         lease = _open_lease_of(place, wanted)
         with telling(place.ledger(lease.id) if lease else None, wanted.path):
             if lease:

@@ -6,16 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orchestrator import jobs
-from orchestrator.api import follow as following
-from orchestrator.api.awaiting import MachineGone
-from orchestrator.api.collect import LOG, RECORD
+from orchestrator.api.bookmarks import Bookmark, bookmark_of
 from orchestrator.api.folder import Folder
-from orchestrator.api.session import open_session
-from orchestrator.api.training import known_run, profile_of
+from orchestrator.api.known import known_ids, known_run, no_such_run, profile_of
 from orchestrator.errors import UsageError
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, Silent
+
+LOG = "output.log"
+_RECORD = "run.json"
+_BLOCK = 1 << 18
+"""Bytes of a log that are held at a time."""
 
 
 def logs(
@@ -27,7 +28,7 @@ def logs(
     output: Callable[[bytes], None],
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Pass a run's output to `output`; returns {run_id, bytes, ended, reason}.
+    """Pass a run's output to `output`, block by block; returns {run_id, bytes, ended, reason}.
 
     Without `follow`: all of it, from the pulled copy where there is one. With it: from the last byte
     that a follower in this folder saw, until the run ends. Of a run whose machine is gone: what a follower
@@ -35,25 +36,65 @@ def logs(
     """
     place = Folder.at(folder)
     pulled = _pulled(place, run_id)
-    if pulled and not follow:
-        data = pulled.read_bytes()
-        output(data)
-        return {"run_id": pulled.parent.name, "bytes": len(data), "ended": True, "reason": None}
+    if pulled:
+        return _of_the_copy(place, pulled, follow, output)
+    if run_id and lease is None and not any(run_id in each.runs for each in place.open_leases()):
+        raise no_such_run(f"There is no run {run_id} in {place.root}.", run_id, known_ids(place))
     held, run = known_run(place, run_id, lease)
+    from orchestrator.api.awaiting import MachineGone
+
     try:
         return _of_the_machine(place, held, run.run_id, follow, output, progress or Silent())
     except MachineGone:
         kept = place.run(run.run_id) / LOG
         if follow or not kept.exists():
             raise
-        data = kept.read_bytes()
-        output(data)
-        return {"run_id": run.run_id, "bytes": len(data), "ended": True, "reason": "lost"}
+        return {"run_id": run.run_id, "bytes": _passed_on(kept, 0, output), "ended": True, "reason": "lost"}
+
+
+def _of_the_copy(place: Folder, log: Path, follow: bool, output: Callable[[bytes], None]) -> dict[str, Any]:
+    """The log that lies here; a follower gets what is behind its bookmark."""
+    from orchestrator.api import collect
+
+    run_id = log.parent.name
+    mark = _mark(place, run_id) if follow else None
+    size = _passed_on(log, mark.offset if mark else 0, output)
+    if mark and size > mark.offset:
+        mark.advance(size - mark.offset)
+        mark.save()
+    record = collect.read(log.parent)
+    return {
+        "run_id": run_id,
+        "bytes": size,
+        "ended": True,
+        "reason": str(record.exit.get("reason")) if record else None,
+    }
+
+
+def _passed_on(log: Path, offset: int, output: Callable[[bytes], None]) -> int:
+    """Pass on the file from byte `offset`, a block at a time. Its length."""
+    with open(log, "rb") as file:
+        size = file.seek(0, 2)
+        at = file.seek(min(offset, size))
+        while block := file.read(_BLOCK):
+            output(block)
+            at += len(block)
+    return at
+
+
+def _mark(place: Folder, run_id: str) -> Bookmark | None:
+    """How far a follower in this folder has read the run's output."""
+    held = [lease for lease in place.leases() if run_id in lease.runs]
+    return bookmark_of(place.ledger(held[-1].id), run_id) if held else None
 
 
 def _of_the_machine(
     place: Folder, held: Lease, run_id: str, follow: bool, output: Callable[[bytes], None], tell: Progress
 ) -> dict[str, Any]:
+    from orchestrator import jobs
+    from orchestrator.api import follow as following
+    from orchestrator.api.session import open_session
+
     with open_session(place, place.ledger(held.id), profile_of(held, ()), progress=tell) as session:
         if follow:
             ended = following.to_the_end(session, run_id, output)
@@ -80,5 +121,5 @@ def _pulled(place: Folder, run_id: str | None) -> Path | None:
 
 def _settled(place: Folder, run_id: str) -> bool:
     """Whether its record is here, or no machine can know more of it."""
-    recorded = (place.run(run_id) / RECORD).exists()
+    recorded = (place.run(run_id) / _RECORD).exists()
     return recorded or not any(run_id in lease.runs for lease in place.open_leases())

@@ -11,6 +11,7 @@ from pathlib import Path
 from orchestrator import jobs
 from orchestrator.api import collect
 from orchestrator.api.folder import Folder
+from orchestrator.api.known import known_run, profile_of
 from orchestrator.api.profile_run import (
     KEPT,
     OBJECT,
@@ -24,7 +25,6 @@ from orchestrator.api.profile_run import (
 from orchestrator.api.profile_scratch import Scratch
 from orchestrator.api.session import Session, open_session
 from orchestrator.api.spec import require_given
-from orchestrator.api.training import known_run, profile_of
 from orchestrator.errors import HostError, MalformedAnswer
 from orchestrator.model import Job, Progress, Silent, TreeLink
 from orchestrator.model.answers import SHORT

@@ -57,12 +57,15 @@ def prepared(session: Session, run_id: str, *, local_parity: bool, parallel: boo
     return {**draft, "job": asdict(_job(session.profile, run_id, installed.python, trees))}
 
 
-def begin(session: Session, run_id: str, draft: Mapping[str, Any] | None, *, parallel: bool) -> bool:
+def begin(
+    session: Session, run_id: str, draft: Mapping[str, Any] | None, *, parallel: bool, verb: str
+) -> bool:
     """Note the run in the ledger and start its job; without `draft` it is there, and may have begun.
 
-    False where the machine went away. Raises UsageError where another run is on the machine.
+    False where the machine went away. Raises UsageError where another run is on the machine. `verb`: what
+    this call carries out, for another one that waits.
     """
-    with starting(session.place, session.ledger.lease().id, session.progress):
+    with starting(session.place, session.ledger.lease().id, verb, session.progress):
         if draft is not None:
             company.require_alone(session, run_id, parallel)
             _make_room_there(session, run_id, draft["attempt"]["number"])

@@ -1,52 +1,136 @@
-"""Who works on a run, or uses a machine, now: file locks, which the kernel frees when their holder dies."""
+"""Who works on a run, or uses a machine, now: file locks, which the kernel frees when their holder dies.
+
+A holder writes into the lock's file which process it is, so that whoever waits can say for whom.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import json
+import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
 from orchestrator.api.folder import Folder
 from orchestrator.model import Progress
 
+_GRACE_SECONDS = 0.5
+"""A lock that is free again so soon is not worth a word."""
+_POLL_SECONDS = 0.05
+_MOST_BYTES = 1000
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a lock, the verb that it carries out, and since when, in Unix seconds."""
+
+    pid: int
+    verb: str
+    since: float
+
+    @property
+    def words(self) -> str:
+        at = datetime.fromtimestamp(self.since, UTC).strftime("%H:%M:%S UTC")
+        return f"`orch {self.verb}` (process {self.pid}, since {at})"
+
 
 class Turn:
-    """The right to work on one run. It may be given back before its block ends, and taken again."""
+    """The right to work on one thing. It may be given back before its block ends, and taken again.
 
-    def __init__(self, handle: IO[str], waits: str, tell: Progress) -> None:
+    `what` the holder does, after its name: "works on one". `verb`: for whoever waits for us.
+    """
+
+    def __init__(self, handle: IO[str], verb: str, what: str, tell: Progress) -> None:
         self._handle = handle
-        self._waits = waits
+        self._verb = verb
+        self._what = what
         self._tell = tell
+        self._held = False
 
     def take(self) -> None:
-        """Wait for it, and say so where that is not at once."""
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._tell.say(self._waits)
-            fcntl.flock(self._handle, fcntl.LOCK_EX)
+        """Wait for it; where that takes a while, say for whom, and when it goes on."""
+        self.wait(fcntl.LOCK_EX)
+        self._held = True
+        _sign(self._handle, Holder(os.getpid(), self._verb, time.time()))
+
+    def wait(self, lock: int) -> None:
+        """Wait until `lock` (LOCK_EX, or LOCK_SH beside others who only wait) is ours."""
+        if _soon(self._handle, lock):
+            return
+        holder = _signed(self._handle)
+        name = holder.words if holder else "Another orch"
+        self._tell.say(f"{name} {self._what}; waiting for it")
+        fcntl.flock(self._handle, lock)
+        self._tell.say("It is done; going on")
 
     def give_back(self) -> None:
+        if not self._held:
+            return
+        self._held = False
+        _sign(self._handle, None)
         fcntl.flock(self._handle, fcntl.LOCK_UN)
 
 
 @contextmanager
-def turn_of(place: Folder, run_id: str, tell: Progress) -> Iterator[Turn]:
+def turn_of(place: Folder, run_id: str, verb: str, tell: Progress) -> Iterator[Turn]:
     """One call at a time starts the run `run_id`, or brings it home. The next one finds what was done."""
     with _opened(place, f"run-{run_id}") as handle:
-        turn = Turn(handle, f"Another orch works on {run_id} in this folder; waiting for it", tell)
+        turn = Turn(handle, verb, f"works on {run_id} in this folder", tell)
         turn.take()
-        yield turn
+        try:
+            yield turn
+        finally:
+            turn.give_back()
 
 
 @contextmanager
-def starting(place: Folder, lease: str, tell: Progress) -> Iterator[None]:
+def starting(place: Folder, lease: str, verb: str, tell: Progress) -> Iterator[None]:
     """One call at a time starts a run on the machine of `lease`."""
     with _opened(place, f"start-{lease}") as handle:
-        Turn(handle, "Another orch starts a run on this machine; waiting for it", tell).take()
-        yield
+        turn = Turn(handle, verb, "starts a run on this machine", tell)
+        turn.take()
+        try:
+            yield
+        finally:
+            turn.give_back()
+
+
+@contextmanager
+def one_at_a_time(place: Folder, name: str, verb: str, tell: Progress) -> Iterator[None]:
+    """Two `up` of one profile take turns; the second finds the first one's machine and its stack."""
+    place.ignore_state()
+    with _file(place.state / f"up-{name}.lock") as handle:
+        turn = Turn(handle, verb, f"makes the machine of {name} ready", tell)
+        turn.take()
+        try:
+            yield
+        finally:
+            turn.give_back()
+
+
+def after_up(place: Folder, name: str, tell: Progress) -> None:
+    """Let an `up` of the profile `name` go first that is at work."""
+    place.ignore_state()
+    with _file(place.state / f"up-{name}.lock") as handle:
+        Turn(handle, "", f"makes the machine of {name} ready", tell).wait(fcntl.LOCK_SH)
+
+
+def working_on(place: Folder, run_id: str) -> Holder | None:
+    """The process that starts the run `run_id` or brings it home now; None where there is none."""
+    path = place.state / "turns" / f"run-{run_id}.lock"
+    if not path.exists():
+        return None
+    with _file(path) as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _signed(handle)
+    return None
 
 
 @contextmanager
@@ -74,5 +158,45 @@ def _opened(place: Folder, name: str) -> Iterator[IO[str]]:
     place.ignore_runs()
     folder: Path = place.state / "turns"
     folder.mkdir(exist_ok=True)
-    with open(folder / f"{name}.lock", "w") as handle:
+    with _file(folder / f"{name}.lock") as handle:
         yield handle
+
+
+@contextmanager
+def _file(path: Path) -> Iterator[IO[str]]:
+    """Opened for reading and writing; what its holder wrote into it stays."""
+    with open(path, "a+") as handle:
+        yield handle
+
+
+def _soon(handle: IO[str], lock: int) -> bool:
+    """Whether the lock could be had without a wait that anybody notices."""
+    limit = time.monotonic() + _GRACE_SECONDS
+    while True:
+        try:
+            fcntl.flock(handle, lock | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > limit:
+                return False
+        time.sleep(_POLL_SECONDS)
+
+
+def _sign(handle: IO[str], holder: Holder | None) -> None:
+    """Say in the lock's file who holds it. A full disk keeps nobody from working."""
+    with suppress(OSError):
+        handle.truncate(0)
+        if holder:
+            handle.write(json.dumps(asdict(holder)))
+            handle.flush()
+
+
+def _signed(handle: IO[str]) -> Holder | None:
+    """Who holds the lock, where it can be read."""
+    handle.seek(0)
+    try:
+        value = json.loads(handle.read(_MOST_BYTES))
+        holder = Holder(int(value["pid"]), str(value["verb"]), float(value["since"]))
+        return holder if holder.words else None
+    except (ValueError, KeyError, TypeError, OverflowError, OSError):
+        return None

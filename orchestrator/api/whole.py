@@ -12,9 +12,11 @@ from orchestrator.api.awaiting import require_seen, what_ended
 from orchestrator.api.ending import down
 from orchestrator.api.folder import Folder, check_run_id
 from orchestrator.api.held import serving
+from orchestrator.api.interrupts import Interrupts
+from orchestrator.api.known import profile_of
 from orchestrator.api.lease import up
+from orchestrator.api.one_run import Output, Wish, one_run, recorded
 from orchestrator.api.settle import settle
-from orchestrator.api.training import Interrupts, Output, Wish, one_run, profile_of
 from orchestrator.api.turns import in_use, unused
 from orchestrator.errors import HostError, LocalError, OrchError, ParityMismatch, ResultsLost, RunFailed
 from orchestrator.ledger import Lease
@@ -71,6 +73,7 @@ def run(
         parallel=parallel,
         seen=attempts.latest(place.run(name)),
         overrides=secrets_of(overrides),
+        verb="run",
     )
     words = _repeated(profile, name, overrides, local_parity)
     call = _Call(place, wanted, name, overrides, wish, progress or Silent(), words)
@@ -110,9 +113,7 @@ def _answered(call: _Call) -> RunRecord | None:
         _settle_where_gone(call, lease)
         if any(run.run_id == call.run_id for run in call.place.ledger(lease.id).lease().uncollected):
             return None
-    return attempts.answer(
-        call.place, call.profile, call.run_id, retry=call.wish.retry_failed, seen=call.wish.seen
-    )
+    return recorded(call.place, call.profile, call.run_id, call.wish, call.tell)
 
 
 def _settle_where_gone(call: _Call, lease: Lease) -> None:
@@ -158,9 +159,8 @@ def _end(call: _Call) -> str | None:
             return _left(lease, "it was there before this call. Next: orch down")
         if lease.uncollected:
             ids = ", ".join(run.run_id for run in lease.uncollected)
-            return _left(
-                lease, f"results of {ids} are on it only. Next: orch pull {lease.uncollected[0].run_id}"
-            )
+            which = lease.uncollected[0].run_id if len(lease.uncollected) == 1 else "--all"
+            return _left(lease, f"results of {ids} are on it only. Next: orch pull {which}")
         down(lease.id, folder=call.place.root, progress=call.tell)
         return None
 

@@ -8,12 +8,14 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli import cancel as cancel_
 from orchestrator.cli import catalog, doctor, gc
 from orchestrator.cli import compare as compare_
 from orchestrator.cli import down as down_
 from orchestrator.cli import init as init_
 from orchestrator.cli import lint as lint_
 from orchestrator.cli import profile as profile_
+from orchestrator.cli import pull as pull_
 from orchestrator.cli import run as run_
 from orchestrator.cli import size as size_
 from orchestrator.cli.output import emit, guarded
@@ -140,7 +142,7 @@ def train(
             output=runs.output(as_json),
             progress=progress.progress(),
         )
-    runs.show(record, as_json)
+    runs.show(record, as_json, started=record.started)
     if io_analyze:
         profile_.analyse(record.run_id, lease, sets or (), as_json)
 
@@ -241,38 +243,8 @@ def ssh(
         door.become(argv)
 
 
-@app.command()
-@guarded
-def pull(
-    run_id: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="A run's id; default: the latest that has ended.")
-    ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="List its files anew on the machine, as they are there now.")
-    ] = False,
-    lease: Lease = None,
-    as_json: Json = False,
-) -> None:
-    """Bring home a run that has ended: its files verified, its model checked."""
-    from orchestrator import api
-    from orchestrator.cli import progress, runs
-
-    done = api.pull(run_id, again=again, lease=lease, progress=progress.progress())
-    runs.show(done, as_json)
-    runs.leave(done)
-
-
-@app.command()
-@guarded
-def cancel(run_id: RunId = None, lease: Lease = None, as_json: Json = False) -> None:
-    """End a run on its machine; what it wrote can still be pulled."""
-    from orchestrator import api
-    from orchestrator.cli import progress, runs
-
-    ended = api.cancel(run_id, lease=lease, progress=progress.progress())
-    runs.show_exit(ended, as_json)
-
-
+app.command()(pull_.pull)
+app.command()(cancel_.cancel)
 app.command()(down_.down)
 app.command()(gc.gc)
 

@@ -56,4 +56,4 @@ def run(
     except KeyboardInterrupt:
         print("\nInterrupted. Next: the same command, which goes on from here", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    runs.show(record, as_json)
+    runs.show(record, as_json, started=record.started)

@@ -12,8 +12,8 @@ import typer
 from orchestrator.cli.output import emit
 from orchestrator.cli.terminal import Shown, ours
 from orchestrator.errors import EXIT_INTERRUPTED, BeforeTheRun, failure_of
-from orchestrator.model import Exit, RunRecord
-from orchestrator.report.run import summary
+from orchestrator.model import PullReport, RunRecord
+from orchestrator.report.run import pulled_text, summary
 
 
 def output(as_json: bool) -> Callable[[bytes], None]:
@@ -29,10 +29,10 @@ def output(as_json: bool) -> Callable[[bytes], None]:
     return write
 
 
-def show(record: RunRecord, as_json: bool) -> None:
-    """The run's published object, or its screen."""
+def show(record: RunRecord, as_json: bool, **told: object) -> None:
+    """The run's published object, with what was `told` of this call; or its screen."""
     if as_json:
-        print(json.dumps(record.as_json(), indent=1))
+        print(json.dumps({**record.as_json(), **told}, indent=1))
     elif record.exit["reason"] == "running":
         print(f"{record.run_id} is running.\nNext: orch logs -f {record.run_id}")
     else:
@@ -45,11 +45,16 @@ def leave(record: RunRecord) -> None:
         raise typer.Exit(failure_of(record.exit["reason"]).exit_code)
 
 
-def show_exit(ended: Exit | None, as_json: bool) -> None:
-    value = (
-        {"reason": ended.reason, "code": ended.code, "signal": ended.signal} if ended else {"reason": None}
-    )
-    emit("cancel", value, as_json, f"Ended: {value['reason'] or 'it was not running'}.\nNext: orch pull")
+def show_pulled(pulled: PullReport, as_json: bool) -> None:
+    """Every run that was fetched; with --json one object with all of them."""
+    if as_json:
+        value = {"runs": [record.as_json() for record in pulled.records], "running": list(pulled.running)}
+        emit("pull", value, True, "")
+        return
+    for record in pulled.records:
+        show(record, False)
+    if text := pulled_text(pulled):
+        print(text)
 
 
 @contextmanager

@@ -23,7 +23,16 @@ from .machines import (
 )
 from .needs import AcceleratorNeed, Bound, Need, Offer
 from .progress import Progress, Silent
-from .records import MODEL_CHECK, PULL, RUN_SCHEMA, DownReport, LeaseStatus, RunRecord
+from .records import (
+    MODEL_CHECK,
+    PULL,
+    RUN_SCHEMA,
+    CancelReport,
+    DownReport,
+    LeaseStatus,
+    PullReport,
+    RunRecord,
+)
 from .runs import Divergence, DriftBand, Exit, GpuRoom, Job, RecordedFact, Room, RunState, Tried, Verdict
 from .stacks import Difference, Distribution, Fingerprint, Lock, Pin, is_allowed
 from .trees import Entry, Manifest, NotFetched, Refused, TreeLink
@@ -44,6 +53,7 @@ __all__ = [
     "AcceleratorNeed",
     "Agent",
     "Bound",
+    "CancelReport",
     "Channel",
     "Check",
     "CheckState",
@@ -74,6 +84,7 @@ __all__ = [
     "Pin",
     "Progress",
     "Provider",
+    "PullReport",
     "Readiness",
     "RecordedFact",
     "Refused",

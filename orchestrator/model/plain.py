@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 _CODE = re.compile(
     "\x1b(?:"
@@ -44,3 +45,8 @@ def last_words(said: bytes, most: int = _WORDS) -> str:
     """The end of what a program said, on one line of at most `most` characters; "" where it said nothing."""
     text = said[-8 * most :].decode("utf-8", "replace")
     return " ".join(plain(text).split())[-most:]
+
+
+def moment(seconds: float) -> str:
+    """Unix seconds as "2026-11-22 18:56 UTC"."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

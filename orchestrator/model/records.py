@@ -41,6 +41,8 @@ class RunRecord:
     cost: Mapping[str, Any] | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
     attempts: Sequence[Mapping[str, Any]] = ()
+    started: bool = field(default=True, compare=False)
+    """Whether the call that returned this started the run. Of the call, not of the run: not in run.json."""
 
     @property
     def folder(self) -> Path:
@@ -121,6 +123,36 @@ class LeaseStatus:
 
     def as_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
+class CancelReport:
+    """What `cancel` did. `cancelled`: it ended the run, which went on; else the run had ended before.
+
+    `reason`, `code`, `signal` and `detail` as in `Exit`. `ended_at`: Unix seconds, None where nobody knows.
+    `fetched`: its results are here.
+    """
+
+    run_id: str
+    cancelled: bool
+    reason: str
+    code: int | None = None
+    signal: int | None = None
+    detail: str = ""
+    ended_at: float | None = None
+    fetched: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
+class PullReport:
+    """What `pull` fetched, and which other runs of the lease it left: `unfetched` ended, `running` go on."""
+
+    records: Sequence[RunRecord]
+    unfetched: Sequence[str] = ()
+    running: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.model import RunRecord
+from orchestrator.model import CancelReport, PullReport, RunRecord
+from orchestrator.model.plain import moment
 from orchestrator.report.models import model_lines
 from orchestrator.report.units import duration, money, plural, size
 from orchestrator.report.where import where_time_went
@@ -33,6 +34,29 @@ def summary(record: RunRecord) -> str:
     if record.profile:
         lines += ["", where_time_went(record.profile, record.run_id)]
     return "\n".join(lines)
+
+
+def cancel_text(report: CancelReport) -> str:
+    """Whether the run was cancelled, or had ended before, how and when; what comes next."""
+    where = (
+        f"Its results are here: runs/{report.run_id}"
+        if report.fetched
+        else f"Next: orch pull {report.run_id}"
+    )
+    if report.cancelled:
+        return f"Cancelled {report.run_id}. What it wrote is on the machine.\n{where}"
+    at = f" on {moment(report.ended_at)}" if report.ended_at else ""
+    how = f"{report.reason}: {report.detail}" if report.detail else f"{report.reason}."
+    return f"{report.run_id} had ended already{at}: {how} Nothing was cancelled.\n{where}"
+
+
+def pulled_text(pulled: PullReport) -> str:
+    """What `pull --all` says below the screens of the runs."""
+    ids = ", ".join(pulled.running)
+    going = f"Still running: {ids}. Next: orch logs -f {pulled.running[0]}" if pulled.running else ""
+    if not pulled.records:
+        return f"No run waits to be fetched. {going}".rstrip()
+    return going
 
 
 def parity_line(parity: Mapping[str, Any] | None) -> str:

@@ -1,0 +1,32 @@
+"""How far a folder's user has read a run's output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.hosts.whole import write_whole
+from orchestrator.ledger import Ledger
+
+
+class Bookmark:
+    """How far this folder's user has read a run's output, in bytes; survives this process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.offset = int(path.read_text()) if path.exists() else 0
+
+    def advance(self, count: int) -> None:
+        self.offset += count
+
+    def save(self) -> None:
+        write_whole(self._path, str(self.offset).encode())
+
+    def forget(self) -> None:
+        """The output begins again: nothing of it was read."""
+        self._path.unlink(missing_ok=True)
+        self.offset = 0
+
+
+def bookmark_of(ledger: Ledger, run_id: str) -> Bookmark:
+    """Kept beside the ledger of the lease that the run is of."""
+    return Bookmark(ledger.path.parent / f"read-{run_id}")

@@ -1,0 +1,126 @@
+"""cancel: end a run that goes on; say how and when where it had ended already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orchestrator.api.folder import Folder
+from orchestrator.api.known import known_ids, known_run, no_such_run, profile_of
+from orchestrator.api.turns import working_on
+from orchestrator.errors import RunFailed, UsageError, failure_of
+from orchestrator.ledger import Lease, LeasedRun
+from orchestrator.model import CancelReport, Progress, RunState, Silent
+
+_NOTHING = "Nothing was cancelled."
+
+
+def cancel(
+    run_id: str | None = None,
+    *,
+    lease: str | None = None,
+    folder: Path | str | None = None,
+    progress: Progress | None = None,
+) -> CancelReport:
+    """End a run on its machine; without `run_id` the latest that goes on. What it wrote can still be pulled.
+
+    A run that had ended already is success: the report says how and when, and that nothing was cancelled.
+    Raises RunLost and its like for a run that went with its machine, UsageError for an id that is not known,
+    with the nearest ones, and for a run that is still being started.
+    """
+    place = Folder.at(folder)
+    if run_id and lease is None and not any(run_id in each.runs for each in place.open_leases()):
+        return _without_machine(place, run_id)
+    held, run = known_run(place, run_id or _going_on(place.lease(lease)), lease)
+    if run.lost is not None:
+        raise _lost(run)
+    if run.collected and (report := _recorded(place, run.run_id)):
+        return report
+    return _on_its_machine(place, held, run.run_id, progress or Silent())
+
+
+def _going_on(held: Lease) -> str | None:
+    """The latest run of which nobody saw the end; None where there is none."""
+    unseen = [run.run_id for run in held.runs.values() if run.exit_reason is None and run.lost is None]
+    return unseen[-1] if unseen else None
+
+
+def _on_its_machine(place: Folder, held: Lease, run_id: str, tell: Progress) -> CancelReport:
+    profile = profile_of(held, ())
+    from orchestrator import jobs
+    from orchestrator.api.fetching import note_end
+    from orchestrator.api.one_run import opened
+
+    try:
+        with opened(place, held, run_id, profile, tell) as session:
+            before = jobs.state(session.host, session.agent, run_id)
+            if before.state == "absent":
+                raise _not_begun(place, run_id)
+            goes_on = before.state != "ended"
+            after = jobs.cancel(session.host, session.agent, run_id) if goes_on else before
+            note_end(session, run_id, after.exit)
+    except RunFailed as error:  # its machine turned out to be gone
+        error.exists = f"{_NOTHING} {error.exists or ''}".rstrip()
+        raise
+    return _report(run_id, after, goes_on)
+
+
+def _report(run_id: str, state: RunState, went_on: bool) -> CancelReport:
+    """A run may have ended by itself while it was asked to."""
+    ended = state.exit
+    cancelled = went_on and (ended is None or ended.reason in ("cancelled", "lost"))
+    if ended is None:
+        return CancelReport(run_id, cancelled, "cancelled")
+    return CancelReport(
+        run_id, cancelled, ended.reason, ended.code, ended.signal, ended.detail, ended_at=state.ended_at
+    )
+
+
+def _without_machine(place: Folder, run_id: str) -> CancelReport:
+    """Of a run that no open lease knows: as its record has it."""
+    report = _recorded(place, run_id)
+    if report:
+        return report
+    if working_on(place, run_id):
+        raise _not_begun(place, run_id)
+    raise no_such_run(f"There is no run {run_id} in {place.root}. {_NOTHING}", run_id, known_ids(place))
+
+
+def _recorded(place: Folder, run_id: str) -> CancelReport | None:
+    from orchestrator.api import collect
+
+    record = collect.read(place.run(run_id))
+    if record is None:
+        return None
+    ended = record.exit
+    return CancelReport(
+        run_id,
+        False,
+        str(ended.get("reason")),
+        ended.get("code"),
+        ended.get("signal"),
+        str(ended.get("detail") or ""),
+        ended_at=record.attempts[-1].get("ended_at") if record.attempts else None,
+        fetched=True,
+    )
+
+
+def _not_begun(place: Folder, run_id: str) -> UsageError:
+    holder = working_on(place, run_id)
+    if holder:
+        return UsageError(
+            f"{run_id} is being started by {holder.words}: no job runs on the machine yet. {_NOTHING}",
+            exists="That call goes on.",
+            next_command=f"kill -INT {holder.pid}    # stops it; or, once it trains: orch cancel {run_id}",
+        )
+    return UsageError(
+        f"The start of {run_id} was interrupted: no job of it runs on the machine. {_NOTHING}",
+        next_command=f"orch train --run-id {run_id}    # starts it; or: orch down --discard",
+    )
+
+
+def _lost(run: LeasedRun) -> RunFailed:
+    return failure_of(run.exit_reason or "lost")(
+        f"{run.run_id} is lost with its machine: {run.lost} {_NOTHING}",
+        exists="What is known of it is in runs/.",
+        next_command="orch down",
+    )

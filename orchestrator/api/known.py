@@ -1,0 +1,51 @@
+"""Which run of a folder is meant, and which of its runs wait to be fetched. Asks no machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.api.folder import Folder
+from orchestrator.errors import UsageError
+from orchestrator.ledger import Lease, LeasedRun
+
+if TYPE_CHECKING:
+    from orchestrator.profile import Profile
+
+_RECORD = "run.json"
+
+
+def known_run(place: Folder, run_id: str | None, lease: str | None) -> tuple[Lease, LeasedRun]:
+    """The run that is meant: by id, or the latest of the open lease. UsageError names the nearest ids."""
+    held = place.lease(lease)
+    wanted = run_id or next(reversed(list(held.runs)), None)
+    if wanted and wanted in held.runs:
+        return held, held.runs[wanted]
+    if run_id is None:
+        raise UsageError(
+            f"The lease {held.id} has no run yet.", next_command="orch train    # or: orch status"
+        )
+    raise no_such_run(f"The lease {held.id} has no run {run_id}.", run_id, list(held.runs))
+
+
+def no_such_run(message: str, run_id: str, ids: Sequence[str]) -> UsageError:
+    """`message`, with the ids that `run_id` may have been meant to be."""
+    near = get_close_matches(run_id, ids, n=3, cutoff=0.5) or list(ids)[:-4:-1]
+    named = f" Its nearest: {', '.join(near)}." if near else ""
+    return UsageError(message + named, next_command="orch status    # lists the runs of each lease")
+
+
+def known_ids(place: Folder) -> list[str]:
+    """The runs of open leases, and those whose records are in this folder."""
+    leased = [name for lease in place.open_leases() for name in lease.runs]
+    recorded = sorted(path.parent.name for path in place.run(".").glob(f"*/{_RECORD}"))
+    return list(dict.fromkeys([*leased, *recorded]))
+
+
+def profile_of(lease: Lease, overrides: Sequence[str]) -> Profile:
+    """The profile of a lease as its file is now: what to run may change while the machine is held."""
+    from orchestrator.profile import load
+
+    return load(Path(lease.profile["path"]), overrides=(*lease.profile["overrides"], *overrides))

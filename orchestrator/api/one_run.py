@@ -1,0 +1,198 @@
+"""One run on a lease's machine, from its first byte to its record here: what `train` and `run` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from orchestrator.api import attempts, collect, follow, space
+from orchestrator.api.awaiting import what_ended
+from orchestrator.api.examining import finished
+from orchestrator.api.fetching import bring_home
+from orchestrator.api.folder import Folder
+from orchestrator.api.interrupts import Interrupts
+from orchestrator.api.lint import look, tell_once
+from orchestrator.api.session import Session, open_session
+from orchestrator.api.settle import require_gone, settle, settling
+from orchestrator.api.spec import require_given
+from orchestrator.api.starting import begin, prepared, running
+from orchestrator.api.turns import Turn, after_up, turn_of
+from orchestrator.api.verdict import judged
+from orchestrator.errors import LocalError, RunFailed, RunLost, UsageError
+from orchestrator.ledger import Lease
+from orchestrator.model import Progress, RunRecord
+from orchestrator.model.plain import moment
+from orchestrator.profile import Profile, load
+
+Output = Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How a run is to be made. `seen` is the last attempt at its id that had ended when the call began.
+
+    `overrides`: what this call changes in the profile, or must give again. `verb`: which one it serves.
+    """
+
+    local_parity: bool = False
+    detach: bool = False
+    strict: bool = False
+    retry_failed: bool = False
+    parallel: bool = False
+    seen: RunRecord | None = None
+    overrides: Sequence[str] = ()
+    verb: str = "train"
+
+
+def one_run(
+    place: Folder,
+    held: Lease,
+    profile: Profile,
+    name: str,
+    wish: Wish,
+    interrupts: Interrupts,
+    output: Output | None,
+    tell: Progress,
+) -> RunRecord:
+    """As `train`, once it is known what is meant."""
+    interrupts.begun = _pending(place, held, name)  # by another call that may be at work
+    with turn_of(place, name, wish.verb, tell) as turn:
+        pending = interrupts.begun = _pending(place, held, name)
+        if not pending:
+            done = recorded(place, profile, name, wish, tell)
+            if done:
+                return done
+        require_given(held, wish.overrides)
+        after_up(place, profile.name, tell)
+        if not pending:
+            load(profile.path, overrides=(*held.profile["overrides"], *wish.overrides), files=True)
+            _require_space(place, held, profile, name, wish)
+            tell_once(look(profile, strict=wish.strict), place.state, tell)
+        with opened(place, held, name, profile, tell) as session:
+            draft = None
+            if not pending:
+                draft = prepared(session, name, local_parity=wish.local_parity, parallel=wish.parallel)
+                interrupts.begun = True
+            if not begin(session, name, draft, parallel=wish.parallel, verb=wish.verb):
+                return judged(_lost(session, name), held.profile["path"])
+            turn.give_back()
+            if wish.detach:
+                return running(session, name)
+            done = judged(finish(session, name, output, turn), held.profile["path"])
+            return replace(done, started=not pending)
+
+
+def _require_space(place: Folder, held: Lease, profile: Profile, name: str, wish: Wish) -> None:
+    """Of a detached run the results may wait on the machine. Raises LocalError."""
+    exists = f"Nothing was sent. The machine of {held.id} runs on, at ${held.price:.2f}/h."
+    again = f"orch train --run-id {name}"
+    if wish.detach:
+        space.require_records(place, exists, again)
+    else:
+        space.require_results(place, profile, exists, again)
+
+
+def recorded(place: Folder, profile: Profile, run_id: str, wish: Wish, tell: Progress) -> RunRecord | None:
+    """The record that answers the call without a start, which is said; None where an attempt is to be made.
+
+    Raises what `attempts.answer` does.
+    """
+    try:
+        done = attempts.answer(place, profile, run_id, retry=wish.retry_failed, seen=wish.seen)
+    except RunFailed as error:
+        error.exists = f"That is how it ended before; nothing was started now. It is in {place.run(run_id)}."
+        error.next_command = f"orch logs {run_id}    # to try it again: the same command with --retry-failed"
+        raise
+    if done is None:
+        return None
+    tell.say(
+        f"{run_id} is here already, as it ended{when(done)}, and nothing has changed since. "
+        "Nothing was started, and nothing was rented."
+    )
+    return replace(done, started=False)
+
+
+def when(record: RunRecord) -> str:
+    """ " on <date>", where the record knows it."""
+    ended = record.attempts[-1].get("ended_at") if record.attempts else None
+    return f" on {moment(ended)}" if ended else ""
+
+
+_OF_THE_MACHINE = ("cloud", "region", "zone", "resources", "max_duration", "idle_duration", "max_price")
+
+
+def refuse_another_machine(leased: Profile, wanted: Profile) -> None:
+    """An override of what the machine is would change nothing: it is said rather than ignored."""
+    changed = [name for name in _OF_THE_MACHINE if getattr(leased, name) != getattr(wanted, name)]
+    if changed:
+        raise UsageError(
+            f"`train --set` cannot change {', '.join(changed)}: the machine exists already, as `up` made it.",
+            exists="The machine runs on.",
+            next_command=f"orch down && orch up {leased.path} --set …",
+        )
+
+
+@contextmanager
+def opened(place: Folder, held: Lease, run_id: str, profile: Profile, tell: Progress) -> Iterator[Session]:
+    """The lease's machine. Where it is gone, its runs are settled and `run_id` is told as lost.
+
+    What this computer's disk refuses meanwhile becomes a LocalError that names the machine.
+    """
+    ledger = place.ledger(held.id)
+    with (
+        settling(place, ledger, run_id),
+        open_session(place, ledger, profile, progress=tell) as session,
+    ):
+        try:
+            yield session
+        except OSError as error:
+            raise _refused_here(session, held, run_id, error) from error
+
+
+def _refused_here(session: Session, held: Lease, run_id: str, error: OSError) -> LocalError:
+    refused, once = space.refusal_of(error, session.place)
+    began = any(run.run_id == run_id for run in session.place.ledger(held.id).lease().uncollected)
+    machine = f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h."
+    if not began:
+        return LocalError(
+            f"This computer refused: {refused}. What was here stays; {run_id} was not started.",
+            exists=machine,
+            next_command=f"orch train --run-id {run_id}    # {once}",
+        )
+    printed = session.place.run(run_id) / collect.LOG
+    return LocalError(
+        f"This computer refused: {refused}. What was here stays. What the run printed until then "
+        f"is in {printed}.",
+        exists=f"The run {run_id} is on its machine, with its results. {machine}",
+        next_command=f"orch pull {run_id}    # {once}; while it still runs: orch logs -f {run_id}",
+    )
+
+
+def _pending(place: Folder, held: Lease, run_id: str) -> bool:
+    """Whether the run was started, and its results are on the machine only."""
+    return any(run.run_id == run_id for run in place.ledger(held.id).lease().uncollected)
+
+
+def finish(session: Session, run_id: str, output: Output | None, turn: Turn) -> RunRecord:
+    """Follow the run, with others who may; then bring it home, unless one of them was quicker."""
+    exit_ = follow.to_the_end(session, run_id, output)
+    turn.take()
+    if exit_ is None:
+        return _lost(session, run_id)
+    here = collect.read(session.place.run(run_id))
+    if here is not None and session.ledger.lease().runs[run_id].collected:
+        return finished(here)
+    home = follow.over_breaks(session, lambda: bring_home(session, run_id, exit_))
+    return _lost(session, run_id) if home is None else home
+
+
+def _lost(session: Session, run_id: str) -> RunRecord:
+    """The machine went away with the run: what is known of it is recorded, and nothing else."""
+    require_gone(session.provider, session.ledger.lease())
+    ending = what_ended(session.provider, session.ledger.lease())
+    settle(session.place, session.ledger, ending)
+    record = collect.read(session.place.run(run_id))  # written now, or when it was collected
+    if record is None:
+        raise RunLost(f"The machine of {run_id} is gone, and its record here was removed.")
+    return record

@@ -1,0 +1,134 @@
+"""pull: bring home runs that have ended. What that needs is loaded once it is known which run is meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.api.folder import Folder
+from orchestrator.api.known import known_run, profile_of
+from orchestrator.errors import OrchError, ResultsLost, UsageError
+from orchestrator.model import Progress, PullReport, RunRecord, Silent
+
+if TYPE_CHECKING:
+    from orchestrator.api.session import Session
+
+
+def pull(
+    run_id: str | None = None,
+    *,
+    again: bool = False,
+    lease: str | None = None,
+    folder: Path | str | None = None,
+    progress: Progress | None = None,
+) -> RunRecord:
+    """Bring home a run that has ended; without `run_id` the latest that has. Repeating it is safe.
+
+    `again` lists its files anew on the machine, so that what was changed or removed there since comes as
+    it is now. A run that still goes on is refused. `progress` names other runs that wait to be fetched.
+    Raises ResultsLost where a result will not come; all else is here then, and the record names the rest.
+    """
+    return fetch(run_id, again=again, lease=lease, folder=folder, progress=progress).records[0]
+
+
+def pull_all(
+    *, lease: str | None = None, folder: Path | str | None = None, progress: Progress | None = None
+) -> PullReport:
+    """Bring home every run of the lease that has ended and was not fetched, oldest first. None is success.
+
+    Raises ResultsLost, once all of them were fetched, where a result of one will not come.
+    """
+    place = Folder.at(folder)
+    held = place.lease(lease)
+    if not held.uncollected:
+        return PullReport(())
+    from orchestrator.api.one_run import opened
+
+    last = held.uncollected[-1].run_id
+    with opened(place, held, last, profile_of(held, ()), progress or Silent()) as session:
+        ended, running = _standing(session)
+        records, lacking = [], []
+        for name in ended:
+            try:
+                records.append(_home(session, name))
+            except ResultsLost as error:
+                lacking.append(error)
+        if lacking:
+            raise _together(lacking)
+        return PullReport(records, running=running)
+
+
+def fetch(
+    run_id: str | None = None,
+    *,
+    again: bool = False,
+    lease: str | None = None,
+    folder: Path | str | None = None,
+    progress: Progress | None = None,
+) -> PullReport:
+    """As `pull`, with the other runs of the lease that it left on the machine."""
+    place = Folder.at(folder)
+    held, run = known_run(place, run_id, lease)
+    profile = profile_of(held, ())
+    from orchestrator import jobs
+    from orchestrator.api.one_run import opened
+
+    with opened(place, held, run.run_id, profile, progress or Silent()) as session:
+        newest = [each.run_id for each in list(held.runs.values())[::-1] if not each.lost]
+        for name in [run_id] if run_id else newest:
+            if jobs.state(session.host, session.agent, name).state == "running":
+                continue
+            try:
+                record = _home(session, name, again=again)
+            except ResultsLost:
+                _tell_others(session)
+                raise
+            return PullReport((record,), *_tell_others(session))
+        raise UsageError(
+            f"{run.run_id} is still running.",
+            exists=f"The machine runs on, at ${held.price:.2f}/h.",
+            next_command=f"orch logs -f {run.run_id}",
+        )
+
+
+def _home(session: Session, run_id: str, *, again: bool = False) -> RunRecord:
+    """The record of a run that has ended, with its files here."""
+    from orchestrator import jobs
+    from orchestrator.api.fetching import bring_home
+    from orchestrator.api.turns import turn_of
+    from orchestrator.api.verdict import complete
+
+    with turn_of(session.place, run_id, "pull", session.progress):
+        state = jobs.state(session.host, session.agent, run_id)
+        return complete(bring_home(session, run_id, state.exit, again=again))
+
+
+def _standing(session: Session) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The runs whose results are on the lease's machine only: those that have ended, those that go on."""
+    from orchestrator import jobs
+
+    ended, running = [], []
+    for run in session.ledger.lease().uncollected:
+        state = jobs.state(session.host, session.agent, run.run_id).state
+        if state in ("ended", "lost"):
+            ended.append(run.run_id)
+        elif state == "running":
+            running.append(run.run_id)
+    return tuple(ended), tuple(running)
+
+
+def _tell_others(session: Session) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Say which other runs wait to be fetched. As `_standing`."""
+    ended, running = _standing(session)
+    if ended:
+        which = ended[0] if len(ended) == 1 else "--all"
+        session.progress.say(f"Ended too, and not fetched yet: {', '.join(ended)}. Next: orch pull {which}")
+    return ended, running
+
+
+def _together(lacking: list[ResultsLost]) -> OrchError:
+    """One error for all runs of which results did not come home, with the record of the first."""
+    first = lacking[0]
+    if len(lacking) > 1:
+        first.message = "\n".join(error.message for error in lacking)
+    return first
