@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from orchestrator import jobs
-from orchestrator.api import collect, follow, modelchecks, space
+from orchestrator.api import billing, collect, follow, modelchecks, space
 from orchestrator.api.examining import examined
 from orchestrator.api.session import Session, local_agent
 from orchestrator.api.settle import record_of
 from orchestrator.api.standing import machine_facts
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import MODEL_CHECK, PULL, Entry, Exit, RunRecord
+from orchestrator.ledger import Ran
+from orchestrator.model import MODEL_CHECK, PULL, Entry, Exit, RunRecord, RunState
 
 
 def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool = False) -> RunRecord:
@@ -32,24 +34,43 @@ def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool
             session.host, session.agent, run_id, session.place.run(run_id), session.progress, again=again
         )
     state = jobs.state(session.host, session.agent, run_id)
-    if state.started_at and state.ended_at:
-        timings["train_s"] = round(state.ended_at - state.started_at, 3)
+    ran = _ran(session, run_id, state)
+    if ran:
+        timings["train_s"] = round(ran.ended - ran.begun, 3)
     done = run_record(
         session,
         run_id,
         {**draft, "timings": timings, "data": _data(draft["data"], fetched.altered)},
+        ran=ran,
+        beside=_beside(session, run_id) if ran else None,
         exit=collect.exit_json(exit_),
         artifacts=collect.artifacts(fetched.entries),
         not_fetched=collect.not_fetched(fetched, declared=bool(session.profile.train.outputs)),
     )
     collect.write(done)
     left = [{"path": each.path, "can_come": each.can_come} for each in fetched.refused]
-    session.ledger.append("run.collected", run_id=run_id, left=left)
+    cost = asdict(billing.charged(ran, done.cost)) if ran else None
+    session.ledger.append("run.collected", run_id=run_id, left=left, ran=cost)
     try:
         return _checked(session, examined(done), fetched.entries)
     finally:  # not before: a machine that counts as idle may end while it is asked
         if not any(each.can_come for each in fetched.refused):
             follow.release(session, run_id)
+
+
+def _ran(session: Session, run_id: str, state: RunState) -> Ran | None:
+    """When the job ran, as its machine measured it."""
+    if not state.started_at or not state.ended_at:
+        return None
+    attempt = session.ledger.lease().runs[run_id].attempt
+    return Ran(run_id, attempt, session.machine.id, state.started_at, max(state.started_at, state.ended_at))
+
+
+def _beside(session: Session, run_id: str) -> list[billing.Span]:
+    """The machine's other jobs of which the ledger knows no times yet, by the machine's own clock."""
+    others = [run.run_id for run in session.ledger.lease().uncollected if run.run_id != run_id]
+    states = [jobs.state(session.host, session.agent, name) for name in others]
+    return [billing.Span(s.started_at, s.ended_at or math.inf) for s in states if s.started_at]
 
 
 def _data(sent: Mapping[str, Any] | None, altered: Sequence[str]) -> Mapping[str, Any] | None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
-from orchestrator.api import attempts, collect
+from orchestrator.api import attempts, billing, collect
 from orchestrator.api.awaiting import MachineGone
 from orchestrator.api.folder import Folder
 from orchestrator.api.held import serving
 from orchestrator.api.verdict import judged
 from orchestrator.errors import ResultsLost
-from orchestrator.ledger import Lease, LeasedRun, Ledger
+from orchestrator.ledger import Lease, LeasedRun, Ledger, Ran
 from orchestrator.model import Ending, Exit, MachineState, Provider, RunRecord
 from orchestrator.providers import open_provider
 
@@ -22,11 +22,28 @@ _NAMED = 5
 _UNEXPLAINED = "Its machine is gone: the deadline came, it was powered off, or its provider ended it."
 
 
-def record_of(place: Folder, lease: Lease, run_id: str, draft: Mapping[str, Any], **facts: Any) -> RunRecord:
-    """The record of a run of `lease`; `facts` are those that only its end tells, `exit` among them."""
+def record_of(
+    place: Folder,
+    lease: Lease,
+    run_id: str,
+    draft: Mapping[str, Any],
+    *,
+    ran: Ran | None = None,
+    beside: Sequence[billing.Span] | None = None,
+    **facts: Any,
+) -> RunRecord:
+    """The record of a run of `lease`; `facts` are those that only its end tells, `exit` among them.
+
+    `ran`: when its job ran, and `beside`: other jobs that go on, as the machine tells; else the ledger.
+    """
+    now = time.time()
     run = lease.runs.get(run_id)
     attempt = draft.get("attempt", {"number": 1})
     begun = run.started_at if run and run.attempt == attempt["number"] else None
+    if run and begun is not None:
+        ran = ran or billing.by_ledger(lease, run, now)
+    if beside is None:
+        beside = billing.going_on(lease, run_id, now)
     record = RunRecord(
         run_id=run_id,
         path=str(place.run(run_id)),
@@ -36,32 +53,10 @@ def record_of(place: Folder, lease: Lease, run_id: str, draft: Mapping[str, Any]
         data=draft["data"],
         parity=draft["parity"],
         timings=draft["timings"],
-        cost=cost_of(lease, begun, draft["timings"], time.time()),
+        cost=billing.cost_of(lease, ran, beside, now),
         **{"machine": lease.machine, **facts},
     )
     return replace(record, attempts=attempts.told(place, {**attempt, "started_at": begun}, record))
-
-
-def cost_of(lease: Lease, begun: float | None, timings: Mapping[str, float], now: float) -> dict[str, float]:
-    """What the run cost, and apart from it what its lease cost until now: install, sync, waiting, other runs.
-
-    The run's own time is the job's, as its machine measured it; where nobody saw the job end, the time from
-    its start (`begun`) until now or the machine's deadline. US dollars, seconds.
-    """
-    seconds = timings.get("train_s")
-    if seconds is None:
-        until = min(now, lease.deadline or now)
-        seconds = 0.0 if begun is None else max(0.0, until - begun)
-    usd = round(seconds / 3600 * lease.price, 6)
-    return {
-        "usd": usd,
-        "seconds": round(seconds, 3),
-        "price_usd_hour": lease.price,
-        "run_usd": usd,
-        "run_seconds": round(seconds, 3),
-        "lease_usd": round(lease.cost(now), 6),
-        "lease_seconds": round(lease.seconds(now), 3),
-    }
 
 
 def settle(place: Folder, ledger: Ledger, ending: Ending | None) -> tuple[RunRecord, ...]:
@@ -70,7 +65,7 @@ def settle(place: Folder, ledger: Ledger, ending: Ending | None) -> tuple[RunRec
     Such a run blocks nothing any more. Safe to repeat. Returns the records that were written.
     """
     lease = ledger.lease()
-    return tuple(_settled(place, ledger, lease, run, ending) for run in lease.uncollected)
+    return tuple(_settled(place, ledger, ledger.lease(), run, ending) for run in lease.uncollected)
 
 
 def require_gone(provider: Provider, lease: Lease) -> None:
@@ -114,9 +109,11 @@ def settling(place: Folder, ledger: Ledger, run_id: str) -> Iterator[None]:
 
 def _settled(place: Folder, ledger: Ledger, lease: Lease, run: LeasedRun, ending: Ending | None) -> RunRecord:
     exit_ = _end_of(run, ending)
-    record = record_of(place, lease, run.run_id, run.draft, exit=collect.exit_json(exit_))
+    ran = billing.by_ledger(lease, run, time.time(), ending.at if ending else None)
+    record = record_of(place, lease, run.run_id, run.draft, ran=ran, exit=collect.exit_json(exit_))
     collect.write(record)
-    ledger.append("run.lost", run_id=run.run_id, reason=exit_.reason, detail=exit_.detail)
+    charged = asdict(billing.charged(ran, record.cost))
+    ledger.append("run.lost", run_id=run.run_id, reason=exit_.reason, detail=exit_.detail, ran=charged)
     return record
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.ledger.journal import VERSION, Contents, Event, Journal
-from orchestrator.ledger.lease import Attempt, Holding, Lease, LeasedRun, fold
+from orchestrator.ledger.lease import Attempt, Holding, Lease, LeasedRun, Ran, fold
 
 __all__ = [
     "VERSION",
@@ -21,6 +21,7 @@ __all__ = [
     "Lease",
     "LeasedRun",
     "Ledger",
+    "Ran",
     "fold",
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -38,6 +39,21 @@ class LeasedRun:
     def attempt(self) -> int:
         """Which attempt at its id it is, from 1."""
         return int(self.draft.get("attempt", {}).get("number", 1))
+
+
+@dataclass(frozen=True)
+class Ran:
+    """When the job of an attempt ran on `machine`, in Unix seconds, and what it cost in US dollars."""
+
+    run_id: str
+    attempt: int
+    machine: str
+    begun: float
+    ended: float
+    usd: float = 0.0
+
+    def is_of(self, run_id: str, attempt: int) -> bool:
+        return (self.run_id, self.attempt) == (run_id, attempt)
 
 
 @dataclass(frozen=True)
@@ -108,6 +124,7 @@ class Lease:
     agent: Mapping[str, str] | None = None
     stack: Mapping[str, Any] | None = None
     runs: Mapping[str, LeasedRun] = field(default_factory=dict)
+    ran: tuple[Ran, ...] = ()
     closed_at: float | None = None
     whole: bool = True
 
@@ -210,17 +227,27 @@ def _step(lease: Lease, event: Event) -> Lease:
         case "run.ended":
             return _with_run(lease, replace(lease.runs[data["run_id"]], exit_reason=data["reason"]))
         case "run.collected":
-            return _with_run(
-                lease, replace(lease.runs[data["run_id"]], collected=True, lost=None, left=_left(data))
-            )
+            known = replace(lease.runs[data["run_id"]], collected=True, lost=None, left=_left(data))
+            return _with_run(_charged(lease, data), known)
         case "run.superseded":  # its id has a new attempt: nothing waits for what the earlier one left
             return _with_run(lease, replace(lease.runs[data["run_id"]], left=()))
         case "run.lost":
             lost = replace(lease.runs[data["run_id"]], exit_reason=data["reason"], lost=data["detail"])
-            return _with_run(lease, lost)
+            return _with_run(_charged(lease, data), lost)
         case "lease.closed":
             return replace(lease, closed_at=event.time)
     return lease  # events of a later version inform it, they do not break this one
+
+
+def _charged(lease: Lease, data: Mapping[str, Any]) -> Lease:
+    """With when the run's job ran and what it cost, where the event tells it."""
+    if not data.get("ran"):
+        return lease
+    told = Ran(**data["ran"])
+    if not all(math.isfinite(number) for number in (told.begun, told.ended, told.usd)):
+        raise ValueError("no number")
+    others = (each for each in lease.ran if not each.is_of(told.run_id, told.attempt))
+    return replace(lease, ran=(*others, told))
 
 
 def _left(data: Mapping[str, Any]) -> tuple[LeftBehind, ...]:

@@ -163,6 +163,9 @@ def _cost(cost: Mapping[str, Any] | None) -> str:
     if not cost:
         return ""
     whose = "" if "run_usd" in cost else "the machine so far: "
-    own = f"{money(cost['usd'])} for {duration(cost['seconds'])} at {money(cost['price_usd_hour'])}/h"
+    charged = cost.get("charged_seconds", cost["seconds"])
+    beside = f" (charged as {duration(charged)}, as other runs ran beside it)"
+    shared = beside if cost["seconds"] - charged > 0.05 else ""
+    own = f"{money(cost['usd'])} for {duration(cost['seconds'])}{shared} at {money(cost['price_usd_hour'])}/h"
     lease = f"; the machine so far: {money(cost['lease_usd'])}" if "lease_usd" in cost else ""
     return whose + own + lease

@@ -24,8 +24,8 @@ from orchestrator.api import (
     follow,
     inputs,
     lease,
+    one_run,
     session,
-    training,
 )
 from orchestrator.errors import HostError
 from orchestrator.model import Agent, Exit, Job, NotFetched, Refused, Room, RunState
@@ -115,8 +115,8 @@ def place_guests(patch: pytest.MonkeyPatch, guests: Guests) -> None:
     patch.setattr(session.Session, "watch_idleness", lambda _: None)
     patch.setattr(follow, "_PAUSE_SECONDS", (0.0, 0.0, 0.0))
     patch.setattr(fetching, "_model_check", lambda *_: None)
-    patch.setattr(training, "prepared", _prepared)
-    for module in (training, lease):
+    patch.setattr(one_run, "prepared", _prepared)
+    for module in (one_run, lease):
         patch.setattr(module, "look", lambda *_, **__: None)
         patch.setattr(module, "tell_once", lambda *_: None)
 

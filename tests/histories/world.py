@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from orchestrator.api import awaiting, ending, gc, held, lease, training, whole
+from orchestrator.api import awaiting, cancelling, ending, gc, held, lease, pulling, training, whole
 from orchestrator.api.folder import Folder
 from orchestrator.api.standing import status
 from orchestrator.ledger import Ledger, journal
@@ -119,10 +119,10 @@ class World:
         return training.train(run_id=run_id, folder=self.places[who].root, **wishes)
 
     def pull(self, who: int, run_id: str | None = None, *, again: bool = False) -> Any:
-        return training.pull(run_id, again=again, folder=self.places[who].root)
+        return pulling.pull(run_id, again=again, folder=self.places[who].root)
 
     def cancel(self, who: int, run_id: str | None = None) -> Any:
-        return training.cancel(run_id, folder=self.places[who].root)
+        return cancelling.cancel(run_id, folder=self.places[who].root)
 
     def down(self, who: int, *, discard: bool = False) -> Any:
         return ending.down(folder=self.places[who].root, discard=discard)

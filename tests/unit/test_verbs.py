@@ -213,7 +213,7 @@ def test_an_unknown_id_is_answered_with_the_nearest(job: Job, verb: str, leased:
         if verb == "pull":
             pytest.skip("without a machine there is nothing to pull")
     options: dict[str, Any] = {"output": print} if verb == "logs" else {}
-    act = {"cancel": orch.cancel, "pull": orch.pull, "logs": logs.logs}[verb]
+    act: Any = {"cancel": orch.cancel, "pull": orch.pull, "logs": logs.logs}[verb]
     with pytest.raises(orch.UsageError, match="nearest: nightly-41"):
         act("nightly-14", folder=job.folder, **options)
 
