@@ -1,4 +1,7 @@
-"""run: up, train, down in one call, for a scheduled job that may be started twice."""
+"""run: up, train, down in one call, for a scheduled job that may be started twice.
+
+What that takes is loaded once the profile was read.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,21 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from orchestrator.api import attempts, space
-from orchestrator.api.awaiting import require_seen, what_ended
-from orchestrator.api.ending import down
 from orchestrator.api.folder import Folder, check_run_id
-from orchestrator.api.held import serving
 from orchestrator.api.interrupts import Interrupts
 from orchestrator.api.known import profile_of
 from orchestrator.api.lease import up
-from orchestrator.api.one_run import Output, Wish, one_run, recorded
-from orchestrator.api.settle import settle
 from orchestrator.api.turns import in_use, unused
 from orchestrator.errors import HostError, LocalError, OrchError, ParityMismatch, ResultsLost, RunFailed
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, RunRecord, Silent
 from orchestrator.profile import Profile, load
 from orchestrator.profile.overrides import name_of, secrets_of, without_secrets
-from orchestrator.providers import open_provider
+
+if TYPE_CHECKING:
+    from orchestrator.api.one_run import Output, Wish
 
 _ENDED = "The machine was ended; nothing costs."
 
@@ -67,6 +67,9 @@ def run(
     place = Folder.at(folder)
     name = check_run_id(run_id)
     wanted = load(Path(profile), overrides=tuple(overrides), files=True)
+    from orchestrator.api import attempts
+    from orchestrator.api.one_run import Wish
+
     wish = Wish(
         local_parity=local_parity,
         retry_failed=retry_failed,
@@ -96,6 +99,8 @@ def run(
 
 
 def _require_space(call: _Call) -> None:
+    from orchestrator.api import space
+
     space.require_results(call.place, call.profile, "Nothing was rented or sent by this call.", call.words)
 
 
@@ -113,10 +118,17 @@ def _answered(call: _Call) -> RunRecord | None:
         _settle_where_gone(call, lease)
         if any(run.run_id == call.run_id for run in call.place.ledger(lease.id).lease().uncollected):
             return None
+    from orchestrator.api.one_run import recorded
+
     return recorded(call.place, call.profile, call.run_id, call.wish, call.tell)
 
 
 def _settle_where_gone(call: _Call, lease: Lease) -> None:
+    from orchestrator.api.awaiting import require_seen, what_ended
+    from orchestrator.api.held import serving
+    from orchestrator.api.settle import settle
+    from orchestrator.providers import open_provider
+
     provider = open_provider(lease.profile["cloud"])
     require_seen(provider, lease)
     if serving(provider, lease) is None:
@@ -136,6 +148,8 @@ def _made(call: _Call, output: Output | None) -> RunRecord:
     )
     lease = call.place.ledger(held.lease).lease()
     profile = profile_of(lease, call.wish.overrides)
+    from orchestrator.api.one_run import one_run
+
     return one_run(call.place, lease, profile, call.run_id, call.wish, Interrupts(), output, call.tell)
 
 
@@ -149,6 +163,8 @@ def _lease(call: _Call) -> Lease | None:
 
 def _end(call: _Call) -> str | None:
     """End the machine that `run` made; what is left, and why, where it must not. Raises what `down` does."""
+    from orchestrator.api.ending import down
+
     with unused(call.place, call.profile.name) as nobody:
         lease = _lease(call)
         if lease is None:

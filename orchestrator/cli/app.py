@@ -63,16 +63,19 @@ def up(
 ) -> None:
     """Make the machine that PROFILE describes, or find it, and install its stack."""
     from orchestrator import api
-    from orchestrator.api.watched import next_after_up
     from orchestrator.cli import approval, progress
-    from orchestrator.report.lease import plan_text, status_text
 
     if dry_run:
         planned = api.plan(profile, overrides=sets or ()).as_json()
+        from orchestrator.report.lease import plan_text
+
         emit("plan", planned, as_json, plan_text(planned))
         return
     tell = progress.progress()
     held = api.up(profile, overrides=sets or (), approve=approval.ask(yes), strict=strict, progress=tell)
+    from orchestrator.api.watched import next_after_up
+    from orchestrator.report.lease import status_text
+
     text = f"{status_text([held])}\nNext: {next_after_up(profile, sets or ())}"
     emit("up", held.as_json(), as_json, text)
 
@@ -89,11 +92,15 @@ def plan(
 ) -> None:
     """Show what `up` would do: offers, prices, and what does not fit."""
     from orchestrator import api
-    from orchestrator.api.rightsize import like as like_run
     from orchestrator.report.lease import plan_text
     from orchestrator.report.where import like_text
 
-    learned, reasons = like_run(like) if like else ((), ())
+    learned: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    if like:
+        from orchestrator.api.rightsize import like as like_run
+
+        learned, reasons = like_run(like)
     planned = api.plan(profile, overrides=(*learned, *(sets or ()))).as_json()
     said = {"like": {"run": like, "overrides": learned, "reasons": reasons}} if like else {}
     text = plan_text(planned) + like_text(profile, like, learned, reasons)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from orchestrator.errors import UsageError
-from orchestrator.plan import Plan
-from orchestrator.report.lease import plan_text
+
+if TYPE_CHECKING:
+    from orchestrator.plan import Plan
 
 
 def ask(yes: bool) -> Callable[[Plan], bool]:
     """What costs nothing is never asked about."""
 
     def approve(plan: Plan) -> bool:
+        from orchestrator.report.lease import plan_text
+
         value = plan.as_json()
         print(plan_text(value), file=sys.stderr)
         if yes or not any(offer["price"] for offer in value.get("offers", [])):

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.api import held, standing
+from orchestrator.api import foreseen, held, standing
 from orchestrator.api import lease as leasing
 from orchestrator.api.awaiting import Reached
 from orchestrator.api.ending import down
@@ -162,7 +162,7 @@ def project(tmp_path: Path, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> 
     for provider in (aws_provider.AwsProvider, gcp_provider.GcpProvider):
         monkeypatch.setattr(provider, "list_lag_s", 0.5)
     monkeypatch.setattr(leasing, "local_stack", lambda *_: None)
-    monkeypatch.setattr(leasing.foreseen, "refuse", lambda *_: None)
+    monkeypatch.setattr(foreseen, "refuse", lambda *_: None)
     monkeypatch.setattr(leasing, "require_gpus", lambda _: None)
     monkeypatch.setattr(leasing, "_installed", lambda *_: None)
     monkeypatch.setattr(leasing, "open_session", _at_the_door)

@@ -23,8 +23,8 @@ from orchestrator.api import (
     fetching,
     follow,
     inputs,
-    lease,
     one_run,
+    provision,
     session,
 )
 from orchestrator.errors import HostError
@@ -116,7 +116,7 @@ def place_guests(patch: pytest.MonkeyPatch, guests: Guests) -> None:
     patch.setattr(follow, "_PAUSE_SECONDS", (0.0, 0.0, 0.0))
     patch.setattr(fetching, "_model_check", lambda *_: None)
     patch.setattr(one_run, "prepared", _prepared)
-    for module in (one_run, lease):
+    for module in (one_run, provision):
         patch.setattr(module, "look", lambda *_, **__: None)
         patch.setattr(module, "tell_once", lambda *_: None)
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator import providers
 from orchestrator.api.folder import Folder
-from orchestrator.api.lease import _receipt
+from orchestrator.api.machine import receipt
 from orchestrator.ledger import Ledger
 from orchestrator.model import LABEL_LEASE, LABEL_OWNER, Machine, MachineSpec, Offer, Provider
 from orchestrator.providers.memory import CATALOG, MemoryProvider
@@ -57,5 +57,5 @@ def leased(place: Folder, name: str, provider: Provider, spec: MachineSpec) -> M
     ledger = opened_lease(place, name, provider.name)
     intent(ledger, spec)
     machine = provider.create(spec)
-    ledger.append("create.accepted", **_receipt(spec.attempt, machine))
+    ledger.append("create.accepted", **receipt(spec.attempt, machine))
     return machine

@@ -87,6 +87,51 @@ def test_a_command_loads_no_sdk_no_ssh_no_framework(arguments: list[str], tmp_pa
     assert loaded & (HEAVY - {"typer", "rich"}) == set()
 
 
+ROOMS_OF_WORK = {
+    f"orchestrator.{room}" for room in ("lint", "stack", "sync", "parity", "profiling", "catalog", "jobs")
+}
+"""What a refusal needs nothing of."""
+DOCUMENTS = {"pydantic", "yaml", "orchestrator.profile"}
+PROVIDERS = {"orchestrator.providers", "orchestrator.runtime"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "forbidden"),
+    [
+        (["--help"], {"orchestrator.api", "orchestrator.ledger", *DOCUMENTS, *PROVIDERS}),
+        (["up", "--bogus"], {"orchestrator.api", "orchestrator.ledger", *DOCUMENTS, *PROVIDERS}),
+        (["status"], DOCUMENTS),
+        (["train"], {*DOCUMENTS, *PROVIDERS, "orchestrator.api.one_run"}),
+        (["pull"], {*DOCUMENTS, *PROVIDERS, "orchestrator.api.one_run"}),
+        (["cancel"], {*DOCUMENTS, *PROVIDERS, "orchestrator.api.one_run"}),
+        (["logs"], {*DOCUMENTS, *PROVIDERS, "orchestrator.api.follow"}),
+        (["up", "wrong.yaml"], {"orchestrator.providers", "orchestrator.api.provision"}),
+        (["plan", "wrong.yaml"], {"orchestrator.providers", "orchestrator.api.offered"}),
+        (["run", "wrong.yaml", "--run-id", "a"], {"orchestrator.providers", "orchestrator.api.one_run"}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_refused_loads_nothing_that_only_work_needs(
+    arguments: list[str], forbidden: set[str], tmp_path: Path
+) -> None:
+    """Without a lease, and with a profile that cannot be: the answer needs no more than its reason."""
+    (tmp_path / "wrong.yaml").write_text("version: 1\nname: x\nbogus: 1\n")
+    said = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "orchestrator", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        timeout=60,
+    )
+    assert said.returncode == (0 if arguments[0] in ("--help", "status") else 2), said.stderr
+    names = re.findall(r"^import time:.*\|\s*(\S+)$", said.stderr, re.M)
+    loaded = {".".join(name.split(".")[:depth]) for name in names for depth in (1, 2, 3)}
+    assert "orchestrator" in loaded
+    assert loaded & (ROOMS_OF_WORK | forbidden | (HEAVY - {"typer", "rich", "pydantic", "yaml"})) == set()
+
+
 # ---------------------------------------------------------------- the runtime
 
 
