@@ -16,7 +16,20 @@ from typing import Any, TypeVar
 
 import pytest
 
-from orchestrator.api import awaiting, cancelling, ending, gc, held, lease, pulling, training, whole
+from orchestrator.api import (
+    awaiting,
+    cancelling,
+    ending,
+    gc,
+    held,
+    lease,
+    machine,
+    offered,
+    provision,
+    pulling,
+    training,
+    whole,
+)
 from orchestrator.api.folder import Folder
 from orchestrator.api.standing import status
 from orchestrator.ledger import Ledger, journal
@@ -165,17 +178,19 @@ def _turn_clocks(patch: pytest.MonkeyPatch, clock: Clock) -> None:
             return cls.fromtimestamp(clock(), tz)
 
     patch.setattr(time, "time", clock)
-    patch.setattr(lease, "datetime", Turned)
+    for module in (machine, offered):
+        patch.setattr(module, "datetime", Turned)
     patch.setattr(gc, "datetime", Turned)
     patch.setattr(journal, "_now", clock)
 
 
 def _hurry(patch: pytest.MonkeyPatch) -> None:
     """No waiting, and nothing that needs the packages of a project."""
-    patch.setattr(lease, "local_stack", lambda *_: None)
-    patch.setattr(lease, "foreseen", SimpleNamespace(refuse=lambda *_: None, sentences=lambda _: ()))
-    patch.setattr(lease, "require_gpus", lambda _: None)
-    patch.setattr(lease, "_installed", lambda *_: None)
+    patch.setattr(provision, "local_stack", lambda *_: None)
+    for module in (offered, provision):
+        patch.setattr(module, "foreseen", SimpleNamespace(refuse=lambda *_: None, sentences=lambda _: ()))
+    patch.setattr(provision, "require_gpus", lambda _: None)
+    patch.setattr(provision, "_installed", lambda *_: None)
     patch.setattr(held, "_POLL_SECONDS", 0.0)
     patch.setattr(held, "_LIST_SECONDS", 0.0)
     patch.setattr(held, "_GONE_LIMIT", 0.2)
