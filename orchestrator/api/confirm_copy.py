@@ -325,28 +325,29 @@ def _linked(folder: Path) -> bool:
 
 def _opened(seats: Sequence[Seat], imposed: Imposed, program: Path | None) -> frozenset[Path]:
     """Every original folder on the way to a file that is to be another."""
-    places = [_original(seats, name, program) for name in (*imposed.files, *imposed.times)]
+    places = [_original(seats, name, program, imposed) for name in (*imposed.files, *imposed.times)]
     return frozenset(folder for place in places for folder in place.parents)
 
 
-def _original(seats: Sequence[Seat], name: str, program: Path | None) -> Path:
-    """Where an imposed file lies or would lie: relative names are of the first folder that has them, or of
-    the first that has the folder they are in; the program's own comes before those around it."""
+def _original(seats: Sequence[Seat], name: str, program: Path | None, imposed: Imposed) -> Path:
+    """Where an imposed file lies or would lie: relative names are of the first folder that has them (those
+    that are put back at their absolute path, too), or of the first that has the folder they are in; the
+    program's own comes before those around it."""
     folders = [*([program] if program else []), *(seat.original for seat in seats)]
     places = [folder / name for folder in folders]
-    there = [place for place in places if os.path.lexists(place)]
+    there = [place for place in places if os.path.lexists(place) or str(place) in imposed.files]
     return next(iter(there or [place for place in places if place.parent.is_dir()]), seats[0].original / name)
 
 
 def _put_all(seats: Sequence[Seat], imposed: Imposed, program: Path | None) -> None:
     for name, source in imposed.files.items():
-        _put(_copied(seats, name, program), source, lambda path: _reached(seats, path))
+        _put(_copied(seats, name, program, imposed), source, lambda path: _reached(seats, path))
     for name, moment in imposed.times.items():
-        _touch(_copied(seats, name, program), moment)
+        _touch(_copied(seats, name, program, imposed), moment)
 
 
-def _copied(seats: Sequence[Seat], name: str, program: Path | None) -> Path:
-    original = _original(seats, name, program)
+def _copied(seats: Sequence[Seat], name: str, program: Path | None, imposed: Imposed) -> Path:
+    original = _original(seats, name, program, imposed)
     seat = next((each for each in seats if original.is_relative_to(each.original)), seats[0])
     return seat.copy / original.relative_to(seat.original)
 

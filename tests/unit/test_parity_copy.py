@@ -52,6 +52,18 @@ def test_small_files_are_copied_and_large_ones_linked_to(project: Path) -> None:
     assert not (copy.cwd / ".git").exists() and not copy.mounts
 
 
+def test_another_file_takes_the_place_of_one_that_is_put_back(project: Path, tmp_path: Path) -> None:
+    """`.env` of the working folder was deleted since; the program lies in a folder of its own."""
+    (project / "pkg").mkdir()
+    (tmp_path / "as it was").write_text("SEED=1")
+    back = Imposed(files={str(project / ".env"): tmp_path / "as it was"})
+    other = back | Imposed(files={".env": tmp_path / "theirs"}, times={".env": 1000.0})
+    base = project / ".orch/here"
+    copy = Folders(project, project / "pkg").lay_out(base / "runs/confirm", other, base)
+    assert (copy.cwd / ".env").read_text() == "theirs"
+    assert not (copy.cwd / "pkg" / ".env").exists()
+
+
 @pytest.mark.parametrize("name", ["data/1.csv", "linked/2.csv", "linked/deep/3.csv", "linked/new.csv", "new"])
 def test_another_file_in_its_place_changes_nothing_of_the_users(project: Path, name: str) -> None:
     before = contents(project.parent)
