@@ -283,49 +283,6 @@ def test_down_after_up_was_killed_leaves_nothing(project: Project) -> None:
     assert open_provider("local", state=project.state).list({LABEL_LEASE: lease}) == []
 
 
-def test_a_secret_reaches_the_job_and_nothing_else(project: Project) -> None:
-    """It is in the job's environment; in no file of ours here, no argument list, no label, no log."""
-    canary = "canary-7f3a9c51"
-    write(
-        project,
-        "import os, subprocess\n"
-        "assert os.environ['TOKEN_OF_MINE'].startswith('canary')\n"
-        "open('ps.txt', 'w').write(subprocess.run(['ps', 'axww'], capture_output=True, text=True).stdout)\n",
-    )
-    with open(project.folder / "orch.yaml", "a") as profile:
-        profile.write("  env: {TOKEN_OF_MINE: {from_env: TOKEN_OF_MINE}}\n")
-    project.environ["TOKEN_OF_MINE"] = canary
-    project.orch("up", "orch.yaml")
-    said = project.orch("train", "--run-id", "secretive")
-    assert canary not in said.out + said.err + project.orch("status", "--json").out
-    written = [
-        path
-        for folder in (project.folder, project.state / "machines")
-        for path in folder.rglob("*")
-        if path.is_file() and path.stat().st_size < 10 << 20 and canary.encode() in path.read_bytes()
-    ]
-    assert written == []
-    assert project.orch("ssh", "--", "stat", "-c", "%a", "/opt/orch/runs/secretive/spec.json").out == "600\n"
-
-
-def test_a_variable_that_was_set_on_the_command_line_is_kept_nowhere(project: Project) -> None:
-    """Nor is it forgotten silently: who needs it again is asked for it."""
-    canary = "canary-51b0d2e7"
-    write(project, "import os; print(len(os.environ['WORD']))")
-    project.orch("up", "orch.yaml", "--set", f"train.env.WORD={canary}")
-    refused = project.json("train", "--run-id", "one", code=2)["error"]
-    assert "train.env.WORD" in refused["message"] and "--set train.env.WORD=" in refused["next_command"]
-    said = project.orch("train", "--run-id", "one", "--set", f"train.env.WORD={canary}")
-    assert said.out.startswith("15\n") and canary not in said.out + said.err
-    written = [
-        path
-        for folder in (project.folder, project.state / "machines")
-        for path in folder.rglob("*")
-        if path.is_file() and path.stat().st_size < 10 << 20 and canary.encode() in path.read_bytes()
-    ]
-    assert written == []
-
-
 def test_data_appear_where_the_script_expects_them(project: Project, tmp_path: Path) -> None:
     """A file from anywhere here, at an absolute path there; and one file as data. None can be written."""
     elsewhere = tmp_path / "some where"

@@ -10,73 +10,34 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from orchestrator import jobs
-from orchestrator.errors import HostError, UsageError
-from orchestrator.hosts.here import HereHost
+from orchestrator.errors import UsageError
 from orchestrator.model import Agent, Job, RunState
 from orchestrator.runtime import ending
-from orchestrator.stack.runtime_files import lay_out
-
-HOST = HereHost()
+from tests.unit.job_runs import (
+    HOST,
+    agent_in,
+    folder,
+    python,
+    running,
+    shell,
+    started,
+    to_the_end,
+    until,
+)
 
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
-    base = tmp_path / "base"
-    base.mkdir()
-    yield Agent(sys.executable, str(lay_out(base)), str(base))
-    for started in base.glob("runs/*/started.json"):
-        if not (started.parent / "exit.json").exists():
-            jobs.cancel(HOST, Agent(sys.executable, str(lay_out(base)), str(base)), started.parent.name, 0)
-
-
-def python(code: str, run_id: str = "r", **fields: Any) -> Job:
-    return Job(run_id=run_id, argv=("python", "-c", code), python=sys.executable, cwd="/", **fields)
-
-
-def shell(text: str, run_id: str = "r", **fields: Any) -> Job:
-    return Job(run_id=run_id, argv=("sh", "-c", text), python=sys.executable, cwd="/", **fields)
-
-
-def to_the_end(agent: Agent, job: Job, **more: Any) -> tuple[RunState, bytes]:
-    jobs.start(HOST, agent, job, **more)
-    output = bytearray()
-    jobs.follow(HOST, agent, job.run_id, 0, output.extend)
-    return jobs.state(HOST, agent, job.run_id), bytes(output)
-
-
-def until(true: Callable[[], Any], seconds: float = 30) -> Any:
-    limit = time.monotonic() + seconds
-    while time.monotonic() < limit:
-        found = true()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError("it never came true")
-
-
-def folder(agent: Agent, run_id: str = "r") -> Path:
-    return Path(jobs.run_dir(agent, run_id))
-
-
-def started(agent: Agent, run_id: str = "r") -> dict[str, Any]:
-    value: dict[str, Any] = json.loads((folder(agent, run_id) / "started.json").read_text())
-    return value
-
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
+    with agent_in(tmp_path / "base") as made:
+        yield made
 
 
 # ---------------------------------------------------------------- how runs end
@@ -335,101 +296,3 @@ def test_what_the_job_left_running_is_ended(agent: Agent) -> None:
     state, output = to_the_end(agent, shell("sleep 60 & echo $!; setsid sleep 61 & echo $!"))
     assert not any(running(int(pid)) for pid in output.split())
     assert state.exit and state.exit.reason == "completed" and "left behind" in state.exit.detail
-
-
-# ---------------------------------------------------------------- cancelling
-
-
-def test_cancel_asks_first(agent: Agent) -> None:
-    jobs.start(HOST, agent, shell("trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done"))
-    until(lambda: (folder(agent) / "output.log").read_bytes())
-    state = jobs.cancel(HOST, agent, "r")
-    assert state.state == "ended" and state.exit
-    assert (state.exit.code, state.exit.reason) == (0, "cancelled")
-    assert (folder(agent) / "output.log").read_bytes().endswith(b"saved\n")
-    assert jobs.cancel(HOST, agent, "r") == state
-
-
-def test_cancel_ends_what_will_not_listen_with_all_its_children(agent: Agent) -> None:
-    deaf = "trap '' TERM; (setsid sh -c \"trap '' TERM; sleep 60\") & echo $!; while :; do sleep 0.05; done"
-    jobs.start(HOST, agent, shell(deaf))
-    until(lambda: (folder(agent) / "output.log").read_bytes())
-    state = jobs.cancel(HOST, agent, "r", grace=0.3)
-    assert state.exit and (state.exit.signal, state.exit.reason) == (signal.SIGKILL, "cancelled")
-    marked = f"ORCH_TRACE={folder(agent)}/trace.jsonl".encode()
-    environments = [_environ(path) for path in Path("/proc").glob("[0-9]*/environ")]
-    assert not any(marked in environment for environment in environments)
-
-
-def _environ(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
-def test_cancelling_what_ended_changes_nothing(agent: Agent) -> None:
-    state, _ = to_the_end(agent, shell("exit 4"))
-    assert jobs.cancel(HOST, agent, "r") == state
-
-
-# ---------------------------------------------------------------- output
-
-
-def test_follow_across_reconnects_gives_every_byte_once(agent: Agent) -> None:
-    """The tail is killed again and again while the job prints; each time we go on where we were."""
-    code = (
-        "import sys, time\n"
-        "for i in range(300):\n"
-        "    sys.stdout.buffer.write(bytes(range(256)) + b'%d' % i); sys.stdout.flush(); time.sleep(0.005)"
-    )
-    jobs.start(HOST, agent, python(code))
-    output, broken = bytearray(), 0
-    while True:
-        killer = threading.Timer(0.25, _kill_tails, [agent])
-        killer.start()
-        try:
-            jobs.follow(HOST, agent, "r", len(output), output.extend)
-            break
-        except jobs.FollowInterrupted as lost:
-            assert isinstance(lost, HostError) and lost.offset == len(output)
-            broken += 1
-        finally:
-            killer.cancel()
-    assert broken >= 2
-    assert bytes(output) == b"".join(bytes(range(256)) + b"%d" % i for i in range(300))
-
-
-def _kill_tails(agent: Agent) -> None:
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        words = _environ(path).split(b"\0")
-        if b"tail" in words and agent.base.encode() in words:
-            os.kill(int(path.parent.name), signal.SIGKILL)
-
-
-def test_a_tail_that_nobody_reads_ends(agent: Agent) -> None:
-    jobs.start(HOST, agent, shell("sleep 60"))
-    with subprocess.Popen(
-        agent.argv("tail", agent.base, "r", "0", "--follow"), stdout=subprocess.PIPE
-    ) as tail:
-        time.sleep(0.3)
-        assert tail.poll() is None and tail.stdout
-        tail.stdout.close()
-        assert until(lambda: tail.poll() is not None)
-    jobs.cancel(HOST, agent, "r", 0)
-
-
-def test_output_so_far(agent: Agent) -> None:
-    jobs.start(HOST, agent, shell("echo one; echo two >&2; sleep 60"))
-    until(lambda: jobs.state(HOST, agent, "r").log_bytes == 8)
-    output = bytearray()
-    assert jobs.follow(HOST, agent, "r", 4, output.extend, live=False) == 8
-    assert output == b"two\n"
-    jobs.cancel(HOST, agent, "r", 0)
-
-
-def test_output_that_became_shorter_is_noticed(agent: Agent) -> None:
-    to_the_end(agent, shell("echo hello"))
-    (folder(agent) / "output.log").write_bytes(b"he")
-    with pytest.raises(jobs.OutputShrank, match="no byte 6"):
-        jobs.follow(HOST, agent, "r", 6, lambda _: None)

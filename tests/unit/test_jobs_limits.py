@@ -8,13 +8,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator import jobs
 from orchestrator.errors import RunFailed
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import OUTPUT, Agent, Completed, Exit, Job, TreeLink
+from orchestrator.model import Agent, Completed, Exit, Job, TreeLink
 from orchestrator.runtime.ending import Facts, explain
 from orchestrator.stack.runtime_files import lay_out
 
@@ -27,16 +28,9 @@ class HostInGroup(HereHost):
     def __init__(self, group: Path) -> None:
         self._group = group
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes | None = None,
-        timeout: float | None = None,
-        most: int = OUTPUT,
-    ) -> Completed:
+    def run(self, argv: Sequence[str], **options: Any) -> Completed:
         enter = ("sh", "-c", f'echo $$ > {self._group}/cgroup.procs && exec "$@"', "sh")
-        return super().run([*enter, *argv], stdin=stdin, timeout=timeout, most=most)
+        return super().run([*enter, *argv], **options)
 
 
 @pytest.fixture

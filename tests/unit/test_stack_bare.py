@@ -9,12 +9,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.errors import StackError
 from orchestrator.hosts.here import HereChannel, HereHost
-from orchestrator.model import LARGEST_FILE, OUTPUT, Agent, Completed
+from orchestrator.model import LARGEST_FILE, Agent, Completed
 from orchestrator.stack import bootstrap, install, interpreter, read_lock
 from tests.unit.stack_locks import requirements_lock
 
@@ -49,15 +50,8 @@ class BareHost:
         inside = ("/bin/env", "-i", "PATH=/bin", "HOME=/", *argv)
         return ("unshare", "--mount", "sh", "-c", enter, "sh", str(self.root), *inside)
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes | None = None,
-        timeout: float | None = None,
-        most: int = OUTPUT,
-    ) -> Completed:
-        return self._here.run(self._inside(argv), stdin=stdin, timeout=timeout, most=most)
+    def run(self, argv: Sequence[str], **options: Any) -> Completed:
+        return self._here.run(self._inside(argv), **options)
 
     def open(self, argv: Sequence[str]) -> HereChannel:
         return self._here.open(self._inside(argv))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import HostError, StackError
-from orchestrator.hosts.here import HereChannel, HereHost
-from orchestrator.model import OUTPUT, Agent, Completed
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Agent
 from orchestrator.stack import (
     Installed,
     Interpreter,
@@ -24,6 +23,7 @@ from orchestrator.stack import (
 )
 from orchestrator.stack.bootstrap import glibc_version, parse_survey
 from orchestrator.stack.push import check_disk
+from tests.unit.stack_hosts import Dying, Plain, Recording, Spoiling, Tearing
 from tests.unit.stack_locks import pylock, requirements_lock, uv_lock
 
 pytestmark = pytest.mark.registry
@@ -323,9 +323,6 @@ def _has_python_of(python: Interpreter) -> bool:
     return any(interpreter(Path(path)).key == python.key for path in found if path)
 
 
-# ---------------------------------------------------------------- facts and their reading
-
-
 def test_what_a_machine_says_of_itself() -> None:
     survey = parse_survey(
         "system=Linux\nmachine=x86_64\nkey=cpython-3.11.7-Linux-x86_64\nuv=1\nlibc=glibc 2.36\n"
@@ -348,116 +345,3 @@ def test_a_pythons_own_word_decides_whether_it_is_used(tmp_path: Path) -> None:
         interpreter(tmp_path / "python3")
     with pytest.raises(StackError, match="does not run"):
         interpreter(tmp_path / "absent")
-
-
-class Recording(HereHost):
-    """This computer, which notes the commands and counts the bytes of the streams that it was sent."""
-
-    def __init__(self) -> None:
-        self.commands: list[tuple[str, ...]] = []
-        self.sent = 0
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes | None = None,
-        timeout: float | None = None,
-        most: int = OUTPUT,
-    ) -> Completed:
-        self.commands.append(tuple(argv))
-        return super().run(argv, stdin=stdin, timeout=timeout, most=most)
-
-    def open(self, argv: Sequence[str]) -> HereChannel:
-        self.commands.append(tuple(argv))
-        channel = super().open(argv)
-        write = channel.write
-
-        def counted(data: bytes) -> None:
-            self.sent += len(data)
-            write(data)
-
-        channel.write = counted  # type: ignore[method-assign]
-        return channel
-
-
-class Plain(HereHost):
-    """This computer, with the search path of a fresh machine."""
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes | None = None,
-        timeout: float | None = None,
-        most: int = OUTPUT,
-    ) -> Completed:
-        return super().run(("env", "PATH=/usr/bin:/bin", *argv), stdin=stdin, timeout=timeout, most=most)
-
-
-class Spoiling(HereHost):
-    """This computer behind a line that changes one byte in each large piece."""
-
-    def open(self, argv: Sequence[str]) -> HereChannel:
-        channel = super().open(argv)
-        write = channel.write
-
-        def spoilt(data: bytes) -> None:
-            piece = bytearray(data)
-            # Within the first file, past its tar header.
-            if len(piece) > 5000:
-                piece[5000] ^= 1
-            write(bytes(piece))
-
-        channel.write = spoilt  # type: ignore[method-assign]
-        return channel
-
-
-class Tearing(HereHost):
-    """This computer, whose streams all tear half-way but the first ones; what arrived before stays."""
-
-    def __init__(self, whole: int) -> None:
-        self._whole = whole
-
-    def open(self, argv: Sequence[str]) -> HereChannel:
-        channel = super().open(argv)
-        write = channel.write
-
-        self._whole -= 1
-        if self._whole >= 0:
-            return channel
-
-        def half(data: bytes) -> None:
-            write(data[: len(data) // 2])
-            channel.close()
-            raise HostError("torn")
-
-        channel.write = half  # type: ignore[method-assign]
-        return channel
-
-
-class Dying(Recording):
-    """This computer, until contact is lost before its n-th command."""
-
-    def __init__(self, alive: int) -> None:
-        super().__init__()
-        self._alive = alive
-
-    def _step(self) -> None:
-        if len(self.commands) >= self._alive:
-            raise HostError("cut off")
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes | None = None,
-        timeout: float | None = None,
-        most: int = OUTPUT,
-    ) -> Completed:
-        self._step()
-        return super().run(argv, stdin=stdin, timeout=timeout, most=most)
-
-    def open(self, argv: Sequence[str]) -> HereChannel:
-        self._step()
-        return super().open(argv)

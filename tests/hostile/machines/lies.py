@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.hosts import HereHost
 from orchestrator.hosts.here import HereChannel
-from orchestrator.model import OUTPUT, Completed
+from orchestrator.model import Completed
 
 FLOOD = ("yes", "x" * 4000)
 ONE_LINE = ("cat", "/dev/zero")
@@ -38,23 +38,16 @@ class Lying(HereHost):
         self._status = status
         self.lies = 0
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes | None = None,
-        timeout: float | None = None,
-        most: int = OUTPUT,
-    ) -> Completed:
+    def run(self, argv: Sequence[str], **options: Any) -> Completed:
         if self._verb not in argv:
-            return super().run(argv, stdin=stdin, timeout=timeout, most=most)
+            return super().run(argv, **options)
         self.lies += 1
         if isinstance(self._instead, tuple):
-            return super().run(self._instead, stdin=stdin, timeout=timeout, most=most)
+            return super().run(self._instead, **options)
         if isinstance(self._instead, bytes):
             done = Completed(tuple(argv), 0, self._instead, self._instead)
             return done if self._status is None else replace(done, returncode=self._status)
-        done = super().run(argv, stdin=stdin, timeout=timeout, most=most)
+        done = super().run(argv, **options)
         if self._alter:
             done = replace(done, stdout=json.dumps(self._alter(json.loads(done.stdout))).encode())
         return done if self._status is None else replace(done, returncode=self._status)
