@@ -108,7 +108,7 @@ def cancel(host: Host, agent: Agent, run_id: str, grace: float = 10.0) -> RunSta
 
 
 def room(host: Host, agent: Agent) -> Room:
-    """What is free on the machine now."""
+    """Ask the machine for its free resources."""
     return _ask(Room, host, agent, "room")
 
 
@@ -122,14 +122,14 @@ def rename(host: Host, agent: Agent, run_id: str, name: str) -> None:
 
 @dataclass(frozen=True)
 class Left:
-    """What an ended run left. `altered`: of its data, files that were written while it went on."""
+    """The files that an ended run left. `altered`: data files that were written during the run."""
 
     entries: Annotated[tuple[Entry, ...], Most(MOST_ENTRIES)]
     altered: Annotated[tuple[str, ...], Most(1000)] = ()
 
 
 def outputs(host: Host, agent: Agent, run_id: str, *, again: bool = False) -> tuple[Entry, ...]:
-    """What an ended run created or changed in `<run_dir>/work`, paths relative to that folder.
+    """List files that an ended run created or changed, relative to `<run_dir>/work`.
 
     As it was listed at the run's end; with `again`, as it lies there now.
     """

@@ -59,7 +59,7 @@ def name_there(run_id: str, number: int) -> str:
 
 
 def changed_since(place: Folder, run_id: str, now: Inputs) -> list[str]:
-    """What is not as it was at the attempt before; empty also where there was none."""
+    """List what changed since the previous attempt; empty if this is the first."""
     done = latest(place.run(run_id))
     return differences(done, now) if done else []
 

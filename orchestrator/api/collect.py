@@ -107,7 +107,7 @@ def _may_lack(name: str, state: RunState) -> bool:
 
 
 def not_fetched(fetched: Fetched, *, declared: bool) -> list[dict[str, Any]]:
-    """What stayed on the machine, for the record. `declared`: the profile names the outputs."""
+    """Describe the files that stayed on the machine. `declared`: the profile names the outputs."""
     return [
         {
             "path": each.path,

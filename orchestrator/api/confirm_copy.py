@@ -84,7 +84,7 @@ class Copy:
 
 
 class Layout(Protocol):
-    """What a repeated run finds in its folder."""
+    """The folder of a repeated run, as that run sees it."""
 
     @property
     def original(self) -> Path | None:

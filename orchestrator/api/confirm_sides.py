@@ -1,4 +1,4 @@
-"""What a search for a cause begins with: the two sides, and the time that it has."""
+"""The input of a search for causes: two sides and a time budget."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from orchestrator.parity.recording import Recording
 
 
 class Clock:
-    """What is left of the budget, in seconds."""
+    """The rest of the budget, in seconds."""
 
     def __init__(self, budget: float) -> None:
         self.budget = budget
         self.until = time.monotonic() + budget
 
     def allows(self, seconds: float) -> bool:
-        """Whether something that probably takes `seconds` still fits."""
+        """Whether the budget still allows something that takes about `seconds`."""
         return self.until - time.monotonic() > seconds
 
 

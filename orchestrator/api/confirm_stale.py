@@ -24,7 +24,7 @@ def changed_since(known: Rerun, facts: Mapping[str, Any]) -> str | None:
 
 
 def restored(known: Rerun, facts: Mapping[str, Any], kept: Path) -> dict[str, Path | None]:
-    """What is no longer as it was and was `kept`: path → the file as the run had it."""
+    """Files that changed since the run and of which a copy was `kept`: path → that copy."""
     changed = ((path, kept / digest) for _, path, digest in _changed(known, facts))
     return {str(path): file for path, file in changed if file.is_file()}
 

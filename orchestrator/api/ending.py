@@ -51,7 +51,7 @@ def down(
 
 
 class _Notes:
-    """What is written to a ledger on the way; what cannot be written stops nothing, and is said."""
+    """A ledger for events on the way. An event that cannot be written is reported, and nothing stops."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -125,7 +125,7 @@ def _clouds_of(lease: Lease) -> tuple[str, ...]:
 def _end_on(
     cloud: str, place: Folder, lease: Lease, discard: bool, notes: _Notes, tell: Progress
 ) -> Sequence[Machine]:
-    """The machines of the lease that were there, proven gone."""
+    """Delete the machines of the lease and prove that they are gone. Return those that existed."""
     provider = open_provider(cloud)
     require_seen(provider, lease)
     machines = existing(provider, lease, tell)

@@ -1,4 +1,4 @@
-"""What the fetched files of a run tell by themselves, read here: metrics, and where the time went."""
+"""Read metrics and timings from the fetched files of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orchestrator.model import RunRecord
 
 
 def examined(record: RunRecord) -> RunRecord:
-    """The record with what its files tell, written to `run.json`."""
+    """Add metrics and timings from its files to a record, and write it to `run.json`."""
     told = replace(
         record,
         metrics=collect.metrics(record),

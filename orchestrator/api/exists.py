@@ -1,4 +1,4 @@
-"""What exists after a failure, its price, its deadline and the next command: for errors that do not tell."""
+"""Complete an error: what still exists, its price and deadline, and the next command."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _what(lease: Lease) -> str:
 
 
 def _maybe(lease: Lease) -> Holding | Attempt | None:
-    """What may cost: a machine that nobody saw end, or a create call of which nobody knows what came."""
+    """Whatever may still cost: a machine not seen to end, or a create call without a known outcome."""
     held = [holding for holding in lease.holdings if holding.ended_at is None]
     open_ = [attempt for attempt in lease.attempts if not attempt.settled]
     if held:

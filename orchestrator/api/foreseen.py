@@ -1,4 +1,4 @@
-"""What `train` would refuse of the stack, as far as it can be told before a machine is rented."""
+"""Predict stack errors of `train` before a machine is rented."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from orchestrator.runtime.facts import environment as acting_variables
 
 
 def _found(profile: Profile, local: stack.LocalStack) -> tuple[Difference, ...]:
-    """What `check_stack` would refuse, as far as it can be told before there is a machine."""
+    """Find the differences that `check_stack` would refuse and that are known before there is a machine."""
     variables = profile.train.environment()
     here = stack.attest_here(local.python, environment=variables)
     return stack.foreseen(read_lock(profile), here, acting_variables(variables), profile.stack.allow)
 
 
 def sentences(profile: Profile) -> tuple[str, ...]:
-    """What `up` would say of the lock, the environment here and this shell's variables. Makes nothing."""
+    """Compare the lock with this environment and this shell's variables, as `up` does. Change nothing."""
     if profile.stack.lock is None:
         return ()
     try:

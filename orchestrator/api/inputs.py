@@ -1,4 +1,4 @@
-"""What a run is made of here, now: command, code, data, lock; and where that is not what a record has."""
+"""The inputs of a run as they are here now (command, code, data, lock), compared with those of a record."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ LONGEST = 300
 
 
 def named_paths(project: Path, code: frozenset[str]) -> Opened:
-    """What exists here of the paths that the `code` of a project holds as strings. No file is run."""
+    """Find existing paths among the string literals of a project's `code`. No file is executed."""
     files: dict[str, str] = {}
     folders: dict[str, None] = {}
     near = {project, *project.parents, Path.home()}

@@ -1,4 +1,4 @@
-"""What an observed run opened, as its processes wrote it down."""
+"""The files that an observed run opened, as its processes recorded them."""
 
 from __future__ import annotations
 

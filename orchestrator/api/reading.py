@@ -1,4 +1,4 @@
-"""What a project reads and no profile of its folder declares: from what its code names, and from what ran."""
+"""Undeclared data: read by a project, by its code's literals or an observed run, but in no profile."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ MOST_PROFILES = 20
 
 
 def of_project(project: Path) -> tuple[Undeclared, ...]:
-    """What a first profile for this folder has to declare."""
+    """Find the data that a first profile for this folder must declare."""
     sent = sent_without_profile(project)
     return _together(_named(sent, ()), *_ran(sent))
 
 
 def of_profile(profile: Profile) -> tuple[Undeclared, ...]:
-    """What the code of a profile names, lies here, and would not be sent."""
+    """Find paths that the profile's code names, that exist here and would not be sent."""
     return _named(sent_of(profile), profile.train.outputs)
 
 
 def of_run(
     opened: Opened, folder: Path, command: Sequence[str], begun: float
 ) -> tuple[tuple[Undeclared, ...], Path]:
-    """What a run of `command` in `folder` opened and no profile there declares, and which to add it to."""
+    """Find files that a run of `command` opened and no profile declares, and the profile to edit."""
     profiles = _profiles(folder)
     if not profiles:
         sent = replace(sent_without_profile(folder), words=tuple(command))

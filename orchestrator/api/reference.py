@@ -103,7 +103,7 @@ class Reference:
             shutil.rmtree(root, ignore_errors=True)
 
     def _plan(self, copy: Copy, free: tuple[str, ...], refusals: str) -> dict[str, Any]:
-        """What must be imposed so that nothing of the user's is written, and folders list as they do here."""
+        """Interventions that prevent writes to the user's files and keep the order of directory listings."""
         sources = [str(tree.source) for tree in self.data]
         seats = [(str(seat.original), str(seat.seen)) for seat in copy.seats]
         allowed = [*free, *(seen for _, seen in seats), *map(os.path.expanduser, CACHES)]
@@ -132,7 +132,7 @@ class Laid:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the run's environment must have for the plan."""
+        """Environment variables that the plan needs."""
         return {"ORCH_IMPOSE": json.dumps(self.plan)}
 
     def job(self, command: Sequence[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the machine has of this computer: the code that is sent, and the data that the profile declares."""
+"""The paths that a machine receives: the code that is sent and the data that the profile declares."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def not_sent(sent: Sent) -> tuple[str, ...]:
 
 
 def sent_of(profile: Profile) -> Sent:
-    """What a sync of the profile sends, looked up and not read."""
+    """List the paths that a sync of the profile sends, without reading their content."""
     project = profile.code.path.resolve()
     code = sync.members(project, ignore=code_ignored(profile))
     values = (value for value in profile.train.env.values() if isinstance(value, str))
@@ -131,7 +131,7 @@ def sent_of(profile: Profile) -> Sent:
 
 
 def sent_without_profile(project: Path, data: tuple[DataTree, ...] = ()) -> Sent:
-    """What the sync of a first profile would send of a folder."""
+    """List the paths that the sync of a first profile would send from a folder."""
     own = project.resolve()
     return Sent(own, sync.members(own, ignore=("/runs/",)), data)
 

@@ -83,7 +83,7 @@ def require_gone(provider: Provider, lease: Lease) -> None:
 
 
 def lost_run(record: RunRecord) -> dict[str, str]:
-    """What `down` tells of a run that was settled."""
+    """Describe a settled run for the report of `down`."""
     ended = record.exit
     return {"run_id": record.run_id, "reason": str(ended["reason"]), "detail": str(ended.get("detail", ""))}
 

@@ -59,7 +59,7 @@ class Sized:
 
     @property
     def _told(self) -> str | None:
-        """What it reads and no profile declares, in words; None where there is nothing."""
+        """Undeclared data that it reads, in words; None if there is none."""
         path = self.profile or Path("orch.yaml")
         return advice(self.undeclared, path) if self.undeclared else None
 
@@ -170,7 +170,7 @@ def size(
 def _undeclared(
     found: sizing_run.Measured, program: Program, profile: Profile | None
 ) -> tuple[Undeclared, ...]:
-    """What it read and the machine would lack."""
+    """Files that it read and the machine would lack."""
     sent = sent_of(profile) if profile else sent_without_profile(program.cwd)
     outputs = profile.train.outputs if profile else ()
     return undeclared(found.opened, sent, found.view, outputs=outputs, begun=found.begun)

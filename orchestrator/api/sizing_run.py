@@ -34,7 +34,7 @@ _TAIL = 12
 
 @dataclass(frozen=True)
 class Program:
-    """What to run: in `cwd`, by `python` where it begins with that word. `data`: a profile's, put there."""
+    """A command to run in `cwd`. A leading `python` means that interpreter. `data`: to lay out there."""
 
     argv: tuple[str, ...]
     cwd: Path

@@ -24,7 +24,7 @@ from orchestrator.profile.overrides import ENV_PREFIX, is_set, name_of, secrets_
 
 
 def profile_facts(profile: Profile, overrides: Sequence[str]) -> dict[str, Any]:
-    """What a later command needs to read the same profile again.
+    """The facts by which a later command reads the same profile again.
 
     `withheld`: the names of overrides whose values may be secrets, and are kept nowhere.
     """

@@ -49,7 +49,7 @@ class StandardInput:
         threading.Thread(target=self._pass_on, daemon=True).start()
 
     def consumed(self) -> bytes | None:
-        """What the job has read, once it has ended; None if that was nothing, or more than is kept."""
+        """The bytes that the job read, once it has ended; None if it read none, or more than is kept."""
         sent = self._sent
         left = 0
         with contextlib.suppress(BlockingIOError):

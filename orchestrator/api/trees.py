@@ -23,7 +23,7 @@ CODE_TREE = "code"
 
 @dataclass(frozen=True)
 class Trees:
-    """What a job finds in its working folder there, and facts of the data."""
+    """The trees in a job's working folder on the machine, and facts of the data."""
 
     there: tuple[TreeLink, ...]
     code: Manifest

@@ -1,4 +1,4 @@
-"""What a run here reads and the machine would lack: neither sent as code nor declared as data."""
+"""Undeclared data: a run here reads it, and it is neither sent as code nor declared as data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MUCH = 4
 _SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE|ID_RSA", re.IGNORECASE)
 _TOOLS = (".git", ".orch", ".dvc", ".ipynb_checkpoints", "mlruns", "wandb")
 _OURS = frozenset((*_TOOLS, "__pycache__", "site-packages", "node_modules"))
-"""What neither data nor code lies in, but what tools note for themselves."""
+"""Folders of tools, which contain neither data nor code."""
 
 _LIBRARIES = ("tensorflow_datasets", "nltk_data", "scikit_learn_data", "mlruns")
 _TEMPORARY = ("/tmp", "/var/tmp")
@@ -53,7 +53,7 @@ def is_secret(name: str) -> bool:
 def undeclared(
     opened: Opened, sent: Sent, view: View, *, outputs: Sequence[str] = (), begun: float | None = None
 ) -> tuple[Undeclared, ...]:
-    """What `opened` holds and `sent` lacks, as few entries of data. `outputs` of the profile may be listed.
+    """Group the paths in `opened` that `sent` lacks into few entries. `outputs` of the profile may be listed.
     Files newer than `begun` (Unix seconds) were made by the run itself."""
     lacking = [named for named in _read(opened, view) if _is_data(named.path, sent.project, begun)]
     absent = [each for each in lacking if not sent.has(each, opened.files.get(str(each.path), "python"))]

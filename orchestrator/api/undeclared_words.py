@@ -24,7 +24,7 @@ def sentence(found: Sequence[Undeclared], verb: str = "reads") -> str:
 
 
 def lines(found: Sequence[Undeclared], profile: Path) -> str:
-    """What to add to the profile's `data:`."""
+    """Write the lines to add to the profile's `data:`."""
     written = ["data:"]
     for each in found:
         if _is_secret(each):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +17,7 @@ from orchestrator.cli import profile as profile_
 from orchestrator.cli import pull as pull_
 from orchestrator.cli import run as run_
 from orchestrator.cli import size as size_
+from orchestrator.cli.options import Json, Lease, Parallel, ProfilePath, RunId, Sets, Strict
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.verbs import Verbs
 
@@ -36,19 +36,6 @@ app = typer.Typer(
 )
 
 app.add_typer(catalog.app)
-
-Json = Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")]
-Lease = Annotated[str | None, typer.Option("--lease", help="Which lease, where this folder has several.")]
-Sets = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the profile; repeatable."),
-]
-Parallel = Annotated[
-    bool, typer.Option("--parallel", help="Allow it beside another run on the machine, which shares it.")
-]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop where lint finds an error in the script.")]
-ProfilePath = Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile, like profiles/digits.yaml.")]
-RunId = Annotated[str | None, typer.Argument(metavar="RUN", help="A run's id; default: the latest.")]
 
 
 @app.command(rich_help_panel=None)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.verbs import Verbs
 
@@ -17,7 +18,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Json = Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")]
 Clouds = Annotated[list[str] | None, typer.Argument(metavar="[CLOUD...]", help="aws, gcp; default: both.")]
 
 _SHOWN = 8

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.screen import screen
 from orchestrator.errors import UsageError
@@ -24,7 +25,7 @@ def compare(
     budget: Annotated[
         str, typer.Option("--budget", help="How long --confirm may take; what it did not try is said.")
     ] = "120s",
-    as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compare two recorded runs tensor by tensor, others by their records. Exit code 7 unless identical."""
     from orchestrator import api

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.options import Json, Sets
 from orchestrator.cli.output import emit, guarded
 
 Cloud = Annotated[str | None, typer.Argument(metavar="[aws|gcp]", help="A cloud; default: this computer.")]
@@ -14,11 +15,6 @@ Wanted = Annotated[
     Path | None, typer.Argument(metavar="[PROFILE]", help="Check image and quota for its machine.")
 ]
 Region = Annotated[str | None, typer.Option("--region", help="Look there instead of the profile's region.")]
-Sets = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the profile; repeatable."),
-]
-Json = Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")]
 
 
 @guarded

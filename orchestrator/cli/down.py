@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def down(
         list[str] | None, typer.Option("--cloud", help="With --all: look there too; repeatable.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """End the machine, prove that nothing is left, and say what it took."""
     from dataclasses import asdict

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
 
 Clouds = Annotated[
@@ -26,7 +27,7 @@ def gc(
     discard: Annotated[
         bool, typer.Option("--discard", help="Also end machines with results that were not pulled.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """End your machines that outlived their deadline, and only those. For a schedule.
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
 
 
@@ -23,7 +24,7 @@ def init(
         list[Path] | None,
         typer.Option("--add-data", metavar="PATH", help="Add data to a profile that is there; repeatable."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write a profile for the project in this folder, or add data to the one that is there."""
     from orchestrator.api.lint import hint

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
 from orchestrator.errors import EXIT_LINT
 
@@ -34,7 +35,7 @@ def lint(
     sarif: Annotated[
         Path | None, typer.Option("--sarif", metavar="FILE", help="Write SARIF 2.1.0 there, too.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Find what can differ on another machine. Exit code 9 with errors or warnings, 0 with infos at most."""
     import json

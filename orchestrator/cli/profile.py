@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.terminal import ours
 from orchestrator.errors import HostError, UsageError
@@ -36,7 +37,7 @@ def profile(
         bool, typer.Option("--in-place", help="In this folder itself; the script may write there.")
     ] = False,
     run_id: Annotated[str | None, typer.Option("--run-id", help="Name the run.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Measure what the input of a training costs: synthetic, cached, warm and cold, in a scratch run here."""
     from orchestrator.api.profile_run import Wish

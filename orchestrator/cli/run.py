@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.options import Json, Parallel, Sets
 from orchestrator.cli.output import guarded
 from orchestrator.errors import EXIT_INTERRUPTED
 
@@ -29,14 +30,9 @@ def run(
             help="Try a run id that failed or was lost again, as the project is now; else rent nothing.",
         ),
     ] = True,
-    parallel: Annotated[
-        bool, typer.Option("--parallel", help="Allow it beside another run on the machine, which shares it.")
-    ] = False,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the profile; repeatable."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
+    parallel: Parallel = False,
+    sets: Sets = None,
+    as_json: Json = False,
 ) -> None:
     """Up, train and down in one: for a scheduled job that may be started twice."""
     from orchestrator import api

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.cli.options import Json, Sets
 from orchestrator.cli.output import emit, guarded
 from orchestrator.errors import EXIT_INTERRUPTED
 
@@ -34,11 +35,8 @@ def size(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before PROFILE is written.")] = False,
     budget: Annotated[float, typer.Option("--budget", min=1, help="Seconds for the trials.")] = 120.0,
     limit: Annotated[float, typer.Option("--limit", min=1, help="Seconds in all.")] = 900.0,
-    sets: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the profile; repeatable."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
+    sets: Sets = None,
+    as_json: Json = False,
 ) -> None:
     """Measure what training needs: memory, cores and disk, as the least that a machine must have.
 

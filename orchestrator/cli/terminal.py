@@ -1,4 +1,4 @@
-"""What a machine says, on the user's terminal: its text and colours, and nothing that acts on it."""
+"""Show a machine's output on the user's terminal: text and colours, without other control sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken from the other side at most: of a command's output, and of a file. The refusals are alike
+"""Limits on a command's output and on a file from the other side. The refusals are alike
 for every kind of host."""
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Ledger(Journal):
     """The file, and the lease that it tells of."""
 
     def lease(self) -> Lease:
-        """What can be read of it; never raises for what cannot."""
+        """Read all events that can be read. Damage never raises."""
         known = self.contents()
         lease = fold(known.events, self.path.parent.name)
         return lease if known.whole else replace(lease, whole=False)

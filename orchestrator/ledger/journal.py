@@ -39,7 +39,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a ledger's file holds.
+    """The content of a ledger's file.
 
     `skipped`: whole lines that cannot be read. `newer`: the highest version above ours, None where there is
     none. `problem`: why the file could not be opened, "" where it could.
@@ -100,7 +100,7 @@ class Journal:
 
 
 def parse(text: bytes) -> Contents:
-    """What can be read of a ledger's bytes. Never raises."""
+    """Parse all events that can be read from a ledger's bytes. Never raises."""
     *lines, torn = text.split(b"\n")
     read = [_record(line.strip(_PADDING)) for line in lines if line.strip(_PADDING)]
     last = _record(torn.strip(_PADDING)) if torn.strip(_PADDING) else None

@@ -1,4 +1,4 @@
-"""What the events of a ledger add up to: one lease, its machines, its runs."""
+"""Fold the events of a ledger into one lease with its machines and runs."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class Lease:
 
 
 def fold(events: Sequence[Event], name: str = "") -> Lease:
-    """What the events add up to. What is no sound event is left out, and the lease is not `whole` then.
+    """Fold events into a lease. Unsound events are left out, and the lease is then not `whole`.
 
     `name`: the lease's id where its opening cannot be read.
     """

@@ -90,7 +90,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Ending:
-    """What became of a machine that does not run any more, as its cloud tells it.
+    """How a machine ended, as reported by its cloud.
 
     `message` is a sentence. `fault` is the one with which the create call would have been refused, had the
     cloud known then: CAPACITY where it could not give the machine or took it back; None where nobody
@@ -138,7 +138,7 @@ class Provider(Protocol):
         """Address and host keys, by a channel that an attacker does not own; None while it has none yet."""
 
     def ending(self, machine: Machine) -> Ending | None:
-        """What became of a machine; None where it exists, or the provider does not know."""
+        """Tell how a machine ended; None if it exists, or the provider does not know."""
 
     def require_reach(self, machine: Machine) -> None:
         """Raise INVALID, with what to export, where the environment hides the part of the cloud it is in."""

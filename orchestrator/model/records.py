@@ -35,7 +35,7 @@ class RunRecord:
     profile: Mapping[str, Any] | None = None
     artifacts: Sequence[Mapping[str, Any]] = ()
     not_fetched: Sequence[Mapping[str, Any]] = ()
-    """What stayed on the machine: path, kind, reason (see model.Refused), detail, declared."""
+    """Files that stayed on the machine: path, kind, reason (see model.Refused), detail, declared."""
     model_check: Mapping[str, Any] | None = None
     machine: Mapping[str, Any] | None = None
     cost: Mapping[str, Any] | None = None
@@ -157,7 +157,7 @@ class PullReport:
 
 @dataclass(frozen=True)
 class DownReport:
-    """What `down` ended. `machines` are ids; `seconds` and `cost` (US dollars) since they were made.
+    """The machines that `down` ended, by id; `seconds` and `cost` (US dollars) since they were made.
 
     `unnoted`: sentences on what could not be recorded here, though the machines are gone. `lost`: {run_id,
     reason, detail} of each run whose results went with its machine before anybody had them; of one that

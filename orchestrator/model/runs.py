@@ -70,7 +70,7 @@ class GpuRoom:
 
 @dataclass(frozen=True)
 class Room:
-    """What jobs may use on a machine, and what of it is free now. Cores; bytes."""
+    """Resources of a machine that jobs may use, and how much is free now. Cores; bytes."""
 
     cores: Annotated[float, Between(0, 1 << 20)]
     cores_free: Annotated[float, Between(0, 1 << 20)]

@@ -48,7 +48,7 @@ class TreeLink:
 
 
 class Refused(StrEnum):
-    """Why a file stayed where it was. The first seven are said of its entry, the others met on the way."""
+    """Why a file was not fetched. The first seven concern its entry; the others occur during the transfer."""
 
     UNSAFE_PATH = "unsafe_path"
     NOT_A_FILE = "not_a_file"

@@ -39,7 +39,7 @@ _BY_STAGE = {
 """What can round differently, the most probable first; elsewhere as in _ARITHMETIC."""
 
 _TYPED = ("stdin", "command", "environment")
-"""What is given where a run is started."""
+"""Subjects that are set when a run is started."""
 
 _CIRCUMSTANCES = (
     "stdin", "command", "environment", "hashing", "timezone", "locale", "start", "host", "seed", "settings",

@@ -49,9 +49,9 @@ class Diagnosis:
     located: str = ""
     suspects: tuple[Candidate, ...] = ()
     acting: tuple[Candidate, ...] = ()
-    """What is enough by itself and lies nearer to the numbers than the causes that bring it about."""
+    """Differences that are enough by themselves and lie nearer to the numbers than their causes."""
     symptom: Candidate | None = None
-    """What is enough by itself, and follows from something that was not tried: it is no cause."""
+    """A difference that is enough by itself but follows from something that was not tried; it is no cause."""
 
 
 def concluded(

@@ -59,7 +59,7 @@ class StepLine:
 
 @dataclass(frozen=True)
 class MetricsLine:
-    """What was reported after a step."""
+    """Metrics that were reported after a step."""
 
     step: Count
     tensors: tuple[TensorLine, ...]
@@ -83,7 +83,7 @@ class LightLine:
 
 @dataclass(frozen=True)
 class Status:
-    """What the recorder said of itself."""
+    """Facts about the recorder."""
 
     requested: Count = 0
     not_compared: tuple[Mapping[str, Annotated[str, Most(20_000)]] | None, ...] = ()

@@ -344,7 +344,7 @@ _MAKERS: Mapping[str, Maker] = {
 
 
 def other_neighbours(base: str, mine: Facts, other: Other) -> Iterator[Candidate]:
-    """What lies around the other side's folder, where that is another folder's neighbour."""
+    """Files around the other side's folder, if its neighbours differ from ours."""
     here, there = mine.get("cwd"), other.facts.get("cwd")
     if not here or not there or not Path(str(there)).is_dir():
         return

@@ -1,4 +1,4 @@
-"""What files are called so that two runs name them alike, wherever their folders lie. Pure."""
+"""Name files so that two runs in different folders can be compared. Pure."""
 
 from __future__ import annotations
 

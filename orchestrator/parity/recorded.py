@@ -20,7 +20,7 @@ _FACTS = (
     ("machine", ("machine", "instance_type")),
     ("end", ("exit", "reason")),
 )
-"""What is compared by its value: its name, and where the record holds it."""
+"""Facts compared by value: name → place in the record."""
 
 _ANOTHER_JOB = frozenset(("command", "code", "data"))
 """Facts that make two runs another job where they differ. Packages and machines alone explain nothing."""

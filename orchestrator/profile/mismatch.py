@@ -1,4 +1,4 @@
-"""What a verdict of parity does to `train --local-parity`: stop it, or only be reported."""
+"""The effect of each parity verdict on `train --local-parity`: stop the run, or only report."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def secrets_of(flags: Sequence[str]) -> tuple[str, ...]:
 
 
 def name_of(flag: str) -> str:
-    """What an override sets, without its value: train.env.TOKEN."""
+    """The key of an override, without its value: train.env.TOKEN."""
     return ".".join(_from_flag(flag).keys)
 
 

@@ -60,7 +60,7 @@ class DataTree:
 
 @dataclass(frozen=True)
 class Train:
-    """What to run. `outputs` empty: everything that the run makes in its working folder.
+    """The command and its inputs. `outputs` empty: everything that the run makes in its working folder.
 
     `check_imports`: modules that the check of the fetched models may import. `allow`: differences that
     `stack.allow` accepts; such a variable is not inherited.

@@ -39,7 +39,7 @@ def summarise(trace: Path, memory: int | None = None) -> IoSummary:
 
 
 def evidence(trace: Path, memory: int | None = None) -> Evidence:
-    """What verdicts and advice are made from; `memory` as in `summarise`."""
+    """Collect the evidence for verdicts and advice; `memory` as in `summarise`."""
     return evidence_of(read(trace), memory)
 
 

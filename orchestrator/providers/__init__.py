@@ -18,7 +18,7 @@ _REGISTRY = {
 
 
 def ending_of(provider: Provider, machine: Machine) -> Ending | None:
-    """What became of `machine`; None where that cannot be learned."""
+    """Ask how `machine` ended; None if the provider cannot tell."""
     try:
         return provider.ending(machine)
     except ProviderError:

@@ -1,4 +1,4 @@
-"""What the check of a run's models, weights and scalers said, for the screen after a run."""
+"""Render the check of a run's models, weights and scalers for the screen after a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ File = Mapping[str, Any]
 
 
 def model_lines(check: Mapping[str, Any]) -> list[str]:
-    """What was wrong first; then what predicts the same, what holds the same, and what was not checked."""
+    """List failures first; then equal predictions, equal values, and files that were not checked."""
     files: Sequence[File] = check.get("files") or [check]
     wrong = [each for each in files if not each.get("not_checked") and not _same(each)]
     same = [each for each in files if not each.get("not_checked") and _same(each)]
@@ -65,7 +65,7 @@ def _held(files: Sequence[File]) -> str:
 
 
 def _not_checked(files: Sequence[File]) -> list[str]:
-    """One line for each reason, with the files that it is said of."""
+    """One line for each reason, with its files."""
     by_reason: dict[tuple[str, str], list[File]] = {}
     for each in files:
         reason = str(each.get("reason") or "not checked")

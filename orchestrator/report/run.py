@@ -136,7 +136,7 @@ def _model(record: RunRecord) -> list[str]:
 
 
 def _unconfined(check: Mapping[str, Any]) -> str:
-    """What this computer could not keep from the process that read the files; "" for an older record."""
+    """Protections that this computer lacked when the files were read; "" for an older record."""
     isolation = check.get("isolation")
     open_ = [name for name in ("files", "network") if isolation and not isolation.get(name)]
     return f" (it was read without isolation of {' and '.join(open_)}: docs/security.md)" if open_ else ""
@@ -159,7 +159,7 @@ def _not_fetched(record: RunRecord) -> str:
 
 
 def _cost(cost: Mapping[str, Any] | None) -> str:
-    """What the run cost, and what its machine had cost by then. An older record knows the second alone."""
+    """The cost of the run, and of its machine by then. An older record has only the second."""
     if not cost:
         return ""
     whose = "" if "run_usd" in cost else "the machine so far: "

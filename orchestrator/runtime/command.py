@@ -29,7 +29,7 @@ _NO_NEW_PRIVILEGES = 38
 
 @dataclass(frozen=True)
 class Command:
-    """What is executed: `program` under the name argv[0], in `cwd` (absolute), with exactly `environment`.
+    """Execute `program` under the name argv[0], in `cwd` (absolute), with exactly `environment`.
 
     `stdin`: a file or a named pipe; "" for none. `bound`: read-only files are read-only for it even where it
     runs as root.

@@ -22,7 +22,7 @@ def leave() -> NoReturn:
 
 
 def _write_opened() -> None:
-    """What was opened is otherwise written by an exit handler."""
+    """Write the record of opened files: os._exit skips the exit handler that does it otherwise."""
     opened = sys.modules.get(f"{__package__}.observe.opened")
     if opened is not None:
         opened.flush()

@@ -21,7 +21,7 @@ Entry = Dict[str, Any]
 
 
 def outputs(run: RunDir, again: bool = False) -> List[Entry]:
-    """What the run left, as it was written down at its end, or found now if nobody could write it then.
+    """List the run's outputs: as recorded at its end, or as found now if they were not recorded.
 
     With `again`, what lies there now: found and written down anew.
     """

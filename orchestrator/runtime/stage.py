@@ -289,7 +289,7 @@ def walk(top: str, skip: List[str]) -> Iterator[Tuple[str, bool]]:
 
 
 def _listed(folder: str) -> List["os.DirEntry[str]"]:
-    """What lies in a folder, the last name first; nothing where it cannot be listed."""
+    """List a folder, the last name first; empty if it cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name, reverse=True)

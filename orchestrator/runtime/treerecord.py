@@ -1,4 +1,4 @@
-"""What is known of a tree that was sent here, in `<root>.manifest.json`: rows, digest, stamps of files.
+"""The record of a tree that was sent here, in `<root>.manifest.json`: rows, digest, stamps of files.
 
 A stamp (see tree.Stamp) says that a file is still what was hashed. To link a file moves its ctime; whoever
 links files of a tree therefore verifies them first and notes their stamps anew, holding the tree's lock.
@@ -43,7 +43,7 @@ def locked(root: str) -> Iterator[None]:
 
 
 def recall(root: str) -> tree.Known:
-    """What is known of the files here; nothing after a reboot, for not all was on disk before it."""
+    """Return the known stamps of files; none after a reboot, because not all were on disk before it."""
     try:
         known = _read(root)
         if known is None or known["boot"] != _boot():

@@ -156,7 +156,7 @@ class Ears:
             self.announce(heard)
 
     def announce(self, heard: notices.Notice) -> None:
-        """Tell the runs, unless they were told of such an end before."""
+        """Notify the runs, unless they were notified of such an end before."""
         if self._heard and _kind(heard) == _kind(self._heard):
             return
         self._heard = heard
@@ -185,7 +185,7 @@ def _unwatched(run: RunDir) -> bool:
 
 
 def _marks(base: str) -> Tuple[Optional[float], ...]:
-    """What changes when the machine is used: the times at which these files were written."""
+    """A sign of use that changes with it: the modification times of these files."""
     ends = [mark for run in _runs(base) for mark in (run.exit, run.collected)]
     return tuple(_modified(mark) for mark in (os.path.join(base, "active"), *ends))
 

@@ -14,7 +14,7 @@ _PIP_TOOLS = re.compile(r"pip-compile with Python (\d+\.\d+)")
 
 
 def required_python(lock: Lock) -> str:
-    """What the lock demands (requires-python of a uv.lock or pylock.toml); "" where it demands nothing."""
+    """The requires-python of a uv.lock or pylock.toml; "" if it has none."""
     if lock.kind == "requirements":
         return ""
     document = read_toml(lock.path.read_text("utf-8-sig"), lock.path)

@@ -1,4 +1,4 @@
-"""What lies below a folder of the other side."""
+"""List what is below a folder of the other side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCANNED_WITHIN = 1800.0
 
 @dataclass(frozen=True)
 class _Scanned:
-    """What the verb scan says; an entry has the fields of Row."""
+    """The answer of the verb scan; an entry has the fields of Row."""
 
     entries: Annotated[
         tuple[tuple[str, Annotated[str, Most(20)], Count, Count, Annotated[str, Most(64)], str], ...],

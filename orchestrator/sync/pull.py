@@ -34,7 +34,7 @@ _ROOM_FIRST = "orch pull    # once there is room; what came is kept"
 
 @dataclass(frozen=True)
 class Pulled:
-    """What it took: files and bytes that travelled; the rest was here already.
+    """Files and bytes that were transferred; the rest was here already.
 
     `entries` are here now, each with the digest and size of what came; `refused` are not.
     """
@@ -248,7 +248,7 @@ def _fetch(transfer: _Transfer, talk: Talk, places: _Places, rows: Sequence[Row]
 
 
 class _Changed(Exception):
-    """What came is not what its row says."""
+    """The received content does not match its row."""
 
 
 def _fetch_one(talk: Talk, places: _Places, row: Row, *, as_read: bool) -> Row:

@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 @dataclass(frozen=True)
 class Pushed:
-    """What it took. `deleted` counts paths that were there and no longer belong."""
+    """The transfer in numbers. `deleted` counts paths that were there and no longer belong."""
 
     manifest: Manifest
     sent_files: int
@@ -154,7 +154,7 @@ def _send_bodies(talk: Talk, scan: Scan, needed: Sequence[Entry], name: str, pro
 
 
 def _content(scan: Scan, entry: Entry) -> Iterator[bytes]:
-    """What the entry lists of the file, which may have grown since."""
+    """Yield as many bytes of a file as its entry lists; the file may have grown since."""
     opened = os.open(scan.place(entry.path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     yield from frames.first_bytes(pieces(opened), entry.size)
 

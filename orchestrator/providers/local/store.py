@@ -24,7 +24,7 @@ MAX_HOSTNAME = 63
 
 @dataclass(frozen=True)
 class Record:
-    """What was asked for and promised, written before anything is made. Times are ISO 8601, sizes bytes.
+    """A machine's specification, written before anything is made. Times are ISO 8601, sizes bytes.
 
     `due`: when it is to end, in seconds since this computer was started. No machine outlives that.
     """

@@ -18,7 +18,7 @@ LAYERS = ("namespaces", "landlock", "seccomp")
 
 @dataclass(frozen=True)
 class View:
-    """What the process may still reach. Paths are absolute; those that do not exist are left out.
+    """The resources that a confined process may use. Paths are absolute; absent ones are left out.
 
     `read`: files and folders to read. `scratch`: an existing folder to write to.
     `memory`, `file_size`: bytes. `cpu_seconds`: of all threads together.

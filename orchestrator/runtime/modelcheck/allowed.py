@@ -1,4 +1,4 @@
-"""What a pickle may name, by exact module and name. Nothing else is looked up, and no attribute paths.
+"""Names that a pickle may use, by exact module and name. Nothing else is looked up; no attribute paths.
 
 Each entry was read: a `NEW` class is made empty and gets its attributes set, without any method of its own;
 a `VALUE` is stored and never called by the unpickler; for a `CALLED` one a function of rebuild.py stands in,
@@ -66,4 +66,4 @@ CALLED: Dict[str, FrozenSet[str]] = {
     "numpy.core.numeric": frozenset({"_frombuffer"}),
     "numpy._core.numeric": frozenset({"_frombuffer"}),
 }
-"""What a pickle may call: rebuild.py has the function that is called in its place."""
+"""Callables that a pickle may name; rebuild.py has the function that is called in place of each."""

@@ -1,4 +1,4 @@
-"""What a Keras configuration names, before Keras makes any of it: built-in classes, or somebody's code."""
+"""Inspect the classes that a Keras configuration names before Keras instantiates any of them."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def identify(path: Path) -> ModelFile:
 
 
 def _refuse_links(paths: Iterable[Path]) -> None:
-    """What a link leads to is not the run's. Raises Refusal."""
+    """Refuse links: their target is not a file of the run. Raises Refusal."""
     for path in paths:
         if path.is_symlink():
             raise Refusal(

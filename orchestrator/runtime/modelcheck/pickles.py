@@ -36,7 +36,7 @@ _DICTIONARIES = (dict, collections.OrderedDict, collections.defaultdict, collect
 
 
 def load(path: Path, trusted: Tuple[str, ...] = ()) -> Tuple[Any, List[str]]:
-    """What the file holds, and the versions of scikit-learn that it names.
+    """Load a file; return its value and the versions of scikit-learn that it names.
 
     Raises Refusal, or what unpickling raises where the file is damaged.
     """

@@ -95,7 +95,7 @@ def _type_of(code: Any, _align: Any = False, _copy: Any = True) -> Any:
 
 
 def _empty(kind: Any, _shape: Any, _code: Any) -> Any:
-    """What NumPy's _reconstruct makes: an empty array, filled by its state later."""
+    """Make an empty array, as NumPy's _reconstruct does; its state fills it later."""
     import numpy as np
 
     if kind is not np.ndarray:

@@ -27,7 +27,7 @@ _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/st
            "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime", "/proc/self",
            "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu",
            "/sys/devices/system/node")  # fmt: skip
-"""What interpreters and their libraries read. Nothing of a user is there."""
+"""System paths that interpreters and libraries read. They contain no user's files."""
 _KEPT = ("LD_LIBRARY_PATH", "KERAS_BACKEND", "TF_USE_LEGACY_KERAS", "LANG", "LC_ALL")
 """Variables that the child keeps: how its libraries are found, and which Keras loads."""
 _MOST_SCRATCH = 1 << 30

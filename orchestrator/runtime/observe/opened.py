@@ -111,7 +111,7 @@ class _Lines:
 
 
 def from_environment(environ: Mapping[str, str]) -> Optional[Opened]:
-    """One that hears from now on and writes into the folder in ORCH_OPENED; None where that names none."""
+    """Start an observer that writes into the folder in ORCH_OPENED; None if that variable is not set."""
     folder = environ.get("ORCH_OPENED", "")
     if not folder:
         return None

@@ -1,0 +1,21 @@
+"""Options and arguments that several verbs have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")]
+Lease = Annotated[str | None, typer.Option("--lease", help="Which lease, where this folder has several.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the profile; repeatable."),
+]
+Parallel = Annotated[
+    bool, typer.Option("--parallel", help="Allow it beside another run on the machine, which shares it.")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop where lint finds an error in the script.")]
+ProfilePath = Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile, like profiles/digits.yaml.")]
+RunId = Annotated[str | None, typer.Argument(metavar="RUN", help="A run's id; default: the latest.")]
