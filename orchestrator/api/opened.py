@@ -49,7 +49,7 @@ def _of_workers(observe: Path) -> Iterator[tuple[str, str]]:
 
 
 def read_opened(observe: Path) -> Opened:
-    """What lies in the `observe` folder of a run; empty where nothing does. Raises MalformedAnswer."""
+    """Read the `observe` folder of a run; empty if it has none. Raises MalformedAnswer."""
     own = [_read(path) for path in sorted(observe.glob("opened-*.json"))]
     known = [*own, _read(observe / "environment.json")]
     entries = [e for each in known for e in (each.get("files") or {}).get("list") or []]
