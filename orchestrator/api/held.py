@@ -22,6 +22,8 @@ _ASK_AGAIN_SECONDS = 10.0
 _LIST_SECONDS = 1.0
 _CALL_SECONDS = 1.0
 """How long after its intent a create call is under way."""
+_CLOCK_SECONDS = 60.0
+"""By how much the times that a cloud tells may be off: they are of several of its clocks, some rounded."""
 _EMPTY_ANSWERS = 3
 """Empty lists in a row after which a create call is taken to have made nothing."""
 
@@ -63,11 +65,14 @@ def note_ends(ledger: Ledger, provider: Provider, lease: Lease, found: Sequence[
 
 
 def _stopped_at(provider: Provider, holding: Holding) -> float:
-    """Where its cloud does not tell, its deadline or now, whichever comes first: it cost at most so long."""
+    """What its cloud says, where that can be: between its creation and now, both by the cloud's clock. Else
+    its deadline or now, whichever comes first: it cost at most so long."""
+    now = holding.created_at + max(0.0, time.time() - holding.noted_at)
     ending = ending_of(provider, remembered(holding))
-    if ending is not None and ending.at is not None:
-        return ending.at
-    return min(time.time(), holding.deadline or time.time())
+    at = ending.at if ending is not None else None
+    if at is not None and holding.created_at - _CLOCK_SECONDS <= at <= now + _CLOCK_SECONDS:
+        return max(at, holding.created_at)
+    return min(now, holding.deadline or now)
 
 
 def remembered(holding: Holding) -> Machine:

@@ -32,7 +32,7 @@ class Bed:
     """A provider under test, what to ask of it, and how its time passes (seconds since the epoch).
 
     `brief_s` is a short time to a deadline that it can keep; `unsold` a type that it does not have, where
-    the type alone says how large a machine is.
+    the type alone says how large a machine is; `tells_end`: it tells when a machine was ended.
     """
 
     provider: Provider
@@ -42,6 +42,7 @@ class Bed:
     rest: Callable[[], None]
     brief_s: float = 3
     unsold: str = ""
+    tells_end: bool = True
 
     def offer(self) -> Offer:
         return self.provider.offers(self.need)[0]
@@ -112,7 +113,14 @@ def local_bed(state: Path) -> Bed:
     from orchestrator.model import Bound
 
     need = Need("local", cpus=Bound(1), memory=Bound(256 << 20), disk=256 << 20)
-    return Bed(open_provider("local", state=state), need, need.disk, time.time, lambda: time.sleep(0.02))
+    return Bed(
+        open_provider("local", state=state),
+        need,
+        need.disk,
+        time.time,
+        lambda: time.sleep(0.02),
+        tells_end=False,
+    )
 
 
 def gcp_bed(cloud: gcp.Cloud, seed: int | None) -> Bed:
@@ -290,10 +298,15 @@ def test_it_is_found_by_its_id_until_it_is_gone(bed: Bed) -> None:
     assert bed.provider.ending(made) is None
     bed.await_that(lambda: bed.is_running(made))
     bed.provider.require_reach(made)
+    begun = bed.now()
     bed.provider.delete(made)
     bed.await_that(lambda: bed.provider.find(made) is None)
     bed.await_that(lambda: bed.names() == [])
     assert bed.provider.find(made) is None
+    ending = bed.provider.ending(made)
+    if bed.tells_end:
+        assert ending is not None and ending.at is not None
+        assert begun - 2 <= ending.at <= bed.now() + 2  # by whole seconds
     long_ago = made.created_at - timedelta(days=1)
     assert bed.provider.find(replace(made, id=made.id[:-4] + "0000", created_at=long_ago)) is None
 

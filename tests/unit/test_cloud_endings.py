@@ -65,6 +65,46 @@ def test_a_disk_that_cannot_be_encrypted_points_to_the_key() -> None:
     assert "KMS" in ending.message
 
 
+@pytest.mark.parametrize(
+    ("reason", "at"),
+    [
+        ("User initiated (2026-01-02 03:04:05 GMT)", 1767323045.0),
+        ("User initiated (2026-01-02 03:04:05 UTC)", 1767323045.0),
+        ("Server.SpotInstanceTermination: Spot instance termination", None),
+        ("User initiated (2026-13-02 03:04:05 GMT)", None),
+        ("User initiated (yesterday)", None),
+        ("(2026-01-02 03:04:05 GMT) and more", None),
+        ("", None),
+        (None, None),
+        (7, None),
+    ],
+)
+@pytest.mark.parametrize("code", ["Client.UserInitiatedShutdown", "Client.VolumeLimitExceeded", "Server.New"])
+def test_when_aws_ended_it(code: str, reason: Any, at: float | None) -> None:
+    ending = aws.ending_of(instance(code, StateTransitionReason=reason), "us-east-1")
+    assert ending is not None and ending.at == at
+
+
+@pytest.mark.parametrize(
+    ("facts", "at"),
+    [
+        ({"lastStopTimestamp": "2026-11-20T02:40:00.123-00:00"}, 1795142400.123),
+        ({"lastStopTimestamp": "2026-11-19T18:40:00.123-08:00"}, 1795142400.123),
+        (
+            {
+                "lastStopTimestamp": "2026-11-20T02:40:00.123-00:00",
+                "lastStartTimestamp": "2026-11-20T02:50:00.000-00:00",
+            },
+            None,
+        ),
+        ({"lastStopTimestamp": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_when_google_stopped_it(facts: dict[str, str], at: float | None) -> None:
+    assert gcp.stopped_at(facts) == at
+
+
 def operation(kind: str) -> dict[str, Any]:
     return {"operationType": kind, "insertTime": "2026-11-20T02:40:00.123-00:00", "status": "DONE"}
 

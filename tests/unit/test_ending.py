@@ -12,6 +12,8 @@ from orchestrator.api.ending import down
 from orchestrator.api.folder import Folder
 from orchestrator.api.standing import status
 from orchestrator.errors import CleanupUnproven, Fault, ProviderError
+from orchestrator.ledger import Holding
+from orchestrator.model import Ending, Machine
 from orchestrator.providers.memory import MemoryProvider, Mishap, Temper
 from tests.unit.memory_cloud import intent, leased, opened_lease, serve, spec_for
 
@@ -153,3 +155,27 @@ def test_cost_stops_at_the_deadline_and_counts_replaced_machines(place: Folder) 
     assert lease.seconds(time.time()) == pytest.approx(3600)
     ledger.append("machine.ended", machine="vm-0", at=begun + 900)
     assert ledger.lease().cost(time.time()) == pytest.approx(1.5)
+
+
+class Telling(MemoryProvider):
+    """A cloud that says of every machine that it stopped at `at`."""
+
+    def __init__(self, at: float | None) -> None:
+        super().__init__()
+        self._at = at
+
+    def ending(self, machine: Machine) -> Ending | None:  # noqa: ARG002
+        return Ending("it was ended.", at=self._at)
+
+
+@pytest.mark.parametrize(
+    ("told", "stopped"),
+    [(300.0, 300.0), (-0.7, 0.0), (-7200.0, 600.0), (90_000.0, 600.0), (None, 600.0)],
+    ids=["plausible", "rounded", "before it was made", "in the future", "not told"],
+)
+def test_cost_stops_when_the_cloud_says_where_that_can_be(told: float | None, stopped: float) -> None:
+    """Times are seconds after the creation; this computer's clock is a day ahead of the cloud's."""
+    made = time.time() - 86_400 - 600
+    holding = Holding("l", {"id": "vm-0"}, made, made + 86_400, None, 2.0)
+    found = held._stopped_at(Telling(None if told is None else made + told), holding)
+    assert found - made == pytest.approx(stopped, abs=120 if stopped == 600.0 else 0.001)

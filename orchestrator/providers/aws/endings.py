@@ -5,7 +5,10 @@ Codes: "StateReason" in the EC2 API reference. `Server.` and `Client.` say whose
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.errors import Fault
@@ -14,6 +17,7 @@ from orchestrator.providers.aws.faults import FAULTS
 from orchestrator.providers.aws.quotas import quota
 from orchestrator.providers.aws.tags import is_ending
 
+_WHEN = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)\s*\Z", re.ASCII)
 _TAKEN_BACK = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
 _OTHERWISE = {
     **dict.fromkeys(_TAKEN_BACK, Fault.CAPACITY),
@@ -37,13 +41,25 @@ def ending_of(instance: Mapping[str, Any], region: str) -> Ending | None:
         return None
     reason = instance.get("StateReason") or {}
     code = str(reason.get("Code", ""))
+    at = stopped_at(instance)
     if code in _NOBODY_S or not code:
-        return Ending(_NOBODY_S.get(code, "EC2 ended it and does not say why."), code=code)
+        return Ending(_NOBODY_S.get(code, "EC2 ended it and does not say why."), code=code, at=at)
     fault = _fault(code)
     told = f"{code}: {_words(reason, code)}"
     if fault is Fault.QUOTA:
-        return _over_quota(instance, region, code, told)
-    return Ending(_message(instance, code, told), fault, code, preempted=code in _TAKEN_BACK)
+        return replace(_over_quota(instance, region, code, told), at=at)
+    return Ending(_message(instance, code, told), fault, code, preempted=code in _TAKEN_BACK, at=at)
+
+
+def stopped_at(instance: Mapping[str, Any]) -> float | None:
+    """When it began to end, in Unix seconds, of StateTransitionReason: "User initiated (2026-01-02 03:04:05
+    GMT)". None where that tells no time, as for a machine that a limit ended at launch."""
+    found = _WHEN.search(str(instance.get("StateTransitionReason") or ""))
+    try:
+        when = datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S") if found else None
+    except ValueError:
+        return None
+    return when.replace(tzinfo=UTC).timestamp() if when else None
 
 
 def _fault(code: str) -> Fault:

@@ -42,6 +42,14 @@ def ending_of(operations: Iterable[Json], name: str, zone: str) -> Ending:
     )
 
 
+def stopped_at(instance: Json) -> float | None:
+    """When an instance stopped that is still there, in Unix seconds: its lastStopTimestamp, which is set once
+    it is TERMINATED. None where it tells no time, or was started since."""
+    stopped = _seconds(str(instance.get("lastStopTimestamp", "")))
+    started = _seconds(str(instance.get("lastStartTimestamp", "")))
+    return None if stopped is None or (started is not None and started > stopped) else stopped
+
+
 def _seconds(when: str) -> float | None:
     """Unix seconds of a time as Google writes it; None for what is none."""
     try:

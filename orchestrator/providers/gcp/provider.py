@@ -175,7 +175,9 @@ class GcpProvider:
         ):
             return None
         told = self._calls.done_to(machine.zone, number) if number.isdigit() else ()
-        return endings.ending_of(told, machine.id, machine.zone)
+        found = endings.ending_of(told, machine.id, machine.zone)
+        stopped = endings.stopped_at(instance) if instance is not None else None
+        return replace(found, at=stopped) if stopped is not None else found
 
     def require_reach(self, machine: Machine) -> None:
         project = machine.detail.get("project")

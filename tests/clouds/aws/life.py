@@ -268,7 +268,8 @@ def _address(life: Life, address: str) -> None:
 
 def _because(life: Life, code: str, message: str) -> None:
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S GMT")
-    life.instance._reason = f"{message} ({when})"
+    asked = code == "Client.UserInitiatedShutdown"
+    life.instance._reason = f"User initiated ({when})" if asked else f"{code}: {message}"
     life.instance.state_reason = StateReason(f"{code}: {message}", code)
 
 
