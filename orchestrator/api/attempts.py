@@ -53,11 +53,6 @@ def number_of_next(place: Folder, run_id: str, run: LeasedRun | None) -> int:
     return max(_number(done) if done else 0, run.attempt if run else 0) + 1
 
 
-def name_there(run_id: str, number: int) -> str:
-    """The run's name on its machine. A user's run id holds no @."""
-    return run_id if number == 1 else f"{run_id}@{number}"
-
-
 def changed_since(place: Folder, run_id: str, now: Inputs) -> list[str]:
     """List what changed since the previous attempt; empty if this is the first."""
     done = latest(place.run(run_id))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from orchestrator import stack
@@ -192,7 +190,3 @@ def open_session(
 def local_agent(place: Folder) -> Agent:
     """The runtime for what runs on this computer: recordings and the local side of parity."""
     return stack.local_agent(place.here)
-
-
-def python_here() -> Path:
-    return Path(sys.executable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from time import perf_counter
-from typing import Any, Callable, Dict, Generator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from . import cgroups, feeding_data, feeding_fixes
 from .feeding_calls import chain, operations
@@ -379,6 +379,3 @@ _PLAIN = ("Placeholder", "Const", "Identity", "NoOp", "Reshape", "Cast")
 def unmeasured(why: str) -> Dict[str, Any]:
     """A result that says why there is none."""
     return {"v": FORMAT, "windows": [], "notes": [], "unmeasured": why, "python": sys.version.split()[0]}
-
-
-Drive = Generator[Any, bool, None]

@@ -34,7 +34,7 @@ Alive = Callable[[], list[str]]
 
 
 def check(place: Folder, provider: Provider, need: Need, alive: Alive, stale: Callable[[int], None]) -> None:
-    """What the issue saw: two stale empty answers close the lease and delete the key while it runs."""
+    """Two stale empty lists must not close the lease or delete the key while the machine runs."""
     offer = provider.offers(need)[0]
     made = leased(place, "stale", provider, spec_for("stale", offer=offer, disk=need.disk))
     stale(2)

@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 class StoredCloud(memory.MemoryProvider):
-    """What was made is in a file; every call reads it, and writes it back, under a lock."""
+    """The cloud's state is a file. Every call reads it and writes it back under a lock."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What `train` would refuse of the stack is refused by `up` before a machine is made, and told by `plan`."""
+"""Stack errors of `train` are refused by `up` before a machine is made, and shown by `plan`."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Killed(BaseException):
 
 @dataclass
 class Verb:
-    """What one process does. It is killed before its effect number `effect`, from 1, where one is given."""
+    """The call of one process, killed before its effect number `effect` (from 1) if one is given."""
 
     act: Callable[[], Any]
     effect: int | None = None
@@ -117,7 +117,7 @@ class Clients:
             self._verbs[me].count()
 
     def alone(self, verb: Verb) -> Any:
-        """What it returns or refuses, or Killed."""
+        """Return its result or its refusal, or Killed."""
         me = threading.get_ident()
         self._verbs[me] = verb
         try:

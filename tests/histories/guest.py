@@ -1,4 +1,4 @@
-"""What runs on the machines of the cloud in memory: the runs that they hold, and nothing else of a guest.
+"""Guests of the machines in memory, reduced to the runs on them.
 
 Real around it: sessions, attempts, following, fetching, settling, locks. A run's id says how its job ends:
 "bad-…" fails, and of "torn-…" one file was changed after its end, so that only a second look brings it.

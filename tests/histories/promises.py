@@ -1,4 +1,4 @@
-"""What must hold after every step, whatever was killed, lost or done at once."""
+"""Invariants that hold after every step, whatever was killed, lost or done at once."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Promises:
             assert run.collected or given_up or (run.lost and recorded), run
 
     def _earlier_attempts_are_released(self, lease: Lease) -> None:
-        """What a new attempt has replaced keeps no machine from idling."""
+        """A replaced attempt does not count as use of a machine."""
         for machine in self.world.machines(lease.id):
             for name, run in self.world.guests.runs(machine.id).items():
                 assert run.collected or "@" not in name, f"{name} counts as use until the deadline"
@@ -108,7 +108,7 @@ class Promises:
 
 @dataclass
 class Before:
-    """What there was before a `down`, and what is to be said of it. `there`: leases whose machine ran."""
+    """The state before a `down`, and checks of its report. `there`: leases whose machine ran."""
 
     world: World
     who: int

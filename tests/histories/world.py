@@ -111,7 +111,7 @@ class World:
         return self.places[who].ledger(leases[-1].id) if leases else None
 
     def alone(self, act: Callable[[], T], effect: int | None = None) -> Any:
-        """What a verb returns or refuses; with `effect`, it is killed before that effect, from 1."""
+        """Call a verb; return its result or refusal. With `effect` (from 1), kill it before that effect."""
         return self.clients.alone(Verb(act, effect))
 
     def at_once(self, first: Verb, second: Verb, switches: Sequence[int]) -> tuple[Any, Any]:

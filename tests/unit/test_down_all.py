@@ -53,7 +53,7 @@ def other_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_home_s_machine_is_listed_and_left(
     tmp_path: Path, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the report of the day saw: it was ended in the middle of its training, and nobody was asked."""
+    """Once, it was ended during its training without a question."""
     theirs = lease(tmp_path / "theirs", "a", cloud)
     run(tmp_path / "theirs", "a")
     other_user(tmp_path, monkeypatch)

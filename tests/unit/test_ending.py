@@ -126,7 +126,7 @@ def test_status_does_not_call_gone_what_a_list_misses(place: Folder, cloud: Memo
 
 
 def test_up_after_an_empty_list_keeps_the_machine(place: Folder, cloud: MemoryProvider) -> None:
-    """What `up` plans from: two machines would cost twice."""
+    """`up` plans from the kept machine; a second one would cost twice."""
     from orchestrator.api.held import machines_of
 
     made = leased(place, "a", cloud, spec_for("a"))

@@ -1,4 +1,4 @@
-"""What orch keeps in a project stays out of its version control; what is the user's does not."""
+"""Files of orch in a project are ignored by version control; files of the user are not."""
 
 from __future__ import annotations
 

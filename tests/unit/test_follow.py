@@ -1,4 +1,4 @@
-"""What was shown is counted and kept, whatever comes in between."""
+"""Output that was shown is counted and kept, whatever interrupts it."""
 
 from __future__ import annotations
 

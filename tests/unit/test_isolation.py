@@ -57,7 +57,7 @@ print(json.dumps(found))
 
 
 def probe(tmp_path: Path, layers: tuple[str, ...]) -> dict[str, Any]:
-    """What a process in the isolation of `layers` could do. A listening port and two folders are outside."""
+    """Try forbidden actions in the isolation of `layers`. A listening port and two folders are outside."""
     import socket
 
     for name in ("artifacts", "home", "elsewhere"):

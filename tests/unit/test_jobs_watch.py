@@ -128,7 +128,7 @@ def test_a_machine_that_was_restarted_keeps_its_deadline(
 def test_a_clock_that_was_set_here_after_the_machine_was_made(
     agent: Agent, tells: float, armed: float
 ) -> None:
-    """What this computer's clock `tells` to be left is bounded by what was asked for, and never nothing."""
+    """The time left by this computer's clock (`tells`) is limited to the requested time and never zero."""
     until = datetime.now(UTC) + timedelta(seconds=tells)
     detail = {"power_off": ["true"]}
     machine = Machine(

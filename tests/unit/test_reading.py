@@ -1,4 +1,4 @@
-"""What a project reads and no profile declares: from what its code names, and from what ran."""
+"""Undeclared data of a project, found in its code's literals and in observed runs."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,11 +16,10 @@ import jsonschema
 import pytest
 
 import orchestrator as orch
-from orchestrator.api import attempts, collect, session
-from orchestrator.api.folder import Folder
+from orchestrator.api import collect, session
 from orchestrator.api.schemas import schema as orch_schema
 from orchestrator.errors import Fault
-from orchestrator.model import NotFetched, Refused, RunRecord
+from orchestrator.model import NotFetched, Refused
 from orchestrator.runtime import rundir
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
@@ -55,7 +53,7 @@ def test_a_run_costs_its_own_time_and_not_its_lease_s(cloud: HereCloud, tmp_path
 
 
 class Told:
-    """What the user was told, and a wait for it."""
+    """Collect messages to the user; wait for one."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -368,7 +366,7 @@ def test_a_second_run_beside_another_is_refused_with_what_is_free(job: Job) -> N
     assert not job.cloud.alive(), "the last one ends it"
 
 
-# ---------------------------------------------------------------- records of other versions, and kills
+# ---------------------------------------------------------------- records of other versions
 
 
 def test_a_record_of_another_version_is_read(job: Job) -> None:
@@ -383,34 +381,3 @@ def test_a_record_of_another_version_is_read(job: Job) -> None:
     assert (read.metrics, read.exit) == (done.metrics, done.exit)
     path.write_text(json.dumps({**old, "exit": {**old["exit"], "reason": "failed"}}))
     assert [each["reason"] for each in job.run("one").attempts] == ["failed", "completed"]
-
-
-@pytest.mark.parametrize("moves", range(5))
-def test_setting_aside_may_be_killed_at_any_move(tmp_path: Path, moves: int) -> None:
-    folder = tmp_path / "runs/one"
-    (folder / "outputs").mkdir(parents=True)
-    for name in ("outputs/a", "output.log", "code.json"):
-        (folder / name).write_text(name)
-    collect.write(RunRecord("one", str(folder), {"code": 1, "signal": None, "reason": "failed"}))
-    place = Folder(tmp_path)
-    left = moves
-
-    def rename(path: Path, target: Path) -> Path:
-        nonlocal left
-        if not left:
-            raise KeyboardInterrupt
-        left -= 1
-        return really(path, target)
-
-    really = Path.rename
-    with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(Path, "rename", rename)
-        attempts.set_aside(place, "one")
-    attempts.set_aside(place, "one")
-    kept = folder / "attempts/1"
-    assert {path.name for path in folder.iterdir()} == {"attempts"}
-    assert {path.name for path in kept.iterdir()} == {"outputs", "output.log", "code.json", "run.json"}
-    assert (kept / "outputs/a").read_text() == "outputs/a"
-    latest = attempts.latest(folder)
-    assert latest is not None and latest.exit["reason"] == "failed"
-    assert attempts.number_of_next(place, "one", None) == 2

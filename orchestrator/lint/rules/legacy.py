@@ -128,7 +128,6 @@ _GONE_BELOW = frozenset(
     ]
 )
 _METHODS = {"make_one_shot_iterator", "make_initializable_iterator"}
-_OFF = {"compat.v1", "disable_v2_behavior", "disable_eager_execution", "disable_v2_tensorshape"}
 
 
 @module_check(REMOVED, COMPAT)

@@ -1,4 +1,4 @@
-"""What a machine says of its interpreter, its packages and its disk: facts, or one typed error."""
+"""Answers about interpreter, packages and disk are decoded to facts, or raise one typed error."""
 
 from __future__ import annotations
 
