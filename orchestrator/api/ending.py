@@ -180,11 +180,12 @@ def _unasked(lease: Lease, unseen: Mapping[str, ProviderError]) -> CleanupUnprov
 def _refuse(lease: Lease) -> None:
     ids = ", ".join(run.run_id for run in lease.uncollected)
     first = lease.uncollected[0]
-    bring = "logs -f" if first.exit_reason is None else "pull"
+    one = f"{'logs -f' if first.exit_reason is None else 'pull'} {first.run_id}"
+    bring = one if len(lease.uncollected) == 1 else "pull --all"
     raise UsageError(
         f"Results of {ids} are on the machine only; ending it would lose them.",
         exists=f"The machine runs on, at ${lease.price:.2f}/h.",
-        next_command=f"orch {bring} {first.run_id}    # or, to lose them: orch down --discard",
+        next_command=f"orch {bring}    # or, to lose them: orch down --discard",
     )
 
 

@@ -9,8 +9,12 @@ from orchestrator.model.plain import plain
 
 _RESET = "\x1b[0m"
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
-_BEGUN = re.compile("\x1b(?:\\[[0-?]*[ -/]*|[\\]PX^_][^\x07\x1b\n]*(?:\x1b)?|[ -/]*)?\\Z")
+_BEGUN = re.compile(
+    "(?:\x1b(?:\\[[0-?]*[ -/]*|[\\]PX^_][^\x07\x1b\n]*(?:\x1b)?|[ -/]*)?|\x9b[0-?]*[ -/]*)\\Z"
+)
+_STRING = re.compile("\x1b[\\]PX^_][^\x07\x1b\n]*\x1b?\\Z")
 _LONGEST = 4096
+"""Characters of a sequence that are waited for; of strings, like titles and images, none is kept."""
 _MOST_COLOURS = 16
 
 
@@ -29,8 +33,8 @@ class Shown:
     def piece(self, data: bytes) -> bytes:
         """The next piece of it."""
         text = self._waiting + self._decoder.decode(data)
-        begun = _BEGUN.search(text, max(0, len(text) - _LONGEST))
-        self._waiting = text[begun.start() :] if begun else ""
+        begun = _STRING.search(text) or _BEGUN.search(text, max(0, len(text) - _LONGEST))
+        self._waiting = _shortened(begun.group()) if begun else ""
         text = text[: begun.start()] if begun else text
         if not text:
             return b""
@@ -42,6 +46,13 @@ class Shown:
         for code in _COLOUR.findall(text):
             self._colours = [] if code in (_RESET, "\x1b[m") else [*self._colours, code][-_MOST_COLOURS:]
         return f"{before}{text}{_RESET if self._colours else ''}"
+
+
+def _shortened(begun: str) -> str:
+    """A sequence that has begun, without the content of a string: nothing of that is ever shown."""
+    if not _STRING.match(begun):
+        return begun
+    return begun[:2] + ("\x1b" if len(begun) > 2 and begun.endswith("\x1b") else "")
 
 
 def ours(text: str) -> str:

@@ -98,6 +98,9 @@ def test_pull_names_the_older_runs_that_wait_and_all_fetches_them(
     assert "Ended too, and not fetched yet: a, b. Next: orch pull --all" in said.err
     assert not (job.folder / "runs/a/run.json").exists()
 
+    with pytest.raises(orch.UsageError) as kept:
+        orch.down(folder=job.folder)
+    assert (kept.value.next_command or "").startswith("orch pull --all ")
     assert job.cli(monkeypatch, "pull", "--all", "--json") == 0
     value = json.loads(capsys.readouterr().out)
     assert [run["run_id"] for run in value["runs"]] == ["a", "b"]

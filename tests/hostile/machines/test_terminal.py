@@ -70,6 +70,24 @@ def test_whatever_is_printed_in_whatever_pieces(pieces: Sequence[bytes]) -> None
     assert not acts(b"".join(map(shown.piece, pieces)))
 
 
+IMAGE = b"\x1b]1337;File=inline=1:" + b"QUJD" * 50_000 + b"\x07"
+LONG = [IMAGE, b"\x1bP" + b"q" * 9000 + b"\x1b\\", b"\x1b]0;" + b"t" * 9000 + b"\n", b"\x1b[31mred\x1b[0m"]
+PIECES = [attack for name, attack in ATTACKS.items() if name != "parameters without end"]
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(st.sampled_from(range(len(LONG) + len(PIECES))), max_size=6),
+    st.sampled_from([97, 4096, 1 << 16]),
+)
+def test_a_border_between_blocks_shows_nothing_more(which: Sequence[int], block: int) -> None:
+    """Also of a sequence that is longer than a block, such as an image."""
+    data = b"text\n".join([*LONG, *PIECES][number] for number in which) + b"\n"
+    blocks = Shown()
+    shown = b"".join(blocks.piece(data[at : at + block]) for at in range(0, len(data), block))
+    assert SGR.sub("", shown.decode()) == SGR.sub("", Shown().piece(data).decode())
+
+
 @settings(max_examples=50)
 @given(st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]) | st.sampled_from("\n\r\t"), max_size=50))
 def test_ordinary_text_and_progress_bars_stay(text: str) -> None:
