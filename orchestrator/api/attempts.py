@@ -1,4 +1,4 @@
-"""The attempts at one run id: which answers a call, what is kept of earlier ones, and how they are told."""
+"""The attempts at one run id: which one answers a call, what is kept of earlier ones, how they are shown."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NOT_STARTED = "not_started"
 
 
 def latest(folder: Path) -> RunRecord | None:
-    """The record of the last attempt that ended. It may have been set aside for one that never began."""
+    """Return the record of the last ended attempt, even if it was set aside for one that never began."""
     return collect.read(folder) or next(reversed(_set_aside(folder)), None)
 
 
 def answer(
     place: Folder, profile: Profile, run_id: str, *, retry: bool, seen: RunRecord | None
 ) -> RunRecord | None:
-    """The record that answers a call for `run_id`; None where an attempt is to be made.
+    """Return the record that answers a call for `run_id`; None if an attempt must be made.
 
     `seen` is what `latest` gave when the call began: an attempt that ended since was made by another call,
     and answers this one as well. Raises UsageError where a success was made of something else than is here
@@ -48,7 +48,7 @@ def answer(
 
 
 def number_of_next(place: Folder, run_id: str, run: LeasedRun | None) -> int:
-    """From 1. Each attempt has its own name on the machine."""
+    """Return the number of the next attempt, from 1."""
     done = latest(place.run(run_id))
     return max(_number(done) if done else 0, run.attempt if run else 0) + 1
 
@@ -75,7 +75,7 @@ def set_aside(place: Folder, run_id: str) -> None:
 
 
 def told(place: Folder, run: Mapping[str, Any], record: RunRecord) -> list[dict[str, Any]]:
-    """The `attempts` of a record: the earlier ones, and this one, `run`: number, started_at, changed."""
+    """Make the `attempts` of a record: earlier ones and this one, `run`: number, started_at, changed."""
     earlier = [_own(each) for each in _set_aside(place.run(record.run_id))]
     return [*(each for each in earlier if each["number"] < run["number"]), _told(record, run)]
 
@@ -95,7 +95,7 @@ def _told(record: RunRecord, run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _own(record: RunRecord) -> dict[str, Any]:
-    """The attempt that a record is of. One of an older version was the only one."""
+    """Describe the attempt of a record. Records of older versions have only one."""
     return dict(record.attempts[-1]) if record.attempts else _told(record, {"number": 1})
 
 

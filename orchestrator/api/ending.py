@@ -105,7 +105,7 @@ def _down_one(place: Folder, lease: Lease, discard: bool, tell: Progress) -> Dow
 def _gone_before(
     place: Folder, lease: Lease, clouds: Sequence[str], notes: _Notes
 ) -> tuple[Mapping[str, str], ...]:
-    """Settle the runs whose results nobody has, of a machine that was gone already: what became of each."""
+    """Settle uncollected runs of a machine that was gone already; return how each ended."""
     if not lease.uncollected:
         return ()
     ledger = place.ledger(lease.id)

@@ -49,7 +49,7 @@ def _strings(file: Path) -> Iterator[str]:
 
 
 def _text(node: ast.AST) -> str:
-    """A path that an expression spells out; of one that goes on with what is not known, the folder."""
+    """Evaluate an expression to a path; if only its beginning is known, to the folder."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):

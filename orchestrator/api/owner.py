@@ -28,7 +28,7 @@ def owner(provider: Provider) -> str:
 
 
 def is_mine(provider: Provider, machine: Machine) -> bool:
-    """Whether this user made it, by either of their identities."""
+    """Whether this user made the machine, by either of their identities."""
     principal = provider.principal()
     mine = {_label(principal)} if principal else set()
     with suppress(LocalError):

@@ -68,7 +68,7 @@ def prove(session: Session, local: Agent, trees: Trees, run_id: str, there_pytho
 
 
 def mismatch(session: Session, run_id: str, verdict: dict[str, Any]) -> ParityMismatch:
-    """The error for a verdict, as JSON, that stops the run."""
+    """Make the error for a verdict (as JSON) that stops the run."""
     profile, machine = session.profile, session.machine
     runs_on = f"{machine.id} runs on, at ${machine.price:.2f}/h."
     if verdict["undeclared"]:

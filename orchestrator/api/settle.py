@@ -1,4 +1,4 @@
-"""A run's record, made of what the ledger knows; and the end of a run whose machine is gone with it."""
+"""Make a run's record from the ledger, and settle runs whose machine is gone."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def few(paths: Sequence[str]) -> str:
 
 @contextmanager
 def settling(place: Folder, ledger: Ledger, run_id: str) -> Iterator[None]:
-    """Where the machine turns out to be gone: settle its runs, and tell the end of `run_id` as its own."""
+    """If the machine turns out to be gone, settle its runs and raise the error for `run_id`."""
     try:
         yield
     except MachineGone as gone:
@@ -118,7 +118,7 @@ def _settled(place: Folder, ledger: Ledger, lease: Lease, run: LeasedRun, ending
 
 
 def _end_of(run: LeasedRun, ending: Ending | None) -> Exit:
-    """A run that had ended is not lost, its results are."""
+    """If the run had ended, its results are lost, not the run."""
     why = ending.message if ending else _UNEXPLAINED
     if run.exit_reason == "preempted" or (run.exit_reason in (None, "lost") and ending and ending.preempted):
         return Exit(None, None, "preempted", why)

@@ -44,7 +44,7 @@ def require_records(place: Folder, exists: str, next_command: str) -> None:
 
 
 def require_results(place: Folder, profile: Profile, exists: str, next_command: str) -> None:
-    """The same, and for the results of a run: as many bytes as the last run of this command left."""
+    """Require room for records and for results: as many bytes as the last run of this command left."""
     _require([_records(place), *_results(place, profile)], exists, next_command)
 
 
@@ -66,7 +66,7 @@ def _results(place: Folder, profile: Profile) -> Iterator[Wanted]:
 
 
 def _last(runs: Path, profile: Profile) -> RunRecord | None:
-    """The latest run of the same command that succeeded; None where there is none."""
+    """Find the latest successful run of the same command; None if there is none."""
     written = sorted(runs.glob(f"*/{collect.RECORD}"), key=_changed, reverse=True)
     for path in written[:_LOOKED_AT]:
         try:

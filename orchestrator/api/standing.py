@@ -56,7 +56,7 @@ def _asked(place: Folder, lease: Lease, ask: bool) -> LeaseStatus:
 
 
 def _settled(place: Folder, lease: Lease, provider: Provider) -> Lease:
-    """The lease, with its runs lost whose results nobody had when its machine went away."""
+    """Return the lease; runs not collected when its machine went away are marked as lost."""
     if not lease.uncollected:
         return lease
     from orchestrator.api.awaiting import what_ended

@@ -53,7 +53,7 @@ class Turn:
         self._held = False
 
     def take(self) -> None:
-        """Wait for it; where that takes a while, say for whom, and when it goes on."""
+        """Wait for the lock. If that takes a while, say who holds it, and when the wait is over."""
         self.wait(fcntl.LOCK_EX)
         self._held = True
         _sign(self._handle, Holder(os.getpid(), self._verb, time.time()))
@@ -143,7 +143,7 @@ def in_use(place: Folder, name: str) -> Iterator[None]:
 
 @contextmanager
 def unused(place: Folder, name: str) -> Iterator[bool]:
-    """Whether nobody uses the machine of the profile `name`; where that is so, whoever comes waits."""
+    """Whether nobody uses the machine of the profile `name`. If so, others wait until the block ends."""
     with _opened(place, f"use-{name}") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -183,7 +183,7 @@ def _soon(handle: IO[str], lock: int) -> bool:
 
 
 def _sign(handle: IO[str], holder: Holder | None) -> None:
-    """Say in the lock's file who holds it. A full disk keeps nobody from working."""
+    """Write the holder into the lock's file. A full disk is ignored."""
     with suppress(OSError):
         handle.truncate(0)
         if holder:

@@ -46,7 +46,7 @@ class Undeclared:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a file is called like one that holds secrets, which are better given as variables."""
+    """Whether a file is named like one with secrets, which are better given as variables."""
     return name.startswith(".env") or bool(_SECRET.search(name))
 
 
@@ -101,7 +101,7 @@ def _read(opened: Opened, view: View) -> Iterator[Named]:
 
 
 def _as_reached(named: Named, sent: Sent) -> Named:
-    """A path in the project or near it that nobody spelled out was reached from the working folder."""
+    """Treat a path in or near the project that no code spelled out as reached from the working folder."""
     near = [folder for folder in (sent.project, *list(sent.project.parents)[:2]) if len(folder.parts) > 2]
     inside = any(named.path.is_relative_to(folder) for folder in near if folder != Path.home())
     if named.name is not None or not inside or sent.is_written_out(named.path):

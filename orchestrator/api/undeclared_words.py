@@ -1,4 +1,4 @@
-"""How undeclared data are told: one sentence, the lines for the profile, the command that writes them."""
+"""Describe undeclared data: one sentence, the lines for the profile, the command that writes them."""
 
 from __future__ import annotations
 

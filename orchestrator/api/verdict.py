@@ -1,4 +1,4 @@
-"""How a run that came to its end is told: as its record, or as a RunFailed with what to do next."""
+"""Return the record of an ended run, or raise RunFailed with what to do next."""
 
 from __future__ import annotations
 

@@ -275,7 +275,7 @@ def _held(lease: Lease, event: Event) -> tuple[Holding, ...]:
 
 
 def _ended(holdings: tuple[Holding, ...], machine: str, at: float) -> tuple[Holding, ...]:
-    """The first end that was seen counts."""
+    """Note the end of a machine. The first end that was seen counts."""
     return tuple(replace(h, ended_at=at) if h.id == machine and h.ended_at is None else h for h in holdings)
 
 

@@ -1,4 +1,4 @@
-"""Which fields each event carries, so that a damaged one is told from a sound one."""
+"""The fields of each event, to distinguish damaged from sound ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a repeated run can be given, what may be the cause of a difference, and whom it is to resemble."""
+"""Interventions on a repeated run, the candidates for a cause, and the side to reproduce."""
 
 from __future__ import annotations
 

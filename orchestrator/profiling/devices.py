@@ -50,7 +50,7 @@ class Gpu:
 
 
 def busiest_disk(header: Line, samples: Sequence[Line]) -> Disk | None:
-    """The disk that moved most bytes between the first sample and the last; None where none is told of."""
+    """The disk that moved most bytes between the first sample and the last; None if no disk was reported."""
     if len(samples) < 2:
         return None
     first, last = samples[0], samples[-1]

@@ -317,7 +317,7 @@ def _works_all_the_time(evidence: Evidence) -> bool:
 
 
 def _crowd_words(evidence: Evidence) -> str:
-    """Threads that wait although the run itself leaves cores free, and nobody is seen who has them."""
+    """Threads that wait although cores are free: neither the run nor a neighbour is seen to use them."""
     usage = evidence.usage
     return (
         f"this run kept {usage.busy or 0:.1f} of {evidence.cores:g} busy, and its threads waited for a core "

@@ -11,7 +11,7 @@ from orchestrator.report.units import money, share, size, table
 
 _WIDTH = 108
 _WAITED = 0.1
-"""Cores that a run waited for, from which on it is told."""
+"""The least number of cores waited for that is reported."""
 _MORE = 2
 """Further changes that are named after the first."""
 

@@ -1,4 +1,4 @@
-"""The control groups that this process is in: what they allow, what they used, whom they killed.
+"""The control groups that this process is in: their limits, usage and kills.
 
 Both versions of the kernel's interface; None for whatever cannot be read.
 """
@@ -27,7 +27,7 @@ class Cgroups:
     io: Tuple[str, ...] = ()
 
     def oom_kills(self) -> Optional[int]:
-        """How many processes of the own group the kernel has killed for want of memory."""
+        """How many processes of the own group the kernel has killed because memory ran out."""
         name = "memory.events" if self.version == 2 else "memory.oom_control"
         return _keyed(self.memory[0], name, "oom_kill") if self.memory else None
 
@@ -85,7 +85,7 @@ def own() -> Cgroups:
 
 
 def global_oom_kills() -> Optional[int]:
-    """How many processes of the whole computer the kernel has killed for want of memory."""
+    """How many processes of the whole computer the kernel has killed because memory ran out."""
     return _keyed("/proc", "vmstat", "oom_kill")
 
 

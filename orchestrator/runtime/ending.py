@@ -112,7 +112,7 @@ def _ended(facts: Facts) -> str:
 
 @dataclass(frozen=True)
 class Kills:
-    """Counters of the kernel's kills for want of memory, at one moment."""
+    """Counters of the kernel's out-of-memory kills, at one moment."""
 
     group: Optional[int]
     everywhere: Optional[int]

@@ -1,4 +1,4 @@
-"""What the kernel tells of processes: who they are and whom they belong to. Linux; nothing elsewhere."""
+"""Read processes and their owners from the kernel. Linux; nothing elsewhere."""
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
 # ruff: noqa: PTH208

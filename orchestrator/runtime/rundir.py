@@ -93,7 +93,7 @@ class RunDir:
 
     @property
     def collected(self) -> str:
-        """A mark: whoever wanted this run's results has them, whole and verified."""
+        """A mark: this run's results were fetched, whole and verified."""
         return self.path("collected")
 
 
@@ -153,7 +153,7 @@ class Reserve:
         text = json.dumps(value, sort_keys=True).encode()
         with open(self._reserved, "r+b") as file:
             file.write(text)
-            file.truncate()  # gives room back, so it cannot fail for want of any
+            file.truncate()  # frees room, so it cannot fail on a full disk
             file.flush()
             os.fsync(file.fileno())
         os.replace(self._reserved, self._path)

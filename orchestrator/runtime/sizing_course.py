@@ -1,4 +1,4 @@
-"""Which batch sizes are tried, how often, and when that is enough. It drives no step: it is told of each."""
+"""Decide which batch sizes are tried, how often, and when to stop. The caller reports each step."""
 
 from __future__ import annotations
 

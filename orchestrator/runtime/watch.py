@@ -87,7 +87,7 @@ def _program() -> str:
 
 
 class Idleness:
-    """For how long nobody has used the machine, by a clock that is never set."""
+    """Seconds since the machine was last used, by a monotonic clock."""
 
     def __init__(self, base: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._base = base
@@ -108,7 +108,7 @@ class Idleness:
 
 
 def due(base: str, orders: Orders, idle: float) -> Optional[str]:
-    """Why the machine is to end now, None if it is not. `idle` is for how many seconds nobody has used it."""
+    """Why the machine must end now; None if it must not. `idle`: seconds since its last use."""
     left = deadline.left(base)
     if left is not None and left + orders.late <= 0:
         return "deadline"
@@ -174,7 +174,7 @@ def _read_orders(base: str) -> Orders:
 
 
 def _active(base: str) -> bool:
-    """Whether a run goes on, is about to, or has results that nobody has fetched."""
+    """Whether a run goes on, is about to start, or has unfetched results."""
     return any(rundir.held(run) or _unwatched(run) or rundir.uncollected(run) for run in _runs(base))
 
 

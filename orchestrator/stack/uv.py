@@ -50,7 +50,7 @@ def run_uv(
 
 
 def _certificates(environ: Mapping[str, str], said: str) -> dict[str, str]:
-    """Where uv trusts nobody on this network: whom pip trusts, else whom this system trusts."""
+    """If uv rejected a certificate, the variable for the certificates of pip, else of this system."""
     if "certificate" not in said or "SSL_CERT_FILE" in environ:
         return {}
     return {"SSL_CERT_FILE": environ["PIP_CERT"]} if "PIP_CERT" in environ else {"UV_SYSTEM_CERTS": "1"}

@@ -26,7 +26,7 @@ _LOGIN = "aws configure    # or: aws sso login"
 
 @dataclass(frozen=True)
 class Identity:
-    """As whom AWS is asked: its ARN, and the account."""
+    """The caller's ARN and account."""
 
     arn: str
     account: str

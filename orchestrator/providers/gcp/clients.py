@@ -1,4 +1,4 @@
-"""Where Google is asked, as whom, and for which project; the clients that ask. All loaded late."""
+"""Clients of Google's APIs, with endpoint, account and project. All loaded late."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Clients:
 
     @property
     def identity(self) -> str:
-        """As whom Google is asked, as far as that shows without asking."""
+        """The account of the credentials, as far as it shows without a request."""
         if self._anonymous:
             return "nobody (anonymous)"
         return self.account or "the application-default credentials"

@@ -1,4 +1,4 @@
-"""What can befall a machine, done to a real one: for tests of every promise that is made about them."""
+"""Fault injection for real machines, for tests of the promises about them."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class LocalProvider:
     def vouch(self, machine: Machine, host_keys: Sequence[str]) -> None:  # noqa: ARG002
         raise made_there(self.name, machine)
 
-    # ------------------------------------------------------------ what befalls machines, for tests
+    # ------------------------------------------------------------ fault injection, for tests
 
     @_only_provider_errors
     def kill(self, machine: Machine) -> None:

@@ -1,4 +1,4 @@
-"""Runs when a job's Python starts: asks to be told of TensorFlow and Keras, then makes way.
+"""Register import hooks for TensorFlow and Keras, then chain to the next sitecustomize.
 
 The folder of this file is first on PYTHONPATH, so that every Python that the job starts finds it. It
 does nothing unless the run asks for observation or for a trace, takes itself off sys.path, and then

@@ -21,7 +21,7 @@ Note = Callable[[str, str], None]
 
 
 class Imposed:
-    """What a run is given. `note(what, why)` hears what could not be imposed, each once."""
+    """Impose values on a run. `note(what, why)` is called once for each that could not be imposed."""
 
     def __init__(self, tf: Any, settings: Settings, note: Note) -> None:
         self._tf = tf
