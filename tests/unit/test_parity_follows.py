@@ -1,4 +1,4 @@
-"""What brings a difference about comes before it, and what follows from a cause is told as that."""
+"""A cause precedes the differences that follow from it; they are reported as its consequences."""
 
 from __future__ import annotations
 
