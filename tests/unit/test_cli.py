@@ -57,7 +57,7 @@ def test_no_sentence_of_the_help_is_cut(
         )
 
 
-def test_a_budget_without_a_unit_is_told_the_nearest_one_that_has_one() -> None:
+def test_a_budget_without_a_unit_suggests_the_nearest_with_one() -> None:
     refused = orch("compare", "a", "b", "--confirm", "--budget", "300")
     assert refused.returncode == 2
     assert "write 300s for seconds" in refused.stderr

@@ -97,7 +97,7 @@ def test_a_label_that_is_no_time_ends_nothing(text: str) -> None:
 
 @pytest.mark.parametrize("clock_off", [-86400, 0, 86400])
 @pytest.mark.parametrize(("age", "ends"), [(timedelta(minutes=10), False), (timedelta(hours=2), True)])
-def test_the_clock_of_whoever_made_it_decides_nothing(clock_off: int, age: timedelta, ends: bool) -> None:
+def test_the_clock_of_the_client_decides_nothing(clock_off: int, age: timedelta, ends: bool) -> None:
     """Its provider knows since when it is there, and its label for how long it may be."""
     expires = int((NOW - age).timestamp()) + 3600 + clock_off
     labels = {LABEL_LEASE: "x", LABEL_EXPIRES: str(expires), LABEL_LASTS: "3600"}

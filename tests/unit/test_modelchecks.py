@@ -145,7 +145,7 @@ def test_a_format_without_a_reader_is_named_and_not_passed_over(folders: tuple[P
     Draft202012Validator(json.loads(SCHEMA.read_text())).validate(record.as_json())
 
 
-def test_a_file_is_known_by_what_it_holds_where_its_name_says_nothing(folders: tuple[Path, Path]) -> None:
+def test_a_file_without_a_telling_name_is_known_by_its_content(folders: tuple[Path, Path]) -> None:
     for folder in folders:
         (folder / "state").write_bytes(pickle.dumps({"rate": 0.5}, protocol=4))
         (folder / "events.out").write_bytes(b"nothing of the kind")

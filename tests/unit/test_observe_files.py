@@ -111,7 +111,9 @@ def seen(project: Path, script: str, *words: str) -> Opened:
     return read_opened(observe)
 
 
-def test_what_we_list_ourselves_is_not_the_program_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_that_orch_lists_are_not_attributed_to_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     files = Files(str(tmp_path / "observe"))
     files.listen()

@@ -171,13 +171,13 @@ train([1, 2, 3, 4], [random.random(), 0, 0])
 """
 
 
-def test_a_seed_that_a_file_sets_is_told_as_that_file(bench: Bench) -> None:
+def test_a_file_that_sets_the_seed_is_named_as_the_cause(bench: Bench) -> None:
     text = IMPORT + SEEDED
     found = bench.compared({"train.py": text, ".env": "SEED=1"}, {"train.py": text, ".env": "SEED=2"})
     assert found.confirmed and ".env" in (found.cause or ""), found
 
 
-def test_a_seed_of_a_file_that_was_written_over_is_told_as_that_file(bench: Bench) -> None:
+def test_an_overwritten_file_that_sets_the_seed_is_named_as_the_cause(bench: Bench) -> None:
     folder = bench.project("one", {"train.py": IMPORT + SEEDED, ".env": "SEED=1"})
     a = bench.record(folder, run_id="a")
     bench.project("one", {".env": "SEED=2"})
@@ -349,7 +349,7 @@ def test_standard_input_that_never_ends_holds_nothing_up_and_is_no_difference(be
         ("'b2' in os.getcwd()", "the working folder's path is"),
     ],
 )
-def test_a_path_is_told_from_what_lies_around_it(bench: Bench, asks: str, words: str) -> None:
+def test_a_path_is_distinguished_from_the_files_around_it(bench: Bench, asks: str, words: str) -> None:
     """That a file is there is asked without opening it."""
     text = IMPORT + f"import os\ntrain([1, 2, 3, 5 if {asks} else 4])\n"
     sides = [bench.project("a1/project", {"train.py": text})]

@@ -128,7 +128,7 @@ def test_a_script_writes_as_it_likes_and_the_users_folder_stays_as_it_was(projec
     assert run.reason == "completed" and contents(project) == before
 
 
-def test_what_lies_beside_the_project_is_found_there_and_told_to_be_out_of_reach(project: Path) -> None:
+def test_data_beside_the_project_are_found_and_reported_as_out_of_reach(project: Path) -> None:
     (project.parent / "shared" / "train").mkdir(parents=True)
     (project.parent / "shared" / "train" / "a.csv").write_text("1,2")
     run = ran(project, "print(open('../shared/train/a.csv').read())\n")

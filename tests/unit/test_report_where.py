@@ -159,7 +159,7 @@ def test_what_is_published_follows_its_schema(name: str, machine: Any, tmp_path:
     assert set(published) == set(its["properties"])
 
 
-def test_that_no_machine_can_be_named_is_said_of_those_that_cost_and_of_no_short_run(tmp_path: Path) -> None:
+def test_no_machine_can_be_named_is_shown_for_costly_machines_and_not_for_short_runs(tmp_path: Path) -> None:
     def said(lines: list[dict[str, Any]], machine: Mapping[str, Any] | None) -> bool:
         return any("Which machine" in text for text in profile(tmp_path, lines, machine)["unknown"])
 

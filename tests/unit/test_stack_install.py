@@ -105,7 +105,7 @@ def _change_one_byte(path: Path) -> None:
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 
-def test_one_changed_byte_is_found_and_mended(agent: Agent, python: Interpreter, lock_file: Path) -> None:
+def test_one_changed_byte_is_found_and_repaired(agent: Agent, python: Interpreter, lock_file: Path) -> None:
     lock = read_lock(lock_file)
     first = install(HereHost(), agent, lock, python, delivery="push")
     _change_one_byte(_module(first))
@@ -116,9 +116,7 @@ def test_one_changed_byte_is_found_and_mended(agent: Agent, python: Interpreter,
 
 
 @pytest.mark.parametrize("harm", ["interpreter", "package", "stranger", "marker"])
-def test_whatever_was_done_to_a_stack_it_is_mended(
-    agent: Agent, python: Interpreter, lock_file: Path, harm: str
-) -> None:
+def test_a_damaged_stack_is_repaired(agent: Agent, python: Interpreter, lock_file: Path, harm: str) -> None:
     lock = read_lock(lock_file)
     first = install(HereHost(), agent, lock, python, delivery="push")
     packages = _module(first).parent

@@ -149,7 +149,7 @@ def test_a_repeated_run_says_that_nothing_was_started(
     assert len(job.cloud._made) == 1
 
 
-def test_a_failure_that_is_told_again_says_that_nothing_was_started(job: Job) -> None:
+def test_a_repeated_failure_says_that_nothing_was_started(job: Job) -> None:
     (job.folder / "train.py").write_text("raise SystemExit(3)\n")
     with pytest.raises(orch.RunFailed):
         orch.run(job.profile, run_id="one", folder=job.folder)
@@ -253,7 +253,7 @@ with turns.turn_of(Folder.at({folder!r}), "one", "train", Silent()):
 """
 
 
-def test_who_waits_is_told_for_whom_once_and_when_it_goes_on(tmp_path: Path) -> None:
+def test_a_waiting_call_says_once_who_holds_the_lock_and_when_it_continues(tmp_path: Path) -> None:
     """The holder's words come from its own process."""
     place = Folder.at(tmp_path)
     program = [sys.executable, "-c", HOLDS.format(folder=str(tmp_path))]

@@ -109,7 +109,7 @@ def test_a_c_library_of_any_name_chooses_wheels_in_bounded_time(libc: str) -> No
     assert isinstance(glibc_version(libc), tuple)
 
 
-def test_markers_that_are_no_versions_are_told() -> None:
+def test_markers_that_are_no_versions_give_one_short_error() -> None:
     pin = Pin("six", "1.0", (), 'python_full_version >= "3.8" and platform_release >= "5"')
     for value in ("x", "", "9" * 5000, "\x1b[2J"):
         try:

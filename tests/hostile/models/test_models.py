@@ -142,7 +142,7 @@ def second(tf_python: Path, root: Path, home: Path, models: Path, first: dict[st
         return check(tf_python, root, home, models, *names, *options)
 
 
-def test_behind_both_walls_the_answers_are_the_same(first: dict[str, Any], second: dict[str, Any]) -> None:
+def test_both_isolations_give_the_same_answers(first: dict[str, Any], second: dict[str, Any]) -> None:
     for name, found in first["found"].items():
         assert second[name].get("not_checked") == found.get("not_checked"), second[name]
         assert second[name]["loaded"] is False
