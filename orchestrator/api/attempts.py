@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,19 +39,21 @@ def answer(
     if done is None:
         return None
     done = finished(done)
+    machine = (done.machine or {}).get("id")
+    leased = any(machine == (lease.machine or {}).get("id") for lease in place.open_leases())
     if done.succeeded:
         _require_same(place, profile, done)
-        return complete(done)
+        return complete(done, leased=leased)
     newer = seen is None or _number(seen) != _number(done)
     if not newer and (retry or done.exit["reason"] == _NOT_STARTED):
         return None
-    return judged(done, str(profile.path))
+    return judged(done, str(profile.path), leased=leased)
 
 
 def number_of_next(place: Folder, run_id: str, run: LeasedRun | None) -> int:
     """Return the number of the next attempt, from 1."""
     done = latest(place.run(run_id))
-    return max(_number(done) if done else 0, run.attempt if run else 0) + 1
+    return max(_number(done) if done else 0, run.attempt if run else 0, *_numbers(place.run(run_id))) + 1
 
 
 def changed_since(place: Folder, run_id: str, now: Inputs) -> list[str]:
@@ -104,9 +107,16 @@ def _number(record: RunRecord) -> int:
 
 
 def _set_aside(folder: Path) -> list[RunRecord]:
-    names = [path for path in (folder / FOLDER).glob("*") if path.name.isdigit()]
-    records = [collect.read(path) for path in sorted(names, key=lambda path: int(path.name))]
+    """The records of the attempts before, oldest first. One that cannot be read stays where it is."""
+    records = []
+    for number in _numbers(folder):
+        with suppress(UsageError):
+            records.append(collect.read(folder / FOLDER / str(number)))
     return [record for record in records if record is not None]
+
+
+def _numbers(folder: Path) -> list[int]:
+    return sorted(int(path.name) for path in (folder / FOLDER).glob("*") if path.name.isdigit())
 
 
 def _require_same(place: Folder, profile: Profile, done: RunRecord) -> None:

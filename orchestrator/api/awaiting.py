@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Callable
@@ -122,7 +123,7 @@ def _gone(lease: Lease, ending: Ending | None) -> MachineGone:
     error = MachineGone(
         f"The machine of {lease.id} is gone: {why}" + (f" Not pulled from it: {lost}." if lost else ""),
         exists="Nothing is running; nothing costs.",
-        next_command=f"orch down && orch up {lease.profile['path']}",
+        next_command=f"orch down && orch up {shlex.quote(lease.profile['path'])}",
     )
     error.ending = ending
     return error

@@ -13,7 +13,7 @@ class Bookmark:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.offset = int(path.read_text()) if path.exists() else 0
+        self.offset = _read(path)
 
     def advance(self, count: int) -> None:
         self.offset += count
@@ -25,6 +25,15 @@ class Bookmark:
         """The output begins again: nothing of it was read."""
         self._path.unlink(missing_ok=True)
         self.offset = 0
+
+
+def _read(path: Path) -> int:
+    """A bookmark that is damaged tells nothing: the output begins anew."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return 0
+    return int(text) if text.isdigit() and len(text) < 20 else 0
 
 
 def bookmark_of(ledger: Ledger, run_id: str) -> Bookmark:

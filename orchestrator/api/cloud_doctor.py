@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -47,7 +48,9 @@ def _need(cloud: str, profile: str | Path | None, region: str | None, overrides:
     if wanted.cloud not in (cloud, "any"):
         raise UsageError(
             f"{profile} is for {wanted.cloud}, not for {cloud}.",
-            next_command=f"orch doctor {wanted.cloud} {profile}" if wanted.cloud in CLOUDS else "orch doctor",
+            next_command=shlex.join(["orch", "doctor", wanted.cloud, str(profile)])
+            if wanted.cloud in CLOUDS
+            else "orch doctor",
         )
     need = replace(wanted.need(), cloud=cloud)
     return need if region in (None, need.region) else replace(need, region=region, zone=None)

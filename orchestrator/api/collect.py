@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import jobs, sync
-from orchestrator.errors import FileRefused, HostError, LocalError
+from orchestrator.errors import FileRefused, HostError, LocalError, UsageError
 from orchestrator.hosts.disk import mount_of, shown
 from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Agent, Entry, Exit, Host, NotFetched, Progress, Refused, RunRecord, RunState
@@ -169,5 +170,23 @@ def write(record: RunRecord) -> None:
 
 
 def read(folder: Path) -> RunRecord | None:
+    """The record in `folder`; None where there is none. UsageError where what is there is none."""
     path = folder / RECORD
-    return RunRecord.from_json(json.loads(path.read_text()), folder) if path.exists() else None
+    if not path.exists():
+        return None
+    try:
+        record = RunRecord.from_json(json.loads(path.read_bytes()), folder)
+        str(record.exit["reason"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise _unreadable(path) from error
+    return record
+
+
+def _unreadable(path: Path) -> UsageError:
+    folder = path.parent
+    aside = shlex.join(["mv", str(folder), f"{folder}.damaged"])
+    return UsageError(
+        f"{path} is damaged: it is not the record of a run.",
+        exists=f"What else is in {folder} is kept as it is.",
+        next_command=f"orch pull {folder.name}    # while its machine exists; else: {aside}",
+    )

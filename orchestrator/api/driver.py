@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 
 from orchestrator.api.session import Session
@@ -42,7 +43,7 @@ def _is_of_others(session: Session) -> bool:
 
 
 def _without(session: Session, wanted: Bound, seen: int, said: Completed) -> StackError:
-    machine, path = session.machine, session.profile.path
+    machine, path = session.machine, shlex.quote(str(session.profile.path))
     image = machine.detail.get("image", "its image")
     words = last_words(said.stdout + said.stderr, 200) or "nothing"
     why = (

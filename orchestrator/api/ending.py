@@ -105,16 +105,26 @@ def _down_one(place: Folder, lease: Lease, discard: bool, tell: Progress) -> Dow
 def _gone_before(
     place: Folder, lease: Lease, clouds: Sequence[str], notes: _Notes
 ) -> tuple[Mapping[str, str], ...]:
-    """Settle uncollected runs of a machine that was gone already; return how each ended."""
+    """Settle uncollected runs of a machine that was gone already; return how each ended.
+
+    Lost results that an earlier command settled are returned again: it may have been a `status` that
+    nobody read.
+    """
+    before = tuple(
+        {"run_id": run.run_id, "reason": run.exit_reason, "detail": run.lost}
+        for run in lease.runs.values()
+        if run.lost is not None and run.exit_reason == "results_lost"
+    )
     if not lease.uncollected:
-        return ()
+        return before
     ledger = place.ledger(lease.id)
     try:
         ending = what_ended(open_provider(clouds[0]), lease) if len(clouds) == 1 else None
-        return tuple(lost_run(record) for record in settle(place, ledger, ending))
+        return (*before, *(lost_run(record) for record in settle(place, ledger, ending)))
     except (OSError, UsageError, LocalError) as error:
         notes.refused(error)
-    return tuple({"run_id": run.run_id, "reason": "results_lost", "detail": ""} for run in lease.uncollected)
+    unsettled = ({"run_id": run.run_id, "reason": "results_lost", "detail": ""} for run in lease.uncollected)
+    return (*before, *unsettled)
 
 
 def _clouds_of(lease: Lease) -> tuple[str, ...]:
@@ -185,7 +195,7 @@ def _refuse(lease: Lease) -> None:
     raise UsageError(
         f"Results of {ids} are on the machine only; ending it would lose them.",
         exists=f"The machine runs on, at ${lease.price:.2f}/h.",
-        next_command=f"orch {bring}    # or, to lose them: orch down --discard",
+        next_command=f"orch {bring}    # or, to lose them: orch down {lease.id} --discard",
     )
 
 
@@ -197,7 +207,8 @@ def _settle_left(lease: Lease, discard: bool, tell: Progress) -> None:
             raise UsageError(
                 f"{few(coming)} of {run.run_id} is on the machine only, and can still be fetched.",
                 exists=f"The machine runs on, at ${lease.price:.2f}/h.",
-                next_command=f"orch pull --again {run.run_id}    # or, to lose it: orch down --discard",
+                next_command=f"orch pull --again {run.run_id}    "
+                f"# or, to lose it: orch down {lease.id} --discard",
             )
         if run.left:
             paths = [each.path for each in run.left]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -79,7 +80,8 @@ def down_all(
     found = [found for cloud in _clouds(leases, clouds) for found in _found(open_provider(cloud), leases)]
     ours = [one for one in found if one.target.mine or others]
     if not discard:
-        _require_idle([one.target for one in ours])
+        again = command_of(discard=True, others=others, clouds=clouds)
+        _require_idle([one.target for one in ours], again)
     if found and approve and not approve([one.target for one in found]):
         raise UsageError("Not approved; nothing was ended.")
     reports = [end_lease(folder, lease, discard, tell) for folder, lease in leases]
@@ -142,16 +144,33 @@ def _target(machine: Machine, **known: Any) -> Target:
     )
 
 
-def _require_idle(targets: Sequence[Target]) -> None:
+def command_of(*, discard: bool, others: bool, clouds: Sequence[str]) -> str:
+    """The command line of a `down --all`."""
+    named = [word for cloud in clouds for word in ("--cloud", cloud)]
+    flags = [*(["--discard"] if discard else []), *(["--others"] if others else [])]
+    return shlex.join(["orch", "down", "--all", *flags, *named])
+
+
+def _require_idle(targets: Sequence[Target], again: str) -> None:
     busy = [target for target in targets if target.busy]
     if not busy:
         return
     price = sum(target.price for target in targets)
+    many = "1 machine runs" if len(targets) == 1 else f"{len(targets)} machines run"
     raise UsageError(
         f"Ending these would lose what is on them: {'; '.join(map(_why_busy, busy))}. Nothing was ended.",
-        exists=f"{len(targets)} machines run on, at ${price:.2f}/h.",
-        next_command="orch pull RUN    # in its folder; or, to lose them: orch down --all --discard",
+        exists=f"{many} on, at ${price:.2f}/h.",
+        next_command=f"{_fetch(busy)}    # or, to lose them: {again}",
     )
+
+
+def _fetch(busy: Sequence[Target]) -> str:
+    """The command that brings the first of them home, where their ledgers are at hand."""
+    for target in busy:
+        runs = [f"pull {run}" for run in target.uncollected] + [f"logs -f {run}" for run in target.running]
+        if runs:
+            return f"cd {shlex.quote(target.folder)} && orch {runs[0]}"
+    return "orch pull    # in the folder of its lease"
 
 
 def _why_busy(target: Target) -> str:

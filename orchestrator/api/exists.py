@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -35,7 +36,7 @@ def _complete(error: OrchError, lease: Lease | None, profile: object) -> None:
     if error.exists is None:
         error.exists = _what(lease) if lease else "Nothing was made; nothing costs."
     if error.next_command is None:
-        again = f"orch up {lease.profile['path'] if lease else profile}"
+        again = shlex.join(["orch", "up", str(lease.profile["path"] if lease else profile)])
         costs = lease is not None and _maybe(lease) is not None
         error.next_command = f"orch down    # or, once that is fixed: {again}" if costs else again
 

@@ -19,7 +19,7 @@ _RECORD = "run.json"
 
 def known_run(place: Folder, run_id: str | None, lease: str | None) -> tuple[Lease, LeasedRun]:
     """The run that is meant: by id, or the latest of the open lease. UsageError names the nearest ids."""
-    held = place.lease(lease)
+    held = place.lease(lease or (_lease_of(place, run_id) if run_id else None))
     wanted = run_id or next(reversed(list(held.runs)), None)
     if wanted and wanted in held.runs:
         return held, held.runs[wanted]
@@ -28,6 +28,16 @@ def known_run(place: Folder, run_id: str | None, lease: str | None) -> tuple[Lea
             f"The lease {held.id} has no run yet.", next_command="orch train    # or: orch status"
         )
     raise no_such_run(f"The lease {held.id} has no run {run_id}.", run_id, list(held.runs))
+
+
+def _lease_of(place: Folder, run_id: str) -> str | None:
+    """The open lease that has the run: the one where it waits to be fetched, or the only one; else None."""
+    having = [lease for lease in place.open_leases() if run_id in lease.runs]
+    waiting = [lease for lease in having if not lease.runs[run_id].collected]
+    for found in (waiting, having):
+        if len(found) == 1:
+            return found[0].id
+    return None
 
 
 def no_such_run(message: str, run_id: str, ids: Sequence[str]) -> UsageError:

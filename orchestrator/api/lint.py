@@ -84,7 +84,7 @@ def look(profile: Profile, *, strict: bool = False) -> Checked | None:
         raise LintRefused(
             "\n".join(_lines(found, limit=10)),
             exists="Nothing was started.",
-            next_command=f"orch lint --profile {profile.path}",
+            next_command=f"orch lint --profile {shlex.quote(str(profile.path))}",
         )
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -66,7 +67,7 @@ def _adopt(ledger: Ledger, lease: Lease, machine: Machine, wanted: Profile) -> N
         raise UsageError(
             f"The machine {machine.id} was made for other resources than {wanted.name} asks for now.",
             exists=f"It runs on, at ${machine.price:.2f}/h.",
-            next_command=f"orch down --lease {lease.id} && orch up {wanted.path}",
+            next_command=f"orch down --lease {lease.id} && orch up {shlex.quote(str(wanted.path))}",
         )
     if lease.machine is None or lease.machine["id"] != machine.id:
         number = lease.attempts[-1].number if lease.attempts else 0
@@ -100,7 +101,7 @@ def _create(
         Fault.CAPACITY,
         f"No machine could be had. {tried}",
         exists="Nothing was made; nothing costs.",
-        next_command=f"orch plan {wanted.path}",
+        next_command=f"orch plan {shlex.quote(str(wanted.path))}",
     )
 
 

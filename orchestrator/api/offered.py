@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -48,7 +49,7 @@ def _cheapest_cloud(wanted: Profile) -> str:
             Fault.CAPACITY,
             planned.refusal or "Nothing is offered that fits.",
             exists="Nothing was made; nothing costs.",
-            next_command=f"orch plan {wanted.path}",
+            next_command=f"orch plan {shlex.quote(str(wanted.path))}",
         )
     return planned.offers[0].cloud
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -128,8 +129,8 @@ def refuse_another_machine(leased: Profile, wanted: Profile) -> None:
     if changed:
         raise UsageError(
             f"`train --set` cannot change {', '.join(changed)}: the machine exists already, as `up` made it.",
-            exists="The machine runs on.",
-            next_command=f"orch down && orch up {leased.path} --set …",
+            exists="The machine runs on, as `orch status` shows it.",
+            next_command=f"orch down && orch up {shlex.quote(str(leased.path))} --set …",
         )
 
 

@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import secrets
+import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -47,7 +48,7 @@ def _own_id() -> str:
     path = _home() / "owner"
     for _ in range(2):
         try:
-            found = path.read_text().strip()
+            found = _read(path)
         except FileNotFoundError:
             found = ""
         except OSError as error:
@@ -55,7 +56,7 @@ def _own_id() -> str:
         if _ID.fullmatch(found):
             return found
         _make(path)
-    raise LocalError(f"{path} does not hold an owner's id.", next_command=f"rm {path}")
+    raise LocalError(f"{path} does not hold an owner's id.", next_command=f"rm {shlex.quote(str(path))}")
 
 
 def _make(path: Path) -> None:
@@ -67,12 +68,16 @@ def _make(path: Path) -> None:
         try:
             os.link(part, path)
         except FileExistsError:
-            if not _ID.fullmatch(path.read_text().strip()):  # cut by a full disk
+            if not _ID.fullmatch(_read(path)):  # cut by a full disk
                 part.replace(path)
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
         raise _unkept(path, error) from error
+
+
+def _read(path: Path) -> str:
+    return path.read_bytes().decode("ascii", "replace").strip()
 
 
 def _unkept(path: Path, error: OSError) -> LocalError:
@@ -95,7 +100,7 @@ def note_folder(lease: str, folder: Path) -> None:
     with suppress(OSError):
         path = _home() / "leases" / lease
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.write_text(str(folder))
+        path.write_bytes(os.fsencode(folder))
 
 
 def forget_folder(lease: str) -> None:
@@ -104,9 +109,11 @@ def forget_folder(lease: str) -> None:
 
 
 def noted_folders() -> Iterator[Path]:
-    """Every folder that may hold open leases of this user, each once."""
+    """Every folder that may hold open leases of this user, each once. A damaged note is passed over."""
     found: dict[Path, None] = {}
     with suppress(OSError):
         for path in sorted((_home() / "leases").iterdir()):
-            found[Path(path.read_text())] = None
+            note = path.read_bytes()
+            if note.startswith(b"/") and b"\0" not in note:
+                found[Path(os.fsdecode(note))] = None
     yield from found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -53,7 +54,7 @@ def provision(
 ) -> LeaseStatus:
     """As `up`, once its profile was read."""
     wanted, overrides = one_cloud(place, wanted, overrides)
-    space.require_records(place, "Nothing was made by this call.", f"orch up {wanted.path}")
+    space.require_records(place, "Nothing was made by this call.", f"orch up {shlex.quote(str(wanted.path))}")
     read_lock(wanted)  # what cannot be installed is refused before anything is made
     hazards = look(wanted, strict=strict)
     provider = open_provider(wanted.cloud)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,7 @@ def _there_already(path: Path, output: Path) -> UsageError:
     except ProfileError:
         found = ()
     said = f" {sentence(found, 'names')}" if found else ""
-    replace = f"orch init --force --output {output}"
+    replace = f"orch init --force --output {shlex.quote(str(output))}"
     next_command = f"{command(found, path)}    # or, to write it anew: {replace}" if found else replace
     return UsageError(f"{path} is there already.{said}", next_command=next_command)
 

@@ -77,8 +77,8 @@ def require_gone(provider: Provider, lease: Lease) -> None:
     raise ResultsLost(
         f"{machine.id} is stopped, and results of {ids} were not pulled from it.",
         exists=str(machine.detail.get("stopped") or "Its disk exists, with those results, and may cost."),
-        next_command="orch down --discard    # they are lost then; or start it in the cloud's console and: "
-        f"orch pull {lease.uncollected[0].run_id}",
+        next_command=f"orch down {lease.id} --discard    # they are lost then; "
+        f"or start it in the cloud's console and: orch pull {lease.uncollected[0].run_id}",
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from orchestrator.api import collect
 from orchestrator.api.folder import Folder
-from orchestrator.errors import LocalError
+from orchestrator.errors import LocalError, UsageError
 from orchestrator.hosts.disk import amount, existing, free, mount_of, shown
 from orchestrator.hosts.limits import SPARE
 from orchestrator.model import RunRecord
@@ -71,7 +71,7 @@ def _last(runs: Path, profile: Profile) -> RunRecord | None:
     for path in written[:_LOOKED_AT]:
         try:
             record = collect.read(path.parent)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, UsageError):
             continue
         if record and record.succeeded and list(record.command or ()) == list(profile.train.command):
             return record

@@ -83,6 +83,11 @@ def _now(place: Folder, lease: Lease, provider: Provider, machine: Machine) -> M
             states = {run.run_id: jobs.state(host, Agent(**run.draft["agent"]), run.run_id) for run in unseen}
     except HostError:
         return {run.run_id: "unknown: the machine does not answer" for run in unseen}
+    ledger = place.ledger(lease.id)
+    with suppress(OSError, UsageError):  # what was seen here is known also once the machine is gone
+        for name, state in states.items():
+            if state.exit:
+                ledger.append("run.ended", run_id=name, reason=state.exit.reason)
     return {name: state.exit.reason if state.exit else state.state for name, state in states.items()}
 
 

@@ -14,7 +14,7 @@ from orchestrator.api.reading import advice, of_profile
 from orchestrator.api.session import Session, check_stack, local_agent, stack_facts, tell_inherited, told
 from orchestrator.api.settle import few
 from orchestrator.api.turns import starting
-from orchestrator.errors import StackMismatch
+from orchestrator.errors import StackMismatch, UsageError
 from orchestrator.model import Difference, Job, RunRecord, TreeLink
 from orchestrator.profile import Profile
 
@@ -70,8 +70,12 @@ def begin(
             company.require_alone(session, run_id, parallel)
             _make_room_there(session, run_id, draft["attempt"]["number"])
             session.ledger.append("run.started", run_id=run_id, draft=dict(draft))
-        elif not _began(session, run_id):
-            company.require_alone(session, run_id, parallel)
+        else:
+            state = follow.over_breaks(session, lambda: jobs.state(session.host, session.agent, run_id))
+            if state and state.exit and state.exit.reason != "completed":
+                return True  # it failed, and is only to be fetched: what would be started now does not matter
+            if state and state.state == "absent":
+                company.require_alone(session, run_id, parallel)
         return _start(session, run_id)
 
 
@@ -125,11 +129,6 @@ def _supersede(session: Session, run_id: str, name: str) -> None:
     )
 
 
-def _began(session: Session, run_id: str) -> bool:
-    state = follow.over_breaks(session, lambda: jobs.state(session.host, session.agent, run_id))
-    return state is None or state.state != "absent"
-
-
 def _start(session: Session, run_id: str) -> bool:
     """Start the run that the ledger announced. One that was started before is only found again.
 
@@ -139,9 +138,14 @@ def _start(session: Session, run_id: str) -> bool:
     env = session.profile.train.environment()
     job = Job(**{**fields, "argv": tuple(fields["argv"]), "env": env}, trees=trees)
     outputs = session.profile.train.outputs
-    begun = follow.over_breaks(
-        session, lambda: jobs.start(session.host, session.agent, job, outputs=outputs, awaited=True)
-    )
+    try:
+        begun = follow.over_breaks(
+            session, lambda: jobs.start(session.host, session.agent, job, outputs=outputs, awaited=True)
+        )
+    except UsageError as refused:
+        refused.exists = f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h."
+        refused.next_command = f"orch logs -f {run_id} && orch pull {run_id}    # the run that is there"
+        raise
     if begun:
         session.progress.say(f"Training: {run_id}")
     return begun is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -28,9 +29,10 @@ def ground(path: Path) -> Ground:
     state = _state(path)
     if state.is_file():
         return read_ground(_text(state), str(state))
+    chdir = shlex.quote(f"-chdir={path}")
     raise UsageError(
         f"Nothing was applied in {path}: there is no {state.relative_to(path)}.",
-        next_command=f"terraform -chdir={path} init && terraform -chdir={path} apply",
+        next_command=f"terraform {chdir} init && terraform {chdir} apply",
     )
 
 
@@ -51,7 +53,7 @@ def _asked(folder: Path) -> str:
     if asked.returncode != 0:
         raise UsageError(
             f"{' '.join(command)} failed: {asked.stderr.strip() or asked.stdout.strip()}",
-            next_command=f"{command[0]} -chdir={folder} init",
+            next_command=shlex.join([*command[:2], "init"]),
         )
     return asked.stdout
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,45 +12,64 @@ from orchestrator.api.collect import LOG
 from orchestrator.api.reading import of_profile
 from orchestrator.api.undeclared_words import command, sentence
 from orchestrator.errors import ProfileError, ResultsLost, failure_of
-from orchestrator.model import RunRecord
+from orchestrator.model import Refused, RunRecord
 from orchestrator.profile import load
 
 _NAMED = 5
+_CAN_COME = frozenset(reason for reason in Refused if reason.can_come)
 _TAIL = 16 << 10
 """Bytes of what a failed run printed last."""
 
 
-def judged(record: RunRecord, profile: str) -> RunRecord:
-    """The record of a run that succeeded; any other is raised, with the record beside it."""
+def judged(record: RunRecord, profile: str, *, leased: bool = True) -> RunRecord:
+    """The record of a run that succeeded; any other is raised, with the record beside it.
+
+    `leased`: whether the machine that it ran on is leased still, as far as is known here.
+    """
     if record.succeeded:
-        return complete(record)
+        return complete(record, leased=leased)
     came_home = "pull_s" in record.timings
-    gone = record.exit["reason"] in ("preempted", "deadline") or not came_home
+    gone = not leased or record.exit["reason"] in ("preempted", "deadline") or not came_home
     logged = "Its record and what it printed are" if (record.folder / LOG).exists() else "Its record alone is"
     left = "Its record, log and files are" if came_home else logged
     if record.not_fetched:
         left = f"All but {len(record.not_fetched)} of its paths, which stayed on the machine, are"
-    machine = "The machine is gone." if gone else "The machine runs on."
+    machine = "The machine is gone." if gone else _runs_on(record)
     unsent, declare = _unsent(record, Path(profile))
     what_next = declare or _what_next(record)
     error = failure_of(record.exit["reason"])(
         f"{record.run_id} ended: {record.exit.get('detail') or record.exit['reason']}{unsent}",
         exists=f"{left} in {record.folder}. {machine}",
-        next_command=f"orch down && orch up {profile} && orch train" if gone else what_next,
+        next_command=f"orch down && orch up {shlex.quote(profile)} && orch train" if gone else what_next,
     )
     error.record = record
     raise error
 
 
-def complete(record: RunRecord) -> RunRecord:
-    """The record of a run whose results are here; ResultsLost, with the record, where some stayed there."""
+def _runs_on(record: RunRecord) -> str:
+    machine = record.machine or {}
+    return f"{machine.get('id', 'The machine')} runs on, at ${machine.get('price_usd_hour') or 0.0:.2f}/h."
+
+
+def complete(record: RunRecord, *, leased: bool = True) -> RunRecord:
+    """The record of a run whose results are here; ResultsLost, with the record, where some stayed there.
+
+    `leased`: see `judged`.
+    """
     missing = record.missing_results
     if not missing:
         return record
+    coming = any(each["reason"] in _CAN_COME for each in missing)
+    again = f"orch pull --again {record.run_id}"
+    there = "They are on its machine still:" if leased else "Its machine is gone, and they are lost."
     error = ResultsLost(
         f"{record.run_id}: {len(missing)} of its results did not come home: {_listed(missing)}.",
-        exists=f"Everything else is in {record.folder}. The machine still has them, and runs on.",
-        next_command=f"orch pull --again {record.run_id}    # once that is settled there; or: orch down",
+        exists=f"Everything else is in {record.folder}. {there}{' ' + _runs_on(record) if leased else ''}",
+        next_command="orch status"
+        if not leased
+        else again
+        if coming
+        else f"{again}    # once that is settled there; or: orch down",
     )
     error.record = record
     raise error

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from orchestrator.api.ending_all import Target
 
 
+_NOT_ASKED = "Asked: this computer, and clouds of leases at hand. For another: orch down --all --cloud aws"
+
+
 @guarded
 def down(
     lease: Annotated[
@@ -49,20 +52,23 @@ def down(
         everything=everything,
         others=others,
         clouds=clouds or (),
-        approve=_ask(yes, others),
+        approve=_ask(yes, others, discard, clouds or ()),
         progress=progress.progress(),
     )
     elsewhere = elsewhere_() if not report.leases and not report.machines else ()
     value = {**asdict(report), "elsewhere": list(elsewhere)}
     emit("down", value, as_json, down_text(report, elsewhere))
+    if everything and not clouds:
+        print(_NOT_ASKED, file=sys.stderr)
     if report.lost:
         raise typer.Exit(EXIT_RESULTS_LOST)
 
 
-def _ask(yes: bool, others: bool) -> Callable[[Sequence[Target]], bool]:
+def _ask(yes: bool, others: bool, discard: bool, clouds: Sequence[str]) -> Callable[[Sequence[Target]], bool]:
     """Show every machine; ask on a terminal, and refuse elsewhere without --yes."""
 
     def approve(targets: Sequence[Target]) -> bool:
+        from orchestrator.api.ending_all import command_of
         from orchestrator.errors import UsageError
         from orchestrator.report.lease import targets_text
 
@@ -75,7 +81,7 @@ def _ask(yes: bool, others: bool) -> Callable[[Sequence[Target]], bool]:
             raise UsageError(
                 f"This would end {len(doomed)} of them, and nobody can be asked here.",
                 exists="Nothing was ended.",
-                next_command="orch down --all --yes",
+                next_command=f"{command_of(discard=discard, others=others, clouds=clouds)} --yes",
             )
         print(f"End {len(doomed)} of them? [y/N] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -49,7 +50,7 @@ def init(
     exports = "".join(f"In your shell: {line}\n" for line in ready.exports) if ready else ""
     environment = dict(ready.environment) if ready else {}
     value = {"path": str(path), "profile": text, "missing": missing, "environment": environment}
-    emit("init", value, as_json, f"Wrote {path}\n{exports}{lock}orch up {path}")
+    emit("init", value, as_json, f"Wrote {path}\n{exports}{lock}orch up {shlex.quote(str(path))}")
 
 
 def _added(profile: Path, paths: list[Path]) -> str:

@@ -37,18 +37,20 @@ def run(
     """Up, train and down in one: for a scheduled job that may be started twice."""
     from orchestrator import api
     from orchestrator.cli import progress, runs
+    from orchestrator.cli.signals import stopped_as_interrupted
 
     try:
-        record = api.run(
-            profile,
-            run_id=run_id,
-            overrides=sets or (),
-            local_parity=local_parity,
-            retry_failed=retry_failed,
-            parallel=parallel,
-            output=runs.output(as_json),
-            progress=progress.progress(),
-        )
+        with stopped_as_interrupted():
+            record = api.run(
+                profile,
+                run_id=run_id,
+                overrides=sets or (),
+                local_parity=local_parity,
+                retry_failed=retry_failed,
+                parallel=parallel,
+                output=runs.output(as_json),
+                progress=progress.progress(),
+            )
     except KeyboardInterrupt:
         print("\nInterrupted. Next: the same command, which goes on from here", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -114,7 +115,7 @@ def _write(profile: Path, sized: Sized, yes: bool) -> bool:
         if not sys.stdin.isatty():
             raise UsageError(
                 f"{profile} was not written: nobody can be asked here.",
-                next_command=f"orch size {profile} --write --yes",
+                next_command=shlex.join(["orch", "size", str(profile), "--write", "--yes"]),
             )
         if not typer.confirm(f"Write {profile}?", err=True):
             return False

@@ -62,6 +62,11 @@ class Refused(StrEnum):
     NOT_WRITABLE = "not_writable"
     CHANGED = "changed"
 
+    @property
+    def can_come(self) -> bool:
+        """Whether it would come with a new list of what lies there, and nothing done on the machine."""
+        return self in (Refused.CHANGED, Refused.FOLDER_HERE)
+
 
 @dataclass(frozen=True)
 class NotFetched:
@@ -74,5 +79,4 @@ class NotFetched:
 
     @property
     def can_come(self) -> bool:
-        """Whether it would come with a new list of what lies there, and nothing done on the machine."""
-        return self.reason in (Refused.CHANGED, Refused.FOLDER_HERE)
+        return self.reason.can_come

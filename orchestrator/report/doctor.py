@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -99,11 +100,11 @@ def _mending(found: Readiness) -> Iterator[str]:
 def _next(found: Readiness, profile: Path | None) -> str:
     unknown = [check for check in found.checks if check.state is CheckState.UNKNOWN]
     untold = f" {plural(len(unknown), 'check')} could not tell." if unknown else ""
-    again = " ".join(["orch doctor", found.cloud, *([str(profile)] if profile else [])])
+    again = " ".join(["orch doctor", found.cloud, *([shlex.quote(str(profile))] if profile else [])])
     if found.missing:
         return f"Not ready: {len(found.missing)} missing.{untold}\nNext: mend what is missing, then: {again}"
     if profile:
-        return f"Ready, as far as can be seen.{untold}\nNext: orch up {profile}"
+        return f"Ready, as far as can be seen.{untold}\nNext: orch up {shlex.quote(str(profile))}"
     return (
         f"Ready, as far as can be seen.{untold}\nNext: {again} PROFILE    # quota and image for its machine"
     )

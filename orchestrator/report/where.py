@@ -31,7 +31,7 @@ def like_text(profile: object, run_id: str | None, overrides: Sequence[str], rea
     if run_id is None:
         return ""
     sets = " ".join(f"--set {shlex.quote(each)}" for each in overrides)
-    return f"\n{run_id} needed {_and(reasons)}.\nNext: orch up {profile} {sets}"
+    return f"\n{run_id} needed {_and(reasons)}.\nNext: orch up {shlex.quote(str(profile))} {sets}"
 
 
 def io_table(profile: Mapping[str, Any]) -> str:

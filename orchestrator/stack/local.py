@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import StackError
+from orchestrator.errors import LocalError, StackError
 from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Lock, Progress, Silent
 from orchestrator.stack.install import stack_digest
@@ -100,9 +101,19 @@ def _complete(marker: Path, python: Path) -> bool:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """One builder at a time; whoever waited finds the environment made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as handle:
+    """One builder at a time; whoever waited finds the environment made. LocalError where none can be kept."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = path.open("w")
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
+        raise LocalError(
+            f"Environments that are built from locks are kept in {path.parent}, which cannot be written: "
+            f"{error.strerror}.",
+            next_command="export ORCH_CACHE_HOME=DIR    # a folder that can be written",
+        ) from error
+    with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 

@@ -92,3 +92,21 @@ def test_run_fails_is_tried_again_and_leaves_no_machine(project: Project) -> Non
     refused = project.json("run", "orch.yaml", "--run-id", "nightly", code=2)["error"]
     assert "train.py changed" in refused["message"]
     assert project.json("status")["leases"] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_scheduler_that_stops_run_is_told_what_is_left(project: Project, number: signal.Signals) -> None:
+    """And the same call then goes on from there, and ends the machine."""
+    (project.folder / "train.py").write_text(WAITS.replace("100", "6"))
+    stopped = project.start("run", "orch.yaml", "--run-id", "nightly")
+    assert stopped.stdout is not None
+    while b"begun" not in (line := stopped.stdout.readline()):
+        assert line, stopped.communicate()
+    stopped.send_signal(number)
+    _, err = stopped.communicate(timeout=100)
+    assert stopped.returncode == 130
+    assert b"was left running, at $0.00/h" in err and b"results of nightly are on it only" in err
+    assert b"Next: the same command" in err
+    record = project.json("run", "orch.yaml", "--run-id", "nightly")
+    assert (record["exit"]["reason"], len(record["attempts"])) == ("completed", 1)
+    assert project.json("status")["leases"] == []

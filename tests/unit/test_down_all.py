@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import shlex
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from orchestrator.api import held
 from orchestrator.api import owner as identity
 from orchestrator.api.ending import down
 from orchestrator.api.ending_all import Target
 from orchestrator.api.folder import Folder
+from orchestrator.cli.app import app
 from orchestrator.errors import LocalError, UsageError
 from orchestrator.model import LABEL_OWNER, Machine
 from orchestrator.providers.memory import MemoryProvider
@@ -184,3 +189,24 @@ def test_two_that_make_it_at_once_agree(cloud: MemoryProvider) -> None:
     for maker in makers:
         maker.join()
     assert found == {identity.owner(cloud)}
+
+
+def test_the_command_that_is_named_asks_for_the_same_machines(
+    tmp_path: Path, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no ledger is at hand: a cloud that nobody names is not asked, and that is said."""
+    lease(tmp_path / "a", "a", cloud)
+    shutil.rmtree(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    monkeypatch.chdir(tmp_path / "b")
+    words = ["orch", "down", "--all", "--cloud", "memory"]
+    for _ in range(2):  # it would lose something; nobody can be asked
+        refused = CliRunner().invoke(app, [*words[1:], "--json"])
+        assert refused.exit_code == 2
+        words = shlex.split(json.loads(refused.stdout)["error"]["next_command"].rpartition("lose them: ")[2])
+    assert words == ["orch", "down", "--all", "--discard", "--cloud", "memory", "--yes"]
+    assert CliRunner().invoke(app, words[1:]).exit_code == 0
+    assert not cloud.alive()
+    assert (
+        "For another: orch down --all --cloud" in CliRunner().invoke(app, ["down", "--all", "--yes"]).stderr
+    )

@@ -56,6 +56,16 @@ def test_down_says_what_was_lost_with_a_machine_that_was_gone(place: Folder, clo
     assert said("down")[0] == 0, "there is nothing to say any more"
 
 
+def test_down_says_it_also_where_status_settled_it_before(place: Folder, cloud: MemoryProvider) -> None:
+    cloud.delete(lease_with_a_run(place, cloud))
+    for words in (("status", "--live"), ("status", "--live"), ("down",)):
+        code, text = said(*words)
+        assert code == 14, words
+        assert "It had ended (completed), and its results were not pulled." in text
+        assert "nothing is left" not in text
+    assert said("down")[0] == 0
+
+
 def test_down_tells_it_in_json_too(place: Folder, cloud: MemoryProvider) -> None:
     cloud.delete(lease_with_a_run(place, cloud, ended=None))
     code, text = said("down", "--json")
@@ -85,7 +95,8 @@ def test_status_says_it_until_the_lease_is_ended(place: Folder, cloud: MemoryPro
         code, text = said("status", "--live")
         assert code == 14
         assert "Lost: left. It had ended (completed)" in text
-    assert said("down")[0] == 0, "it was told"
+    assert said("down")[0] == 14, "a status may have been read by nobody"
+    assert said("down")[0] == 0
 
 
 def test_down_ends_the_lease_where_the_loss_cannot_be_written_down(

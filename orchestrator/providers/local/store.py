@@ -8,6 +8,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -137,7 +138,7 @@ class Folder:
             raise ProviderError(
                 Fault.AUTH,
                 f"The folder {self.path} is open to other users, so the host key in it proves nothing.",
-                next_command=f"chmod 700 {self.path}",
+                next_command=f"chmod 700 {shlex.quote(str(self.path))}",
             )
 
 
