@@ -191,7 +191,7 @@ def _refuse(lease: Lease) -> None:
     ids = ", ".join(run.run_id for run in lease.uncollected)
     first = lease.uncollected[0]
     one = f"{'logs -f' if first.exit_reason is None else 'pull'} {first.run_id}"
-    bring = one if len(lease.uncollected) == 1 else "pull --all"
+    bring = one if len(lease.uncollected) == 1 else f"pull --all --lease {lease.id}"
     raise UsageError(
         f"Results of {ids} are on the machine only; ending it would lose them.",
         exists=f"The machine runs on, at ${lease.price:.2f}/h.",
