@@ -50,7 +50,7 @@ def stage(run: RunDir, trees: List[Tree]) -> None:
             else:
                 _place(run, tree, _inside(run.work, tree["target"]))
             if hashes is not None and _is_sealed(tree):
-                shared.append(_sealed(tree, hashes))
+                shared.append({**_sealed(tree, hashes), "view": _view(run, tree)})
     write_json(run.path(SHARED), {"trees": shared})
     write_json(run.staged, {"copied": _facts(run.work, trees), "trees": trees})
 
@@ -77,15 +77,36 @@ def _sealed(tree: Tree, hashes: Dict[str, str]) -> Dict[str, Any]:
     return {"folder": folder, "files": {path: [stamps[path], hashes[path]] for path in hashes}}
 
 
+def _view(run: RunDir, tree: Tree) -> str:
+    """Where the run has its names of a tree's files."""
+    target = os.path.normpath(tree["target"])
+    base = run.path("mapped") if os.path.isabs(target) else run.work
+    return os.path.normpath(os.path.join(base, target.lstrip("/")))
+
+
 def altered(run: RunDir) -> List[str]:
-    """The shared files, sorted, that are not what they were when the run was laid out."""
+    """The shared files, sorted, that are not what they were when the run was laid out: written by force, or
+    replaced by the run with a file of its own."""
     found = []
     for shared in (read_json(run.path(SHARED)) or {"trees": []})["trees"]:
         for path, (stamp, hashed) in shared["files"].items():
             place = os.path.join(shared["folder"], path)
-            if not _is_still(raw(place), stamp, hashed):
+            if not _is_still(raw(place), stamp, hashed) or _is_replaced(run, shared, path):
                 found.append(path)
     return sorted(found)
+
+
+def _is_replaced(run: RunDir, shared: Dict[str, Any], path: str) -> bool:
+    """Whether the run has a file of its own, newer than its beginning, where a shared one was."""
+    stamp, hashed = shared["files"][path]
+    place = raw(os.path.join(shared.get("view") or shared["folder"], path))
+    try:
+        now, begun = os.lstat(place), os.stat(run.staged)
+        if not stat.S_ISREG(now.st_mode) or now.st_ino == stamp[2] or now.st_ctime_ns <= begun.st_mtime_ns:
+            return False
+        return bool(tree_.content(place)[0] != hashed)
+    except OSError:
+        return False
 
 
 def read_only(run: RunDir) -> List[str]:

@@ -76,7 +76,19 @@ def test_a_job_may_put_files_beside_its_data_and_replace_its_own_view(agent: Age
     assert ended.exit is not None and ended.exit.reason == "completed", log(agent)
     assert sorted(path.name for path in tree_of(agent).iterdir()) == ["b", "train"]
     assert (tree_of(agent) / "b").read_text() == "bbbb"
-    assert jobs.left(HOST, agent, "r").altered == ()
+    assert jobs.left(HOST, agent, "r").altered == ("b",)
+
+
+@pytest.mark.parametrize("target", ["data", "absolute"])
+def test_data_that_a_job_replaced_by_renaming_are_named(
+    agent: Agent, data: Path, tmp_path: Path, target: str
+) -> None:
+    place = str(tmp_path / "place") if target == "absolute" else target
+    script = f"import os; p = {place!r} + '/train'; open(p + '/n', 'w').write('evil')\n"
+    script += "os.replace(p + '/n', p + '/a')\nprint(open(p + '/a').read())"
+    run(agent, script, sent(agent, data, place))
+    assert log(agent) == "evil\n"
+    assert jobs.left(HOST, agent, "r").altered == ("train/a",)
 
 
 def test_what_a_job_altered_by_force_is_named_and_sent_again(agent: Agent, data: Path) -> None:
