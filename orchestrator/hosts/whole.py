@@ -66,7 +66,7 @@ def remove_abandoned(folder: Path, name: str | None = None) -> None:
 
 @contextlib.contextmanager
 def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
-    """A folder in `parent` for as long as this lasts; those of the same name that killed programs left go."""
+    """A folder in `parent` while this lasts. Removes those of the same `name` that killed programs left."""
     remove_abandoned(parent, name)
     prefix = f".{name}.{os.getpid()}."
     with tempfile.TemporaryDirectory(dir=parent, prefix=prefix, suffix=".part") as made:
@@ -74,9 +74,9 @@ def scratch_folder(parent: Path, name: str) -> Iterator[Path]:
 
 
 def new_folder(parent: Path) -> Path:
-    """A folder in `parent` that is to be renamed when it is whole; those that were left a day ago go.
+    """A new folder in `parent`, to be renamed when it is complete. Removes those that were left a day ago.
 
-    By age and not by process: several computers may share `parent`.
+    Their age decides, not a process id: several computers may share `parent`.
     """
     with contextlib.suppress(OSError):
         for left in parent.glob(f"{_NEW}*"):

@@ -75,7 +75,7 @@ class Rig:
     folder: Path
     cloud: Cloud
     server: subprocess.Popen[str]
-    _told: set[str] = field(default_factory=set)
+    _reported: set[str] = field(default_factory=set)
 
     def call(self, verb: str, *, kill_before: int | str | None = None, **arguments: Any) -> Outcome:
         """Carry out a verb of the api in a process of its own, killed before that effect if one is given."""
@@ -93,11 +93,11 @@ class Rig:
     def partial_files(self) -> list[str]:
         """What an unfinished write left in the project, which a command that ended well leaves none of.
 
-        Each is told of once: with the first kill that left it.
+        Each is reported once, with the first kill that left it.
         """
         found = {str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if _is_partial(path)}
-        new = sorted(found - self._told)
-        self._told |= found
+        new = sorted(found - self._reported)
+        self._reported |= found
         return new
 
     def leaks(self) -> list[str]:
@@ -106,8 +106,8 @@ class Rig:
         A program that is ending by itself is given a few seconds.
         """
         keys = {f"key {path}" for path in (self.folder / ".orch").glob("*/identity")}
-        left = [*map(str, self.cloud.alive()), *self.cloud.left(), *sorted(keys - self._told)]
-        self._told |= keys
+        left = [*map(str, self.cloud.alive()), *self.cloud.left(), *sorted(keys - self._reported)]
+        self._reported |= keys
         limit = time.monotonic() + _ENDING_S
         while (running := self._programs()) and time.monotonic() < limit:
             time.sleep(0.1)
