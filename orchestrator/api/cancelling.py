@@ -33,7 +33,8 @@ def cancel(
     held, run = known_run(place, run_id or _going_on(place.lease(lease)), lease)
     if run.lost is not None:
         raise _lost(run)
-    if run.collected and (report := _recorded(place, run.run_id)):
+    watched = run.exit_reason != "lost"  # else only its supervisor is known to be gone: its job may go on
+    if run.collected and watched and (report := _recorded(place, run.run_id)):
         return report
     return _on_its_machine(place, held, run.run_id, progress or Silent())
 
