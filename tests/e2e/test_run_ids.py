@@ -38,6 +38,7 @@ def test_pairs_of_calls_with_one_run_id_give_one_record(shared: Project) -> None
         said = [each.communicate(timeout=100) for each in pair]
         assert [each.returncode for each in pair] == [0, 0], said
         first, second = (json.loads(out) for out, _ in said)
+        assert sorted((first.pop("started"), second.pop("started"))) == [False, True], "one call started it"
         assert first == second
         assert len(first["attempts"]) == 1
         assert (shared.folder / f"runs/pair-{number}/output.log").read_text().count("-") == 4, "it ran once"
