@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 
 from orchestrator import sync
 from orchestrator.api.reference import Named
@@ -89,6 +89,18 @@ class Sent:
         if folder not in self._spelled:
             self._spelled[folder] = any(words in text for words in _spellings(folder) for text in self._texts)
         return self._spelled[folder]
+
+    def names_in_home(self, inside: PurePath) -> bool:
+        """Whether the program's text has the place of a file in the home folder: .config/job, of
+        .config/job/seed, in one word or in several; of a file that lies there itself, its name."""
+        first, *more = inside.parts
+        if not more:
+            return any(first in text for text in self._texts)
+        quoted = [(f'"{part}"', f"'{part}'") for part in (first, more[0])]
+        return any(
+            f"{first}/{more[0]}" in text or all(any(q in text for q in either) for either in quoted)
+            for text in self._texts
+        )
 
     @cached_property
     def _texts(self) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def undeclared(
     Files newer than `begun` (Unix seconds) were made by the run itself."""
     lacking = [named for named in _read(opened, view) if _is_data(named.path, sent.project, begun)]
     absent = [each for each in lacking if not sent.has(each, opened.files.get(str(each.path), "python"))]
-    files = [_as_reached(each, sent) for each in absent]
+    files = [*(_as_reached(each, sent) for each in absent), *_settings(opened, view, sent, begun)]
     folders = list(_listed(opened, sent, view, files, outputs))
     return _entries(files, folders, sent)
 
@@ -98,6 +98,20 @@ def _read(opened: Opened, view: View) -> Iterator[Named]:
         if named not in seen:
             seen.add(named)
             yield named
+
+
+def _settings(opened: Opened, view: View, sent: Sent, begun: float | None) -> Iterator[Named]:
+    """Hidden files of the home folder that the project's own code names: ~/.config/job/seed. Those that
+    libraries look for by themselves are not named there."""
+    home = Path.home()
+    for path in map(Path, dict.fromkeys(str(view.back(path).path) for path in opened.files)):
+        if not path.is_relative_to(home) or path.is_relative_to(sent.project) or path == home:
+            continue
+        inside = path.relative_to(home)
+        if not inside.parts[0].startswith(".") or inside.parts[0] == ".cache" or _OURS & set(inside.parts):
+            continue
+        if sent.names_in_home(inside) and path.is_file() and not (begun and path.stat().st_ctime > begun):
+            yield Named(path, f"~/{inside}")
 
 
 def _as_reached(named: Named, sent: Sent) -> Named:
@@ -188,6 +202,8 @@ def _places(files: Iterable[Named], folders: Iterable[Named], sent: Sent) -> Ite
             (whole if is_folder else absolute).add(named.path)
         elif named.name.startswith(".."):
             above.add(_first_above(named.name))
+        elif named.name.startswith("~/"):
+            yield _Entry(named.path, named.name, None, reachable=False)
         else:
             top = _whole(named.name, is_folder, sent)
             around = named.name if is_folder or top == named.name else _folder_of(named.name)

@@ -57,3 +57,31 @@ def test_data_that_only_this_computer_has_are_named_before_any_step(project: Pro
     project.orch("train", "--local-parity", "--run-id", "three", *goes_on)
     assert "real 2000" in project.orch("logs", "three").out
     assert Path(folder / "runs/three/outputs/out/model.txt").read_text() == "trained"
+
+
+READS_AROUND = """
+import os, random
+from pathlib import Path
+for path in (Path("../.env"), Path.home() / ".config/job/seed"):
+    print(path.name, path.read_text().strip() if path.exists() else "absent")
+Path("out").mkdir(exist_ok=True)
+Path("out/model.txt").write_text("trained")
+"""
+
+
+@pytest.mark.parametrize("place", ["../.env", "~/.config/job/seed"])
+def test_files_around_the_project_are_named_before_any_step(
+    project: Project, place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home = tmp_path / "someone"
+    (home / ".config/job").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    folder = project.folder
+    file = folder.parent / ".env" if place == "../.env" else home / ".config/job/seed"
+    file.write_text("SEED=7\n")
+    (folder / "train.py").write_text(READS_AROUND)
+    project.orch("up", "orch.yaml")
+    screen = project.orch("train", "--local-parity", "--run-id", "one", code=7).err
+    recorded = json.loads((folder / "runs/one/run.json").read_text())
+    assert [each["name"] for each in recorded["parity"]["undeclared"]] == [place]
+    assert "nothing was compared" in recorded["parity"]["detail"] and place in screen

@@ -200,6 +200,30 @@ def test_caches_of_libraries_the_systems_files_and_temporary_ones_are_no_data(
     assert run.reason == "completed" and run.found == (), run.output
 
 
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        'Path.home() / ".config/job/seed"',
+        'Path.home() / ".config" / "job" / "seed"',
+        'os.path.expanduser("~/.config/job/seed")',
+    ],
+)
+def test_a_hidden_file_of_the_home_folder_that_the_code_names(
+    project: Path, tmp_path: Path, spelled: str
+) -> None:
+    for place in (".config/job/seed", ".config/library/settings"):
+        file = tmp_path / "home" / place
+        file.parent.mkdir(parents=True)
+        file.write_text("7")
+    script = f"""\
+        import os
+        from pathlib import Path
+        open({spelled}).read()
+        open(Path.home().joinpath(*"|config|library|settings".replace("|c", ".c").split("|"))).read()
+    """
+    assert ran(project, script).names == ["~/.config/job/seed"]
+
+
 def test_a_write_into_the_users_data_is_refused_and_its_path_is_known(project: Path) -> None:
     place = project / "my_data" / "index.txt"
     run = ran(project, f"open({str(place)!r}, 'w')\n")
