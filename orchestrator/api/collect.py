@@ -177,7 +177,7 @@ def read(folder: Path) -> RunRecord | None:
     try:
         record = RunRecord.from_json(json.loads(path.read_bytes()), folder)
         str(record.exit["reason"])
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise _unreadable(path) from error
     return record
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
+import shlex
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import UsageError
+from orchestrator.errors import LocalError, UsageError
 from orchestrator.hosts.whole import remove_abandoned, write_whole
 from orchestrator.ledger import Lease, Ledger
 
@@ -109,6 +111,23 @@ class Folder:
         if all((entry / "run.json").is_file() for entry in _entries(runs)):
             with suppress(OSError):
                 write_whole(runs / ".gitignore", b"*\n")
+
+    def require_runs(self, run_id: str) -> None:
+        """Raise LocalError, before anything runs, where `runs/` or the run's folder could not take a run: a
+        file or a link to nowhere in its place, or a folder that may not be written."""
+        for place in (self.root / "runs", self.run(run_id)):
+            if os.path.lexists(place) and not place.is_dir():
+                what = "a link that leads to no folder" if place.is_symlink() else "no folder"
+                aside = shlex.quote(f"{place}.aside")
+                raise LocalError(
+                    f"{place} is {what}, so the run's files have no place. Nothing was run.",
+                    next_command=f"mv {shlex.quote(str(place))} {aside}    # then the same command again",
+                )
+            if place.is_dir() and not os.access(place, os.W_OK | os.X_OK):
+                raise LocalError(
+                    f"{place} may not be written, so the run's files have no place. Nothing was run.",
+                    next_command=f"chmod u+rwx {shlex.quote(str(place))}    # then the same command again",
+                )
 
     def remove_abandoned(self) -> None:
         """Remove what commands that were killed left unfinished, keys among it."""

@@ -152,6 +152,7 @@ def profile(
     argv, environment, cwd = _command(command)
     python = command_python(argv)
     run = check_run_id(run_id) if run_id else new_run_id("profile")
+    place.require_runs(run)
     if place.run(run).exists():
         raise UsageError(
             f"A run {run} is in {place.run(run).parent} already.", next_command=f"rm -r {place.run(run)}"

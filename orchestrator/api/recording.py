@@ -55,6 +55,7 @@ def record(
             f"A run {name} is in {place.run(name).parent} already.",
             next_command=f"rm -r {place.run(name)}    # or give another --run-id",
         )
+    place.require_runs(name)
     agent = local_agent(place)
     python = command_python(command)
     host = HereHost()

@@ -49,6 +49,7 @@ def train(
 
         refuse_another_machine(profile_of(held, ()), profile)
         name = check_run_id(run_id) if run_id else new_run_id(profile.name)
+        place.require_runs(name)
         seen = attempts.latest(place.run(name))
         wish = Wish(local_parity, detach, strict, retry_failed, parallel, seen, overrides)
         with in_use(place, profile.name):

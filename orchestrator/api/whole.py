@@ -66,6 +66,7 @@ def run(
     """
     place = Folder.at(folder)
     name = check_run_id(run_id)
+    place.require_runs(name)
     wanted = load(Path(profile), overrides=tuple(overrides), files=True)
     from orchestrator.api import attempts
     from orchestrator.api.one_run import Wish
