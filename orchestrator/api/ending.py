@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from orchestrator.api.folder import Folder
 from orchestrator.api.held import end, existing, note_ends
 from orchestrator.api.owner import forget_folder
 from orchestrator.api.settle import few, lost_run, settle
+from orchestrator.api.turns import starting
 from orchestrator.errors import CleanupUnproven, LocalError, OrchError, ProviderError, UsageError
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import LABEL_LEASE, DownReport, Machine, Progress, Silent
@@ -81,6 +83,15 @@ class _Notes:
 
 
 def _down_one(place: Folder, lease: Lease, discard: bool, tell: Progress) -> DownReport:
+    """End the lease's machine. A run that another call is about to start there counts as one that goes on."""
+    with ExitStack() as locks:
+        if not discard:
+            with suppress(OSError):  # a folder that takes no lock takes nobody the power to end a machine
+                locks.enter_context(starting(place, lease.id, "orch down", tell))
+        return _down_now(place, place.ledger(lease.id).lease(), discard, tell)
+
+
+def _down_now(place: Folder, lease: Lease, discard: bool, tell: Progress) -> DownReport:
     """End the lease's machine on its cloud; on every cloud where its ledger does not tell which it was."""
     if not lease.whole:
         tell.say(f"The ledger of {lease.id} is damaged: what it does not tell is asked of the cloud")

@@ -62,11 +62,12 @@ def begin(
 ) -> bool:
     """Note the run in the ledger and start its job; without `draft` it is there, and may have begun.
 
-    False where the machine went away. Raises UsageError where another run is on the machine. `verb`: what
-    this call carries out, for another one that waits.
+    False where the machine went away. Raises UsageError where another run is on the machine, or its lease was
+    ended meanwhile. `verb`: what this call carries out, for another one that waits.
     """
     with starting(session.place, session.ledger.lease().id, verb, session.progress):
         if draft is not None:
+            _require_open(session, run_id)
             company.require_alone(session, run_id, parallel)
             _make_room_there(session, run_id, draft["attempt"]["number"])
             session.ledger.append("run.started", run_id=run_id, draft=dict(draft))
@@ -77,6 +78,16 @@ def begin(
             if state and state.state == "absent":
                 company.require_alone(session, run_id, parallel)
         return _start(session, run_id)
+
+
+def _require_open(session: Session, run_id: str) -> None:
+    lease = session.ledger.lease()
+    if not lease.open:
+        raise UsageError(
+            f"The machine of {lease.id} was ended by another call, before {run_id} was started.",
+            exists="Nothing is running; nothing costs.",
+            next_command=f"orch up {lease.profile['path']}",
+        )
 
 
 def running(session: Session, run_id: str) -> RunRecord:
@@ -107,9 +118,15 @@ def _attempt(session: Session, run_id: str, trees: trees_.Trees) -> dict[str, An
 def _make_room_there(session: Session, run_id: str, number: int) -> None:
     """The machine may hold an earlier attempt of this run: it is ended there, and kept under another name.
 
-    Nothing waits for its files any more, neither the machine's idle watch nor `down`.
+    Nothing waits for its files any more, neither the machine's idle watch nor `down`. A run that a damaged
+    ledger does not tell is no earlier attempt: it is taken up again.
     """
     if jobs.state(session.host, session.agent, run_id).state != "absent":
+        if run_id not in session.ledger.lease().runs:
+            session.progress.say(
+                f"{run_id} is on {session.machine.id}, and the ledger does not tell it: taken up again"
+            )
+            return
         jobs.cancel(session.host, session.agent, run_id, grace=1.0)
         _supersede(session, run_id, f"{run_id}@{number - 1}")
         jobs.mark_collected(session.host, session.agent, run_id)

@@ -69,6 +69,10 @@ class Guests:
     def runs_on(self, machine: str) -> bool:
         return any(one.id == machine for one in self.cloud.alive())
 
+    def replaced(self) -> int:
+        """How many attempts made room for another one."""
+        return sum("@" in name for runs in self.machines.values() for name in runs)
+
     def is_used(self, machine: str) -> bool:
         """Whether its watcher keeps it on: a run goes on there, or nobody has its results."""
         return any(run.exit is None or not run.collected for run in self.runs(machine).values())

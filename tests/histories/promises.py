@@ -18,13 +18,14 @@ _CENT = 0.01
 class Promises:
     """`foreign`: machines of another user. `over`: machines that ended by themselves, or were to.
 
-    `discarded`: (lease, run) that somebody was ready to lose.
+    `discarded`: (lease, run) that somebody was ready to lose. `damaged`: leases with a line that was damaged.
     """
 
     world: World
     foreign: set[str] = field(default_factory=set)
     over: set[str] = field(default_factory=set)
     discarded: set[tuple[str, str]] = field(default_factory=set)
+    damaged: set[str] = field(default_factory=set)
     _lines: dict[Path, bytes] = field(default_factory=dict)
     _costs: dict[str, float] = field(default_factory=dict)
 
@@ -44,9 +45,19 @@ class Promises:
             self.discarded |= {(lease.id, run) for run in lease.runs}
 
     def not_for_gc(self) -> set[str]:
-        """The machines that it must leave: before their deadline, or somebody else's."""
+        """The machines that it must leave: before their deadline, somebody else's, or with results that
+        nobody has."""
         alive = {machine.id for machine in self.world.cloud.alive()}
-        return alive - self.world.cloud.stuck | alive & self.foreign
+        leases = [lease for place in self.world.places for lease in place.open_leases()]
+        wanted = {
+            machine.id for lease in leases if lease.uncollected for machine in self.world.machines(lease.id)
+        }
+        return alive - self.world.cloud.stuck | alive & (self.foreign | wanted)
+
+    def line_damaged(self, lease: Lease, path: Path) -> None:
+        """What such a ledger does not tell cannot be promised; its machine can, and the other lines."""
+        self.damaged.add(lease.id)
+        self._lines[path] = path.read_bytes()
 
     def before_down(self, who: int, discard: bool) -> Before:
         if discard:
@@ -64,8 +75,9 @@ class Promises:
             assert lease.open, "the lease is closed, and its machine runs"
             assert place.identity(lease.id).exists(), "the key is gone, and its machine runs"
         self._lines_are_kept(place, lease)
-        self._cost_is_whole(lease)
-        self._no_run_is_forgotten(place, lease)
+        if lease.id not in self.damaged:
+            self._cost_is_whole(lease)
+            self._no_run_is_forgotten(place, lease)
         self._earlier_attempts_are_released(lease)
 
     def _lines_are_kept(self, place: Folder, lease: Lease) -> None:
@@ -91,13 +103,12 @@ class Promises:
         return usd
 
     def _no_run_is_forgotten(self, place: Folder, lease: Lease) -> None:
-        """Of a closed lease, each run came home, was given up, or its record says what became of it."""
-        if lease.open:
-            return
+        """What is called home or lost has a record. Of a closed lease each run is that, or was given up."""
         for run in lease.runs.values():
-            given_up = (lease.id, run.run_id) in self.discarded
             recorded = attempts.latest(place.run(run.run_id)) is not None
-            assert run.collected or given_up or (run.lost and recorded), run
+            assert recorded or not (run.collected or run.lost), run
+            given_up = (lease.id, run.run_id) in self.discarded
+            assert lease.open or run.collected or given_up or run.lost, run
 
     def _earlier_attempts_are_released(self, lease: Lease) -> None:
         """A replaced attempt does not count as use of a machine."""

@@ -26,9 +26,9 @@ from tests.histories.guest import GuestRun
 from tests.histories.promises import Promises
 from tests.histories.world import LASTS, World
 
-EFFECTS = st.none() | st.integers(1, 30)
+EFFECTS = st.sampled_from([None] * 20 + list(range(1, 31)))
 WHO = st.sampled_from([0, 0, 1])
-NAMES = st.sampled_from([f"{kind}-{number}" for kind in ("good", "bad", "torn") for number in (1, 2)])
+NAMES = st.sampled_from(["good-1", "bad-1", "torn-1", "good-2", "bad-2"])
 OPERATIONS = st.sampled_from(["create", "list", "find", "delete", "endpoint"])
 FAULTS = st.sampled_from([Fault.TRANSIENT, Fault.UNKNOWN, Fault.AUTH, Fault.CAPACITY])
 NOISE = st.sampled_from([b"\0" * 64 + b"\n", b"<<<<<<< HEAD\n", b'{"v": 1, "seq"\n', b"\xff\xfe"])
@@ -41,7 +41,7 @@ MADE: Counter[str] = Counter()
 
 
 class Histories(RuleBasedStateMachine):
-    @initialize(leased=st.sampled_from([(), (0,), (0,), (0, 1)]))
+    @initialize(leased=st.sampled_from([(0,), (0, 1), ()]))
     def begin(self, leased: tuple[int, ...]) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.patch = pytest.MonkeyPatch()
@@ -74,7 +74,16 @@ class Histories(RuleBasedStateMachine):
     @rule(who=WHO, name=NAMES, effect=EFFECTS, parallel=st.booleans())
     def train_detached(self, who: int, name: str, effect: int | None, parallel: bool) -> None:
         wishes = {"parallel": parallel, "retry_failed": True, "detach": True}
-        self._alone("train --detach", lambda: self.world.train(self._holder(who), name, **wishes), effect)
+        before, beside_before = self._running(), self._running_beside()
+        if parallel:
+            name = next(
+                (f"good-{n}" for n in (1, 2, 3) if f"good-{n}" not in {run.job for run in before}), name
+            )
+        verb = "train --detach --parallel" if parallel else "train --detach"
+        self._alone(verb, lambda: self.world.train(self._holder(who), name, **wishes), effect)
+        beside = self._running_beside()
+        MADE["runs beside each other"] += beside
+        assert parallel or beside_before or not beside, "it runs beside another one"
 
     @rule(who=WHO, name=NAMES, effect=EFFECTS, retry=st.booleans())
     def run(self, who: int, name: str, effect: int | None, retry: bool) -> None:
@@ -96,8 +105,11 @@ class Histories(RuleBasedStateMachine):
     def cancel(self, who: int, name: str | None, effect: int | None) -> None:
         self._alone("cancel", lambda: self.world.cancel(self._holder(who), name), effect)
 
-    @rule(who=WHO, effect=EFFECTS, discard=st.booleans())
-    def down(self, who: int, effect: int | None, discard: bool) -> None:
+    @rule(who=WHO, effect=EFFECTS, discard=st.booleans(), everything=st.booleans())
+    def down(self, who: int, effect: int | None, discard: bool, everything: bool) -> None:
+        if everything:
+            self._down_all(who, effect, discard)
+            return
         before = self.promises.before_down(who, discard)
         came = self._alone("down --discard" if discard else "down", lambda: self._down(who, discard), effect)
         if not isinstance(came, OrchError | Killed):
@@ -106,8 +118,7 @@ class Histories(RuleBasedStateMachine):
     def _down(self, who: int, discard: bool) -> Any:
         return self.world.down(who, discard=discard)
 
-    @rule(who=WHO, effect=EFFECTS, discard=st.booleans())
-    def down_all(self, who: int, effect: int | None, discard: bool) -> None:
+    def _down_all(self, who: int, effect: int | None, discard: bool) -> None:
         """From either folder: it ends what was leased in both, and nothing of anybody else."""
         if discard:
             self.promises.discard(0)
@@ -117,15 +128,20 @@ class Histories(RuleBasedStateMachine):
             mine = [one for one in self.world.cloud.alive() if one.id not in self.promises.foreign]
             assert not mine, "a machine of this user is left"
 
-    @rule(who=WHO)
-    def status(self, who: int) -> None:
+    @rule(who=WHO, effect=EFFECTS)
+    def status_and_gc(self, who: int, effect: int | None) -> None:
         self._alone("status", lambda: self.world.status(who), None)
-
-    @rule(effect=EFFECTS)
-    def gc(self, effect: int | None) -> None:
+        before = {machine.id for machine in self.world.cloud.alive()}
         kept = self.promises.not_for_gc()
-        self._alone("gc", lambda: self.world.gc(0), effect)
-        assert kept <= {machine.id for machine in self.world.cloud.alive()}, "gc ended what it must not"
+        came = self._alone("gc", lambda: self.world.gc(0), effect)
+        left = {machine.id for machine in self.world.cloud.alive()}
+        MADE["gc ended a machine"] += len(before - left)
+        MADE["gc kept a machine for its results"] += len(
+            kept & self.world.cloud.stuck - self.promises.foreign
+        )
+        assert kept <= left, "gc ended what it must not"
+        if not isinstance(came, OrchError | Killed) and came.proven and came.machines:
+            assert not left & self.world.cloud.stuck - kept, "gc left what outlived its deadline"
 
     # ------------------------------------------------------------ two verbs at once
 
@@ -134,7 +150,7 @@ class Histories(RuleBasedStateMachine):
         who=st.tuples(WHO, WHO),
         names=st.tuples(NAMES, NAMES),
         same=st.booleans(),
-        kills=st.tuples(EFFECTS, st.none()),
+        kills=st.tuples(EFFECTS, EFFECTS),
         switches=st.lists(st.integers(1, 12), max_size=8),
     )
     def two_at_once(
@@ -143,12 +159,13 @@ class Histories(RuleBasedStateMachine):
         who: tuple[int, int],
         names: tuple[str, str],
         same: bool,
-        kills: tuple[int | None, None],
+        kills: tuple[int | None, int | None],
         switches: list[int],
     ) -> None:
         """In one folder or in two; `same`: with one run id, in the first folder."""
         if same:
-            who, names = (who[0], who[0]), (names[0], names[0])
+            one = self._holder(who[0]) if self._leased() else who[0]
+            who, names = (one, one), (names[0], names[0])
         acts = [self._act(verb, client, name) for verb, client, name in zip(verbs, who, names, strict=True)]
         first, second = (Verb(act, kill) for act, kill in zip(acts, kills, strict=True))
         came = self.world.at_once(first, second, switches)
@@ -181,9 +198,7 @@ class Histories(RuleBasedStateMachine):
         self._running()[0].end()
         MADE["a job ends"] += 1
 
-    @precondition(lambda self: self.world.cloud.alive())
-    @rule()
-    def idle_time_passes(self) -> None:
+    def _idle(self) -> None:
         """The watcher of each machine powers it off where nobody wants anything of it."""
         for machine in self.world.cloud.alive():
             if not self.world.guests.is_used(machine.id):
@@ -192,16 +207,26 @@ class Histories(RuleBasedStateMachine):
                 MADE["idle power-off"] += 1
 
     @precondition(lambda self: self.world.cloud.alive())
-    @rule()
-    def machines_are_taken_back(self) -> None:
+    @rule(
+        accident=st.sampled_from(["idle", "taken back", "deadline", "deadline passes", "deadline passes, gc"])
+    )
+    def machines_end_themselves(self, accident: str) -> None:
+        if accident == "idle":
+            self._idle()
+        elif accident == "taken back":
+            self._taken_back()
+        else:
+            self._deadline(stuck=accident != "deadline")
+        if accident.endswith("gc"):
+            self.status_and_gc(who=0, effect=None)
+
+    def _taken_back(self) -> None:
         for machine in self.world.cloud.alive():
             self.world.cloud.kill(machine)
             self.promises.ended(machine.id)
             MADE["preempted"] += 1
 
-    @precondition(lambda self: self.world.cloud.alive())
-    @rule(stuck=st.booleans())
-    def the_deadline_comes(self, stuck: bool) -> None:
+    def _deadline(self, *, stuck: bool) -> None:
         """`stuck`: machines that should end themselves do not; gc is for these."""
         for machine in self.world.cloud.alive():
             unfetched = any(
@@ -213,25 +238,35 @@ class Histories(RuleBasedStateMachine):
             self.promises.ended(machine.id)
         self.world.clock.ahead += LASTS + 700
 
-    @rule(answers=st.integers(1, 2))
-    def lists_are_stale(self, answers: int) -> None:
-        """For shorter than a cloud may lag: where no id is known, nothing but lists can tell of a machine."""
-        MADE["stale list"] += 1
+    @rule(answers=st.integers(0, 2), operation=st.none() | OPERATIONS, fault=FAULTS, late=st.booleans())
+    def the_cloud_misbehaves(self, answers: int, operation: str | None, fault: Fault, late: bool) -> None:
+        """Its lists are stale, for shorter than a cloud may lag: where no id is known, nothing but lists can
+        tell of a machine. A call of `operation` fails, before it did its work or after."""
+        MADE["stale list"] += answers > 0
         self.world.cloud.list_nothing(answers)
+        if operation is not None:
+            MADE["call fails"] += 1
+            refused = fault in (Fault.AUTH, Fault.CAPACITY)  # such an answer says that nothing was done
+            self.world.cloud.fail_next(operation, Mishap(fault, after_effect=late and not refused))
 
-    @rule(operation=OPERATIONS, fault=FAULTS, late=st.booleans())
-    def a_call_fails(self, operation: str, fault: Fault, late: bool) -> None:
-        MADE["call fails"] += 1
-        refused = fault in (Fault.AUTH, Fault.CAPACITY)  # such an answer says that nothing was done
-        self.world.cloud.fail_next(operation, Mishap(fault, after_effect=late and not refused))
-
-    @rule(who=WHO, noise=NOISE)
-    def the_ledger_gets_noise(self, who: int, noise: bytes) -> None:
-        ledger = self.world.ledger(who)
-        if ledger is not None:
+    @precondition(lambda self: self._leased())
+    @rule(who=WHO, noise=st.none() | NOISE, where=st.integers(0, 4000))
+    def the_ledger_is_damaged(self, who: int, noise: bytes | None, where: int) -> None:
+        """Noise is added, or one line is damaged behind the first, which tells the cloud."""
+        ledger = self.world.ledger(self._holder(who))
+        assert ledger is not None
+        if noise is not None:
             MADE["damaged ledger: noise"] += 1
             with ledger.path.open("ab") as file:
                 file.write(noise)
+            return
+        text = bytearray(ledger.path.read_bytes())
+        first = text.find(b"\n") + 1
+        if first < len(text):
+            MADE["damaged ledger: a line"] += 1
+            text[first + where % (len(text) - first)] ^= 1
+            ledger.path.write_bytes(text)
+            self.promises.line_damaged(ledger.lease(), ledger.path)
 
     @rule(busy=st.booleans())
     def somebody_else_leases(self, busy: bool) -> None:
@@ -263,6 +298,11 @@ class Histories(RuleBasedStateMachine):
             left = {machine.id for machine in world.cloud.alive()}
             assert left <= self.promises.foreign, "a machine is left that no lease knows"
             self.promises.hold()
+            MADE["orders"] += 1
+            told = [run for place in world.places for lease in place.leases() for run in lease.runs.values()]
+            MADE["runs: fetched"] += sum(run.collected for run in told)
+            MADE["runs: lost, and told"] += sum(run.lost is not None for run in told)
+            MADE["runs: replaced on their machine"] += world.guests.replaced()
         finally:
             self.patch.undo()
             self.folder.cleanup()
@@ -273,11 +313,18 @@ class Histories(RuleBasedStateMachine):
         return came
 
     def _leased(self) -> list[int]:
-        return [who for who in (0, 1) if self.world.ledger(who) is not None]
+        """The folders that hold a machine; where none does, those with an open lease."""
+        open_ = {who: self.world.places[who].open_leases() for who in (0, 1)}
+        serve = [who for who, leases in open_.items() if any(self.world.machines(one.id) for one in leases)]
+        return serve or [who for who, leases in open_.items() if leases]
 
     def _holder(self, who: int) -> int:
-        """That folder, or the other one where only that has a lease."""
+        """That folder, or the other one where only that will do."""
         return who if who in self._leased() else self._leased()[0]
+
+    def _running_beside(self) -> bool:
+        runs = (self.world.guests.runs(machine.id) for machine in self.world.cloud.alive())
+        return any(sum(run.exit is None for run in each.values()) > 1 for each in runs)
 
     def _running(self) -> list[GuestRun]:
         return [
@@ -307,7 +354,7 @@ def counted() -> Any:
 TestHistories: Any = Histories.TestCase
 TestHistories.settings = settings(
     max_examples=int(os.environ.get("ORCH_HISTORIES", "200")),
-    stateful_step_count=15,
+    stateful_step_count=20,
     derandomize="ORCH_HISTORIES" not in os.environ,
     print_blob=True,
     deadline=None,

@@ -276,6 +276,22 @@ def test_an_attempt_that_was_replaced_keeps_neither_the_machine_nor_down_waiting
     assert orch.down(folder=job.folder).proven_gone
 
 
+def test_a_run_whose_line_in_the_ledger_was_damaged_is_taken_up_again(job: Job) -> None:
+    """It goes on there; a call with its id neither ends it nor starts it a second time."""
+    job.script("import time, uuid\nprint(uuid.uuid4(), flush=True)\ntime.sleep(1)\n")
+    orch.up(job.profile, folder=job.folder)
+    orch.train(run_id="one", detach=True, folder=job.folder)
+    (ledger,) = Folder(job.folder).ledgers()
+    ledger.path.write_bytes(ledger.path.read_bytes().replace(b'"run.started"', b'"run.stXrted"'))
+    assert not ledger.lease().runs
+    done = orch.train(run_id="one", folder=job.folder, progress=job.told)
+    assert done.succeeded
+    assert job.told.heard("taken up again")
+    runs = job.cloud.base(job.cloud.alive()[0].id) / "runs"
+    assert [path.name for path in runs.iterdir()] == ["one"]
+    assert orch.down(folder=job.folder).proven_gone
+
+
 def test_a_machine_that_could_not_be_made_ready_is_ended(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise orch.StackError("No space left there.", exists="It runs on.")
