@@ -87,7 +87,7 @@ def _down_one(place: Folder, lease: Lease, discard: bool, tell: Progress) -> Dow
     with ExitStack() as locks:
         if not discard:
             with suppress(OSError):  # a folder that takes no lock takes nobody the power to end a machine
-                locks.enter_context(starting(place, lease.id, "orch down", tell))
+                locks.enter_context(starting(place, lease.id, "down", tell))
         return _down_now(place, place.ledger(lease.id).lease(), discard, tell)
 
 
