@@ -17,6 +17,7 @@ import pytest
 
 import orchestrator as orch
 from orchestrator.api import collect, session
+from orchestrator.api.folder import Folder
 from orchestrator.api.schemas import schema as orch_schema
 from orchestrator.errors import Fault
 from orchestrator.model import NotFetched, Refused
