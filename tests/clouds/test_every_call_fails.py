@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.api import foreseen, held, standing
+from orchestrator.api import foreseen, held, provision, standing
 from orchestrator.api import lease as leasing
 from orchestrator.api.awaiting import Reached
 from orchestrator.api.ending import down
@@ -161,11 +161,11 @@ def project(tmp_path: Path, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(held, "_LIST_SECONDS", 0.1)
     for provider in (aws_provider.AwsProvider, gcp_provider.GcpProvider):
         monkeypatch.setattr(provider, "list_lag_s", 0.5)
-    monkeypatch.setattr(leasing, "local_stack", lambda *_: None)
+    monkeypatch.setattr(provision, "local_stack", lambda *_: None)
     monkeypatch.setattr(foreseen, "refuse", lambda *_: None)
-    monkeypatch.setattr(leasing, "require_gpus", lambda _: None)
-    monkeypatch.setattr(leasing, "_installed", lambda *_: None)
-    monkeypatch.setattr(leasing, "open_session", _at_the_door)
+    monkeypatch.setattr(provision, "require_gpus", lambda _: None)
+    monkeypatch.setattr(provision, "_installed", lambda *_: None)
+    monkeypatch.setattr(provision, "open_session", _at_the_door)
     patience(monkeypatch, 30.0)
     (tmp_path / "train.py").write_text("print('hello')\n")
     (tmp_path / "requirements.lock").write_text(TINY_LOCK)
