@@ -12,7 +12,7 @@ from typing import Any
 from orchestrator.errors import MalformedAnswer
 from orchestrator.model.answers import Malformed, value
 from orchestrator.model.files import regular_bytes
-from orchestrator.parity.facts import MOST_BYTES, OpenedFile, read_opened_files
+from orchestrator.parity.facts import ENVIRONMENT, MOST_BYTES, OpenedFile, read_opened_files
 
 _MOST_LINES = 10_000
 
@@ -51,7 +51,7 @@ def _of_workers(observe: Path) -> Iterator[tuple[str, str]]:
 def read_opened(observe: Path) -> Opened:
     """Read the `observe` folder of a run; empty if it has none. Raises MalformedAnswer."""
     own = [_read(path) for path in sorted(observe.glob("opened-*.json"))]
-    known = [*own, _read(observe / "environment.json")]
+    known = [*own, _read(observe / ENVIRONMENT)]
     entries = [e for each in known for e in (each.get("files") or {}).get("list") or []]
     written = (path for each in own for path in (each.get("files") or {}).get("written") or [])
     made = frozenset((*written, *(entry["path"] for entry in entries if entry.get("made"))))

@@ -8,6 +8,8 @@ from typing import Annotated, Any, TypedDict
 from orchestrator.model.answers import Between, Count, Malformed, Most, Settings, parsed, value
 from orchestrator.model.files import regular_bytes
 
+ENVIRONMENT = "environment.json"
+
 MOST_BYTES = 1 << 26
 """Bytes of environment.json: the names and hashes of a hundred thousand files."""
 
@@ -205,9 +207,14 @@ class OpenedFiles(TypedDict, total=False):
 
 
 class Opened(TypedDict, total=False):
-    """All of opened-PID.json."""
+    """Of environment.json what the first process opened."""
 
     files: OpenedFiles | None
+
+
+class OpenedByProcess(Opened, total=False):
+    """All of opened-PID.json; `modules`: paths of the project's modules."""
+
     modules: Listed | None
 
 
@@ -224,7 +231,7 @@ def read_opened_files(path: Path) -> dict[str, Any]:
 
     Raises Malformed.
     """
-    return _read(path, Opened)
+    return _read(path, Opened if path.name == ENVIRONMENT else OpenedByProcess)
 
 
 def _read(path: Path, shape: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from orchestrator.model.answers import SHORT, Malformed, parsed, value
 from orchestrator.model.files import regular_bytes
 from orchestrator.model.plain import plain
 from orchestrator.parity import lines
-from orchestrator.parity.facts import read_facts
+from orchestrator.parity.facts import ENVIRONMENT, read_facts
 from orchestrator.parity.lines import LightLine, Line, MetricsLine, NamesLine, Status, StepLine, TensorLine
 
 FORMAT = 1
@@ -101,7 +101,7 @@ def read(run: Path) -> Recording:
     folder = run / "observe"
     try:
         said, status = _status(folder / "status.json")
-        environment = read_facts(folder / "environment.json")
+        environment = read_facts(folder / ENVIRONMENT)
         failure = _failure(run)
     except Malformed as error:
         return Recording((), why=str(error))

@@ -160,10 +160,16 @@ def _masked_crc32c(data: bytes) -> int:
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def test_an_environment_variable_that_changes_numbers_stops_the_run(digits: Project) -> None:
-    error = digits.json("train", code=7, TF_ENABLE_ONEDNN_OPTS="0")["error"]
+def test_a_variable_of_this_shell_is_the_same_on_both_sides(digits: Project) -> None:
+    record = digits.json("train", "--local-parity", TF_ENABLE_ONEDNN_OPTS="0")
+    assert record["stack"]["inherited"] == {"TF_ENABLE_ONEDNN_OPTS": "0"}
+    assert record["parity"]["verdict"] == "IDENTICAL"
+
+
+def test_a_variable_that_is_right_for_one_machine_only_stops_the_run(digits: Project) -> None:
+    error = digits.json("train", code=7, XLA_FLAGS="--xla_dump_to=/tmp/dump")["error"]
     assert error["kind"] == "StackMismatch"
-    assert "TF_ENABLE_ONEDNN_OPTS" in error["message"]
+    assert "XLA_FLAGS" in error["message"]
 
 
 def test_a_variable_on_one_side_only_is_seen_in_the_numbers(digits: Project) -> None:
