@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.api import attempts
 from orchestrator.api.folder import Folder
 from orchestrator.ledger import Lease
-from tests.histories.world import World
+from tests.histories.world import LASTS, World
 
 _CENT = 0.01
 
@@ -53,6 +53,12 @@ class Promises:
             machine.id for lease in leases if lease.uncollected for machine in self.world.machines(lease.id)
         }
         return alive - self.world.cloud.stuck | alive & (self.foreign | wanted)
+
+    def made_again(self) -> set[str]:
+        """Machines before their deadline: one may bear the id of one that outlived its own, where the line of
+        that attempt was damaged."""
+        now = self.world.clock()
+        return {one.id for one in self.world.cloud.alive() if one.created_at.timestamp() + LASTS + 600 > now}
 
     def line_damaged(self, lease: Lease, path: Path) -> None:
         """What such a ledger does not tell cannot be promised; its machine can, and the other lines."""
