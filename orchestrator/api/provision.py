@@ -12,7 +12,7 @@ from orchestrator.api.awaiting import require_seen
 from orchestrator.api.driver import require_gpus
 from orchestrator.api.exists import telling
 from orchestrator.api.folder import Folder, new_lease_id
-from orchestrator.api.held import machines_of
+from orchestrator.api.held import existing
 from orchestrator.api.lint import look, tell_once
 from orchestrator.api.machine import machine_of
 from orchestrator.api.offered import one_cloud, open_lease_of, planned_of
@@ -65,7 +65,7 @@ def provision(
         with telling(place.ledger(lease.id) if lease else None, wanted.path):
             if lease:
                 require_seen(provider, lease)
-            machines = machines_of(provider, lease) if lease else ()
+            machines = existing(provider, lease, tell) if lease else ()
             planned = planned_of(wanted, provider, machines)
         if approve and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
