@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import re
 import shlex
 import subprocess
@@ -63,14 +65,26 @@ def _sent(
 
 
 def code_ignored(profile: Profile) -> tuple[str, ...]:
-    """The profile's patterns, and the data's own folders: they travel once, as data."""
+    """The profile's patterns, the data's folders (they travel as data), and what this command prints to."""
     root = profile.code.path.resolve()
     inside = [
         "/" + _literal(each.source.resolve().relative_to(root).as_posix())
         for each in profile.data
         if each.source.resolve().is_relative_to(root) and each.source.resolve() != root
     ]
+    inside += ["/" + _literal(path.relative_to(root).as_posix()) for path in _printed_to(root)]
     return (*profile.code.ignore, *inside, "/runs/")
+
+
+def _printed_to(root: Path) -> set[Path]:
+    """The files below `root` that standard output and error of this process are: `orch run >nightly.log`."""
+    found = set()
+    for number in (1, 2):
+        with contextlib.suppress(OSError):
+            path = Path(f"/dev/fd/{number}").resolve(strict=True)
+            if path.is_relative_to(root) and os.path.samestat(path.stat(), os.fstat(number)):
+                found.add(path)
+    return found
 
 
 def _literal(path: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +44,16 @@ def test_pairs_of_calls_with_one_run_id_give_one_record(shared: Project) -> None
         assert first == second
         assert len(first["attempts"]) == 1
         assert (shared.folder / f"runs/pair-{number}/output.log").read_text().count("-") == 4, "it ran once"
+
+
+def test_a_log_inside_the_project_is_no_change_of_its_code(shared: Project) -> None:
+    """As a crontab has it: the output of each call goes to the same file, which nobody ignores."""
+    for started in (True, False):
+        with open(shared.folder / "nightly.log", "ab") as log:
+            command = [sys.executable, "-m", "orchestrator", "train", "--json", "--run-id", "logged"]
+            subprocess.run(command, cwd=shared.folder, env=shared.env(), stdout=log, stderr=log, check=True)
+        text = (shared.folder / "nightly.log").read_text()
+        assert json.JSONDecoder().raw_decode(text[text.rindex('{\n "schema"') :])[0]["started"] is started
 
 
 def test_the_second_goes_on_where_the_first_was_killed(shared: Project) -> None:
