@@ -28,7 +28,10 @@ def _lease(lease: LeaseStatus, now: float) -> str:
     lines.append(f"  {'cost':<9} {money(lease.cost)} so far, {money(lease.price)}/h")
     if lease.deadline and lease.state not in ("gone", "closed"):
         at = datetime.fromtimestamp(lease.deadline, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        lines.append(f"  {'deadline':<9} powers itself off at {at}, in {duration(lease.deadline - now)}")
+        left = lease.deadline - now
+        ends = f"powers itself off at {at}, in {duration(left)}"
+        passed = f"passed at {at}, {duration(-left)} ago by the clock of this computer"
+        lines.append(f"  {'deadline':<9} {ends if left > 0 else passed}")
     if lease.state == "stopped":
         lines.append(f"  {lease.detail.get('stopped') or 'It runs nothing, and may still cost: orch down'}")
     if lease.state == "gone":

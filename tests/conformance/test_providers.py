@@ -154,15 +154,8 @@ def aws_bed(monkeypatch: pytest.MonkeyPatch, cloud: Cloud) -> Bed:
     for name, value in {**cloud.env, "ORCH_AWS_REGIONS": "us-east-1"}.items():
         monkeypatch.setenv(name, value)
     need = Need("aws", memory=Bound(1 << 30), disk=8 << 30, arch="x86_64")
-    return Bed(
-        open_provider("aws"),
-        need,
-        need.disk,
-        time.time,
-        lambda: time.sleep(0.05),
-        brief_s=15,
-        unsold="p4d.24xlarge",
-    )
+    provider, unsold = open_provider("aws"), "p4d.24xlarge"
+    return Bed(provider, need, need.disk, time.time, lambda: time.sleep(0.05), brief_s=15, unsold=unsold)
 
 
 @pytest.fixture(scope="module")

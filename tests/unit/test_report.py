@@ -213,3 +213,9 @@ def test_differences_that_are_expected_are_named() -> None:
     declared = [{"kind": "variable", "name": "LANG", "here": "C", "there": None, "declared": True}]
     shown = summary(replace(RECORD, stack={**(RECORD.stack or {}), "differences": declared}))
     assert "expected to differ: LANG" in shown
+
+
+def test_a_deadline_that_has_passed_by_the_clock_here_is_told_as_such() -> None:
+    assert LEASE.deadline
+    (line,) = [each for each in status_text([LEASE], LEASE.deadline + 90).splitlines() if "deadline" in each]
+    assert "ago by the clock of this computer" in line and "-" not in line.partition("UTC")[2]
