@@ -183,12 +183,14 @@ def _soon(handle: IO[str], lock: int) -> bool:
 
 
 def _sign(handle: IO[str], holder: Holder | None) -> None:
-    """Write the holder into the lock's file. A full disk is ignored."""
+    """Write the holder into the lock's file, past its buffer, which would be written again at its closing.
+
+    A full disk is ignored.
+    """
     with suppress(OSError):
-        handle.truncate(0)
+        os.ftruncate(handle.fileno(), 0)
         if holder:
-            handle.write(json.dumps(asdict(holder)))
-            handle.flush()
+            os.write(handle.fileno(), json.dumps(asdict(holder)).encode())
 
 
 def _signed(handle: IO[str]) -> Holder | None:
