@@ -6,6 +6,8 @@ from pathlib import Path
 
 from orchestrator.hosts.whole import write_whole
 from orchestrator.ledger import Ledger
+from orchestrator.model.answers import Malformed
+from orchestrator.model.files import regular_bytes
 
 
 class Bookmark:
@@ -30,8 +32,8 @@ class Bookmark:
 def _read(path: Path) -> int:
     """A bookmark that is damaged tells nothing: the output begins anew."""
     try:
-        text = path.read_bytes()
-    except FileNotFoundError:
+        text = regular_bytes(path, 20)
+    except (FileNotFoundError, Malformed):
         return 0
     return int(text) if text.isdigit() and len(text) < 20 else 0
 

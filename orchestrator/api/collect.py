@@ -4,19 +4,70 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from orchestrator import jobs, sync
 from orchestrator.errors import FileRefused, HostError, LocalError, UsageError
 from orchestrator.hosts.disk import mount_of, shown
 from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Agent, Entry, Exit, Host, NotFetched, Progress, Refused, RunRecord, RunState
+from orchestrator.model.answers import LONG, Count, Most, value
+from orchestrator.model.files import regular_bytes
 
 RECORD = "run.json"
+
+Facts = Mapping[str, Any]
+
+
+class Artifact(TypedDict):
+    """A file of a run, in its record."""
+
+    path: str
+    bytes: Count
+
+
+class Unfetched(TypedDict):
+    """A path of a run that stayed on the machine, in its record."""
+
+    path: str
+    kind: str
+    declared: bool
+
+
+class Exited(TypedDict):
+    """How a run ended, in its record."""
+
+    reason: str
+
+
+class _Needed(TypedDict):
+    run_id: str
+    exit: Exited
+
+
+class Written(_Needed, total=False):
+    """The shape of run.json; each part is what `parity`, `stack` and the others make of it."""
+
+    command: Annotated[list[Annotated[str, Most(1 << 17)]], Most(100_000)] | None
+    code: Facts | None
+    parity: Facts | None
+    stack: Facts | None
+    data: Facts | None
+    metrics: Annotated[Facts, Most(1_000_000)]
+    profile: Facts | None
+    artifacts: Annotated[list[Artifact], Most(1_000_000)]
+    not_fetched: Annotated[list[Unfetched], Most(1_000_000)]
+    model_check: Facts | None
+    machine: Facts | None
+    cost: Facts | None
+    timings: Mapping[str, float | None]
+    attempts: list[Facts]
+
+
 OUTPUTS = "outputs"
 LOG = "output.log"
 _METRICS_BYTES = 1 << 20
@@ -140,12 +191,12 @@ def metrics(record: RunRecord) -> dict[str, Any]:
 
 def _numbers(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text())
-    except (ValueError, OSError, RecursionError):
+        found = json.loads(regular_bytes(path, _METRICS_BYTES))
+    except (ValueError, OSError, RecursionError):  # Malformed is a ValueError
         return {}
     numbers = (
-        [(key, each) for key, each in value.items() if _is_metric(key, each)]
-        if isinstance(value, dict)
+        [(key, each) for key, each in found.items() if _is_metric(key, each)]
+        if isinstance(found, dict)
         else []
     )
     return dict(numbers[:_METRICS])
@@ -175,11 +226,11 @@ def read(folder: Path) -> RunRecord | None:
     if not path.exists():
         return None
     try:
-        record = RunRecord.from_json(json.loads(path.read_bytes()), folder)
-        str(record.exit["reason"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        found = json.loads(regular_bytes(path, LONG))
+        value(Written, found)
+        return RunRecord.from_json(found, folder)
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise _unreadable(path) from error
-    return record
 
 
 def _unreadable(path: Path) -> UsageError:

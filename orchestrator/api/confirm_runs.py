@@ -23,12 +23,17 @@ from orchestrator.api.rerun import Rerun
 from orchestrator.errors import OrchError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job
+from orchestrator.model.files import first_bytes, first_line, last_bytes
+from orchestrator.model.plain import plain
 from orchestrator.parity.imposed import Imposed
 from orchestrator.parity.recording import Recording, read
 from orchestrator.runtime.acting import acts
 from orchestrator.runtime.command import environment as job_environment
 from orchestrator.runtime.rundir import RunDir, open_run
 from orchestrator.runtime.zygote import BROKEN, REFUSED
+
+_LAST = 16 << 10
+"""Bytes of what a run printed last that are looked at."""
 
 LATE = frozenset(
     ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS",
@@ -156,7 +161,7 @@ class Runs:
         recording = read(Path(run.root))
         if recording.steps:
             self._seconds.append(seconds - self._waited)
-            unseeded = tuple(dict.fromkeys(_text(run.path("unseeded")).splitlines()))
+            unseeded = tuple(dict.fromkeys(_lines(Path(run.path("unseeded")))))
             return Trial(recording, seconds, unseeded=unseeded)
         return Trial(recording, seconds, self._why(run, ending, recording), fault=self._fault)
 
@@ -367,20 +372,18 @@ class Runs:
         return (python, self._program_there(copy, imposed), *arguments)
 
     def _why(self, run: RunDir, ending: str, recording: Recording) -> str:
-        refused = _text(run.path("refused")).split("\n")[0]
+        refused = first_line(Path(run.path("refused")))
         if refused:
             return f"it writes to {refused}, which a repeated run may not change"
-        lines = [line for line in _text(run.log).strip().splitlines() if line.strip()]
+        said = plain(last_bytes(Path(run.log), _LAST).decode("utf-8", "replace"))
+        lines = [line for line in said.splitlines() if line.strip()]
         return f"{ending}; {lines[-1].strip()[:200]}" if lines else f"{ending}; {recording.why}"
+
+
+def _lines(path: Path) -> list[str]:
+    return first_bytes(path, 1 << 20).decode("utf-8", "replace").splitlines()
 
 
 def _without_hook(path: str) -> str:
     """What is left of a run's PYTHONPATH, in which our hook comes first."""
     return path.partition(os.pathsep)[2]
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text("utf-8", errors="replace")
-    except OSError:
-        return ""

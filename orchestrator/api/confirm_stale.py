@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from orchestrator.api.confirm_program import folder_of
 from orchestrator.api.rerun import Rerun
+from orchestrator.model.files import sha256_of
 from orchestrator.parity.opened import is_cache
 
 MOST = 256 << 20
@@ -36,7 +36,7 @@ def _changed(known: Rerun, facts: Mapping[str, Any]) -> Iterator[tuple[str, Path
     if beside:
         roots.append(beside)
     for name, digest in (facts.get("modules") or {}).items():
-        if digest not in [_digest(root / name) for root in roots]:
+        if digest not in [sha256_of(root / name) for root in roots]:
             there = next((root for root in roots if (root / name).is_file()), known.cwd)
             yield str(name), there / name, digest
     left = MOST
@@ -44,13 +44,5 @@ def _changed(known: Rerun, facts: Mapping[str, Any]) -> Iterator[tuple[str, Path
         if entry.get("made") or not entry.get("whole") or not entry.get("sha256") or is_cache(entry):
             continue
         left -= int(entry["bytes"])
-        if left >= 0 and _digest(Path(entry["path"])) != entry["sha256"]:
+        if left >= 0 and sha256_of(Path(entry["path"])) != entry["sha256"]:
             yield str(entry["name"]), Path(entry["path"]), str(entry["sha256"])
-
-
-def _digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return ""

@@ -12,13 +12,41 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict, TypeVar
 
 from orchestrator.model import Agent
+from orchestrator.model.answers import SHORT, Between, Malformed, Moment, Most, decoded
+from orchestrator.model.files import last_bytes
+from orchestrator.model.plain import last_words
+
+_LAST = 4096
+"""Bytes of its diary that are looked at."""
+
+Number = Annotated[int, Between(-(1 << 31), 1 << 31)]
+
+
+class Ready(TypedDict):
+    """Its first line: what it has imported."""
+
+    ready: Annotated[list[str], Most(10_000)]
+    seconds: Moment
+
+
+class Ended(TypedDict):
+    """How a program ended in a fork of it."""
+
+    code: Number | None
+    signal: Number | None
+    timed_out: bool
+    seconds: Moment
+
+
+T = TypeVar("T")
 
 
 class ZygoteLost(Exception):
-    """It ended, or did not answer in time. Holds what it printed last."""
+    """It ended, did not answer in time, or answered what it never says. Holds the reason, or what it printed
+    last."""
 
 
 class Zygote:
@@ -45,14 +73,14 @@ class Zygote:
     def ready(self, until: float) -> None:
         """Wait until its imports are done. Raises ZygoteLost."""
         if self.import_seconds is None:
-            self._answer(until)
+            _answered(Ready, self._line(until))
             self.import_seconds = time.monotonic() - self._begun
 
     def left(self, usual: float) -> float:
         """Seconds until its imports are done, if they take the `usual` time."""
         return 0.0 if self.import_seconds is not None else max(0.0, self._begun + usual - time.monotonic())
 
-    def run(self, request: Mapping[str, Any], until: float) -> dict[str, Any]:
+    def run(self, request: Mapping[str, Any], until: float) -> Ended:
         """Run a program in a fork; how it ended. `until`: on time.monotonic(). Raises ZygoteLost."""
         self.ready(until)
         left = max(1.0, until - time.monotonic())
@@ -63,7 +91,7 @@ class Zygote:
         except BrokenPipeError as error:
             raise ZygoteLost(self._said()) from error
         self.last_used = time.monotonic()
-        return self._answer(until + 10)
+        return _answered(Ended, self._line(until + 10))
 
     def close(self) -> None:
         """End it, and with it whatever still runs in it."""
@@ -78,7 +106,8 @@ class Zygote:
         if self._process.stdout:
             self._process.stdout.close()
 
-    def _answer(self, until: float) -> dict[str, Any]:
+    def _line(self, until: float) -> bytes:
+        """Its next line, the only one that it was asked for."""
         assert self._process.stdout
         source = self._process.stdout.fileno()
         while b"\n" not in self._rest:
@@ -87,13 +116,23 @@ class Zygote:
             if not block:
                 raise ZygoteLost(self._said() if readable else "it took too long")
             self._rest += block
+            if len(self._rest) > SHORT:
+                raise ZygoteLost(f"it answered with more than {SHORT:,} bytes")
         line, _, self._rest = self._rest.partition(b"\n")
-        value: dict[str, Any] = json.loads(line)
-        return value
+        if self._rest:
+            raise ZygoteLost("it answered more than it was asked")
+        return line
 
     def _said(self) -> str:
-        lines = self._diary.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it ended without a word"
+        lines = last_bytes(self._diary, _LAST).strip().splitlines()
+        return last_words(lines[-1]) if lines else "it ended without a word"
+
+
+def _answered(shape: type[T], line: bytes) -> T:
+    try:
+        return decoded(shape, line)
+    except Malformed as error:
+        raise ZygoteLost(f"it answered what it never says: {error}") from None
 
 
 class Zygotes:

@@ -6,16 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from orchestrator import sync
 from orchestrator.api.folder import Folder
 from orchestrator.api.session import read_lock
 from orchestrator.api.trees import Trees, code_ignored, facts_of
 from orchestrator.model import Manifest, RunRecord
+from orchestrator.model.answers import LONG, Malformed, Most, decoded
+from orchestrator.model.files import regular_bytes
 from orchestrator.profile import Profile
 
 _FILES = "code.json"
+_Kept = Annotated[dict[str, str], Most(1_000_000)]
 _NAMED = 3
 """How many files of the code are named; the others are counted."""
 
@@ -80,11 +83,12 @@ def _contents(code: Manifest) -> dict[str, str]:
 
 
 def _kept(folder: Path) -> dict[str, str] | None:
+    """The files of the code as `keep` wrote them; None where there are none, or they are damaged: the
+    difference is told then without their names."""
     try:
-        value = json.loads((folder / _FILES).read_text())
-    except (OSError, ValueError):
+        return decoded(_Kept, regular_bytes(folder / _FILES, LONG), most=LONG)
+    except (OSError, Malformed):
         return None
-    return value if isinstance(value, dict) else None
 
 
 def _changed_files(before: Mapping[str, str] | None, now: Mapping[str, str]) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from orchestrator.api.bookmarks import Bookmark, bookmark_of
 from orchestrator.api.folder import Folder
 from orchestrator.api.known import known_ids, known_run, no_such_run, profile_of
-from orchestrator.errors import UsageError
+from orchestrator.errors import FileRefused, UsageError
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, Silent
+from orchestrator.model.answers import Malformed
+from orchestrator.model.files import open_regular
 
 LOG = "output.log"
 _RECORD = "run.json"
@@ -72,14 +75,25 @@ def _of_the_copy(place: Folder, log: Path, follow: bool, output: Callable[[bytes
 
 
 def _passed_on(log: Path, offset: int, output: Callable[[bytes], None]) -> int:
-    """Pass on the file from byte `offset`, a block at a time. Its length."""
-    with open(log, "rb") as file:
+    """Pass on the file from byte `offset`, a block at a time. Its length. Raises FileRefused."""
+    with _opened(log) as file:
         size = file.seek(0, 2)
         at = file.seek(min(offset, size))
         while block := file.read(_BLOCK):
             output(block)
             at += len(block)
     return at
+
+
+def _opened(log: Path) -> BinaryIO:
+    try:
+        return open_regular(log)
+    except Malformed as error:
+        raise FileRefused(
+            f"{log} is not the log of a run: {error}. It was not read.",
+            exists=f"Everything else of the run is in {log.parent}.",
+            next_command=f"{shlex.join(['rm', '-r', str(log)])}    # then orch pull {log.parent.name}",
+        ) from None
 
 
 def _mark(place: Folder, run_id: str) -> Bookmark | None:

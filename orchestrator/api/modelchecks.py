@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from orchestrator.errors import HostError
 from orchestrator.model import Agent, Entry, Host
 from orchestrator.model.answers import LONG, Malformed, parsed
+from orchestrator.model.files import first_bytes
 from orchestrator.model.plain import last_words
 from orchestrator.runtime.modelcheck.answers import sound
 from orchestrator.runtime.modelcheck.compare import method
@@ -30,8 +30,6 @@ _MOST_NAMES = 60_000
 """Files that are checked of one run, and bytes of their paths; a shell takes 128 KiB a command."""
 
 _MOST_VALUES = 1 << 62
-
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @dataclass(frozen=True)
@@ -72,11 +70,7 @@ def check(
 
 def _head(path: Path) -> bytes:
     """The first bytes of a fetched file; b"" where it cannot be read or is a link."""
-    try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _NO_LINK)) as file:
-            return file.read(HEAD)
-    except OSError:
-        return b""
+    return first_bytes(path, HEAD)
 
 
 def _first(names: Sequence[str], folder: int) -> Sequence[str]:

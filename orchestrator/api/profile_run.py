@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from orchestrator.errors import LocalError, MalformedAnswer, UsageError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job, Progress, Silent
 from orchestrator.model.answers import Malformed
-from orchestrator.model.files import regular_bytes
+from orchestrator.model.files import last_bytes, open_regular, regular_bytes
 from orchestrator.model.plain import plain
 from orchestrator.profile import load
 from orchestrator.profiling.differential import Differential, differential
@@ -37,6 +37,7 @@ RESULT = "feeding.json"
 OBJECT = "profile.json"
 REFUSED_BYTES = 1 << 24
 _LOG_END = 1 << 16
+_MOST_COPIED = 1 << 32
 _SCRIPT_BYTES = 1 << 22
 
 _LAST, _LONGEST = 8, 200
@@ -256,14 +257,21 @@ FOLDERS = ("trace", "files")
 
 
 def collect_local(source: Path, home: Path) -> None:
-    """What a scratch run left of its measurement, into `home`."""
+    """What a scratch run left of its measurement, into `home`: regular files only, no link's target."""
     home.mkdir(parents=True, exist_ok=True)
     for each in KEPT:
-        if (source / each).exists():
-            shutil.copy2(source / each, home / each)
+        _copy(source / each, home / each)
     for each in FOLDERS:
-        if (source / each).is_dir():
-            shutil.copytree(source / each, home / each, dirs_exist_ok=True)
+        if (source / each).is_dir() and not (source / each).is_symlink():
+            options: dict[str, Any] = {"copy_function": _copy, "dirs_exist_ok": True, "symlinks": True}
+            shutil.copytree(source / each, home / each, **options)
+
+
+def _copy(source: str | Path, target: str | Path) -> None:
+    with suppress(FileNotFoundError, Malformed), open_regular(Path(source)) as file:
+        if os.fstat(file.fileno()).st_size <= _MOST_COPIED:
+            with open(target, "wb") as copy:
+                shutil.copyfileobj(file, copy)
 
 
 def read(
@@ -273,7 +281,7 @@ def read(
     result = _result(home / RESULT)
     system = rightsize.profile_of_run(home)
     found = differential(result) if result.get("v") == 1 and not result.get("unmeasured") else None
-    reads = reads_of(home / "files")
+    reads = _reads(home / "files")
     shutil.rmtree(home / "files", ignore_errors=True)
     notes = found.notes if found else result.get("notes") or ()
     plain = Profiled(run_id, home, command, exit_, system=system, notes=notes, reads=reads)
@@ -301,21 +309,27 @@ def _result(path: Path) -> Mapping[str, Any]:
     try:
         return read_result(path)
     except Malformed as error:
-        raise MalformedAnswer(
-            f"What the input costs was not measured: {error}. Nothing of it was used.",
-            exists=f"The log of the measurement is {path.with_name('output.log')}.",
-            next_command="orch status    # what runs and costs; the program may write where orch measures",
-        ) from None
+        raise _unmeasured(path.parent, error) from None
+
+
+def _reads(folder: Path) -> Sequence[FileReads]:
+    try:
+        return reads_of(folder)
+    except Malformed as error:
+        raise _unmeasured(folder.parent, error) from None
+
+
+def _unmeasured(home: Path, error: Malformed) -> MalformedAnswer:
+    return MalformedAnswer(
+        f"What the input costs was not measured: {error}. Nothing of it was used.",
+        exists=f"The log of the measurement is {home / 'output.log'}.",
+        next_command="orch status    # what runs and costs; the program may write where orch measures",
+    )
 
 
 def _last_lines(home: Path) -> tuple[str, ...]:
     """Of what a failed command printed: what it failed of is at the end."""
-    try:
-        with open(home / "output.log", "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_END))
-            text = plain(file.read(_LOG_END).decode("utf-8", "replace"))
-    except OSError:
-        return ()
+    text = plain(last_bytes(home / "output.log", _LOG_END).decode("utf-8", "replace"))
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("orch: ")]
     return tuple(line[:_LONGEST] for line in lines[-_LAST:])
 

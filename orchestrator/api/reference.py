@@ -18,6 +18,7 @@ from typing import Any
 
 from orchestrator.api.confirm_copy import Copy, Folders
 from orchestrator.errors import LocalError
+from orchestrator.model.files import first_line
 from orchestrator.parity.imposed import Imposed
 from orchestrator.profile import DataTree, Profile
 from orchestrator.runtime.rundir import open_run
@@ -142,10 +143,7 @@ class Laid:
 
     def refused(self) -> str:
         """The first path that the run was refused to write, while that is known; "" where there was none."""
-        try:
-            return self.refusals.read_text("utf-8", errors="replace").split("\n")[0]
-        except OSError:
-            return ""
+        return first_line(self.refusals)
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,18 @@ import json
 import os
 import platform
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from orchestrator.api.confirm_program import folder_of
+from orchestrator.errors import MalformedAnswer
 from orchestrator.hosts.whole import whole
-from orchestrator.model.answers import Malformed
+from orchestrator.model.answers import Like, Malformed, Most, Sha256, parsed, value
+from orchestrator.model.files import regular_bytes
 from orchestrator.parity.facts import read_facts
-from orchestrator.parity.recording import read_object
 from orchestrator.runtime.acting import acts
 
 NAME = "rerun.json"
@@ -40,6 +42,33 @@ _EVERYBODYS = frozenset(
 """Set for every program, and seldom meant by a word of that spelling."""
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE|AUTH", re.IGNORECASE)
 _CREDENTIALS = re.compile(r"://[^/\s]*@")
+
+
+_MOST_NOTED = 1 << 26
+
+_Path = Annotated[str, Like(r"[^\0]+")]
+_Word = Annotated[str, Most(1 << 17), Like(r"[^\0]*")]
+"""An argument, or the value of a variable: what a kernel hands to a program."""
+
+
+@dataclass(frozen=True)
+class _Version:
+    v: int = 0
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """All of rerun.json, see `note`."""
+
+    argv: Annotated[tuple[_Word, ...], Most(100_000)]
+    cwd: Annotated[str, Like(r"/[^\0]*")]
+    python: _Path
+    variables: dict[_Path, _Word]
+    unset: tuple[_Path, ...]
+    host: str
+    made: Annotated[tuple[_Path, ...], Most(1_000_000)] = ()
+    places: dict[_Path, _Word | None] = field(default_factory=dict)
+    stdin: Sha256 | None = None
 
 
 @dataclass(frozen=True)
@@ -111,7 +140,7 @@ def note(
     shown = {name for name in names if not _SECRET.search(name) and not name.startswith("ORCH_")}
     shown.add(_MODULES)
     chosen = {n: v for n, v in environ.items() if (acts(n) or n in shown) and not _secret(n, v)}
-    value = {
+    noted = {
         "v": _FORMAT,
         "argv": list(argv),
         "cwd": str(cwd),
@@ -124,7 +153,7 @@ def note(
         "stdin": given,
     }
     with whole(folder / NAME) as file:
-        file.write((json.dumps(value, indent=1) + "\n").encode())
+        file.write((json.dumps(noted, indent=1) + "\n").encode())
 
 
 KEPT = "kept"
@@ -208,9 +237,14 @@ def _is_short_text(content: bytes) -> bool:
 
 
 def _content(path: Path) -> bytes | None:
+    return _bytes(path, _SMALL)
+
+
+def _bytes(path: Path, most: int) -> bytes | None:
+    """The regular file that `path` leads to; None where there is none of `most` bytes at most."""
     try:
-        return path.read_bytes() if path.stat().st_size <= _SMALL else None
-    except OSError:
+        return regular_bytes(path.resolve(), most)
+    except (OSError, RuntimeError, ValueError):  # RuntimeError: links in a circle
         return None
 
 
@@ -235,10 +269,10 @@ def _read_by(folder: Path, argv: Sequence[str], cwd: Path, environ: Mapping[str,
     program = next((word for word in argv[1:] if word.endswith(".py")), "")
     for root in _roots(argv, cwd):
         for name in {*modules, program} - {""}:
-            try:
-                text = (root / name).read_text("utf-8", errors="replace")
-            except OSError:
+            content = _bytes(root / name, _MOST)
+            if content is None:
                 continue
+            text = content.decode("utf-8", "replace")
             yield from _READ.findall(text)
             prefixes = tuple(_PREFIXES.findall(text)) if "environ" in text or "env_prefix" in text else ()
             yield from (known for known in environ if prefixes and known.startswith(prefixes))
@@ -251,18 +285,33 @@ def _read_by(folder: Path, argv: Sequence[str], cwd: Path, environ: Mapping[str,
 
 
 def read(folder: Path) -> Rerun | None:
-    """What was noted beside a recording; None where nothing was."""
-    value = read_object(folder / NAME)
-    if value.get("v") != _FORMAT:
+    """What was noted beside a recording; None where nothing was, or another version of orch did.
+
+    Raises MalformedAnswer.
+    """
+    path = folder / NAME
+    try:
+        found = parsed(regular_bytes(path, _MOST_NOTED), most=_MOST_NOTED)
+        if value(_Version, found).v != _FORMAT:
+            return None
+        noted = value(_Noted, found)
+    except FileNotFoundError:
         return None
+    except Malformed as error:
+        raise MalformedAnswer(
+            f"How the run was started cannot be told: {path} is not what orch writes: {error}. Nothing of it "
+            "was used.",
+            exists=f"Everything else of the run is in {folder}.",
+            next_command=f"{shlex.join(['rm', '-r', str(path)])}    # it can be compared then, not run again",
+        ) from None
     return Rerun(
-        argv=tuple(value["argv"]),
-        cwd=Path(value["cwd"]),
-        python=str(Path(value["cwd"]) / value["python"]),
-        variables=value["variables"],
-        unset=tuple(value["unset"]),
-        host=value["host"],
-        made=tuple(value.get("made", ())),
-        places=value.get("places", {}),
-        stdin=folder / KEPT / value["stdin"] if value.get("stdin") else None,
+        argv=noted.argv,
+        cwd=Path(noted.cwd),
+        python=str(Path(noted.cwd) / noted.python),
+        variables=noted.variables,
+        unset=noted.unset,
+        host=noted.host,
+        made=noted.made,
+        places=noted.places,
+        stdin=folder / KEPT / noted.stdin if noted.stdin else None,
     )

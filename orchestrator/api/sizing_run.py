@@ -20,16 +20,22 @@ from orchestrator.api.folder import Folder
 from orchestrator.api.opened import Opened, read_opened
 from orchestrator.api.reference import CACHES, Reference, View
 from orchestrator.api.session import local_agent
-from orchestrator.errors import LocalError, RunFailed, UsageError
+from orchestrator.errors import LocalError, MalformedAnswer, RunFailed, UsageError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Exit, Job, Progress
+from orchestrator.model.answers import Malformed
+from orchestrator.model.files import first_line, last_bytes
+from orchestrator.model.plain import plain
 from orchestrator.parity.imposed import Imposed
 from orchestrator.profile import DataTree
+from orchestrator.profiling.size_result import read_sizes
 from orchestrator.runtime.rundir import RunDir, open_run
 from orchestrator.runtime.sizing_meter import ALLOCATOR
 
 _POLL = 0.2
 _TAIL = 12
+_TAIL_BYTES = 1 << 16
+"""Lines and bytes of what it printed last that are told."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ def measure(
         wish = {"out": run.path("size.json"), "batch": batch, "sizes": list(sizes), "budget": budget}
         progress.say("Running up to the first training step, in a copy of the folder; nothing is kept of it.")
         ended = _run(agent, run, _job(program, copy, run, wish), limit, progress)
-        outcome = _Outcome(_read(run), ended, _tail(run), _first_line(run.path("refused")))
+        outcome = _Outcome(_read(run), ended, _tail(run), first_line(Path(run.path("refused"))))
         opened = read_opened(Path(run.observe))
     return Measured(_judged(outcome, limit), opened, view, begun)
 
@@ -227,22 +233,15 @@ def _said(outcome: _Outcome) -> str:
 
 def _read(run: RunDir) -> dict[str, Any] | None:
     try:
-        result: dict[str, Any] = json.loads(Path(run.path("size.json")).read_text("utf-8"))
-        return result
-    except (OSError, ValueError):
-        return None
+        return read_sizes(Path(run.path("size.json")))
+    except Malformed as error:
+        raise MalformedAnswer(
+            f"What a training step needs was not measured: {error}. Nothing of it was used.",
+            exists="Nothing was kept of the run.",
+            next_command="orch lint    # the program may write where orch measures; then orch size again",
+        ) from None
 
 
 def _tail(run: RunDir) -> str:
-    return "\n".join(_text(run.log).strip().splitlines()[-_TAIL:])
-
-
-def _first_line(path: str) -> str:
-    return _text(path).split("\n")[0]
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text("utf-8", errors="replace")
-    except OSError:
-        return ""
+    text = plain(last_bytes(Path(run.log), _TAIL_BYTES).decode("utf-8", "replace"))
+    return "\n".join(text.strip().splitlines()[-_TAIL:])

@@ -200,5 +200,5 @@ def _signed(handle: IO[str]) -> Holder | None:
         value = json.loads(handle.read(_MOST_BYTES))
         holder = Holder(int(value["pid"]), str(value["verb"]), float(value["since"]))
         return holder if holder.words else None
-    except (ValueError, KeyError, TypeError, OverflowError, OSError):
+    except (ValueError, KeyError, TypeError, OverflowError, OSError, RecursionError):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from orchestrator.api.reading import of_profile
 from orchestrator.api.undeclared_words import command, sentence
 from orchestrator.errors import ProfileError, ResultsLost, failure_of
 from orchestrator.model import Refused, RunRecord
+from orchestrator.model.files import last_bytes
 from orchestrator.profile import load
 
 _NAMED = 5
@@ -86,11 +86,9 @@ def _unsent(record: RunRecord, profile: Path) -> tuple[str, str]:
     if record.exit["reason"] != "failed":
         return "", ""
     try:
-        with open(record.folder / LOG, "rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL))
-            said = log.read().decode(errors="replace")
+        said = last_bytes(record.folder / LOG, _TAIL).decode(errors="replace")
         found = [each for each in of_profile(load(profile)) if each.name in said]
-    except (OSError, ProfileError):
+    except ProfileError:
         return "", ""
     if not found:
         return "", ""

@@ -2,41 +2,90 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
 
 from .answers import Malformed
+from .plain import plain
+
+_LONGEST = 4096
 
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
-def regular_bytes(path: Path, most: int) -> bytes:
-    """The bytes of a regular file of at most `most` bytes.
+def open_regular(path: Path) -> BufferedReader:
+    """Open a regular file for reading; opening waits for nobody.
 
     Raises FileNotFoundError where there is none, and Malformed where it cannot be read, is a link, a device,
-    a pipe or a folder, or is larger.
+    a pipe or a folder.
     """
     try:
         handle = os.open(path, os.O_RDONLY | _FLAGS)
     except FileNotFoundError:
         raise
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise Malformed(_why(path, error)) from None
-    facts = os.fstat(handle)
-    if not stat.S_ISREG(facts.st_mode):
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise Malformed("it is no regular file")
-    with os.fdopen(handle, "rb") as file:
-        if facts.st_size > most:
-            raise Malformed(f"it has {facts.st_size:,} bytes, more than the {most:,} that it can have")
+    return os.fdopen(handle, "rb")
+
+
+def regular_bytes(path: Path, most: int) -> bytes:
+    """The bytes of a regular file of at most `most` bytes.
+
+    Raises as `open_regular`, and Malformed where the file is larger.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise Malformed(f"it has {size:,} bytes, more than the {most:,} that it can have")
         data = file.read(most + 1)
     if len(data) > most:
         raise Malformed(f"it grows beyond the {most:,} bytes that it can have")
     return data
 
 
-def _why(path: Path, error: OSError) -> str:
+def first_bytes(path: Path, most: int) -> bytes:
+    """The first `most` bytes of a regular file; b"" where there is none, or it cannot be read."""
+    try:
+        with open_regular(path) as file:
+            return file.read(most)
+    except (OSError, Malformed):
+        return b""
+
+
+def first_line(path: Path) -> str:
+    """The first line of a text, without control characters, of 4096 characters at most; "" as first_bytes."""
+    text = first_bytes(path, 4 * _LONGEST).decode("utf-8", "replace")
+    return plain(text.split("\n")[0])[:_LONGEST]
+
+
+def last_bytes(path: Path, most: int) -> bytes:
+    """The last `most` bytes of a regular file; b"" where there is none, or it cannot be read."""
+    try:
+        with open_regular(path) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - most))
+            return file.read(most)
+    except (OSError, Malformed):
+        return b""
+
+
+def sha256_of(path: Path, most: int = 1 << 32) -> str:
+    """The sha256 of the file that `path` leads to; "" where it is not regular, or larger than `most` bytes."""
+    try:
+        with open_regular(path.resolve()) as file:
+            if os.fstat(file.fileno()).st_size > most:
+                return ""
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, RuntimeError, ValueError):
+        return ""
+
+
+def _why(path: Path, error: OSError | ValueError) -> str:
     if path.is_symlink():
         return "it is a link"
-    return f"it cannot be read ({error.strerror})"
+    return f"it cannot be read ({error.strerror if isinstance(error, OSError) else error})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from orchestrator.model.answers import SHORT
+from orchestrator.model.files import regular_bytes, sha256_of
 from orchestrator.parity.changes import Change, Facts, another_program, versions
 from orchestrator.parity.imposed import SHARED, Candidate, Imposed, Other
 from orchestrator.parity.opened import is_cache
@@ -56,10 +57,7 @@ def _kept(other: Other, digest: Any) -> list[Path]:
 
 
 def _same(path: Path, digest: str) -> bool:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest() == digest
-    except OSError:
-        return False
+    return sha256_of(path) == digest
 
 
 def _arguments(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
@@ -109,8 +107,8 @@ def _keras_settings(entry: Any) -> dict[str, str]:
     if not _is_file_of(Path(str(entry.get("path", ""))), entry):
         return {}
     try:
-        found = json.loads(Path(str(entry["path"])).read_text("utf-8"))
-    except (OSError, ValueError):
+        found = json.loads(regular_bytes(Path(str(entry["path"])).resolve(), SHORT))
+    except (OSError, ValueError, RecursionError, RuntimeError):
         return {}
     names = ("floatx", "image_data_format")
     return {name: str(found[name]) for name in names if name in found} if isinstance(found, dict) else {}

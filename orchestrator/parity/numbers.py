@@ -11,7 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orchestrator.model.files import regular_bytes
 from orchestrator.parity.recording import Tensor
+
+_MOST_BYTES = 1 << 32
+"""Of the file of one tensor."""
 
 MOST = 1 << 20
 """Elements compared one by one; of larger tensors every n-th."""
@@ -151,25 +155,25 @@ def _bits(tensor: Tensor) -> Sequence[int] | None:
         return None
     try:
         return read_npy(path)
-    except (OSError, ValueError, SyntaxError, struct.error):
+    except (OSError, ValueError):
         return None
 
 
 def read_npy(path: Path) -> Sequence[int]:
     """The elements of a .npy file as raw bit patterns, in C order. Complex numbers count as two.
 
-    Raises ValueError where it is not a version 1 file of little-endian numbers, or not whole.
+    Raises FileNotFoundError, and ValueError where it is not a version 1 file of little-endian
+    numbers, or not whole.
     """
-    content = path.read_bytes()
+    content = regular_bytes(path, _MOST_BYTES)
     if content[:8] != b"\x93NUMPY\x01\x00":
         raise ValueError(f"{path.name} is not a version 1 .npy file")
-    start = 10 + struct.unpack("<H", content[8:10])[0]
-    header = ast.literal_eval(content[10:start].decode("latin-1").strip())
-    descr, shape = str(header["descr"]), header["shape"]
+    start = 10 + int.from_bytes(content[8:10], "little")
+    descr, shape, fortran = _header(content[10:start].decode("latin-1").strip())
     width = int(descr[2:])
     if descr[1] == "c":
         width, shape = width // 2, (*shape, 2)
-    if descr[0] not in "<|" or header["fortran_order"] or width not in _CODES:
+    if descr[0] not in "<|" or fortran or width not in _CODES:
         raise ValueError(f"{path.name} holds {descr}")
     bits = array(_CODES[width])
     bits.frombytes(content[start:])
@@ -178,3 +182,16 @@ def read_npy(path: Path) -> Sequence[int]:
     if sys.byteorder == "big":
         bits.byteswap()
     return bits
+
+
+def _header(text: str) -> tuple[str, tuple[int, ...], bool]:
+    """Kind, shape, and whether the columns come first. Raises ValueError."""
+    try:
+        found = ast.literal_eval(text)
+        descr, shape, fortran = found["descr"], found["shape"], found["fortran_order"]
+    except (ValueError, SyntaxError, TypeError, LookupError, MemoryError, RecursionError) as error:
+        raise ValueError("its header is none") from error
+    whole = isinstance(shape, tuple) and all(type(size) is int and 0 <= size < 1 << 48 for size in shape)
+    if not isinstance(descr, str) or len(descr) < 3 or len(descr) > 16 or not whole or len(shape) > 64:
+        raise ValueError("its header is none")
+    return descr, shape, bool(fortran)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.model.answers import SHORT, Malformed, parsed, value
+from orchestrator.model.answers import LONG, SHORT, Malformed, parsed, value
 from orchestrator.model.files import regular_bytes
 from orchestrator.model.plain import plain
 from orchestrator.parity import lines
@@ -232,7 +232,7 @@ def _object(path: Path) -> dict[str, Any]:
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file of our own; empty where there is none, or something else."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(regular_bytes(path, LONG))
     except (OSError, ValueError, RecursionError):
         return {}
-    return value if isinstance(value, dict) else {}
+    return found if isinstance(found, dict) else {}

@@ -8,8 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.model.answers import Malformed
+from orchestrator.model.files import regular_bytes
+from orchestrator.model.plain import plain
+
 ROW = struct.Struct("<256sQQQQ")
 """A path (padded with zeros), opens, reads, bytes, nanoseconds in reads: one slot of a table."""
+
+_MOST_BYTES = 1 << 23
+"""Of a table: more than the slots that the shim makes."""
+
+_MOST_TABLES = 1000
+"""Processes whose tables are read."""
 
 
 _CODE = (".py", ".pyc", ".so", ".pth", ".pyi", ".dist-info")
@@ -46,10 +56,10 @@ class FileReads:
 
 
 def reads_of(folder: Path) -> Sequence[FileReads]:
-    """Of all processes, the most bytes first; () where there is no such folder."""
+    """Of all processes, the most bytes first; () where there is no such folder. Raises Malformed."""
     sums: dict[str, list[int]] = {}
-    for table in sorted(folder.glob("*.reads")):
-        for path, *counts in _rows(table.read_bytes()):
+    for table in sorted(folder.glob("*.reads"))[:_MOST_TABLES]:
+        for path, *counts in _rows(_table(table)):
             if path.endswith(_CODE) or any(part in path for part in _ENVIRONMENT):
                 continue
             kept = sums.setdefault(path, [0, 0, 0, 0])
@@ -58,10 +68,19 @@ def reads_of(folder: Path) -> Sequence[FileReads]:
     return sorted(found, key=lambda each: (-each.bytes, -each.opens, each.path))
 
 
+def _table(path: Path) -> bytes:
+    try:
+        return regular_bytes(path, _MOST_BYTES)
+    except FileNotFoundError:
+        return b""
+    except Malformed as error:
+        raise Malformed(f"{path.name} is not what the shim writes: {error}") from None
+
+
 def _rows(raw: bytes) -> list[tuple[str, int, int, int, int]]:
     whole = len(raw) // ROW.size * ROW.size
     return [
-        (name.rstrip(b"\0").decode(errors="replace"), opens, reads, count, nanoseconds)
+        (plain(name.rstrip(b"\0").decode(errors="replace")), opens, reads, count, nanoseconds)
         for name, opens, reads, count, nanoseconds in ROW.iter_unpack(raw[:whole])
         if name[:1] == b"/"
     ]

@@ -7,7 +7,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+from orchestrator.model.answers import Malformed
+from orchestrator.model.files import open_regular
 
 Line = Mapping[str, Any]
 
@@ -20,8 +23,11 @@ MOST = 10_000
 _KIND = b'"event":'
 _LONG = len(_KIND) + 2
 _WITHIN = 120
-_LONGEST_LINE = 1 << 22
 """Where a line says what it is: so far from its beginning."""
+
+_LONGEST_LINE = 1 << 22
+_MOST_BYTES = 1 << 30
+"""Of a trace that are read: what lies behind them is passed over."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +49,19 @@ class Trace:
 
 
 def read(path: Path) -> Trace:
-    """The trace in a file, or an empty one where there is no file."""
+    """The trace in a file, or an empty one where there is no regular file."""
     try:
-        with open(path, "rb") as file:
-            return parse(iter(lambda: file.readline(_LONGEST_LINE), b""))
-    except FileNotFoundError:
+        with open_regular(path) as file:
+            return parse(_lines(file))
+    except (FileNotFoundError, Malformed):
         return Trace()
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    left = _MOST_BYTES
+    while left > 0 and (line := file.readline(min(left, _LONGEST_LINE))):
+        left -= len(line)
+        yield line
 
 
 def parse(raw: Iterable[bytes]) -> Trace:

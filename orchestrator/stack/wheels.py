@@ -17,6 +17,8 @@ from urllib.parse import unquote, urlsplit
 from orchestrator.errors import StackError
 from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Lock, Pin
+from orchestrator.model.answers import LONG
+from orchestrator.model.files import regular_bytes
 from orchestrator.stack.indexes import bare, has_secret
 from orchestrator.stack.lock import export, index_lines, normalised, read_toml
 from orchestrator.stack.target import Target
@@ -79,8 +81,8 @@ def _question(pins: Sequence[Pin], target: Target) -> str:
 
 def _read_kept(path: Path) -> tuple[Wheel, ...] | None:
     try:
-        return tuple(Wheel(**facts) for facts in json.loads(path.read_bytes()))
-    except (OSError, ValueError, TypeError):
+        return tuple(Wheel(**facts) for facts in json.loads(regular_bytes(path, LONG)))
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
 
 

@@ -13,9 +13,11 @@ import time
 from pathlib import Path
 
 from orchestrator.hosts.whole import write_whole
+from orchestrator.model.files import regular_bytes
 from orchestrator.runtime.tree import Known, settled
 
 _SCHEMA = 2
+_MOST_BYTES = 1 << 30
 
 
 def load(folder: Path | None, root: Path) -> Known:
@@ -23,11 +25,11 @@ def load(folder: Path | None, root: Path) -> Known:
     if folder is None:
         return {}
     try:
-        stored = json.loads(_place(folder, root).read_bytes())
+        stored = json.loads(regular_bytes(_place(folder, root), _MOST_BYTES))
         if stored["schema"] != _SCHEMA or stored["root"] != os.fsencode(root).hex():
             return {}
         return {path: (tuple(stamp), digest) for path, *stamp, digest in stored["files"]}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {}
 
 
