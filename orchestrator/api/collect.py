@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -15,8 +17,8 @@ from orchestrator.errors import FileRefused, HostError, LocalError, UsageError
 from orchestrator.hosts.disk import mount_of, shown
 from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Agent, Entry, Exit, Host, NotFetched, Progress, Refused, RunRecord, RunState
-from orchestrator.model.answers import LONG, Count, Most, value
-from orchestrator.model.files import regular_bytes
+from orchestrator.model.answers import LONG, Count, Malformed, Most, value
+from orchestrator.model.files import open_regular, regular_bytes
 
 RECORD = "run.json"
 
@@ -70,6 +72,8 @@ class Written(_Needed, total=False):
 
 OUTPUTS = "outputs"
 LOG = "output.log"
+_BLOCK = 1 << 20
+_MOST_COPIED = 1 << 32
 _METRICS_BYTES = 1 << 20
 _METRICS = 1000
 """Of one file, at most."""
@@ -137,6 +141,23 @@ def _fetch_longer(host: Host, source: str, target: Path) -> None:
         fresh.replace(target)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def copy_file(source: Path | str, target: Path | str) -> None:
+    """Copy a regular file of a run on this computer, 4 GiB of it at most; nothing else that lies there."""
+    with suppress(FileNotFoundError, Malformed), open_regular(Path(source)) as file:
+        facts, left = os.fstat(file.fileno()), _MOST_COPIED
+        with open(target, "wb") as copy:
+            while left > 0 and (block := file.read(min(left, _BLOCK))):
+                copy.write(block)
+                left -= len(block)
+        os.utime(target, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy the regular files of a folder of a run on this computer; links stay links."""
+    if source.is_dir() and not source.is_symlink():
+        shutil.copytree(source, target, symlinks=True, copy_function=copy_file, dirs_exist_ok=True)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from orchestrator.errors import UsageError
 from orchestrator.model import Progress, Silent, Verdict
 from orchestrator.parity.imposed import Imposed
 from orchestrator.parity.places import named_alike, named_by_variables
-from orchestrator.parity.recording import Recording, read, read_object
+from orchestrator.parity.recording import Recording, read
 
 
 def compare(
@@ -69,7 +69,7 @@ def _records(place: Folder, a: Path | str, b: Path | str) -> list[dict[str, Any]
 
 def _record(place: Folder, run: Path | str) -> dict[str, Any]:
     folders = (Path(run), place.run(str(run)))
-    return next((found for folder in folders if (found := read_object(folder / collect.RECORD))), {})
+    return next((found.as_json() for folder in folders if (found := collect.read(folder))), {})
 
 
 def cannot_confirm(a: Path | str, b: Path | str, folder: Path | str | None = None) -> str | None:

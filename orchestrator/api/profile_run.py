@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from orchestrator.errors import LocalError, MalformedAnswer, UsageError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job, Progress, Silent
 from orchestrator.model.answers import Malformed
-from orchestrator.model.files import last_bytes, open_regular, regular_bytes
+from orchestrator.model.files import last_bytes, regular_bytes
 from orchestrator.model.plain import plain
 from orchestrator.profile import load
 from orchestrator.profiling.differential import Differential, differential
@@ -37,7 +37,6 @@ RESULT = "feeding.json"
 OBJECT = "profile.json"
 REFUSED_BYTES = 1 << 24
 _LOG_END = 1 << 16
-_MOST_COPIED = 1 << 32
 _SCRIPT_BYTES = 1 << 22
 
 _LAST, _LONGEST = 8, 200
@@ -257,21 +256,12 @@ FOLDERS = ("trace", "files")
 
 
 def collect_local(source: Path, home: Path) -> None:
-    """What a scratch run left of its measurement, into `home`: regular files only, no link's target."""
+    """What a scratch run left of its measurement, into `home`."""
     home.mkdir(parents=True, exist_ok=True)
     for each in KEPT:
-        _copy(source / each, home / each)
+        collect.copy_file(source / each, home / each)
     for each in FOLDERS:
-        if (source / each).is_dir() and not (source / each).is_symlink():
-            options: dict[str, Any] = {"copy_function": _copy, "dirs_exist_ok": True, "symlinks": True}
-            shutil.copytree(source / each, home / each, **options)
-
-
-def _copy(source: str | Path, target: str | Path) -> None:
-    with suppress(FileNotFoundError, Malformed), open_regular(Path(source)) as file:
-        if os.fstat(file.fileno()).st_size <= _MOST_COPIED:
-            with open(target, "wb") as copy:
-                shutil.copyfileobj(file, copy)
+        collect.copy_folder(source / each, home / each)
 
 
 def read(

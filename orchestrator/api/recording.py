@@ -120,10 +120,8 @@ def _recorded(
     source = Path(jobs.run_dir(agent, run_id))
     folder.mkdir(parents=True)
     for name in ("output.log", "trace.jsonl", "exit.json"):
-        if (source / name).exists():
-            shutil.copy2(source / name, folder / name)
-    if (source / "observe").exists():
-        shutil.copytree(source / "observe", folder / "observe")
+        collect.copy_file(source / name, folder / name)
+    collect.copy_folder(source / "observe", folder / "observe")
     entries = jobs.outputs(host, agent, run_id)
     cwd = Path.cwd()
     artifacts = [

@@ -75,7 +75,7 @@ def last_bytes(path: Path, most: int) -> bytes:
 
 
 def sha256_of(path: Path, most: int = 1 << 32) -> str:
-    """The sha256 of the file that `path` leads to; "" where it is not regular, or larger than `most` bytes."""
+    """The sha256 of the file that `path` leads to; "" where it is not regular, or larger than `most`."""
     try:
         with open_regular(path.resolve()) as file:
             if os.fstat(file.fileno()).st_size > most:

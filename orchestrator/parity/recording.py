@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.model.answers import LONG, SHORT, Malformed, parsed, value
+from orchestrator.model.answers import SHORT, Malformed, parsed, value
 from orchestrator.model.files import regular_bytes
 from orchestrator.model.plain import plain
 from orchestrator.parity import lines
@@ -227,12 +226,3 @@ def _object(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise Malformed("it is no object")
     return found
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file of our own; empty where there is none, or something else."""
-    try:
-        found = json.loads(regular_bytes(path, LONG))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

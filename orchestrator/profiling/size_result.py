@@ -20,7 +20,7 @@ class Step(TypedDict):
     """One step: `peak` beyond what was in use at its start, None where that is not counted."""
 
     peak: Annotated[int, Between(-(1 << 60), 1 << 60)] | None
-    rss: Bytes
+    rss: Annotated[int, Between(-(1 << 60), 1 << 60)]
     seconds: Seconds
     cpu: Annotated[float, Between(-1e9, 1e9)]
 
@@ -59,7 +59,7 @@ class _Made(TypedDict):
     batches: Examples
     cpu: Seconds
     seconds: Seconds
-    bytes_read: Bytes
+    bytes_read: Annotated[int, Between(-(1 << 60), 1 << 60)]
 
 
 class Made(_Made, total=False):

@@ -26,6 +26,9 @@ _WITHIN = 120
 """Where a line says what it is: so far from its beginning."""
 
 _LONGEST_LINE = 1 << 22
+_UNKNOWN = 1 << 12
+"""Bytes of a line of no kind that are kept: such a line is counted, never used."""
+
 _MOST_BYTES = 1 << 30
 """Of a trace that are read: what lies behind them is passed over."""
 
@@ -126,6 +129,8 @@ def _understood(raw: Iterable[bytes]) -> Iterator[Line | None]:
     for text in raw:
         at = text.find(_KIND, 0, _WITHIN)
         kind = text[at : text.find(b'"', at + _LONG)] if at >= 0 else b""
+        if not kind:
+            text = text[:_UNKNOWN]
         spread = kinds.get(kind)
         if spread is None:
             spread = kinds[kind] = _Spread()

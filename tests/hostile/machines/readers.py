@@ -1,0 +1,218 @@
+"""Everything in orchestrator/ that reads what a run left, or what another program answered."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.api import (
+    bookmarks,
+    collect,
+    comparing,
+    confirm_runs,
+    confirm_zygote,
+    inputs,
+    logs,
+    modelchecks,
+    opened,
+    profile_run,
+    rerun,
+)
+from orchestrator.api.folder import Folder
+from orchestrator.errors import OrchError
+from orchestrator.hosts import HereHost
+from orchestrator.model import Agent, Completed, files
+from orchestrator.model.answers import Malformed, parsed
+from orchestrator.parity import facts, lines, makers, numbers, recording
+from orchestrator.profiling import differential_files, measured, size_result, trace
+from orchestrator.stack import wheels
+from orchestrator.stack.attest import parse_fingerprint
+from orchestrator.stack.interpreter import parse as parse_interpreter
+from orchestrator.sync import cache
+
+MOST = 1 << 24
+
+Read = Callable[[Path], Any]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """`read` is given the file `name` in a folder of its own; it raises one of `errors`, with a next command
+    where that is for people, or returns something harmless. `bytes_only`: it is given bytes, not a path."""
+
+    name: str
+    read: Read
+    errors: tuple[type[Exception], ...] = ()
+    bytes_only: bool = False
+
+
+def _mapping(found: Any) -> None:
+    assert isinstance(found, Mapping)
+
+
+def _keras(path: Path) -> dict[str, str]:
+    entry = {"path": str(path), "bytes": path.stat().st_size}
+    return makers._keras_settings(entry)
+
+
+class _Answers(HereHost):
+    def __init__(self, said: bytes) -> None:
+        self._said = said
+
+    def run(self, argv: Any, **_: Any) -> Completed:
+        return Completed(tuple(argv), 0, self._said, b"")
+
+
+def _model_check(path: Path) -> Any:
+    side = modelchecks.Side(_Answers(path.read_bytes()), Agent("python", "/r", "/b"), "/o", "/c")
+    answers = modelchecks._results(side, ["a"], None, ())
+    assert len(answers) == 1 and not answers[0]["loaded"]
+    return answers
+
+
+def _passed_on(path: Path) -> int:
+    return logs._passed_on(path, 0, lambda _: None)
+
+
+def _lines_of(path: Path) -> Any:
+    return lines.read(path.read_bytes().decode("utf-8", "replace"), 1)
+
+
+def _record(path: Path) -> Any:
+    return comparing._record(Folder.at(path.parent), path.parent)
+
+
+def _copied(folder: Path) -> None:
+    target = folder.with_name(f"{folder.name} copied")
+    collect.copy_folder(folder, target)
+    for copy in target.rglob("*"):
+        assert copy.is_symlink() or copy.is_dir() or copy.stat().st_size <= 100 << 20
+
+
+def _hashes(path: Path) -> Any:
+    kept = cache._place(path.parent, path.parent)
+    path.replace(kept)
+    return cache.load(path.parent, path.parent)
+
+
+READERS: dict[str, Reader] = {
+    "api.bookmarks._read": Reader("read-r", bookmarks._read),
+    "api.collect._numbers": Reader("metrics.json", collect._numbers),
+    "api.collect.read": Reader("run.json", lambda p: collect.read(p.parent), (OrchError,)),
+    "api.comparing._record": Reader("run.json", _record, (OrchError,)),
+    "api.confirm_runs._lines": Reader("unseeded", confirm_runs._lines),
+    "api.confirm_zygote._answered": Reader(
+        "line",
+        lambda p: confirm_zygote._answered(confirm_zygote.Ended, p.read_bytes()),
+        (confirm_zygote.ZygoteLost,),
+        bytes_only=True,
+    ),
+    "api.inputs._kept": Reader("code.json", lambda p: inputs._kept(p.parent)),
+    "api.logs._opened": Reader("output.log", _passed_on, (OrchError,)),
+    "api.modelchecks._results": Reader("answer", _model_check, bytes_only=True),
+    "api.opened._of_workers": Reader(
+        "opened-1.jsonl", lambda p: list(opened._of_workers(p.parent)), (OrchError,)
+    ),
+    "api.collect.copy_file": Reader("trace.jsonl", lambda p: collect.copy_file(p, p.with_name("copy"))),
+    "api.collect.copy_folder": Reader("a", lambda p: _copied(p.parent)),
+    "api.profile_run._refused": Reader("refused", profile_run._refused),
+    "api.rerun._bytes": Reader("module.py", lambda p: rerun._bytes(p, 1 << 20)),
+    "api.rerun.read": Reader("rerun.json", lambda p: rerun.read(p.parent), (OrchError,)),
+    "model.answers.parsed": Reader(
+        "answer", lambda p: parsed(p.read_bytes(), most=MOST), (Malformed,), bytes_only=True
+    ),
+    "model.files.first_bytes": Reader("refused", lambda p: files.first_line(p)),
+    "model.files.last_bytes": Reader("output.log", lambda p: files.last_bytes(p, 100)),
+    "model.files.regular_bytes": Reader("a", lambda p: files.regular_bytes(p, MOST), (Malformed,)),
+    "model.files.sha256_of": Reader("a", lambda p: files.sha256_of(p, MOST)),
+    "parity.facts._read": Reader("environment.json", facts.read_facts, (Malformed,)),
+    "parity.lines.read": Reader("steps.jsonl", _lines_of, bytes_only=True),
+    "parity.makers._keras_settings": Reader("keras.json", _keras),
+    "parity.numbers.read_npy": Reader("a.npy", numbers.read_npy, (ValueError,)),
+    "parity.recording._lines": Reader("steps.jsonl", recording._lines),
+    "parity.recording._object": Reader("status.json", recording._object, (Malformed,)),
+    "profiling.differential_files._table": Reader(
+        "1.reads", lambda p: differential_files.reads_of(p.parent), (Malformed,)
+    ),
+    "profiling.measured.read_result": Reader("feeding.json", measured.read_result, (Malformed,)),
+    "profiling.size_result.read_sizes": Reader("size.json", size_result.read_sizes, (Malformed,)),
+    "profiling.trace.read": Reader("trace.jsonl", trace.read),
+    "profiling.trace._line": Reader("line", lambda p: trace._line(p.read_bytes()), bytes_only=True),
+    "stack.attest.parse_fingerprint": Reader(
+        "answer", lambda p: parse_fingerprint(p.read_bytes()), (Malformed,), bytes_only=True
+    ),
+    "stack.interpreter.parse": Reader(
+        "answer", lambda p: parse_interpreter(p.read_bytes()), (Malformed,), bytes_only=True
+    ),
+    "stack.wheels._read_kept": Reader("wheels.json", wheels._read_kept),
+    "sync.cache.load": Reader("hashes.json", _hashes),
+}
+"""Each is put through every piece of garbage."""
+
+ELSEWHERE = {
+    "jobs._ask": "test_verbs.py::test_every_verb_survives_every_lie",
+    "jobs._refusal": "test_verbs.py::test_every_verb_survives_every_lie",
+    "jobs.follow": "test_verbs.py::test_a_flood_beside_a_stream_ends_the_stream",
+    "sync.far.far_scan": "test_trees.py::test_a_listing_that_is_none",
+    "sync.talk.hear": "test_trees.py::test_sending_to_a_machine_that_lies",
+    "sync.talk.__init__": "test_trees.py::test_sending_to_one_that_never_ends",
+    "sync.pull._fetch_one": "test_trees.py::test_fetching_from_a_machine_that_lies",
+    "hosts.here.get": "test_verbs.py::test_what_is_no_regular_file_is_not_fetched",
+    "api.profile_run._change": "test_leaves.py::test_a_fix_shows_no_file_outside_of_the_project",
+}
+"""Readers whose answers come by a channel: the test of this folder that lies to them."""
+
+LOCK, WRITE, USER, OURS = "a lock", "it writes", "a file that the user names", "a file of ours, no run's"
+NOT_OF_A_RUN = {
+    "api.confirm_copy._file": USER, "api.confirm_copy._put": USER, "api.confirm_copy._touch": OURS,
+    "api.profile_scratch._fill": USER,
+    "api.confirm_zygote.__init__": WRITE, "api.declaring._written": USER, "api.doorkey._alone": LOCK,
+    "api.folder.ignore_state": OURS, "api.follow.__enter__": WRITE, "api.lint._read": USER,
+    "api.lint.tell_once": OURS, "api.literals._strings": USER, "api.owner._read": OURS,
+    "api.owner.noted_folders": OURS, "api.rerun.put": WRITE, "api.schemas.schema": OURS,
+    "api.sent._read": USER, "api.sizing_profile.change": USER, "api.sizing_profile.write": USER,
+    "api.standard_input.__init__": WRITE, "api.terraform._text": USER, "api.turns._file": LOCK,
+    "api.turns._signed": LOCK, "hosts.here.put": USER, "hosts.hostkeys.pins": OURS,
+    "hosts.hostkeys.repin": OURS, "hosts.identity.public_key": OURS, "hosts.ssh._write_file": USER,
+    "hosts.whole.whole": WRITE, "stack.bootstrap.far_script": OURS, "stack.bundle._is_binary": USER,
+    "stack.bundle._relocated": USER, "stack.download._download": WRITE, "stack.local._alone": LOCK,
+    "stack.local._requires_python": USER, "stack.lock.read_lock": USER, "stack.lock.read_toml": USER,
+    "stack.pack._add": USER, "stack.pack._write_tar": WRITE, "stack.pack.send": WRITE,
+    "stack.pythons.compiled_for": USER, "stack.pythons.required_python": USER,
+    "stack.runtime_files.lay_out": OURS, "stack.runtime_files.runtime_digest": OURS,
+    "stack.runtime_files.runtime_members": OURS, "stack.wheels._compile": USER,
+    "stack.wheels._named_indexes": USER, "stack.wheels._offered": USER, "stack.wheels.index_hints": USER,
+    "sync.ignore._read": USER, "sync.pull._alone": LOCK, "sync.push._content": USER,
+}  # fmt: skip
+"""What a run or a machine does not write, or what this computer opens for writing."""
+
+WITHIN = {"model.answers.decoded", "model.files.open_regular", "model.files.first_line"}
+"""Parts of readers above."""
+
+GARBAGE: dict[str, bytes] = {
+    "empty": b"",
+    "prose": b"hello\n",
+    "binary": b"\xff\xfe\x00\x80" * 1000,
+    "half": b'{"v": 1, "event": "header", "argv": [',
+    "a number": b"7",
+    "a list": b"[]",
+    "a text": b'"x"',
+    "null": b"null",
+    "an empty object": b"{}",
+    "NaN": b'{"v": NaN, "end": NaN, "python": NaN, "run_id": NaN, "code": Infinity}',
+    "wrong types": json.dumps(
+        {"v": 1, "event": "header", "run_id": [], "exit": 7, "argv": {}, "files": 1, "sizes": "x", "end": []}
+    ).encode(),
+    "a huge number": b'{"v": ' + b"9" * 5000 + b"}",
+    "many keys": b"{" + b",".join(b'"%d":0' % n for n in range(1_000_000)) + b"}",
+    "deep": b"[" * 100_000 + b"]" * 100_000,
+    "deep objects": b'{"v":' * 100_000,
+    "a lone surrogate": b'{"a": "\\ud800", "end": "\\udc80", "run_id": "\\ud800", "code": "\\ud800"}',
+    "NUL": b'{"v": 1, "argv": ["\\u0000"], "cwd": "/\\u0000", "python": "\\u0000"}',
+    "a header of no array": b"\x93NUMPY\x01\x00" + struct.pack("<H", 40) + b"(" * 40,
+    "an array of nothing": b"\x93NUMPY\x01\x00" + struct.pack("<H", 2) + b"{}",
+}
