@@ -79,6 +79,7 @@ def test_a_budget_has_a_unit(tmp_path: Path) -> None:
 
 RECORD: dict[str, Any] = {
     "schema": "orch.run/1",
+    "run_id": "one",
     "exit": {"reason": "completed"},
     "code": {"digest": "c" * 64, "files": 3},
     "data": {"digest": "d" * 64, "files": 1, "bytes": 9},
