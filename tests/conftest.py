@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,6 +34,13 @@ SLOWEST_FIRST = (
     "tests/clouds/",
     "tests/unit/",
 )
+
+
+for _ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    if (
+        signal.getsignal(_ignored) == signal.SIG_IGN
+    ):  # by a shell, for its background
+        signal.signal(_ignored, lambda *_: None)
 
 
 @pytest.hookimpl(tryfirst=True)
