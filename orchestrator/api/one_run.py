@@ -102,7 +102,7 @@ def recorded(place: Folder, profile: Profile, run_id: str, wish: Wish, tell: Pro
     try:
         done = attempts.answer(place, profile, run_id, retry=wish.retry_failed, seen=wish.seen)
     except RunFailed as error:
-        error.exists = f"That is how it ended before; nothing was started now. It is in {place.run(run_id)}."
+        error.exists = f"That is how it ended before; nothing was started now. {error.exists}"
         error.next_command = f"orch logs {run_id}    # to try it again: the same command with --retry-failed"
         raise
     if done is None:

@@ -22,7 +22,6 @@ DEFAULTS: dict[str, Any] = {
     "token_valid_s": 3600,
     "quotas": {},
     "sold_out": [],
-    "groups": [],
     "policy": None,
 }
 

@@ -37,7 +37,7 @@ def test_the_rest_comes_home_the_record_names_what_stayed_and_again_settles_it(p
     assert (home / "output.log").read_text() == "the log\n"
     assert (home / "outputs/out/model.bin").read_bytes() == b"weights"
     assert (home / "outputs/out/case").read_text() == "lower"
-    assert json.loads((home / "run.json").read_text()) == record
+    assert {**json.loads((home / "run.json").read_text()), "started": True} == record
     assert "out/data" in project.orch("train", "--run-id", "one").out
 
     work = f"{FAR_BASE}/runs/one/work/out"
