@@ -37,9 +37,7 @@ SLOWEST_FIRST = (
 
 
 for _ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-    if (
-        signal.getsignal(_ignored) == signal.SIG_IGN
-    ):  # by a shell, for its background
+    if signal.getsignal(_ignored) == signal.SIG_IGN:  # by a shell, for its background
         signal.signal(_ignored, lambda *_: None)
 
 
