@@ -1,6 +1,6 @@
 """Who works on a run, or uses a machine, now: file locks, which the kernel frees when their holder dies.
 
-A holder writes into the lock's file which process it is, so that whoever waits can say for whom.
+The holder writes its process id, verb and start time into the file, so that a waiting call can name it.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 
 import pytest
 
@@ -40,7 +41,7 @@ def test_the_rest_comes_home_the_record_names_what_stayed_and_again_settles_it(p
     assert {**json.loads((home / "run.json").read_text()), "started": True} == record
     assert "out/data" in project.orch("train", "--run-id", "one").out
 
-    work = f"{FAR_BASE}/runs/one/work/out"
+    work = posixpath.join(FAR_BASE, "runs", "one", "work", "out")
     project.orch("ssh", "--", "sh", "-c", f"rm {work}/data {work}/pipe; printf WEIGHTS > {work}/model.bin")
     (home / "outputs/out/model.bin").unlink()
     said = project.json("pull", "one", code=14)

@@ -273,7 +273,7 @@ def test_an_attempt_that_was_replaced_keeps_neither_the_machine_nor_down_waiting
     assert job.told.heard("log.txt of the attempt before did not come home")
     there = [rundir.open_run(str(runs.parent), name) for name in ("one", "one@1")]
     assert not any(rundir.uncollected(run) for run in there), "the machine may idle"
-    assert (runs / "one@1/work/kept.txt").exists()
+    assert (runs / "one@1" / "work" / "kept.txt").exists()
     assert orch.down(folder=job.folder).proven_gone
 
 

@@ -122,7 +122,7 @@ def test_a_result_of_one_run_that_stays_keeps_no_other_back(job: Job) -> None:
     logs.logs("a", follow=True, folder=job.folder, output=lambda _data: None)
     job.ended("b")
     (machine,) = job.cloud.alive()
-    (job.cloud.base(machine.id) / "runs/a/work/x").write_text("changed after its end")
+    (job.cloud.base(machine.id) / "runs" / "a" / "work" / "x").write_text("changed after its end")
     with pytest.raises(orch.ResultsLost, match="a: 1 of its results"):
         orch.pull_all(folder=job.folder)
     assert (job.folder / "runs/b/outputs/result.txt").exists()
