@@ -14,6 +14,8 @@ from typing import Any, Dict, Tuple
 from . import landlock, limits, namespaces, seccomp
 
 LAYERS = ("namespaces", "landlock", "seccomp")
+NEEDED = ("files", "network", "processes")
+"""Parts of what `isolate` returns, each of which a layer holds before an untrusted file is parsed."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ def isolate(view: View, layers: Tuple[str, ...] = LAYERS) -> Dict[str, Any]:
     linux = sys.platform.startswith("linux")
     held = namespaces.enter(view) if linux and "namespaces" in layers else namespaces.Held()
     files = "namespace" if held.files else None
+    if linux:
+        namespaces.drop_capabilities()
     if linux and "landlock" in layers and landlock.restrict((*view.read, *namespaces.DEVICES), view.scratch):
         files = f"{files}+landlock" if files else "landlock"
     limits.set_limits(view.memory, view.file_size, view.cpu_seconds)

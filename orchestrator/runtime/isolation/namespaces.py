@@ -56,7 +56,6 @@ def enter(view: View) -> Held:
         held.files = True
     except OSError:
         held.files = False  # Landlock, if it is there, has the same view
-    _drop_capabilities()
     return held
 
 
@@ -168,8 +167,8 @@ def _mount(source: object, target: str, kind: object, flags: int, options: str =
     libc.checked(done, f"mount at {target}")
 
 
-def _drop_capabilities() -> None:
-    """Those of the own namespace too: nothing can be mounted any more."""
+def drop_capabilities() -> None:
+    """Of root too, and those of the own namespace: nothing can be mounted any more."""
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
     none = (ctypes.c_uint32 * 6)()
     try:

@@ -33,6 +33,7 @@ class Cause(Enum):
     ENDED = "ended"
     NO_READER = "no-reader"
     TOO_MANY = "too-many"
+    NOT_ISOLATED = "not-isolated"
 
 
 _CAUSES = {
@@ -43,6 +44,7 @@ _CAUSES = {
     Cause.ENDED: "the check was ended",
     Cause.NO_READER: "no reader for its format",
     Cause.TOO_MANY: "too many files",
+    Cause.NOT_ISOLATED: "it cannot be isolated here",
 }
 
 

@@ -10,11 +10,12 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Optional, Sequence, TextIO, Tuple
+from typing import Any, Dict, List, Optional, Sequence, TextIO, Tuple
 
-from ..isolation import View, isolate  # noqa: TID252 (the package has another name where it runs)
-from .explain import Refusal, explain
-from .files import ModelFile, identify
+from ..isolation import NEEDED, View, isolate  # noqa: TID252 (the package has another name where it runs)
+from .explain import Cause, Refusal, explain
+from .files import ModelFile, identify, shards
+from .select import kind_of
 
 
 def main(argv: Sequence[str]) -> int:
@@ -23,11 +24,33 @@ def main(argv: Sequence[str]) -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # frameworks talk, also from compiled code; standard output is for the answers
     view = View(**{**ask["view"], "read": tuple(ask["view"]["read"])})
-    _say(out, {"isolation": isolate(view, tuple(ask["layers"]))})
+    isolation = isolate(view, tuple(ask["layers"]))
+    _say(out, {"isolation": isolation})
+    open_ = [name for name in NEEDED if not isolation[name]]
     sys.meta_path.append(Named(ask["imports"]))
     for path in ask["paths"]:
-        _say(out, check(Path(path), tuple(ask["imports"])))
+        refusal = _not_isolated(Path(path), open_)
+        _say(out, _answer(path, refusal) if refusal else check(Path(path), tuple(ask["imports"])))
     return 0
+
+
+def _not_isolated(path: Path, open_: List[str]) -> Optional[Refusal]:
+    """Why a file is not read where parts are `open_`. Texts are: the standard library alone reads them."""
+    if not open_ or _is_text(path):
+        return None
+    return Refusal(
+        f"this system confines no {' and no '.join(_PARTS[name] for name in open_)}",
+        "Check it on Linux with user namespaces, or with kernel 5.13 or newer: orch pull there.",
+        Cause.NOT_ISOLATED,
+    )
+
+
+def _is_text(path: Path) -> bool:
+    """Whether `identify` takes it for a text, told without opening it."""
+    return kind_of(path.name, lambda _: b"") == "text" and path.is_file() and not shards(path)
+
+
+_PARTS = {"files": "use of files", "network": "use of the network", "processes": "start of processes"}
 
 
 def _say(out: TextIO, value: Dict[str, Any]) -> None:
@@ -68,6 +91,10 @@ def check(path: Path, trusted: Tuple[str, ...] = ()) -> Dict[str, Any]:
         return {**result, "loaded": True, **_read(file, trusted)}
     except Exception as error:
         return {**result, **_versions(), **_refused(explain(error, file))}
+
+
+def _answer(path: str, refusal: Refusal) -> Dict[str, Any]:
+    return {"v": 1, "path": path, "loaded": False, **_refused(refusal)}
 
 
 def _refused(refusal: Refusal) -> Dict[str, Any]:

@@ -205,8 +205,8 @@ def _artifact(path: Path) -> List[str]:
     """A folder itself; of a file its folder, for what belongs to it, unless all of a user lies below that."""
     if path.is_dir():
         return [str(path)]
-    home = Path(os.path.expanduser("~")).resolve()  # noqa: PTH111 # stays as it is where nobody has a home
-    if path.parent.resolve() in (home, *home.parents):
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 # stays as it is where nobody has a home
+    if home.is_absolute() and path.parent.resolve() in (home.resolve(), *home.resolve().parents):
         return [str(each) for each in (path, *shards(path))]
     return [str(path.parent)]
 
