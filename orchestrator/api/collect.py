@@ -147,7 +147,8 @@ def copy_file(source: Path | str, target: Path | str) -> None:
     """Copy a regular file of a run on this computer, 4 GiB of it at most; nothing else that lies there."""
     with suppress(FileNotFoundError, Malformed), open_regular(Path(source)) as file:
         facts, left = os.fstat(file.fileno()), _MOST_COPIED
-        with open(target, "wb") as copy:
+        Path(target).unlink(missing_ok=True)
+        with open(target, "xb") as copy:
             while left > 0 and (block := file.read(min(left, _BLOCK))):
                 copy.write(block)
                 left -= len(block)
@@ -155,9 +156,16 @@ def copy_file(source: Path | str, target: Path | str) -> None:
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copy the regular files of a folder of a run on this computer; links stay links."""
+    """Copy the regular files of a folder of a run on this computer; links stay links.
+
+    An earlier copy is replaced. Nothing is written through a link that lies in its place.
+    """
     if source.is_dir() and not source.is_symlink():
-        shutil.copytree(source, target, symlinks=True, copy_function=copy_file, dirs_exist_ok=True)
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        else:
+            target.unlink(missing_ok=True)
+        shutil.copytree(source, target, symlinks=True, copy_function=copy_file)
 
 
 @contextmanager

@@ -19,6 +19,8 @@ from orchestrator.api.doorkey import answers, connect
 from orchestrator.api.session import Session
 from orchestrator.errors import HostError, HostKeyError, MalformedAnswer
 from orchestrator.model import Exit, MachineState, RunState
+from orchestrator.model.answers import Malformed
+from orchestrator.model.files import open_to_write
 
 T = TypeVar("T")
 
@@ -91,7 +93,7 @@ class Kept:
     """What a run printed, as far as it was received here: bytes at the place that they have there.
 
     Two followers may write at once: the same bytes go to the same place. A disk that takes no more ends
-    the keeping, not the following.
+    the keeping, not the following; so does anything but a regular file in its place.
     """
 
     def __init__(self, path: Path) -> None:
@@ -100,9 +102,9 @@ class Kept:
         self.offset = 0
 
     def __enter__(self) -> Kept:
-        with suppress(OSError):
+        with suppress(OSError, Malformed):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._file = open_to_write(self._path)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,6 +12,7 @@ from orchestrator import sync
 from orchestrator.api.folder import Folder
 from orchestrator.api.session import read_lock
 from orchestrator.api.trees import Trees, code_ignored, facts_of
+from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Manifest, RunRecord
 from orchestrator.model.answers import LONG, Malformed, Most, decoded
 from orchestrator.model.files import regular_bytes
@@ -56,10 +57,7 @@ def sent(profile: Profile, trees: Trees, lock: str) -> Inputs:
 
 def keep(folder: Path, now: Inputs) -> None:
     """Keep in the run's folder what its code was, by file, so that a later difference can be named."""
-    folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{_FILES}.part"
-    part.write_text(json.dumps(now.code, indent=0))
-    part.replace(folder / _FILES)
+    write_whole(folder / _FILES, json.dumps(now.code, indent=0).encode())
 
 
 def differences(record: RunRecord, now: Inputs) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import HostError
+from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Agent, Entry, Host
 from orchestrator.model.answers import LONG, Malformed, parsed
 from orchestrator.model.files import first_bytes
@@ -58,7 +59,7 @@ def check(
     names = _first(every, max(len(there.outputs), len(here.outputs)))
     found = _results(there, names, None, imports)
     expected = folder / "model-check.json"
-    expected.write_text(json.dumps({"v": 1, "results": found}))
+    write_whole(expected, json.dumps({"v": 1, "results": found}).encode())
     ours = _results(here, names, expected, imports)
     answers = [_answer(*each) for each in zip(names, found, ours, strict=True)]
     answers += [_answer(path, {}, _beyond(len(names))) for path in every[len(names) :]]

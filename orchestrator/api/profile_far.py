@@ -26,6 +26,7 @@ from orchestrator.api.profile_scratch import Scratch
 from orchestrator.api.session import Session, open_session
 from orchestrator.api.spec import require_given
 from orchestrator.errors import HostError, MalformedAnswer
+from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Job, Progress, Silent, TreeLink
 from orchestrator.model.answers import SHORT
 from orchestrator.profiling.measured import MOST_BYTES
@@ -63,7 +64,7 @@ def analyse(
         home.mkdir(parents=True)
         found = _measured(session, run.run_id, home, wish or Wish(attempt=True))
     value = {"schema": "orch.profile/1", **found.as_json()}
-    (home / OBJECT).write_text(json.dumps(value, indent=1) + "\n")
+    write_whole(home / OBJECT, (json.dumps(value, indent=1) + "\n").encode())
     return found
 
 

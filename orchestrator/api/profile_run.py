@@ -21,6 +21,7 @@ from orchestrator.api.recording import command_python
 from orchestrator.api.session import local_agent
 from orchestrator.errors import LocalError, MalformedAnswer, UsageError
 from orchestrator.hosts.here import HereHost
+from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Agent, Job, Progress, Silent
 from orchestrator.model.answers import Malformed
 from orchestrator.model.files import last_bytes, regular_bytes
@@ -173,7 +174,8 @@ def profile(
     collect_local(source, home)
     shutil.rmtree(source, ignore_errors=True)
     found = read(home, run, tuple(argv), exit_, scratch)
-    (home / OBJECT).write_text(json.dumps({"schema": "orch.profile/1", **found.as_json()}, indent=1) + "\n")
+    value = {"schema": "orch.profile/1", **found.as_json()}
+    write_whole(home / OBJECT, (json.dumps(value, indent=1) + "\n").encode())
     return found
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from orchestrator.api.confirm_program import folder_of
 from orchestrator.errors import MalformedAnswer
-from orchestrator.hosts.whole import whole
+from orchestrator.hosts.whole import whole, write_whole
 from orchestrator.model.answers import Like, Malformed, Most, Sha256, parsed, value
 from orchestrator.model.files import regular_bytes
 from orchestrator.parity.facts import read_facts
@@ -219,10 +219,11 @@ def _facts(folder: Path) -> dict[str, Any]:
 
 def put(folder: Path, digest: str, content: bytes) -> None:
     """Keep a content beside the recording in `folder`, by its sha256."""
-    (folder / KEPT).mkdir(mode=0o700, exist_ok=True)
-    handle = os.open(folder / KEPT / digest, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
+    kept = folder / KEPT
+    if kept.is_symlink():
+        kept.unlink()
+    kept.mkdir(mode=0o700, exist_ok=True)
+    write_whole(kept / digest, content, 0o600)
 
 
 def _private(name: str) -> bool:

@@ -20,10 +20,10 @@ _ABANDONED_S = 86400.0
 def whole(place: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
     """A file to write that replaces `place` when all went well; otherwise `place` stays as it was.
 
-    What writers of `place` left that were killed is removed.
+    A link there is replaced, not followed. What writers of `place` left that were killed is removed.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
-    if place.is_dir():
+    if place.is_dir() and not place.is_symlink():
         raise IsADirectoryError(21, "Is a folder", str(place))
     remove_abandoned(place.parent, place.name)
     start = f".{place.name[:100]}.{os.getpid()}."

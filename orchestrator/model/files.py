@@ -34,6 +34,23 @@ def open_regular(path: Path) -> BufferedReader:
     return os.fdopen(handle, "rb")
 
 
+def open_to_write(path: Path) -> int:
+    """A descriptor of a regular file to write to, which is made where there is none; its content stays.
+
+    Raises OSError, and Malformed where a link, a device, a pipe or a folder is in its place.
+    """
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | _FLAGS, 0o644)
+    except OSError as error:
+        if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+            raise Malformed("it is no regular file") from None
+        raise error from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise Malformed("it is no regular file")
+    return handle
+
+
 def regular_bytes(path: Path, most: int) -> bytes:
     """The bytes of a regular file of at most `most` bytes.
 

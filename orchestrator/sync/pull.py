@@ -258,7 +258,8 @@ def _fetch_one(talk: Talk, places: _Places, row: Row, *, as_read: bool) -> Row:
     """
     hasher, size = hashlib.sha256(), 0
     incoming = places.part / _INCOMING
-    with open(incoming, "wb") as file:
+    incoming.unlink(missing_ok=True)
+    with open(incoming, "xb") as file:
         for piece in frames.receive_body(talk.read):
             size += len(piece)
             if size > row.size:

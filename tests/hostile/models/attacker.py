@@ -66,14 +66,14 @@ def stay() -> None:
 
 
 for path in (VICTIM, ARTIFACT):
-    attempt(f"chmod {path}", lambda path=path: os.chmod(path, 0o777))
+    attempt(f"chmod {path}", lambda path=path: Path(path).chmod(0o777))
     attempt(f"times of {path}", lambda path=path: os.utime(path, (1, 1)))
     attempt(f"truncate {path}", lambda path=path: os.truncate(path, 1))
     attempt(f"attribute of {path}", lambda path=path: os.setxattr(path, "user.a", b"b"))
     attempt(f"owner of {path}", lambda path=path: os.chown(path, os.getuid(), os.getgid()))
     attempt(f"write {path}", lambda path=path: Path(path).write_text("x"))
-    attempt(f"remove {path}", lambda path=path: os.unlink(path))
-    attempt(f"rename {path}", lambda path=path: os.rename(path, f"{path}2"))
+    attempt(f"remove {path}", lambda path=path: Path(path).unlink())
+    attempt(f"rename {path}", lambda path=path: Path(path).rename(f"{path}2"))
 attempt("chmod of an open file", lambda: os.fchmod(os.open(ARTIFACT, os.O_RDONLY), 0o777))
 attempt("read the victim", lambda: Path(VICTIM).read_text())
 attempt("read a variable", read_canary)

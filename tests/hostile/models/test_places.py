@@ -148,7 +148,7 @@ def test_nothing_stays_behind_after_its_time(folder: Path, lacking: str) -> None
 def running(word: str) -> list[int]:
     """Processes whose command line has the word."""
     found = []
-    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+    for pid in (int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()):
         try:
             if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
