@@ -16,7 +16,7 @@ from orchestrator.api.folder import Folder
 from orchestrator.api.held import end, existing, note_ends
 from orchestrator.api.owner import forget_folder
 from orchestrator.api.settle import few, lost_run, settle
-from orchestrator.api.turns import starting
+from orchestrator.api.turns import changing, starting
 from orchestrator.errors import CleanupUnproven, LocalError, OrchError, ProviderError, UsageError
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import LABEL_LEASE, DownReport, Machine, Progress, Silent
@@ -83,11 +83,15 @@ class _Notes:
 
 
 def _down_one(place: Folder, lease: Lease, discard: bool, tell: Progress) -> DownReport:
-    """End the lease's machine. A run that another call is about to start there counts as one that goes on."""
+    """End the lease's machine. A run that another call is about to start there counts as one that goes on.
+
+    A machine that another call makes for the lease meanwhile is waited for, and ended.
+    """
+    turns = (changing,) if discard else (starting, changing)
     with ExitStack() as locks:
-        if not discard:
+        for turn in turns:
             with suppress(OSError):  # a folder that takes no lock takes nobody the power to end a machine
-                locks.enter_context(starting(place, lease.id, "down", tell))
+                locks.enter_context(turn(place, lease.id, "down", tell))
         return _down_now(place, place.ledger(lease.id).lease(), discard, tell)
 
 

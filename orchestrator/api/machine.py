@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from orchestrator.api.owner import owner
 from orchestrator.api.settle import settle
 from orchestrator.api.spec import spec_labels, user_data
 from orchestrator.api.standing import machine_facts
+from orchestrator.api.turns import changing
 from orchestrator.errors import Fault, ProviderError, UsageError
 from orchestrator.hosts.identity import public_key
 from orchestrator.ledger import Attempt, Lease, Ledger
@@ -35,7 +37,9 @@ def machine_of(
             _delete(ledger, provider, action, tell)
     kept = next((action.machine for action in planned.actions if isinstance(action, Keep)), None)
     if kept:
-        _adopt(ledger, lease, kept, wanted)
+        with changing(place, lease.id, "up", tell):
+            _require_open(ledger, wanted)
+            _adopt(ledger, lease, kept, wanted)
         try:
             return answering(provider, ledger.lease(), tell)
         except MachineGone as gone:
@@ -43,8 +47,7 @@ def machine_of(
         planned = planned_of(wanted, provider, ())
     for lost in settle(place, ledger, what_ended(provider, lease)):
         tell.say(f"{lost.run_id}: {lost.exit['detail']}")
-    key = public_key(place.identity(lease.id), f"orch-{lease.id}")
-    return _create(ledger, provider, planned, wanted, key, tell)
+    return _create(ledger, provider, planned, wanted, place, tell)
 
 
 def _delete(ledger: Ledger, provider: Provider, action: Delete, tell: Progress) -> None:
@@ -75,22 +78,16 @@ def _adopt(ledger: Ledger, lease: Lease, machine: Machine, wanted: Profile) -> N
 
 
 def _create(
-    ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, key: str, tell: Progress
+    ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, place: Folder, tell: Progress
 ) -> Reached:
     refusals: list[ProviderError] = []
-    for spec in _specs(ledger.lease(), planned.offers, wanted, key, owner(provider)):
-        offer = spec.offer
-        tell.say(f"Creating {offer.instance_type} in {offer.zone or offer.region} at ${offer.price:.2f}/h")
-        ledger.append("create.intent", **_intent(spec))
-        try:
-            machine = provider.create(spec)
-        except ProviderError as error:
-            _note_refusal(ledger, spec.attempt, error)
-            if error.fault is not Fault.CAPACITY:
-                raise
-            refusals.append(error)
+    for spec in _specs(ledger.lease(), planned.offers, wanted, owner(provider)):
+        with changing(place, ledger.lease().id, "up", tell):
+            _require_open(ledger, wanted)
+            machine = _made(ledger, provider, spec, place, tell)
+        if isinstance(machine, ProviderError):
+            refusals.append(machine)
             continue
-        ledger.append("create.accepted", **receipt(spec.attempt, machine))
         try:
             return answering(provider, ledger.lease(), tell)
         except MachineGone as gone:
@@ -103,6 +100,40 @@ def _create(
         exists="Nothing was made; nothing costs.",
         next_command=f"orch plan {shlex.quote(str(wanted.path))}",
     )
+
+
+def _require_open(ledger: Ledger, wanted: Profile) -> None:
+    """Refuse to make or adopt a machine for a lease that `down` has closed since this call began."""
+    lease = ledger.lease()
+    if lease.open:
+        return
+    raise UsageError(
+        f"The lease {lease.id} was ended by another call, before its machine was ready.",
+        exists="Nothing is running; nothing costs.",
+        next_command=f"orch up {shlex.quote(str(wanted.path))}",
+    )
+
+
+def _made(
+    ledger: Ledger, provider: Provider, spec: MachineSpec, place: Folder, tell: Progress
+) -> Machine | ProviderError:
+    """Make one create call. Return the machine, or the refusal where another offer may do.
+
+    The lease's key is made here at first, and again where a `down` that was killed has deleted it.
+    """
+    lease, offer = ledger.lease(), spec.offer
+    key = public_key(place.identity(lease.id), f"orch-{lease.id}")
+    tell.say(f"Creating {offer.instance_type} in {offer.zone or offer.region} at ${offer.price:.2f}/h")
+    ledger.append("create.intent", **_intent(spec))
+    try:
+        machine = provider.create(replace(spec, ssh_public_key=key))
+    except ProviderError as error:
+        _note_refusal(ledger, spec.attempt, error)
+        if error.fault is not Fault.CAPACITY:
+            raise
+        return error
+    ledger.append("create.accepted", **receipt(spec.attempt, machine))
+    return machine
 
 
 def _taken_back(ledger: Ledger, provider: Provider, machine: Machine, gone: MachineGone) -> ProviderError:
@@ -128,20 +159,18 @@ def _note_refusal(ledger: Ledger, attempt: int, error: ProviderError) -> None:
     ledger.append("create.refused", attempt=attempt, **refused)
 
 
-def _specs(
-    lease: Lease, offers: Sequence[Offer], wanted: Profile, key: str, owner: str
-) -> Iterator[MachineSpec]:
-    """One spec an offer, in order. An attempt that a killed `up` left open comes first, unchanged:
+def _specs(lease: Lease, offers: Sequence[Offer], wanted: Profile, owner: str) -> Iterator[MachineSpec]:
+    """One spec an offer, in order, without a key. An attempt that a killed `up` left open comes first, unchanged:
     the provider then finds what it may have made already."""
     number = max((attempt.number for attempt in lease.attempts), default=-1) + 1
     left = next((a for a in lease.attempts if not a.settled and a.deadline > time.time()), None)
     if left:
         same = [o for o in offers if (o.instance_type, o.zone) == (left.instance_type, left.zone)]
         for offer in same[:1]:
-            yield _spec(lease, left.number, offer, wanted, key, owner, _Life.of(left))
+            yield _spec(lease, left.number, offer, wanted, owner, _Life.of(left))
         offers = [offer for offer in offers if offer not in same[:1]]
     for count, offer in enumerate(offers):
-        yield _spec(lease, number + count, offer, wanted, key, owner, _Life.from_now(wanted))
+        yield _spec(lease, number + count, offer, wanted, owner, _Life.from_now(wanted))
 
 
 class _Life(NamedTuple):
@@ -160,9 +189,7 @@ class _Life(NamedTuple):
         return cls(now + timedelta(seconds=wanted.max_duration), wanted.max_duration)
 
 
-def _spec(
-    lease: Lease, number: int, offer: Offer, wanted: Profile, key: str, owner: str, life: _Life
-) -> MachineSpec:
+def _spec(lease: Lease, number: int, offer: Offer, wanted: Profile, owner: str, life: _Life) -> MachineSpec:
     return MachineSpec(
         id=f"orch-{lease.id}",
         attempt=number,
@@ -170,7 +197,7 @@ def _spec(
         disk=wanted.need().disk,
         deadline=life.deadline,
         labels=spec_labels(lease.id, wanted, owner, life.deadline, life.lasts),
-        ssh_public_key=key,
+        ssh_public_key="",
         user_data=user_data(),
         lasts=life.lasts,
     )

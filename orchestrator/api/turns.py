@@ -101,6 +101,22 @@ def starting(place: Folder, lease: str, verb: str, tell: Progress) -> Iterator[N
 
 
 @contextmanager
+def changing(place: Folder, lease: str, verb: str, tell: Progress) -> Iterator[None]:
+    """One call at a time makes a machine for `lease`, or ends its machines and closes it.
+
+    `up` holds it from the look whether the lease is open to the receipt of the create call; `down` from
+    the look for machines to the closing line. So no machine is made for a lease whose key was deleted.
+    """
+    with _opened(place, f"lease-{lease}") as handle:
+        turn = Turn(handle, verb, f"makes or ends the machine of {lease}", tell)
+        turn.take()
+        try:
+            yield
+        finally:
+            turn.give_back()
+
+
+@contextmanager
 def one_at_a_time(place: Folder, name: str, verb: str, tell: Progress) -> Iterator[None]:
     """Two `up` of one profile take turns; the second finds the first one's machine and its stack."""
     place.ignore_state()

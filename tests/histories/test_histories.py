@@ -165,8 +165,6 @@ class Histories(RuleBasedStateMachine):
         switches: list[int],
     ) -> None:
         """In one folder or in two; `same`: with one run id, in the first folder."""
-        if _make_and_end(*verbs):
-            return
         if same:
             one = self._holder(who[0]) if self._leased() else who[0]
             who, names = (one, one), (names[0], names[0])
@@ -337,13 +335,6 @@ class Histories(RuleBasedStateMachine):
             for run in self.world.guests.runs(machine.id).values()
             if run.exit is None
         ]
-
-
-def _make_and_end(one: str, other: str) -> bool:
-    """A machine that is made for a lease while that is ended may be left without its key, until its deadline:
-    not excluded yet, so not promised here."""
-    makes, ends = {"up", "run"}, {"down", "down_all", "run"}
-    return one != other and ((one in makes and other in ends) or (other in makes and one in ends))
 
 
 def _count(verb: str, came: Any) -> None:

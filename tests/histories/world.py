@@ -28,6 +28,7 @@ from orchestrator.api import (
     provision,
     pulling,
     training,
+    turns,
     whole,
 )
 from orchestrator.api.folder import Folder
@@ -195,6 +196,7 @@ def _hurry(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(held, "_LIST_SECONDS", 0.0)
     patch.setattr(held, "_GONE_LIMIT", 0.2)
     patch.setattr(held, "_CALL_SECONDS", 0.0)
+    patch.setattr(turns, "_GRACE_SECONDS", 0.0)
     patch.setattr(awaiting, "_POLL_SECONDS", 0.0)
     patch.setattr(awaiting, "_TOLD_AFTER", (0.0,))
     patch.setattr(gc, "_POLL_S", 0.0)
