@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import jobs
-from orchestrator.api import billing, collect, follow, modelchecks, space
+from orchestrator.api import billing, collect, modelchecks, space
 from orchestrator.api.examining import examined
+from orchestrator.api.releasing import release
 from orchestrator.api.session import Session, local_agent
 from orchestrator.api.settle import record_of
 from orchestrator.api.standing import machine_facts
@@ -55,7 +56,7 @@ def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool
         return _checked(session, examined(done), fetched.entries)
     finally:  # not before: a machine that counts as idle may end while it is asked
         if not any(each.can_come for each in fetched.refused):
-            follow.release(session, run_id)
+            release(session.ledger, session.host, session.agent, run_id)
 
 
 def _ran(session: Session, run_id: str, state: RunState) -> Ran | None:

@@ -134,15 +134,6 @@ class Kept:
             self._file = None
 
 
-def release(session: Session, run_id: str) -> None:
-    """Tell the machine that the run's results are here, so that it may count as idle.
-
-    A machine that does not hear it counts as used until its deadline; the next pull tells it again.
-    """
-    with suppress(HostError):
-        jobs.mark_collected(session.host, session.agent, run_id)
-
-
 @contextmanager
 def _interrupt_later() -> Iterator[None]:
     """Ctrl-C waits for the end of what is done here, so that what was shown is what was counted.

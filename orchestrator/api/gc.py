@@ -3,6 +3,9 @@
 A machine ends itself at its deadline. One that is still there a while later could not: this is the second
 line of defence, to be run on a schedule. It goes by labels and needs no ledger and no folder. A ledger that
 is at hand keeps its machine from being ended while results are on that machine only, as with `down`.
+
+How old a machine is, its provider tells by its own clock. This computer's clock decides nothing: it may be
+wrong. A machine of which no age is told is left.
 """
 
 from __future__ import annotations
@@ -111,17 +114,17 @@ def gc(
 
     With `others`, those of other owners too. A machine whose ledger lies in `folder`, or in another folder
     that this user leased from, is kept while that ledger has runs that were not pulled, unless `discard`.
-    Safe to run again and beside itself. One cloud or one machine that refuses does not keep the others:
-    look at `proven`. Raises ProviderError where the only cloud that was asked does not answer.
+    `now`: the moment to judge at; by default each machine's own: its creation and its age, as its provider
+    tells them. Safe to run again and beside itself. One cloud or one machine that refuses does not keep the
+    others: look at `proven`. Raises ProviderError where the only cloud that was asked does not answer.
     """
     tell = progress or Silent()
-    moment = now or datetime.now(UTC)
     unpulled = {} if discard else _unpulled(Folder.at(folder))
     machines: list[Found] = []
     unseen: dict[str, str] = {}
     for cloud in dict.fromkeys(clouds):
         try:
-            sweep = _Sweep(opened(cloud), moment, dry_run, others, unpulled)
+            sweep = _Sweep(opened(cloud), now, dry_run, others, unpulled)
             machines += sweep.report(tell)
         except ProviderError as error:
             if len(set(clouds)) == 1:
@@ -130,19 +133,33 @@ def gc(
     return GcReport(tuple(dict.fromkeys(clouds)), tuple(machines), unseen, dry_run)
 
 
-def due(machine: Machine, now: datetime) -> tuple[bool, str]:
-    """Whether a machine is to be ended, and the reason in words. Pure."""
+def now_of(machine: Machine) -> datetime | None:
+    """The time by the clock of the machine's provider, when it was listed; None where that is not known."""
+    return None if machine.age is None else machine.created_at + timedelta(seconds=machine.age)
+
+
+def due(machine: Machine, now: datetime | None) -> tuple[bool, str]:
+    """Whether a machine is to be ended, and the reason in words. Pure.
+
+    `now`: by the clock that told when it was made; None where no such time is known.
+    """
     if LABEL_LEASE not in machine.labels:
         return False, f"it has no label {LABEL_LEASE}: not orch's"
     expires = expiry(machine)
     if expires is None:
         return False, f"its label {LABEL_EXPIRES} tells no time"
+    if now is None:
+        return (
+            False,
+            "its age is not known: its provider told no time, and this computer's clock may be wrong",
+        )
     late = now - expires
+    by = "" if _digits(machine, LABEL_LASTS) is not None else "by the clock of whoever made it, "
     if late < timedelta(0):
-        return False, f"its deadline is in {_span(-late)}"
+        return False, f"{by}its deadline is in {_span(-late)}"
     if late < MARGIN:
-        return False, f"its deadline passed {_span(late)} ago; it may be ending by itself"
-    return True, f"its deadline passed {_span(late)} ago"
+        return False, f"{by}its deadline passed {_span(late)} ago; it may be ending by itself"
+    return True, f"{by}its deadline passed {_span(late)} ago"
 
 
 def expiry(machine: Machine) -> datetime | None:
@@ -184,7 +201,7 @@ class _Sweep:
     """One cloud, what may be ended there, and why the rest may not."""
 
     provider: Provider
-    now: datetime
+    now: datetime | None
     dry_run: bool
     others: bool
     unpulled: Mapping[str, str]
@@ -195,11 +212,14 @@ class _Sweep:
         late = [machine for machine, outcome, _ in judged if outcome == "ended"]
         refused = _ended(self.provider, late, tell)
         left = _left(self.provider, late, refused)
-        return [_found(*one, self.now, refused, left) for one in judged]
+        return [_found(*one, self._now(one[0]), refused, left) for one in judged]
+
+    def _now(self, machine: Machine) -> datetime | None:
+        return self.now or now_of(machine)
 
     def _judged(self, machine: Machine) -> tuple[str, str]:
         """What is to become of a machine, and why."""
-        is_due, reason = due(machine, self.now)
+        is_due, reason = due(machine, self._now(machine))
         if not is_due:
             return "left", reason
         if not self.others and not is_mine(self.provider, machine):
@@ -240,7 +260,7 @@ def _found(
     machine: Machine,
     outcome: str,
     reason: str,
-    now: datetime,
+    now: datetime | None,
     refused: Mapping[str, str],
     left: set[str],
 ) -> Found:
@@ -261,7 +281,7 @@ def _found(
         expires_at=expires,
         outcome=outcome,
         reason=reason,
-        since=max(0.0, (now - expires).total_seconds()) / 3600 * machine.price if expires else 0.0,
+        since=max(0.0, (now - expires).total_seconds()) / 3600 * machine.price if expires and now else 0.0,
     )
 
 

@@ -160,8 +160,8 @@ def _note_refusal(ledger: Ledger, attempt: int, error: ProviderError) -> None:
 
 
 def _specs(lease: Lease, offers: Sequence[Offer], wanted: Profile, owner: str) -> Iterator[MachineSpec]:
-    """One spec an offer, in order, without a key. An attempt that a killed `up` left open comes first, unchanged:
-    the provider then finds what it may have made already."""
+    """One spec an offer, in order, without a key. An attempt that a killed `up` left open comes first,
+    unchanged: the provider then finds what it may have made already."""
     number = max((attempt.number for attempt in lease.attempts), default=-1) + 1
     left = next((a for a in lease.attempts if not a.settled and a.deadline > time.time()), None)
     if left:

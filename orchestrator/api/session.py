@@ -12,6 +12,7 @@ from orchestrator import stack
 from orchestrator.api.awaiting import MachineGone, Reached, answering, explained
 from orchestrator.api.doorkey import answers, proven
 from orchestrator.api.folder import Folder
+from orchestrator.api.releasing import release_again
 from orchestrator.errors import HostError, HostKeyError, StackError
 from orchestrator.ledger import Ledger
 from orchestrator.model import (
@@ -175,6 +176,7 @@ def open_session(
         base = str(machine.detail.get("base", FAR_BASE))
         agent = stack.bootstrap(host, base=base, interpreter=interpreter, progress=progress)
         host.run(("touch", f"{agent.base}/active"), timeout=30)  # whoever comes in keeps it from idling
+        release_again(place, ledger, host, agent)
         session = Session(place, ledger, profile, provider, machine, host, agent, progress)
         yield session
     except (HostKeyError, MachineGone):

@@ -69,18 +69,24 @@ def _settled(place: Folder, lease: Lease, provider: Provider) -> Lease:
 
 
 def _now(place: Folder, lease: Lease, provider: Provider, machine: Machine) -> Mapping[str, str]:
-    """How the runs stand whose end nobody here has seen, asked of the machine itself. By run id."""
+    """How the runs stand whose end nobody here has seen, asked of the machine itself. By run id.
+
+    It is told of fetched runs at the same time, where it was not yet.
+    """
     unseen = [run for run in lease.runs.values() if run.exit_reason is None and "agent" in run.draft]
-    endpoint = provider.endpoint(machine) if unseen and machine.state is MachineState.RUNNING else None
+    ask = unseen or lease.untold
+    endpoint = provider.endpoint(machine) if ask and machine.state is MachineState.RUNNING else None
     if endpoint is None:
         return {}
     from orchestrator import jobs
     from orchestrator.api.doorkey import connect
+    from orchestrator.api.releasing import release_again
 
     try:
         host = connect(place, lease, machine, endpoint, timeout=_ANSWER_SECONDS)
         with closing(host):
             states = {run.run_id: jobs.state(host, Agent(**run.draft["agent"]), run.run_id) for run in unseen}
+            release_again(place, place.ledger(lease.id), host)
     except HostError:
         return {run.run_id: "unknown: the machine does not answer" for run in unseen}
     ledger = place.ledger(lease.id)

@@ -89,6 +89,13 @@ def turn_of(place: Folder, run_id: str, verb: str, tell: Progress) -> Iterator[T
 
 
 @contextmanager
+def free(place: Folder, run_id: str) -> Iterator[bool]:
+    """Whether nobody works on the run `run_id`. If so, others wait until the block ends."""
+    with _opened(place, f"run-{run_id}") as handle:
+        yield _taken(handle)
+
+
+@contextmanager
 def starting(place: Folder, lease: str, verb: str, tell: Progress) -> Iterator[None]:
     """One call at a time starts a run on the machine of `lease`."""
     with _opened(place, f"start-{lease}") as handle:
@@ -161,12 +168,7 @@ def in_use(place: Folder, name: str) -> Iterator[None]:
 def unused(place: Folder, name: str) -> Iterator[bool]:
     """Whether nobody uses the machine of the profile `name`. If so, others wait until the block ends."""
     with _opened(place, f"use-{name}") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        yield _taken(handle)
 
 
 @contextmanager
@@ -183,6 +185,15 @@ def _file(path: Path) -> Iterator[IO[str]]:
     """Opened for reading and writing; what its holder wrote into it stays."""
     with open(path, "a+") as handle:
         yield handle
+
+
+def _taken(handle: IO[str]) -> bool:
+    """Take the lock, unless another holds it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _soon(handle: IO[str], lock: int) -> bool:

@@ -23,7 +23,8 @@ class LeftBehind:
 class LeasedRun:
     """A run as the ledger knows it. `exit_reason` is None while nobody saw it end.
 
-    `lost`: why its results will never come, where its machine is gone with them. `draft` is the part of its
+    `lost`: why its results will never come, where its machine is gone with them. `released`: its machine was
+    told that they are here. `draft` is the part of its
     record that was known when it started: stack, data, parity, timings.
     """
 
@@ -32,8 +33,14 @@ class LeasedRun:
     collected: bool = False
     exit_reason: str | None = None
     lost: str | None = None
+    released: bool = False
     left: tuple[LeftBehind, ...] = ()
     draft: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def untold(self) -> bool:
+        """Whether its machine is to be told that its results are here, so that it may count as idle."""
+        return self.collected and not self.released and not any(each.can_come for each in self.left)
 
     @property
     def attempt(self) -> int:
@@ -138,6 +145,11 @@ class Lease:
         return tuple(run for run in self.runs.values() if not run.collected and run.lost is None)
 
     @property
+    def untold(self) -> tuple[LeasedRun, ...]:
+        """The fetched runs of which their machine was not told."""
+        return tuple(run for run in self.runs.values() if run.untold)
+
+    @property
     def holding(self) -> Holding | None:
         """The machine that serves, or served last; None where none was accepted."""
         known = (self.machine or {}).get("id")
@@ -229,6 +241,8 @@ def _step(lease: Lease, event: Event) -> Lease:
         case "run.collected":
             known = replace(lease.runs[data["run_id"]], collected=True, lost=None, left=_left(data))
             return _with_run(_charged(lease, data), known)
+        case "run.released":
+            return _with_run(lease, replace(lease.runs[data["run_id"]], released=True))
         case "run.superseded":  # its id has a new attempt: nothing waits for what the earlier one left
             return _with_run(lease, replace(lease.runs[data["run_id"]], left=()))
         case "run.lost":

@@ -57,6 +57,7 @@ SHAPES: Mapping[str, Mapping[str, Test]] = {
     "run.started": {"run_id": _text, "draft": _object},
     "run.ended": {"run_id": _text, "reason": _text},
     "run.collected": {"run_id": _text},
+    "run.released": {"run_id": _text},
     "run.superseded": {"run_id": _text},
     "run.lost": {"run_id": _text, "reason": _text},
 }

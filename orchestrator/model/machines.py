@@ -59,7 +59,11 @@ class MachineSpec:
 
 @dataclass(frozen=True)
 class Machine:
-    """What exists at a provider. A machine that is gone is not listed."""
+    """What exists at a provider. A machine that is gone is not listed.
+
+    `age`: seconds since `created_at` by the same clock, when the provider answered; None where it tells no
+    time, or was not asked for a list.
+    """
 
     provider: str
     id: str
@@ -72,6 +76,7 @@ class Machine:
     created_at: datetime
     deadline: datetime | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
+    age: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ class Provider(Protocol):
         """The machine of `spec.id` and `spec.attempt`, made now or found. Returns when accepted."""
 
     def list(self, labels: Labels) -> Sequence[Machine]:
-        """Every machine that carries all of `labels`, in any state but gone.
+        """Every machine that carries all of `labels`, in any state but gone, with its age where it is known.
 
         May lag behind: what was made a moment ago can be missing, and an empty answer proves nothing.
         """

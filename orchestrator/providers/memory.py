@@ -207,10 +207,11 @@ class MemoryProvider:
         return made.ended_at is not None and self._clock() - made.ended_at >= self._temper.gone_after
 
     def _as_seen(self, made: _Made) -> Machine:
+        age = self._clock() - made.made_at
         if made.ended_at is not None:
-            return replace(made.machine, state=MachineState.STOPPING)
+            return replace(made.machine, state=MachineState.STOPPING, age=age)
         runs = self._clock() - made.made_at >= self._temper.running_after
-        return replace(made.machine, state=MachineState.RUNNING if runs else MachineState.PENDING)
+        return replace(made.machine, state=MachineState.RUNNING if runs else MachineState.PENDING, age=age)
 
     def _endpoint(self, identity: str) -> Endpoint | None:
         made = self._made.get(identity)

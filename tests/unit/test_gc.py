@@ -6,7 +6,7 @@ import runpy
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pytest
@@ -102,6 +102,55 @@ def test_the_clock_of_the_client_decides_nothing(clock_off: int, age: timedelta,
     expires = int((NOW - age).timestamp()) + 3600 + clock_off
     labels = {LABEL_LEASE: "x", LABEL_EXPIRES: str(expires), LABEL_LASTS: "3600"}
     assert due(replace(machine(labels), created_at=NOW - age), NOW)[0] is ends
+
+
+class SkewedHere:
+    """`time` and `datetime` of a computer whose clock is wrong by `off` seconds."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, off: float) -> None:
+        class Wrong(datetime):
+            @classmethod
+            def now(cls, tz: tzinfo | None = None) -> Wrong:
+                return cls.fromtimestamp(real() + off, tz)
+
+        real = time.time
+        monkeypatch.setattr(time, "time", lambda: real() + off)
+        monkeypatch.setattr(module, "datetime", Wrong)
+
+
+@pytest.mark.parametrize("off", [-86400, -3600, 0, 3600, 86400, 86400 * 365])
+@pytest.mark.parametrize(("lasts", "outcome"), [(3600, "left"), (60, "ended")])
+def test_a_wrong_clock_here_ends_nothing_that_is_in_use(
+    monkeypatch: pytest.MonkeyPatch, off: float, lasts: int, outcome: str
+) -> None:
+    """The machine is half an hour old. What is said of its age is right, too."""
+    theirs, begun = [0.0], time.time()
+    made = MemoryProvider(clock=lambda: begun + theirs[0])
+    labels = {LABEL_LEASE: "x", LABEL_LASTS: str(lasts)}
+    far = datetime.fromtimestamp(begun + 36000, UTC)
+    made.create(MachineSpec("orch-x", 0, CATALOG[0], 1 << 30, far, labels, KEY))
+    theirs[0] = 1800.0
+    SkewedHere(monkeypatch, off)
+    (found,) = gc(["memory"], others=True, opened=lambda _: made).machines
+    assert found.outcome == outcome
+    assert ("is in 30 min" if outcome == "left" else "passed 29 min ago") in found.reason
+    assert found.since == pytest.approx(0 if outcome == "left" else 29 / 60 * found.price)
+
+
+def test_a_machine_of_which_no_age_is_known_is_left_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = cloud({**late(600), LABEL_LASTS: "1"})
+    listed = [replace(one, age=None) for one in made.list({})]
+    monkeypatch.setattr(made, "list", lambda _: listed)
+    report = gc(["memory"], others=True, opened=lambda _: made)
+    (left,) = report.of("left")
+    assert "its age is not known" in left.reason
+    assert left.since == 0
+    assert made.alive()
+
+
+def test_a_deadline_that_only_its_maker_s_clock_told_is_said_to_be_so() -> None:
+    (one,) = run(cloud(late(60))).of("ended")
+    assert one.reason.startswith("by the clock of whoever made it, its deadline passed")
 
 
 # ---------------------------------------------------------------- on a cloud

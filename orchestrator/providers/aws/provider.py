@@ -7,8 +7,9 @@ import importlib.util
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from orchestrator.providers.aws import endings, hostkey, images, network, reques
 from orchestrator.providers.aws.clients import Clients, asking
 from orchestrator.providers.aws.settings import SSM, Settings, read
 from orchestrator.providers.aws.zones import with_zones
+from orchestrator.providers.clock import http_time
 from orchestrator.providers.local.network import answers_ssh
 from orchestrator.providers.retry import RetryingProvider
 
@@ -283,7 +285,7 @@ class AwsProvider:
         end = time.monotonic() + VISIBLE_WITHIN_S
         while time.monotonic() < end:
             found = self._instances(region, [{"Name": "client-token", "Values": [token]}])
-            living = [instance for instance in found if not tags.is_ending(instance)]
+            living = [instance for instance, _ in found if not tags.is_ending(instance)]
             if living:
                 return tags.machine(living[0], region)
             if found:
@@ -307,13 +309,16 @@ class AwsProvider:
 
     def _listed(self, region: str, filters: Sequence[dict[str, Any]]) -> Sequence[Machine]:
         found = self._instances(region, filters)
-        return [tags.machine(instance, region) for instance in found if tags.exists(instance)]
+        return [tags.machine(instance, region, now) for instance, now in found if tags.exists(instance)]
 
-    def _instances(self, region: str, filters: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    def _instances(
+        self, region: str, filters: Sequence[dict[str, Any]]
+    ) -> Sequence[tuple[dict[str, Any], datetime | None]]:
+        """Each with the time of the answer, by EC2's clock."""
         with asking(self._clients, region):
             pages = self._clients.ec2(region).get_paginator("describe_instances")
             return [
-                instance
+                (instance, _told_at(page))
                 for page in pages.paginate(Filters=list(filters), PaginationConfig={"PageSize": 1000})
                 for reservation in page["Reservations"]
                 for instance in reservation["Instances"]
@@ -331,6 +336,11 @@ class AwsProvider:
 
     def _region(self, machine: Machine) -> str:
         return str(machine.detail.get("region") or request.region_of_zone(machine.zone))
+
+
+def _told_at(answer: Mapping[str, Any]) -> datetime | None:
+    """When EC2 answered, by its own clock."""
+    return http_time(answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date"))
 
 
 def _identity(machine: Machine) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Labels, Machine, MachineSpec, MachineState
+from orchestrator.providers import clock
 from orchestrator.providers.aws import confine
 from orchestrator.providers.aws.firstboot import base_of
 
@@ -110,11 +111,11 @@ def is_ending(instance: Mapping[str, Any]) -> bool:
     return instance["State"]["Name"] in ("shutting-down", "terminated")
 
 
-def machine(instance: Mapping[str, Any], region: str) -> Machine:
-    """An instance that exists, as the rest of orch knows it."""
+def machine(instance: Mapping[str, Any], region: str, now: datetime | None = None) -> Machine:
+    """An instance that exists, as the rest of orch knows it. `now`: when EC2 told of it, by its clock."""
     tags = tags_in(instance)
     user = tags.get(LOGIN, "root")
-    launched = instance["LaunchTime"]
+    launched = _aware(instance["LaunchTime"])
     return Machine(
         provider="aws",
         id=instance["InstanceId"],
@@ -124,7 +125,7 @@ def machine(instance: Mapping[str, Any], region: str) -> Machine:
         instance_type=instance["InstanceType"],
         zone=instance.get("Placement", {}).get("AvailabilityZone", ""),
         price=_number(tags.get(PRICE)) or 0.0,
-        created_at=launched if launched.tzinfo else launched.replace(tzinfo=UTC),
+        created_at=launched,
         deadline=_time(tags.get(DEADLINE)),
         detail={
             "region": region,
@@ -137,7 +138,12 @@ def machine(instance: Mapping[str, Any], region: str) -> Machine:
             "address": instance.get("PublicIpAddress") or instance.get("PrivateIpAddress"),
             "spot": instance.get("InstanceLifecycle") == "spot",
         },
+        age=clock.age(launched, now),
     )
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _number(text: str | None) -> float | None:

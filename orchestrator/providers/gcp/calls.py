@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
@@ -95,8 +96,10 @@ class Calls:
         if refusal is not None and not _is_absence(refusal):
             raise self.refusal(refusal, DELETE)
 
-    def instances(self, expression: str) -> Iterator[Json]:
-        """Every instance in every zone that passes the filter. TRANSIENT where a zone did not answer:
+    def instances(self, expression: str) -> Iterator[tuple[Json, datetime | None]]:
+        """Every instance in every zone that passes the filter, with the time of the answer by Google's clock.
+
+        TRANSIENT where a zone did not answer:
         what is not seen there may exist."""
         with self._refusing(LIST):
             compute = self._clients.compute
@@ -104,8 +107,9 @@ class Calls:
             for page in self._clients.instances.aggregated_list(request=request, **_once()).pages:
                 answer = _plain(page)
                 require_complete(answer)
+                now = self._clients.told_at
                 for scope in answer.get("items", {}).values():
-                    yield from scope.get("instances", ())
+                    yield from ((instance, now) for instance in scope.get("instances", ()))
 
     def done_to(self, zone: str, number: str) -> Sequence[Json]:
         """The operations on the machine of that number that Google still knows, its own among them."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import ipaddress
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 from orchestrator.errors import Fault, ProviderError
+from orchestrator.providers.clock import http_time
 
 ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"
 _NO_CREDENTIALS = "CLOUDSDK_AUTH_DISABLE_CREDENTIALS"
@@ -65,6 +67,8 @@ class Clients:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
+        self.told_at: datetime | None = None
+        """When Google answered last, by its own clock; None where that did not show."""
 
     @functools.cached_property
     def compute(self) -> Any:
@@ -151,7 +155,14 @@ class Clients:
 
         compute = self.compute
         options = ClientOptions(api_endpoint=endpoint_of(self._environ))
-        return getattr(compute, name)(credentials=self.credentials, client_options=options)
+        client = getattr(compute, name)(credentials=self.credentials, client_options=options)
+        session = getattr(client.transport, "_session", None)  # the library hands no header on
+        if session is not None:
+            session.hooks["response"].append(self._note_time)
+        return client
+
+    def _note_time(self, response: Any, *_: Any, **__: Any) -> None:
+        self.told_at = http_time(response.headers.get("Date"))
 
 
 def _is_loopback(host: str) -> bool:

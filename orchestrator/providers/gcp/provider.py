@@ -115,8 +115,8 @@ class GcpProvider:
 
     def list(self, labels: Labels) -> Sequence[Machine]:
         found = [
-            seen.machine(instance, self._calls.project)
-            for instance in self._calls.instances(_filter(labels))
+            seen.machine(instance, self._calls.project, now)
+            for instance, now in self._calls.instances(_filter(labels))
             if seen.is_ours(instance)
         ]
         return [machine for machine in found if labels.items() <= machine.labels.items()]

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orchestrator.model import FAR_BASE, LABEL_LEASE, Machine, MachineState
+from orchestrator.providers import clock
 from orchestrator.providers.gcp.names import EARLIER_S, LONG_S, NOTE_DEADLINE, NOTE_IMAGE, NOTE_PRICE, last
 from orchestrator.providers.gcp.tunnel import tunnel_command
 
@@ -42,7 +43,8 @@ A machine that powers itself off first stays, stopped, with its disk: Google's t
 _KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa")
 
 
-def machine(instance: Json, project: str) -> Machine:
+def machine(instance: Json, project: str, now: datetime | None = None) -> Machine:
+    """`now`: when Google told of it, by its clock."""
     notes = _notes(instance)
     name, zone = str(instance["name"]), last(str(instance.get("zone", "")))
     public, private = addresses(instance)
@@ -75,6 +77,7 @@ def machine(instance: Json, project: str) -> Machine:
         created_at=created or datetime.now(UTC),
         deadline=_deadline(instance, notes, created),
         detail=detail,
+        age=clock.age(created, now),
     )
 
 

@@ -313,6 +313,7 @@ def _machine(record: Record, state: MachineState, guest: Guest | None) -> Machin
         created_at=datetime.fromisoformat(record.created_at),
         deadline=datetime.fromisoformat(record.deadline),
         detail=_detail(record, guest),
+        age=record.age,
     )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import MachineSpec
+from orchestrator.model import LABEL_LASTS, MachineSpec
 
 MAX_HOSTNAME = 63
 
@@ -54,6 +54,16 @@ class Record:
         if self.due is None:
             return datetime.fromisoformat(self.deadline).timestamp() - time.time()
         return self.due - boottime()
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since it was made, by the same clock; None where an earlier version did not note that."""
+        if self.due is None:
+            return None
+        label = str(self.labels.get(LABEL_LASTS, ""))
+        noted = datetime.fromisoformat(self.deadline) - datetime.fromisoformat(self.created_at)
+        lasts = float(label) if label.isascii() and label.isdigit() else noted.total_seconds()
+        return max(0.0, lasts - self.left)
 
 
 @dataclass(frozen=True)
