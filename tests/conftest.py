@@ -1,4 +1,4 @@
-"""What all tests share: no way out of this computer, and one environment with TensorFlow."""
+"""What all tests share: no way out of this computer, a state folder, one environment with TensorFlow."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from hypothesis import settings
 from orchestrator.runtime.acting import acting
 from tests.clouds.guard import GUARD
 from tests.conformance import private_sshd
+from tests.state_home import STATE_HOME
 
 ROOT = Path(__file__).resolve().parent.parent
 DIGITS = ROOT / "examples" / "digits"
@@ -107,6 +108,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[private_sshd.Ss
 
 
 GUARD.install()
+STATE_HOME.install()
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +117,9 @@ def stays_on_this_computer(request: pytest.FixtureRequest) -> Iterator[None]:
     packages = request.node.get_closest_marker("registry")
     with GUARD.registry() if packages else nullcontext():
         yield
+    written = STATE_HOME.take()
+    if written:
+        pytest.fail(f"this test wrote into the user's state folder: {', '.join(written)}", pytrace=False)
     tried = GUARD.take()
     if tried:
         pytest.fail(f"this test tried to leave the computer: {', '.join(tried)}", pytrace=False)
