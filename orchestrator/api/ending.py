@@ -82,20 +82,25 @@ class _Notes:
         return tuple(self._refusals)
 
 
-def _down_one(place: Folder, lease: Lease, discard: bool, tell: Progress) -> DownReport:
+def _down_one(
+    place: Folder, lease: Lease, discard: bool, tell: Progress, only: frozenset[str] | None = None
+) -> DownReport:
     """End the lease's machine. A run that another call is about to start there counts as one that goes on.
 
-    A machine that another call makes for the lease meanwhile is waited for, and ended.
+    A machine that another call makes for the lease meanwhile is waited for, and ended; `only` those with
+    these ids where they are given: another one is refused.
     """
     turns = (changing,) if discard else (starting, changing)
     with ExitStack() as locks:
         for turn in turns:
             with suppress(OSError):  # a folder that takes no lock takes nobody the power to end a machine
                 locks.enter_context(turn(place, lease.id, "down", tell))
-        return _down_now(place, place.ledger(lease.id).lease(), discard, tell)
+        return _down_now(place, place.ledger(lease.id).lease(), discard, tell, only)
 
 
-def _down_now(place: Folder, lease: Lease, discard: bool, tell: Progress) -> DownReport:
+def _down_now(
+    place: Folder, lease: Lease, discard: bool, tell: Progress, only: frozenset[str] | None
+) -> DownReport:
     """End the lease's machine on its cloud; on every cloud where its ledger does not tell which it was."""
     if not lease.whole:
         tell.say(f"The ledger of {lease.id} is damaged: what it does not tell is asked of the cloud")
@@ -106,7 +111,7 @@ def _down_now(place: Folder, lease: Lease, discard: bool, tell: Progress) -> Dow
     for cloud in clouds:
         try:
             with telling(place.ledger(lease.id)):
-                ended += _end_on(cloud, place, lease, discard, notes, tell)
+                ended += _end_on(cloud, place, lease, discard, notes, tell, only)
         except ProviderError as error:
             if len(clouds) == 1:
                 raise
@@ -148,12 +153,20 @@ def _clouds_of(lease: Lease) -> tuple[str, ...]:
 
 
 def _end_on(
-    cloud: str, place: Folder, lease: Lease, discard: bool, notes: _Notes, tell: Progress
+    cloud: str,
+    place: Folder,
+    lease: Lease,
+    discard: bool,
+    notes: _Notes,
+    tell: Progress,
+    only: frozenset[str] | None,
 ) -> Sequence[Machine]:
     """Delete the machines of the lease and prove that they are gone. Return those that existed."""
     provider = open_provider(cloud)
     require_seen(provider, lease)
     machines = existing(provider, lease, tell)
+    if only is not None:
+        _require_listed(lease, [machine for machine in machines if machine.id not in only])
     lease = note_ends(place.ledger(lease.id), provider, lease, machines)
     if machines and lease.uncollected and not discard:
         _refuse(lease)
@@ -190,6 +203,16 @@ def _closed(
         unnoted=notes.missing,
         lost=lost,
     )
+
+
+def _require_listed(lease: Lease, new: Sequence[Machine]) -> None:
+    """Refuse to end machines that were made after `down --all` had listed what it would end."""
+    if new:
+        raise UsageError(
+            f"{', '.join(machine.id for machine in new)} of {lease.id} was made after the list was shown.",
+            exists=f"It runs on, at ${sum(machine.price for machine in new):.2f}/h.",
+            next_command="orch down --all    # lists it, too",
+        )
 
 
 def _unasked(lease: Lease, unseen: Mapping[str, ProviderError]) -> CleanupUnproven:
@@ -241,4 +264,5 @@ def _sum(reports: Sequence[DownReport]) -> DownReport:
         proven_gone=True,
         unnoted=tuple(text for report in reports for text in report.unnoted),
         lost=tuple(run for report in reports for run in report.lost),
+        left=tuple(lease for report in reports for lease in report.left),
     )

@@ -19,10 +19,11 @@ from orchestrator.providers import open_provider
 
 @dataclass(frozen=True)
 class Target:
-    """One machine that exists. `price` in US dollars an hour.
+    """One machine that exists, or may. `price` in US dollars an hour.
 
     `known`: its ledger is at hand, in `folder`. `running` and `uncollected` are ids of runs, as far as that
-    ledger tells; of a machine whose ledger is not at hand nothing is known.
+    ledger tells; of a machine whose ledger is not at hand nothing is known. `certain`: it was seen; where
+    not, the ledger leaves open whether `lease` has a machine, and `id` is empty.
     """
 
     cloud: str
@@ -38,10 +39,13 @@ class Target:
     folder: str = ""
     running: tuple[str, ...] = ()
     uncollected: tuple[str, ...] = ()
+    certain: bool = True
 
     @property
     def busy(self) -> bool:
-        """Whether something would be lost with it, or may be."""
+        """Whether something would be lost with it, or may be. Of one that was not seen, its end tells."""
+        if not self.certain:
+            return False
         return not self.known or bool(self.running or self.uncollected)
 
     def as_json(self) -> dict[str, Any]:
@@ -58,7 +62,7 @@ class _Found:
 
 
 Approve = Callable[[Sequence[Target]], bool]
-End = Callable[[Folder, Lease, bool, Progress], DownReport]
+End = Callable[[Folder, Lease, bool, Progress, "frozenset[str] | None"], DownReport]
 
 
 def down_all(
@@ -73,23 +77,63 @@ def down_all(
 ) -> list[DownReport]:
     """End what `approve` has seen: this user's machines, and with `others` those of other owners too.
 
+    Nothing else is ended, settled or summed: a lease without a machine stays as it is, and is reported.
     Nothing is ended where one of them has a run that goes on, or results that were not pulled, or is not
     known well enough to tell, unless `discard`. Raises UsageError, and what ending a lease raises.
     """
     leases = list(leases_at_hand(place))
     found = [found for cloud in _clouds(leases, clouds) for found in _found(open_provider(cloud), leases)]
+    seen = _by_lease(found)
+    open_ = [(folder, lease) for folder, lease in leases if lease.id not in seen and _may_have_one(lease)]
     ours = [one for one in found if one.target.mine or others]
     if not discard:
         again = command_of(discard=True, others=others, clouds=clouds)
         _require_idle([one.target for one in ours], again)
-    if found and approve and not approve([one.target for one in found]):
+    shown = [*(one.target for one in found), *(_unseen(folder, lease) for folder, lease in open_)]
+    if shown and approve and not approve(shown):
         raise UsageError("Not approved; nothing was ended.")
-    reports = [end_lease(folder, lease, discard, tell) for folder, lease in leases]
+    ended = [(folder, lease) for folder, lease in leases if lease.id in seen]
+    reports = [end_lease(folder, lease, discard, tell, seen[lease.id]) for folder, lease in ended]
+    reports += [end_lease(folder, lease, discard, tell, None) for folder, lease in open_]
     for one in ours:
         if not one.target.known:
             end(one.provider, [one.machine], None, tell)
             reports.append(DownReport((), (one.machine.id,), 0.0, 0.0, True))
-    return reports
+    rest = [each for each in leases if each not in ended and each not in open_]
+    left = tuple({"lease": lease.id, "folder": str(folder.root)} for folder, lease in rest)
+    return [*reports, DownReport((), (), 0.0, 0.0, True, left=left)]
+
+
+def _by_lease(found: Sequence[_Found]) -> dict[str, frozenset[str]]:
+    """The ids of the machines that were seen of each lease at hand."""
+    seen: dict[str, frozenset[str]] = {}
+    for one in found:
+        if one.target.known:
+            seen[one.target.lease] = seen.get(one.target.lease, frozenset()) | {one.machine.id}
+    return seen
+
+
+def _may_have_one(lease: Lease) -> bool:
+    """Whether its ledger leaves that open: a create call has no answer, or a line is damaged."""
+    return not lease.whole or any(not attempt.settled for attempt in lease.attempts)
+
+
+def _unseen(folder: Folder, lease: Lease) -> Target:
+    asked = next((one for one in reversed(lease.attempts) if not one.settled), None)
+    return Target(
+        cloud=lease.profile["cloud"],
+        id="",
+        instance_type=asked.instance_type if asked else "",
+        zone=asked.zone if asked else "",
+        state="may exist",
+        price=asked.price if asked else 0.0,
+        lease=lease.id,
+        owner="",
+        mine=True,
+        known=True,
+        folder=str(folder.root),
+        certain=False,
+    )
 
 
 def leases_at_hand(place: Folder) -> Iterator[tuple[Folder, Lease]]:
@@ -108,9 +152,7 @@ def _found(provider: Provider, leases: Sequence[tuple[Folder, Lease]]) -> Iterat
     """Every machine of orch on one cloud, listed or known by a ledger."""
     left = {machine.id: machine for machine in provider.list({})}
     for folder, lease in leases:
-        if lease.profile["cloud"] != provider.name:
-            continue
-        for machine in machines_of(provider, lease):
+        for machine in _machines(provider, lease, tuple(left.values())):
             left.pop(machine.id, None)
             yield _Found(provider, machine, _of_lease(machine, folder, lease))
     for machine in left.values():
@@ -118,10 +160,20 @@ def _found(provider: Provider, leases: Sequence[tuple[Folder, Lease]]) -> Iterat
         yield _Found(provider, machine, target)
 
 
+def _machines(provider: Provider, lease: Lease, listed: Sequence[Machine]) -> Sequence[Machine]:
+    """Those of one lease. A damaged ledger may not tell on which cloud they are: their labels do."""
+    if lease.profile["cloud"] == provider.name:
+        return machines_of(provider, lease)
+    if providers.exists(lease.profile["cloud"]):
+        return ()
+    return [machine for machine in listed if machine.labels.get(LABEL_LEASE) == lease.id]
+
+
 def _of_lease(machine: Machine, folder: Folder, lease: Lease) -> Target:
     """A lease in a folder of this user's is theirs, whatever its machine's label says."""
     return _target(
         machine,
+        lease=lease.id,
         mine=True,
         known=True,
         folder=str(folder.root),
@@ -130,7 +182,7 @@ def _of_lease(machine: Machine, folder: Folder, lease: Lease) -> Target:
     )
 
 
-def _target(machine: Machine, **known: Any) -> Target:
+def _target(machine: Machine, *, lease: str = "", **known: Any) -> Target:
     return Target(
         cloud=machine.provider,
         id=machine.id,
@@ -138,7 +190,7 @@ def _target(machine: Machine, **known: Any) -> Target:
         zone=machine.zone,
         state=str(machine.state),
         price=machine.price,
-        lease=machine.labels.get(LABEL_LEASE, ""),
+        lease=lease or machine.labels.get(LABEL_LEASE, ""),
         owner=machine.labels.get(LABEL_OWNER, ""),
         **known,
     )

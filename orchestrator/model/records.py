@@ -161,7 +161,8 @@ class DownReport:
 
     `unnoted`: sentences on what could not be recorded here, though the machines are gone. `lost`: {run_id,
     reason, detail} of each run whose results went with its machine before anybody had them; of one that
-    `down` was told to discard, or that was told as lost before, nothing.
+    `down` was told to discard, or that was told as lost before, nothing. `left`: {lease, folder} of each
+    lease that `down --all` left as it is, because it has no machine.
     """
 
     leases: Sequence[str]
@@ -171,3 +172,4 @@ class DownReport:
     proven_gone: bool
     unnoted: Sequence[str] = ()
     lost: Sequence[Mapping[str, str]] = ()
+    left: Sequence[Mapping[str, str]] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -114,7 +115,7 @@ def targets_text(targets: Sequence[Mapping[str, Any]], *, others: bool = False) 
         rows.append(
             [
                 "end" if ended else "leave",
-                one["id"],
+                one["id"] or f"of {one['lease']}",
                 where,
                 owner,
                 one["state"],
@@ -135,11 +136,11 @@ def _runs(target: Mapping[str, Any]) -> str:
 
 def down_text(report: DownReport, elsewhere: Sequence[str] = ()) -> str:
     if not report.machines and not report.leases:
-        return _nothing(elsewhere)
+        return "\n".join(_left(report)) or _nothing(elsewhere)
     ended = plural(len(report.machines), "machine") if report.machines else "no machine (it was gone already)"
     took = f"It took {duration(report.seconds)} and cost {money(report.cost)}."
     left = "no machine is left" if report.lost else "nothing is left"
-    return "\n".join([f"Ended {ended}; {left}. {took}", *_lost(report), *_unnoted(report)])
+    return "\n".join([f"Ended {ended}; {left}. {took}", *_lost(report), *_unnoted(report), *_left(report)])
 
 
 def _lost(report: DownReport) -> list[str]:
@@ -150,6 +151,17 @@ def _lost(report: DownReport) -> list[str]:
         *(f"  {run['run_id']}: {run['detail']}" for run in report.lost),
         "What is known of them, and what they printed as far as it was followed, is in runs/.",
     ]
+
+
+def _left(report: DownReport) -> list[str]:
+    """The leases without a machine, whose records `down` in their folder would close."""
+    if not report.left:
+        return []
+    where = (
+        f"  {one['lease']}: cd {shlex.quote(one['folder'])} && orch down {one['lease']}"
+        for one in report.left
+    )
+    return ["No machine is left of these leases; they stay open until they are closed:", *where]
 
 
 def _unnoted(report: DownReport) -> list[str]:

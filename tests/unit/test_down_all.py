@@ -6,24 +6,26 @@ import json
 import multiprocessing
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from orchestrator import providers
 from orchestrator.api import held
 from orchestrator.api import owner as identity
 from orchestrator.api.ending import down
 from orchestrator.api.ending_all import Target
 from orchestrator.api.folder import Folder
+from orchestrator.api.machine import receipt
 from orchestrator.cli.app import app
 from orchestrator.errors import LocalError, UsageError
 from orchestrator.model import LABEL_OWNER, Machine
 from orchestrator.providers.memory import MemoryProvider
-from orchestrator.report.lease import targets_text
-from tests.unit.memory_cloud import leased, serve, spec_for
+from orchestrator.report.lease import down_text, targets_text
+from tests.unit.memory_cloud import intent, leased, opened_lease, serve, spec_for
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def lease(folder: Path, name: str, cloud: MemoryProvider, owner: str | None = No
 
 def run(folder: Path, name: str, *, ended: bool = False, collected: bool = False) -> None:
     ledger = Folder(folder).ledger(name)
-    ledger.append("run.started", run_id="one", draft={})
+    ledger.append("run.started", run_id="one", draft={"stack": {}, "data": {}, "parity": None, "timings": {}})
     if ended:
         ledger.append("run.ended", run_id="one", reason="completed")
     if collected:
@@ -105,6 +107,95 @@ def test_idle_machines_of_every_folder_are_ended_and_their_leases_closed(
     assert not cloud.alive()
     assert Folder(tmp_path / "a").open_leases() == []
     assert list(identity.noted_folders()) == []
+
+
+class Preview:
+    """Approves, and keeps what it was shown. `meanwhile` happens while somebody thinks about it."""
+
+    def __init__(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        self.seen: list[Target] = []
+        self._meanwhile = meanwhile
+
+    def __call__(self, targets: Sequence[Target]) -> bool:
+        self.seen.extend(targets)
+        self._meanwhile()
+        return True
+
+
+def test_what_the_preview_does_not_list_is_neither_settled_nor_summed(
+    tmp_path: Path, cloud: MemoryProvider
+) -> None:
+    """A lease of another folder whose machine was taken back with results that nobody had."""
+    listed = lease(tmp_path / "a", "a", cloud)
+    gone = lease(tmp_path / "b", "b", cloud)
+    run(tmp_path / "b", "b", ended=True)
+    cloud.kill(gone)
+    before = Folder(tmp_path / "b").ledger("b").path.read_bytes()
+    preview = Preview()
+    report = down(folder=tmp_path / "a", everything=True, approve=preview)
+    assert {one.id for one in preview.seen} == {listed.id}
+    assert (report.leases, report.machines, report.lost) == (("a",), (listed.id,), ())
+    assert report.cost == Folder(tmp_path / "a").leases()[0].cost(0)
+    assert Folder(tmp_path / "b").ledger("b").path.read_bytes() == before
+    assert report.left == ({"lease": "b", "folder": str(tmp_path / "b")},)
+    assert f"cd {tmp_path / 'b'} && orch down b" in down_text(report)
+    again = down(folder=tmp_path / "a", everything=True)
+    assert (again.leases, again.cost, again.left) == ((), 0, report.left)
+    assert "cd " in down_text(again) and "Nothing is leased" not in down_text(again)
+    (told,) = down(folder=tmp_path / "b").lost
+    assert told["run_id"] == "one"
+
+
+def test_a_create_call_without_an_answer_is_listed_and_what_it_made_is_ended(
+    tmp_path: Path, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list lags behind while it is shown."""
+    monkeypatch.setattr(held, "_LIST_SECONDS", 0.0)
+    monkeypatch.setattr(held, "_CALL_SECONDS", 0.0)
+    cloud.list_lag_s = 0.001
+    serve(cloud, monkeypatch, "memory", "local")
+    folder, spec = Folder(tmp_path / "a"), spec_for("a")
+    intent(opened_lease(folder, "a"), spec)
+    identity.note_folder("a", folder.root)
+    made = cloud.create(spec)
+    cloud.list_nothing(4)
+    preview = Preview()
+    report = down(folder=tmp_path / "elsewhere", everything=True, clouds=["memory"], approve=preview)
+    (shown,) = preview.seen
+    assert (shown.lease, shown.certain, shown.price) == ("a", False, spec.offer.price)
+    assert "of a" in targets_text([shown.as_json()]) and "may exist" in targets_text([shown.as_json()])
+    assert report.machines == (made.id,)
+    assert not cloud.alive()
+
+
+def test_a_machine_that_was_made_after_the_list_is_left(tmp_path: Path, cloud: MemoryProvider) -> None:
+    first = lease(tmp_path / "a", "a", cloud)
+
+    def replaced() -> None:
+        cloud.kill(first)
+        made = cloud.create(spec_for("a", 1))
+        Folder(tmp_path / "a").ledger("a").append("create.accepted", **receipt(1, made))
+        lease(tmp_path / "b", "b", cloud)
+
+    with pytest.raises(UsageError, match="was made after the list was shown") as refused:
+        down(folder=tmp_path / "a", everything=True, approve=Preview(replaced))
+    assert len(cloud.alive()) == 2
+    assert "/h" in (refused.value.exists or "")
+    assert [one.id for one in Folder(tmp_path / "a").open_leases()] == ["a"]
+    assert len(down(folder=tmp_path / "a", everything=True).machines) == 2
+
+
+def test_a_lease_whose_ledger_does_not_tell_its_cloud_is_listed_with_its_machine(
+    tmp_path: Path, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(providers, "names", lambda: ("memory",))
+    made = lease(tmp_path / "a", "a", cloud)
+    path = Folder(tmp_path / "a").ledger("a").path
+    path.write_bytes(b"".join(b"#" + line for line in path.read_bytes().splitlines(keepends=True)))
+    preview = Preview()
+    report = down(folder=tmp_path / "a", everything=True, clouds=["memory"], approve=preview)
+    assert {(one.id, one.lease) for one in preview.seen} == {(made.id, "a")}
+    assert "a" in report.leases and not cloud.alive()
 
 
 def test_what_is_not_approved_stays(tmp_path: Path, cloud: MemoryProvider) -> None:
