@@ -310,7 +310,8 @@ class _Copier:
     def _target(self, link: Path, folder: Path) -> Path:
         """A link's target: as it is where it stays within its folder, else absolute."""
         target = link.readlink()
-        inside = not target.is_absolute() and (folder / target).resolve().is_relative_to(folder.resolve())
+        real = Path(os.path.realpath(folder / target))  # a link to itself has no target, and is no error
+        inside = not target.is_absolute() and real.is_relative_to(os.path.realpath(folder))
         return target if inside else self._reach((folder / target).absolute())
 
 

@@ -26,13 +26,10 @@ from orchestrator.runtime.rundir import open_run
 CACHES = ("~/.cache", "~/.config", "~/.keras", "~/tensorflow_datasets")
 """Where libraries keep what they download; the reference may, too."""
 
-ABOVE = 3
-"""Folders above the project whose entries are found by `../`."""
-
 _OWN = re.compile(r"(above|copy|under)-\d+")
 """Names of folders that a layout makes: a link of such a name would have it write into the user's."""
 
-MANY = 2000
+MANY = 100_000
 """Entries of a folder above the project that are linked to."""
 
 
@@ -61,11 +58,10 @@ class Reference:
         below = levels[0][1] if levels else root
         copy = Folders(self.project, self.program).lay_out(below, imposed, base)
         for original, place in levels:
-            _link_entries(original, place, (base, self.project))
+            _link_entries(original, place, self.project)
         own = _of_project(copy, self.project)
         _open_runs(own, self.project)
-        if levels and not os.path.lexists(below / self.project.name):
-            (below / self.project.name).symlink_to(own)
+        _link_by_name(levels, self.project, own)
         self._put_data(own)
         return copy
 
@@ -104,7 +100,7 @@ class Reference:
             shutil.rmtree(root, ignore_errors=True)
 
     def _plan(self, copy: Copy, free: tuple[str, ...], refusals: str) -> dict[str, Any]:
-        """Interventions that prevent writes to the user's files and keep the order of directory listings."""
+        """Interventions that prevent writes to the user's files and keep directory listings as they are."""
         sources = [str(tree.source) for tree in self.data]
         seats = [(str(seat.original), str(seat.seen)) for seat in copy.seats]
         allowed = [*free, *(seen for _, seen in seats), *map(os.path.expanduser, CACHES)]
@@ -185,20 +181,30 @@ def _of_project(copy: Copy, project: Path) -> Path:
 
 
 def _levels(project: Path, root: Path) -> list[tuple[Path, Path]]:
-    """(folder above the project, where it is imitated), the nearest first; the copy lies in the first."""
-    above = [folder for folder in list(project.parents)[:ABOVE] if folder != folder.parent]
+    """(folder above the project, where it is imitated), the nearest first, to the root: `../` leads as far as
+    a script likes. The copy lies in the first."""
+    above = list(project.parents)
     return [
         (folder, root.joinpath(*(f"above-{depth}" for depth in range(len(above), number, -1))))
         for number, folder in enumerate(above)
     ]
 
 
-def _link_entries(original: Path, place: Path, apart: Sequence[Path]) -> None:
-    """Links in `place` to what lies in `original`, less what holds a folder that is `apart`."""
+def _link_by_name(levels: Sequence[tuple[Path, Path]], project: Path, own: Path) -> None:
+    """The project and the folders around it are found by their names as well: `../../work/data`."""
+    inner, copy = project, own
+    for original, place in levels:
+        if not os.path.lexists(place / inner.name):
+            (place / inner.name).symlink_to(copy)
+        inner, copy = original, place
+
+
+def _link_entries(original: Path, place: Path, project: Path) -> None:
+    """Links in `place` to what lies in `original`, less what holds the project."""
     place.mkdir(parents=True, exist_ok=True)
     for entry in _first_entries(original):
         there = place / entry.name
-        ours = _OWN.fullmatch(entry.name) or any(folder.is_relative_to(entry.path) for folder in apart)
+        ours = _OWN.fullmatch(entry.name) or project.is_relative_to(entry.path)
         if not ours and not os.path.lexists(there):
             there.symlink_to(entry.path)
 

@@ -14,6 +14,8 @@ from orchestrator.api.trees import code_ignored
 from orchestrator.profile import DataTree, Profile
 
 _CODE = (".py", ".ipynb", ".sh", ".toml", ".yaml", ".yml", ".cfg", ".ini")
+_TEXT = (*_CODE, ".json", ".txt", ".conf", ".env")
+"""Files in which a program may name a path."""
 _LARGEST_TEXT = 1 << 20
 _MOST_ENTRIES = 2000
 _NO_DATA = frozenset(("runs", "__pycache__", "node_modules", "site-packages", "mlruns", "wandb"))
@@ -170,7 +172,7 @@ def _read(project: Path, code: frozenset[str]) -> Iterator[str]:
     for name in sorted(code):
         path = project / name
         try:
-            if name.endswith(_CODE) and path.stat().st_size <= _LARGEST_TEXT:
+            if name.endswith(_TEXT) and path.stat().st_size <= _LARGEST_TEXT:
                 yield path.read_text("utf-8", errors="replace")
         except OSError:
             continue

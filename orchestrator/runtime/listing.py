@@ -1,11 +1,17 @@
-"""Folders that list their entries in an order that is imposed, in Python and in tf.io.gfile."""
+"""Folders that list their entries in an order that is imposed, in Python and in tf.io.gfile.
+
+A copied folder lists what it links to as the original does: a folder as a folder, so that os.walk and rglob
+enter it.
+"""
 
 # Thin over the kernel: what is replaced are os functions.
 # ruff: noqa: PTH119, PTH120
 
 from __future__ import annotations
 
+import glob
 import os
+import pathlib
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple, Union
 
 Wish = Union[None, str, Sequence[str]]
@@ -13,6 +19,9 @@ Mirror = Sequence[Sequence[str]]
 
 _REAL_LISTDIR = os.listdir
 _REAL_SCANDIR = os.scandir
+_REAL_ISLINK = os.path.islink
+_LINKS_AS_FILES = getattr(os, "_walk_symlinks_as_files", object())
+"""Given to os.walk by pathlib, from Python 3.13 on, to have it list links to folders as files."""
 
 
 def install(wish: Wish, mirror: Mirror) -> None:
@@ -25,10 +34,60 @@ def install(wish: Wish, mirror: Mirror) -> None:
 
     def scandir(path: Any = ".") -> Any:
         entries = _REAL_SCANDIR(path)
-        return _Scan(entries, order(path, None)) if _is_place(path) else entries
+        return _Scan(entries, order(path, None), _links_of_copies(path, mirror)) if _is_place(path) else entries
 
     os.listdir = listdir
     os.scandir = scandir
+    os.walk = _walk(mirror)
+    _replace_kept(listdir, scandir)
+
+
+def _replace_kept(listdir: Any, scandir: Any) -> None:
+    """Replace what pathlib (Python 3.9, 3.10) and glob (3.13) keep of these functions in their classes."""
+    for kind in (getattr(pathlib, "_NormalAccessor", None), *vars(glob).values()):
+        if not isinstance(kind, type):
+            continue
+        for name, real, new in (("listdir", _REAL_LISTDIR, listdir), ("scandir", _REAL_SCANDIR, scandir)):
+            if getattr(kind, name, None) is real:
+                setattr(kind, name, staticmethod(new))
+
+
+def _walk(mirror: Mirror) -> Callable[..., Iterator[Tuple[Any, List[Any], List[Any]]]]:
+    """os.walk for which the links of a copy are the folders that they stand for."""
+
+    def walk(
+        top: Any, topdown: bool = True, onerror: Any = None, followlinks: bool = False
+    ) -> Iterator[Tuple[Any, List[Any], List[Any]]]:
+        top = os.fspath(top)
+        as_files = followlinks is _LINKS_AS_FILES
+        folders: List[Any] = []
+        files: List[Any] = []
+        try:
+            with os.scandir(top) as entries:
+                for entry in entries:
+                    (folders if _is_folder(entry, not as_files) else files).append(entry.name)
+        except OSError as error:
+            if onerror is not None:
+                onerror(error)
+            return
+        if topdown:
+            yield top, folders, files
+        stands_for = _links_of_copies(top, mirror)
+        for name in folders:
+            inside = os.path.join(top, name)
+            if (followlinks and not as_files) or not _REAL_ISLINK(inside) or stands_for(name):
+                yield from walk(inside, topdown, onerror, followlinks)
+        if not topdown:
+            yield top, folders, files
+
+    return walk
+
+
+def _is_folder(entry: Any, follow: bool) -> bool:
+    try:
+        return bool(entry.is_dir(follow_symlinks=follow))
+    except OSError:
+        return False
 
 
 def on_tensorflow(tf: Any, wish: Wish, mirror: Mirror) -> None:
@@ -87,12 +146,58 @@ def _as_in_the_original(path: Any, mirror: Mirror) -> Dict[str, int]:
         return {}
 
 
-class _Scan:
-    """What os.scandir gives, in another order."""
+def _links_of_copies(path: Any, mirror: Mirror) -> Callable[[Any], bool]:
+    """Whether a link in a folder, by its name, was made for a copy of that: the original has no link there."""
+    if not mirror or not _is_place(path):
+        return lambda _name: False
+    place = os.path.realpath(os.fsdecode(path))
+    for copy, original in mirror:
+        if place == copy or place.startswith(copy + os.sep):
+            there = original + place[len(copy) :]
+            return lambda name: not _REAL_ISLINK(os.path.join(there, os.fsdecode(name)))
+    return lambda _name: False
 
-    def __init__(self, entries: Any, key: Key) -> None:
+
+class _Entry:
+    """An entry of os.scandir for a link of a copy: it is what it leads to."""
+
+    def __init__(self, link: Any) -> None:
+        self._link = link
+        self.name = link.name
+        self.path = link.path
+
+    def __fspath__(self) -> Any:
+        return self.path
+
+    def is_symlink(self) -> bool:
+        return False
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        return bool(self._link.is_dir())
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        return bool(self._link.is_file())
+
+    def is_junction(self) -> bool:
+        return False
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        found: os.stat_result = self._link.stat()
+        return found
+
+    def inode(self) -> int:
+        return self.stat().st_ino
+
+
+class _Scan:
+    """What os.scandir gives, in another order, with the links of a copy as what they stand for."""
+
+    def __init__(self, entries: Any, key: Key, stands_for: Callable[[Any], bool]) -> None:
         self._entries = entries
-        self._ordered: Iterator[Any] = iter(sorted(entries, key=lambda entry: key(entry.name)))
+        ordered = sorted(entries, key=lambda entry: key(entry.name))
+        self._ordered: Iterator[Any] = (
+            _Entry(entry) if entry.is_symlink() and stands_for(entry.name) else entry for entry in ordered
+        )
 
     def __iter__(self) -> Iterator[Any]:
         return self._ordered

@@ -15,6 +15,7 @@ import sys
 import threading
 from types import FrameType
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from urllib.parse import unquote
 
 from .project import Root, library_cache, name_of_file, of_environment, outside, roots
 
@@ -35,6 +36,8 @@ MOST_BYTES = 1 << 30
 
 _CODE = (".pyc", ".pyi", ".so", ".pth", ".egg-link", ".dist-info", ".dylib", ".dll")
 _WRITES = os.O_WRONLY | os.O_RDWR
+_CHANGES = _WRITES | os.O_CREAT | os.O_TRUNC
+_OPENING = ("open", "sqlite3.connect")
 _LISTING = ("os.listdir", "os.scandir")
 _RUNTIME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _IMPORTERS = ("importlib", "_frozen_importlib", "pkg_resources", "pkgutil", "zipimport")
@@ -51,6 +54,7 @@ class Files:
         self._opened: Dict[str, str] = {}
         self._folders: Dict[str, None] = {}
         self._written: set[str] = set()
+        self._in_place: Dict[str, Tuple[int, int]] = {}
         self._more = 0
         self._hashes: Dict[Tuple[str, int, int], Optional[str]] = {}
         self._hashed = 0
@@ -126,7 +130,7 @@ class Files:
         try:
             known = roots()
             found = [
-                {"path": path, "way": way, "made": path in self._written, "cache": library_cache(path, known)}
+                {"path": path, "way": way, "made": self._is_made(path), "cache": library_cache(path, known)}
                 for path, way in list(self._opened.items())
                 if self.is_data(path, known)
             ]
@@ -134,7 +138,7 @@ class Files:
                 "list": found,
                 "left_out": self._more,
                 "folders": list(self._folders),
-                "written": sorted(self._written)[:MOST_FILES],
+                "written": sorted(filter(self._is_made, {*self._written, *self._in_place}))[:MOST_FILES],
             }
         finally:
             self._busy.now = False
@@ -142,13 +146,13 @@ class Files:
     # ------------------------------------------------------------ inside
 
     def _audit(self, event: str, args: Tuple[Any, ...]) -> None:
-        if not self._open or (event != "open" and event not in _LISTING):
+        if not self._open or (event not in _OPENING and event not in _LISTING):
             return
         try:
-            if event != "open":
+            if event in _LISTING:
                 self._heard_listing(args[0])
                 return
-            path, _, flags = args
+            path, flags = (args[0], args[2]) if event == "open" else (_of_sqlite(args[0]), os.O_RDWR)
             if isinstance(path, (str, bytes)) and not getattr(self._busy, "now", False):
                 self._heard(os.path.abspath(os.fsdecode(path)), int(flags or 0))
         except Exception:
@@ -161,10 +165,31 @@ class Files:
             self.listed(folder)
 
     def _heard(self, path: str, flags: int) -> None:
-        if flags & _WRITES and path not in self._opened:
+        if flags & _CHANGES == os.O_RDWR and path not in self._written:
+            self._heard_in_place(path)
+        elif flags & _WRITES and path not in self._opened:
             self._written.add(path)
         if not flags & os.O_WRONLY:
             self._add(path, "python")
+
+    def _heard_in_place(self, path: str) -> None:
+        """A file that may be changed where it lies: np.memmap and SQLite open so what they only read, too."""
+        try:
+            found = os.stat(path)
+        except OSError:
+            self._written.add(path)
+            return
+        self._in_place.setdefault(path, (found.st_size, found.st_mtime_ns))
+
+    def _is_made(self, path: str) -> bool:
+        """Whether the program wrote a file before it read any of it, or has changed it where it lies."""
+        if path in self._written or path not in self._in_place:
+            return path in self._written
+        try:
+            found = os.stat(path)
+        except OSError:
+            return True
+        return (found.st_size, found.st_mtime_ns) != self._in_place[path]
 
     def _add(self, path: str, way: str) -> None:
         if path.endswith(_CODE) or path.startswith((self._ours, "/proc/", "/sys/")):
@@ -185,7 +210,7 @@ class Files:
             found = os.stat(path)
         except OSError:
             return None
-        made = path in self._written
+        made = self._is_made(path)
         if not self.is_data(path, known):
             return None
         return {
@@ -204,7 +229,7 @@ class Files:
         """Whether a file that was opened is data: neither code of the project, nor the system's."""
         if path.endswith(".py") and not _executed(path, known):
             return False
-        return not outside(path, known, made=path in self._written) and os.path.isfile(path)
+        return not outside(path, known, made=self._is_made(path)) and os.path.isfile(path)
 
     def _hash(self, path: str, found: os.stat_result) -> Optional[str]:
         key = (path, found.st_size, found.st_mtime_ns)
@@ -214,6 +239,12 @@ class Files:
             self._hashed += wanted if affordable else 0
             self._hashes[key] = digest(path, found.st_size) if affordable else None
         return self._hashes[key]
+
+
+def _of_sqlite(name: Any) -> Any:
+    """The file of a database, of which SQLite may be given a URI."""
+    text = os.fsdecode(name)
+    return unquote(text[5:].partition("?")[0]) if text.startswith("file:") else text
 
 
 def _nobody_s(asking: Optional[FrameType]) -> bool:
