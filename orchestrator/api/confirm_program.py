@@ -36,6 +36,14 @@ def reworded(argv: Sequence[str], cwd: Path, wanted: Sequence[str]) -> tuple[str
     return tuple(own.get(word, _BARE.sub(found, word)) for word in wanted)
 
 
+def module_beside(module: str, own: str, other: str) -> str:
+    """The module of the file `other` in the package of `module`, of which `own` is the file."""
+    package = (
+        module if own == "__main__.py" != f"{module.rpartition('.')[2]}.py" else module.rpartition(".")[0]
+    )
+    return f"{package}.{other.removesuffix('.py')}".lstrip(".")
+
+
 def folder_of(argv: Sequence[str], cwd: Path) -> Path | None:
     """Where the program of a command line lies; None where that is not known."""
     program = program_of(argv)

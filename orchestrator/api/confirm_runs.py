@@ -16,7 +16,7 @@ from typing import Any
 
 from orchestrator import jobs
 from orchestrator.api.confirm_copy import Copy, Layout, Unplaceable
-from orchestrator.api.confirm_program import program_of, reworded
+from orchestrator.api.confirm_program import module_beside, program_of, reworded
 from orchestrator.api.confirm_trial import Trial, cores, started_in
 from orchestrator.api.confirm_zygote import Zygote, ZygoteLost, Zygotes
 from orchestrator.api.rerun import Rerun
@@ -176,7 +176,7 @@ class Runs:
                 return "only what is simply a Python program can be given mounts of its own"
             if imposed.start and not (self.forks and copy.moved):
                 return "only what is simply a Python program can be started from another folder"
-            if imposed.program and (self.program is None or self.program.module):
+            if imposed.program and self.program is None:
                 return "only what is simply a Python program can be replaced by one of another name"
             if imposed.arguments is not None and self.program is None:
                 return "only what is simply a Python program can be given other arguments"
@@ -232,6 +232,9 @@ class Runs:
         name, cwd = self.program.name, copy.cwd
         if not self.program.module:
             name = self._program_there(copy, imposed)
+        elif imposed.program:
+            own = str((self._facts.get("program") or {}).get("name") or "")
+            name = module_beside(name, own, imposed.program)
         if imposed.start:
             program = Path(os.path.normpath(copy.cwd / name))
             place = started_in(program, imposed.start, copy)

@@ -18,7 +18,7 @@ from orchestrator.parity.luck import LEAST
 from orchestrator.parity.places import named_alike
 from orchestrator.parity.plan import brings_about
 from orchestrator.parity.probes import innocent_flips
-from orchestrator.parity.recording import STAGES
+from orchestrator.parity.recording import STAGES, Recording
 from orchestrator.parity.smallest import smallest
 
 
@@ -287,7 +287,7 @@ class Search:
         ]
 
     def _brought_about(self, causes: Sequence[Candidate]) -> frozenset[str]:
-        """The differences, in words, that are none any more where the causes are imposed."""
+        """The differences, in words, that a repeated run has, and that imposing the causes takes away."""
         together = Imposed()
         for each in causes:
             together |= each.imposed or Imposed()
@@ -295,10 +295,15 @@ class Search:
         if trial is None or not trial.recording.steps:
             return frozenset()
         a, b = self._sides.a.environment, self._sides.b.environment
-        before = {change.words for change in changes(a, b)}
-        now = as_if_recorded(trial.recording.environment, self._sides.mine.environment, together)
+        before = {change.words for change in changes(a, b)} & self._differing(self._own.recording, Imposed())
+        return frozenset(before - self._differing(trial.recording, together))
+
+    def _differing(self, repeated: Recording, imposed: Imposed) -> set[str]:
+        """The differences, in words, of a repeated run and the other side."""
+        a, b = self._sides.a.environment, self._sides.b.environment
+        now = as_if_recorded(repeated.environment, self._sides.mine.environment, imposed)
         a, b = named_alike(now, b) if self._sides.base == "A" else named_alike(a, now)
-        return frozenset(before - {change.words for change in changes(a, b)})
+        return {change.words for change in changes(a, b)}
 
     def _told(self, each: Candidate, causes: Sequence[Candidate]) -> Tried | None:
         known = self._tried.get(id(each))

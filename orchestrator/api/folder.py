@@ -114,7 +114,17 @@ class Folder:
 
     def require_runs(self, run_id: str) -> None:
         """Raise LocalError, before anything runs, where `runs/` or the run's folder could not take a run: a
-        file or a link to nowhere in its place, or a folder that may not be written."""
+        file or a link to nowhere in its place, a folder that may not be written, a read-only project."""
+        try:
+            self.ignore_state()
+        except OSError as error:
+            copy = shlex.quote(f"{self.root.name}-copy")
+            raise LocalError(
+                f"{self.root} cannot take the run's files: {error.strerror}: {error.filename}. "
+                "Nothing was run.",
+                next_command=f"cp -r {shlex.quote(str(self.root))} ~/{copy} && cd ~/{copy}"
+                "    # then the same command again",
+            ) from error
         for place in (self.root / "runs", self.run(run_id)):
             if os.path.lexists(place) and not place.is_dir():
                 what = "a link that leads to no folder" if place.is_symlink() else "no folder"

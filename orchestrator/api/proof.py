@@ -28,6 +28,7 @@ from orchestrator.api.watched import watches
 from orchestrator.errors import DataNotSent, ParityMismatch, RunFailed
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Host, Job, Progress, Verdict
+from orchestrator.parity.places import named_alike
 from orchestrator.parity.recording import read
 from orchestrator.parity.verdict import NOT_COMPARED, sided
 from orchestrator.profile import Profile
@@ -181,6 +182,8 @@ def _fetch(host: Host, agent: Agent, run_id: str, target: Path) -> None:
 def _judged(session: Session, local: Agent, python: str, folder: Path) -> Verdict:
     """The verdict on both recordings; of a difference the cause is looked for here, within the budget."""
     here, there = read(folder / "here"), read(folder / "there")
+    named = named_alike(here.environment, there.environment)
+    here, there = (replace(side, environment=facts) for side, facts in zip((here, there), named, strict=True))
     verdict = parity.judge(here, there)
     profile = session.profile
     if not profile.parity.confirm or not confirmable(verdict, here, there):

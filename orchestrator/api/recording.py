@@ -48,7 +48,6 @@ def record(
     """
     tell = progress or Silent()
     place = Folder.at(folder)
-    place.ignore_runs()
     name = check_run_id(run_id) if run_id else new_run_id("record")
     if place.run(name).exists():
         raise UsageError(
@@ -56,6 +55,7 @@ def record(
             next_command=f"rm -r {place.run(name)}    # or give another --run-id",
         )
     place.require_runs(name)
+    place.ignore_runs()
     agent = local_agent(place)
     python = command_python(command)
     host = HereHost()

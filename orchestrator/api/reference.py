@@ -106,7 +106,7 @@ class Reference:
         allowed = [*free, *(seen for _, seen in seats), *map(os.path.expanduser, CACHES)]
         kept = [*(original for original, _ in seats), *sources]
         return {
-            "mirror": [[seen, original] for original, seen in seats],
+            "mirror": [[str(s.seen.resolve()), str(s.original.resolve())] for s in copy.seats],
             "guard": {"kept": kept, "free": allowed, "refusals": refusals},
         }
 

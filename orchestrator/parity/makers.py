@@ -14,6 +14,7 @@ from orchestrator.model.files import regular_bytes, sha256_of
 from orchestrator.parity.changes import Change, Facts, another_program, versions
 from orchestrator.parity.imposed import SHARED, Candidate, Imposed, Other
 from orchestrator.parity.opened import is_cache
+from orchestrator.parity.places import ELSEWHERE
 
 
 def made(change: Change, base: str, mine: Facts, other: Other) -> Candidate:
@@ -114,15 +115,11 @@ def _keras_settings(entry: Any) -> dict[str, str]:
     return {name: str(found[name]) for name in names if name in found} if isinstance(found, dict) else {}
 
 
-_ELSEWHERE = ("/", "~", "-", "@", "$", "../")
-"""How names of files begin that lie in no folder of the project, see runtime.observe.project.roots, and
-places.named_by_variables."""
-
-
 def _place(name: str, here: Any, mine: Facts) -> str | None:
-    """Where the repeated run looks for a file: relative to its folders, or absolute."""
-    if not name.startswith(_ELSEWHERE):
-        return name
+    """Where the repeated run looks for a file: absolute, or relative to its folders."""
+    if not name.startswith(ELSEWHERE):
+        path, cwd = str((here or {}).get("path") or ""), mine.get("cwd")
+        return path if cwd and path.startswith(f"{cwd}/") else name
     if here:
         return str(here.get("path", "")) or None
     if name.startswith("/"):

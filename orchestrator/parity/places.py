@@ -12,8 +12,15 @@ from orchestrator.parity.changes import Facts, leads
 UP = 3
 """Folders above the project in which files are named by their place relative to it."""
 
+ELSEWHERE = ("/", "~", "-", "@", "$", "../")
+"""How names of files begin that lie in no folder of the project, see runtime.observe.project.roots and
+`named_by_variables`."""
+
 _AROUND = ("/", "~/", "../")
 """How names of files begin that may lie around a project."""
+
+_KERNELS = ("ipykernel_launcher.py", "ipykernel_launcher")
+"""Programs for which -f is the connection file. Its name may be any: nbconvert makes a temporary one."""
 
 _CONNECTION = re.compile(r"(?:.*/)?kernel-[^/]*\.json")
 """The file that a notebook's server writes anew for each kernel."""
@@ -24,7 +31,7 @@ Entry = Mapping[str, Any]
 def named_alike(a: Facts, b: Facts) -> tuple[Facts, Facts]:
     """The facts of two runs, with the files outside of the project paired by their place relative to it:
     ../.env is the same file of two projects. What both call by one name keeps that name. Idempotent."""
-    left, right = without_kernel(a), without_kernel(b)
+    left, right = _told_apart(without_kernel(a), without_kernel(b))
     shared = _names(left) & _names(right)
     return _paired(left, right, shared), _paired(right, left, shared)
 
@@ -52,12 +59,13 @@ def named_by_variables(facts: Facts) -> Facts:
 def without_kernel(facts: Facts) -> Facts:
     """The facts without the connection file that a notebook's server passes to a kernel by -f."""
     argv = [str(word) for word in facts.get("argv") or ()]
+    kernel = facts.get("script") in _KERNELS
     words, files, rest = [], [], iter(argv)
     for word in rest:
         option, _, value = word.partition("=")
         if option in ("-f", "--f"):
             given = [value] if value else [found for found in [next(rest, None)] if found is not None]
-            if given and _CONNECTION.fullmatch(given[0]):
+            if given and (kernel or _CONNECTION.fullmatch(given[0])):
                 files.append(posixpath.basename(given[0]))
                 continue
             words += [word, *(() if value else given)]
@@ -70,6 +78,43 @@ def without_kernel(facts: Facts) -> Facts:
 
 
 # ---------------------------------------------------------------- inside
+
+
+def _told_apart(a: Facts, b: Facts) -> tuple[Facts, Facts]:
+    """The facts with two files of one name called by their places: .env of the working folder and src/.env of
+    the program's. Both folders are the project's own, so that names begin in either."""
+    twice = _twice(a) | _twice(b)
+
+    def placed(facts: Facts) -> Facts:
+        folder = str(facts.get("cwd") or "") or _outermost(facts)
+
+        def name(entry: Entry) -> str:
+            own, path = str(entry["name"]), str(entry.get("path") or "")
+            inside = bool(folder) and path.startswith(f"{folder}/")
+            return posixpath.relpath(path, folder) if own in twice and inside else own
+
+        return _renamed(facts, name)
+
+    return (placed(a), placed(b)) if twice else (a, b)
+
+
+def _twice(facts: Facts) -> set[str]:
+    """The names that several files of the project's own folders have."""
+    paths: dict[str, set[str]] = {}
+    for entry in _listed(facts):
+        if not entry.get("made") and not str(entry["name"]).startswith(ELSEWHERE):
+            paths.setdefault(str(entry["name"]), set()).add(str(entry.get("path")))
+    return {name for name, found in paths.items() if len(found) > 1}
+
+
+def _outermost(facts: Facts) -> str:
+    """The outermost folder in which names of the project's own files begin; "" where there is none."""
+    folders = {
+        str(entry.get("path")).removesuffix(f"/{entry['name']}")
+        for entry in _listed(facts)
+        if str(entry.get("path") or "").endswith(f"/{entry['name']}")
+    }
+    return min(folders, key=len, default="")
 
 
 def _paired(facts: Facts, other: Facts, shared: set[str]) -> Facts:

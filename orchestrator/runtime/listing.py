@@ -5,7 +5,7 @@ enter it.
 """
 
 # Thin over the kernel: what is replaced are os functions.
-# ruff: noqa: PTH119, PTH120
+# ruff: noqa: PTH118, PTH119, PTH120
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def install(wish: Wish, mirror: Mirror) -> None:
 
     def scandir(path: Any = ".") -> Any:
         entries = _REAL_SCANDIR(path)
-        return _Scan(entries, order(path, None), _links_of_copies(path, mirror)) if _is_place(path) else entries
+        return (
+            _Scan(entries, order(path, None), _links_of_copies(path, mirror)) if _is_place(path) else entries
+        )
 
     os.listdir = listdir
     os.scandir = scandir
@@ -147,7 +149,7 @@ def _as_in_the_original(path: Any, mirror: Mirror) -> Dict[str, int]:
 
 
 def _links_of_copies(path: Any, mirror: Mirror) -> Callable[[Any], bool]:
-    """Whether a link in a folder, by its name, was made for a copy of that: the original has no link there."""
+    """Whether a link in a folder, by its name, was made for a copy: the original has no link there."""
     if not mirror or not _is_place(path):
         return lambda _name: False
     place = os.path.realpath(os.fsdecode(path))
@@ -172,16 +174,16 @@ class _Entry:
     def is_symlink(self) -> bool:
         return False
 
-    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+    def is_dir(self, **_follow: bool) -> bool:
         return bool(self._link.is_dir())
 
-    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+    def is_file(self, **_follow: bool) -> bool:
         return bool(self._link.is_file())
 
     def is_junction(self) -> bool:
         return False
 
-    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+    def stat(self, **_follow: bool) -> os.stat_result:
         found: os.stat_result = self._link.stat()
         return found
 

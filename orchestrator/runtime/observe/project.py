@@ -102,16 +102,18 @@ def outside(path: str, known: List[Root], *, made: bool) -> bool:
 
 
 def library_cache(path: str, known: List[Root]) -> bool:
-    """Whether a file lies outside of the project where libraries keep what they can make anew: compiled
-    functions, lists of fonts, what a notebook remembers."""
-    if any(not name and path.startswith(f"{folder}/") for name, folder in known):
-        return False
+    """Whether a file lies where libraries keep what they can make anew: compiled functions, lists of fonts,
+    what a notebook remembers. A project in such a place is none; one may hold such a place, as a home folder
+    does that is a project."""
+    own = [folder for name, folder in known if not name and path.startswith(f"{folder.rstrip('/')}/")]
     home = os.path.expanduser("~")
     places = [f"{home}/{place}" for place in _CACHES] + [
         os.environ.get(name, "") for name in _CACHE_VARIABLES
     ]
+    caches = [os.path.abspath(place) + "/" for place in places if place]
     return path.endswith((".nbi", ".nbc")) or any(
-        path.startswith(os.path.abspath(place) + "/") for place in places if place
+        path.startswith(cache) and not any(f"{folder}/".startswith(cache) for folder in own)
+        for cache in caches
     )
 
 
