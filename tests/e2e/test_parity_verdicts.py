@@ -76,7 +76,7 @@ def test_what_a_verdict_does(up: Project, verdict: str, asked: str) -> None:
         assert told["error"]["kind"] == "ParityMismatch"
         assert told["error"]["message"].startswith(f"{verdict}: ")
         assert recorded["exit"]["reason"] == "not_started"
-        assert "at $" in told["error"]["exists"] and "orch train" in told["error"]["next"]
+        assert "at $" in told["error"]["exists"] and "orch train" in told["error"]["next_command"]
     else:
         assert told["parity"]["verdict"] == verdict and told["exit"]["code"] == 0
         assert (f"Parity: {verdict}: " in said.err and "The run goes on." in said.err) == (
