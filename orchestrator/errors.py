@@ -94,7 +94,8 @@ class UsageError(OrchError):
 
 
 class ProfileError(UsageError):
-    """A profile that was refused. `where` is "file:line:column", lines and columns from 1."""
+    """A profile that was refused. `where` is "file:line:column", lines and columns from 1; the file alone
+    where it could not be read."""
 
     def __init__(self, message: str, *, where: str, next_command: str | None = None) -> None:
         super().__init__(f"{where}: {message}", next_command=next_command)

@@ -33,6 +33,7 @@ from orchestrator.sync.ignore import Ignore
 _MAX_BYTES = 20 << 20
 _SEEN = "lint.seen"
 _SHOWN = 3
+_SETTINGS = (".yaml", ".yml", ".json")
 _NEVER = {"node_modules", "site-packages", "runs", "build", "dist"}
 
 
@@ -151,11 +152,17 @@ _LISTS = ("requirements", "pyproject", "conda")
 def _files(root: Path) -> Iterator[Path]:
     """The files at `root` that can be checked. A file that is named is checked whatever it is called."""
     if root.is_file():
+        if root.suffix.lower() in _SETTINGS and language_of(root.name) is None:
+            raise UsageError(
+                f"{root} is no script, notebook or list of packages. A profile's code is checked with --profile.",
+                next_command=f"orch lint --profile {shlex.quote(str(root))}",
+            )
         yield root
     elif root.is_dir():
         yield from (path for path in _in_folder(root) if not _is_markdown(path))
     else:
-        raise UsageError(f"There is no file or folder {root}.")
+        exists = f"{root} is neither a plain file nor a folder."
+        raise UsageError(exists if os.path.lexists(root) else f"There is no file or folder {root}.")
 
 
 def _in_folder(root: Path) -> Iterator[Path]:

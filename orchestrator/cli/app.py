@@ -19,7 +19,7 @@ from orchestrator.cli import run as run_
 from orchestrator.cli import size as size_
 from orchestrator.cli.options import Json, Lease, Parallel, ProfilePath, RunId, Sets, Strict
 from orchestrator.cli.output import emit, guarded
-from orchestrator.cli.verbs import Verbs
+from orchestrator.cli.verbs import Verb, Verbs
 
 app = typer.Typer(
     name="orch",
@@ -38,7 +38,7 @@ app = typer.Typer(
 app.add_typer(catalog.app)
 
 
-@app.command(rich_help_panel=None)
+@app.command(cls=Verb)
 @guarded
 def up(
     profile: ProfilePath,
@@ -67,7 +67,7 @@ def up(
     emit("up", held.as_json(), as_json, text)
 
 
-@app.command()
+@app.command(cls=Verb)
 @guarded
 def plan(
     profile: ProfilePath,
@@ -84,17 +84,17 @@ def plan(
 
     learned: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
-    if like:
+    if like is not None:
         from orchestrator.api.rightsize import like as like_run
 
         learned, reasons = like_run(like)
     planned = api.plan(profile, overrides=(*learned, *(sets or ()))).as_json()
-    said = {"like": {"run": like, "overrides": learned, "reasons": reasons}} if like else {}
+    said = {"like": {"run": like, "overrides": learned, "reasons": reasons}} if like is not None else {}
     text = plan_text(planned) + like_text(profile, like, learned, reasons)
     emit("plan", {**planned, **said}, as_json, text)
 
 
-@app.command()
+@app.command(cls=Verb)
 @guarded
 def train(
     local_parity: Annotated[
@@ -168,16 +168,16 @@ def record(
     runs.leave(done)
 
 
-app.command()(run_.run)
-app.command()(compare_.compare)
-app.command()(lint_.lint)
-app.command()(size_.size)
+app.command(cls=Verb)(run_.run)
+app.command(cls=Verb)(compare_.compare)
+app.command(cls=Verb)(lint_.lint)
+app.command(cls=Verb)(size_.size)
 app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})(
     profile_.profile
 )
 
 
-@app.command()
+@app.command(cls=Verb)
 @guarded
 def status(
     ask: Annotated[bool, typer.Option("--live", help="Ask the clouds too, not only the ledger.")] = False,
@@ -197,7 +197,7 @@ def status(
         raise typer.Exit(EXIT_RESULTS_LOST)
 
 
-@app.command()
+@app.command(cls=Verb)
 @guarded
 def logs(
     run_id: RunId = None,
@@ -237,16 +237,16 @@ def ssh(
         door.become(argv)
 
 
-app.command()(pull_.pull)
-app.command()(cancel_.cancel)
-app.command()(down_.down)
-app.command()(gc.gc)
+app.command(cls=Verb)(pull_.pull)
+app.command(cls=Verb)(cancel_.cancel)
+app.command(cls=Verb)(down_.down)
+app.command(cls=Verb)(gc.gc)
 
 
-app.command()(doctor.doctor)
+app.command(cls=Verb)(doctor.doctor)
 
 
-@app.command()
+@app.command(cls=Verb)
 @guarded
 def schema(
     which: Annotated[str, typer.Argument(help="profile, run or lint")] = "profile",
@@ -261,10 +261,10 @@ def schema(
     print(json.dumps(find(which), indent=1))
 
 
-app.command()(init_.init)
+app.command(cls=Verb)(init_.init)
 
 
-@app.command()
+@app.command(cls=Verb)
 @guarded
 def skipped(profile: ProfilePath, sets: Sets = None, as_json: Json = False) -> None:
     """List what a sync of PROFILE's code leaves behind, and why."""

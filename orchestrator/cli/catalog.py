@@ -8,7 +8,7 @@ import typer
 
 from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
-from orchestrator.cli.verbs import Verbs
+from orchestrator.cli.verbs import Verb, Verbs
 
 app = typer.Typer(
     name="catalog",
@@ -23,7 +23,7 @@ Clouds = Annotated[list[str] | None, typer.Argument(metavar="[CLOUD...]", help="
 _SHOWN = 8
 
 
-@app.command()
+@app.command(cls=Verb)
 @guarded
 def refresh(
     clouds: Clouds = None,
@@ -43,7 +43,7 @@ def refresh(
     emit("catalog.refresh", {"catalogs": renewed}, as_json, text)
 
 
-@app.command()
+@app.command(cls=Verb)
 @guarded
 def show(clouds: Clouds = None, as_json: Json = False) -> None:
     """How much is recorded, of when, and from where."""

@@ -7,6 +7,7 @@ import functools
 import json
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -19,6 +20,7 @@ from orchestrator.errors import (
     OrchError,
     ParityMismatch,
     ProviderError,
+    UsageError,
 )
 
 
@@ -56,7 +58,11 @@ def _of_this_computer(error: OSError) -> OrchError:
     """A full disk, a missing permission, a vanished file: of this computer, not of the machine."""
     from orchestrator.api.folder import Folder
     from orchestrator.api.space import refusal_of
+    from orchestrator.profile.nearby import shown_path
 
+    if error.errno == errno.ENAMETOOLONG:
+        name = shown_path(Path(str(error.filename or "")))
+        return UsageError(f"A name is longer than this computer allows: {name}")
     refused, once = refusal_of(error, Folder.at())
     again = f"repeat the command    # {once}" if error.errno == errno.ENOSPC else "orch status"
     return LocalError(f"This computer refused: {refused}.", exists=_INTERRUPTED_EXISTS, next_command=again)

@@ -42,6 +42,9 @@ def with_data(text: str, entries: Sequence[NewData]) -> str:
     new = [entry for entry in entries if entry.source not in known]
     if not new:
         return text
+    for entry in new:
+        if not _is_utf8(entry.source + (entry.target or "")):
+            raise NotEditable(f"the name {entry.source!r} is not UTF-8, as a profile is; rename it")
     result = _added(text, new)
     try:
         after = to_data(read_tree(result.encode(), "the profile"))
@@ -51,6 +54,10 @@ def with_data(text: str, entries: Sequence[NewData]) -> str:
     if _listed(after) != _listed({**before, "data": [*listed, *(entry.as_data() for entry in new)]}):
         raise NotEditable("it would change something else")
     return result
+
+
+def _is_utf8(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _listed(value: object) -> object:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from orchestrator.errors import ProfileError
 from orchestrator.profile import resolve as resolving
 from orchestrator.profile.document import Document
+from orchestrator.profile.nearby import no_plain_file, no_such_file, shown_path
 from orchestrator.profile.overrides import overridden
 from orchestrator.profile.refusals import dotted, place_of_key, place_of_value, problems_of
 from orchestrator.profile.resolved import Profile
@@ -42,32 +43,41 @@ def load(
     """The profile at `path`, with ORCH_SET_… of `environ` (this process's) and then `overrides` applied.
 
     `overrides` are key=value. With `files`, code, lock, interpreter, data and script must exist here,
-    too. Raises ProfileError and nothing else; its message has one line for each thing that is wrong,
-    the first in the text first.
+    too. Raises ProfileError and nothing else; its message has one line for each thing that is wrong:
+    unknown keys first, then in the order of the text.
     """
     environ = os.environ if environ is None else environ
     try:
-        tree = overridden(read_tree(_read(path), str(path)), overrides, environ)
+        tree = overridden(read_tree(_read(path), shown_path(path)), overrides, environ)
         return _profile(tree, path, environ, files=files)
     except Refused as error:
         _refuse(error.problems)
 
 
 def _read(path: Path) -> bytes:
-    start = Place(str(path), 1, 1)
+    """Raises Refused, with the path alone as its place."""
     try:
-        if not stat.S_ISREG(Path(path).stat().st_mode):
-            raise Refused([Problem(start, "a profile is a plain file, and this is none")])
+        mode = Path(path).stat().st_mode
+        if not stat.S_ISREG(mode):
+            raise _unread(path, no_plain_file(path, is_folder=stat.S_ISDIR(mode)))
         with open(path, "rb") as file:
             return file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise Refused([Problem(start, "there is no such file; `orch init` writes a profile")]) from None
+        raise _unread(path, no_such_file(path)) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise Refused([Problem(start, f"the file cannot be read: {reason.lower()}")]) from None
+        raise _unread(path, f"the file cannot be read: {reason.lower()}") from None
+
+
+def _unread(path: Path, text: str) -> Refused:
+    return Refused([Problem(Place(shown_path(path)), text)])
 
 
 def _profile(tree: Node, path: Path, environ: Mapping[str, str], *, files: bool) -> Profile:
+    if isinstance(tree, MapNode) and not tree.items:
+        raise _unread(
+            path, "the profile is empty; it needs version, name, cloud and train (`orch init` writes them)"
+        )
     try:
         document = Document.model_validate(to_data(tree))
     except ValidationError as error:
@@ -113,7 +123,7 @@ def _places(node: Node, key: str = "") -> Iterator[tuple[str, str]]:
 
 def _refuse(problems: Sequence[Problem]) -> NoReturn:
     """Raises ProfileError at the first place, with the other problems on lines of their own."""
-    first, *others = sorted(dict.fromkeys(problems), key=lambda problem: problem.place.order)
+    first, *others = sorted(dict.fromkeys(problems), key=lambda problem: problem.order)
     lines = [first.text, *(f"{problem.place}: {problem.text}" for problem in others)]
     if len(lines) > MAX_SHOWN:
         lines = [*lines[:MAX_SHOWN], f"… and {len(lines) - MAX_SHOWN} more"]

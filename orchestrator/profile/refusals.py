@@ -50,9 +50,23 @@ _OTHER_WORDS = {
 
 
 def problems_of(error: ValidationError, root: Node) -> list[Problem]:
-    """Every error at its key or value in `root`, in the order of the text."""
-    found = [_problem(detail, root) for detail in error.errors(include_url=False)]
-    return sorted(found, key=lambda problem: problem.place.order)
+    """Every error at its key or value in `root`: unknown keys first, then in the order of the text.
+
+    What is missing because its key is misspelt is not reported a second time.
+    """
+    details = error.errors(include_url=False)
+    meant = {_key_meant(detail["loc"]) for detail in details if detail["type"] == "extra_forbidden"}
+    found = [_problem(detail, root) for detail in details if not _follows(detail, meant)]
+    return sorted(found, key=lambda problem: problem.order)
+
+
+def _follows(detail: ErrorDetails, meant: set[str | None]) -> bool:
+    """Whether a key is missing because an unknown one stands for it, or for one below it."""
+    lacking = dotted(detail["loc"])
+    below = (f"{lacking}.", f"{lacking}[")
+    return detail["type"] == "missing" and any(
+        key is not None and (key == lacking or key.startswith(below)) for key in meant
+    )
 
 
 def dotted(loc: Loc) -> str:
@@ -92,7 +106,7 @@ def _problem(detail: ErrorDetails, root: Node) -> Problem:
     if loc[-1:] == ("[key]",):
         return Problem(place_of_key(root, loc[:-1]), f"{dotted(loc[:-1])}: {_reason(detail)}")
     if kind == "extra_forbidden":
-        return Problem(place_of_key(root, loc), _unknown_key(loc))
+        return Problem(place_of_key(root, loc), _unknown_key(loc), is_cause=True)
     if kind == "missing":
         example = _EXAMPLES.get(str(loc[-1]), "")
         return Problem(place_of_key(root, loc), f"{dotted(loc)} is missing; write e.g. {example}")
@@ -120,18 +134,22 @@ def _keys(loc: Loc) -> list[str]:
 
 def _unknown_key(loc: Loc) -> str:
     *around, key = loc
-    word, known = str(key), _keys(around)
+    word, section = str(key), dotted(around)
     shown = word if len(word) <= 60 else word[:57] + "…"
-    text = f"unknown key '{shown}'" + (f" in {dotted(around)}" if around else "")
-    meant = _meant(word, known, around)
-    return f"{text}; did you mean {meant}?" if meant else f"{text}; the keys here are {', '.join(known)}"
+    text = f"unknown key '{shown}'" + (f" in {section}" if around else "")
+    if meant := _key_meant(loc):
+        return f"{text}; did you mean {meant.removeprefix(f'{section}.')}?"
+    return f"{text}; the keys here are {', '.join(_keys(around))}"
 
 
-def _meant(word: str, known: list[str], around: Loc) -> str | None:
+def _key_meant(loc: Loc) -> str | None:
+    """The whole key, like train.command, that an unknown one was probably meant to be."""
+    *around, key = loc
+    word = str(key)
     if other := _OTHER_WORDS.get(word):
-        section = f"{dotted(around)}."
-        return other.removeprefix(section)
+        return other
     for keys, model in SECTIONS.items():
         if word in model.model_fields:
             return dotted([*keys, word]).replace(".*", "[0]")
-    return nearest(word, known)
+    near = nearest(word, _keys(around))
+    return dotted([*around, near]) if near else None

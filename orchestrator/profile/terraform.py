@@ -62,8 +62,8 @@ def read_ground(text: str, where: str) -> Ground:
 def _output(text: str, where: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
-    except ValueError as error:
-        raise _refused(where, f"it is no JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise _refused(where, f"it is not JSON: {error}") from error
     outputs = document.get("outputs", document) if isinstance(document, dict) else None
     output = outputs.get(OUTPUT) if isinstance(outputs, dict) else None
     value = output.get("value") if isinstance(output, dict) else None

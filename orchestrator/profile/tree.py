@@ -43,10 +43,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong, at one place, in one sentence."""
+    """One thing that is wrong, at one place, in one sentence. `is_cause`: others may follow from it."""
 
     place: Place
     text: str
+    is_cause: bool = False
+
+    @property
+    def order(self) -> tuple[bool, bool, int, int, str]:
+        return (not self.is_cause, *self.place.order)
 
 
 class Refused(Exception):

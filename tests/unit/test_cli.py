@@ -75,3 +75,56 @@ def test_a_fault_of_our_own_shows_no_trace_and_keeps_it(tmp_path: Path) -> None:
     assert "fault of orch" in json.loads(done.stdout)["error"]["message"]
     (kept,) = tmp_path.glob("orch-fault-*.txt")
     assert "Traceback" in kept.read_text()
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("train", "typo.yaml"), "And typo.yaml: there is no such file; did you mean tpo.yaml?"),
+        (("train", "tpo.yaml"), "Did you mean orch up tpo.yaml, or orch run tpo.yaml, which does both?"),
+        (("train", "nightly-1"), "Did you mean --run-id nightly-1 or --lease nightly-1?"),
+        (("train", "train.env.A=1"), "Did you mean --set train.env.A=1?"),
+        (("status", "tpo.yaml"), "`orch status` takes no profile"),
+        (("up", "tpo.yaml", "b.yaml"), "'b.yaml' too, which is one word more than it takes"),
+    ],
+)
+def test_a_word_that_a_verb_does_not_take(
+    argv: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tpo.yaml").write_text("cloud: local\ntrain: {}\n")
+    monkeypatch.chdir(tmp_path)
+    refused = orch(*argv, "--json")
+    assert refused.returncode == 2
+    assert said in json.loads(refused.stdout)["error"]["message"]
+    assert said in orch(*argv).stderr
+
+
+DEEP = "[" * 5000
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("init", "--terraform", "deep.json"), "it is not JSON"),
+        (("init", "--add-data", os.fsdecode(b"caf\xe9")), "is not UTF-8"),
+        (("lint", "p.yaml"), "no script, notebook or list of packages"),
+        (("lint", "fifo"), "neither a plain file nor a folder"),
+        (("plan", "p.yaml", "--like", ""), "no trace of a run"),
+        (("up", "x" * 5000), "the file cannot be read: file name too long"),
+        (("compare", "x" * 5000, "y"), "A name is longer than this computer allows"),
+    ],
+)
+def test_nonsense_is_refused_in_a_sentence(
+    argv: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deep.json").write_text(DEEP)
+    (tmp_path / "p.yaml").write_text("version: 1\nname: p\ncloud: local\ntrain: {command: python train.py}\n")
+    (tmp_path / "orch.yaml").write_text((tmp_path / "p.yaml").read_text())
+    (tmp_path / os.fsdecode(b"caf\xe9")).touch()
+    os.mkfifo(tmp_path / "fifo")
+    monkeypatch.chdir(tmp_path)
+    refused = orch(*argv, "--json")
+    error = json.loads(refused.stdout)["error"]
+    assert (refused.returncode, error["exit_code"]) == (2, 2), error
+    assert said in error["message"] and len(error["message"]) < 500
+    assert said in orch(*argv).stderr

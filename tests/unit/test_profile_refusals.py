@@ -46,10 +46,10 @@ def test_every_text_belongs_to_a_case() -> None:
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    for path, reason in ((tmp_path / "absent.yaml", "there is no such file"), (tmp_path, "a plain file")):
+    for path, reason in ((tmp_path / "absent.yaml", "there is no such file"), (tmp_path, "this is a folder")):
         with pytest.raises(ProfileError, match=reason) as caught:
             load(path, environ={})
-        assert caught.value.where == f"{path}:1:1"
+        assert caught.value.where == str(path)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with pytest.raises(ProfileError, match="a plain file"):
@@ -66,3 +66,37 @@ def test_a_hundred_problems_are_not_all_shown(tmp_path: Path) -> None:
 
 def _head(case: Path) -> list[str]:
     return case.read_bytes().decode("utf-8", "replace").splitlines()[:10]
+
+
+BASE = {"version": "1", "name": "p", "cloud": "local", "train": "{command: python train.py}"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            {"train": None, "trian": "{command: python train.py}"},
+            "5:1: unknown key 'trian'; did you mean train?",
+        ),
+        ({"train": None, "command": "python train.py"}, "unknown key 'command'; did you mean train.command?"),
+        ({"train": "{comand: python a.py}"}, "unknown key 'comand' in train; did you mean command?"),
+        ({"cloud": None, "provider": "local"}, "unknown key 'provider'; did you mean cloud?"),
+        ({"data": "[{sorce: a}]"}, "unknown key 'sorce' in data[0]; did you mean source?"),
+    ],
+)
+def test_a_misspelt_key_gives_one_message(lines: dict[str, str | None], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    kept = {key: value for key, value in (BASE | lines).items() if value is not None}
+    path.write_text("# p\n" + "".join(f"{key}: {value}\n" for key, value in kept.items()))
+    with pytest.raises(ProfileError) as caught:
+        load(path, environ={})
+    assert "\n" not in caught.value.message and caught.value.message.endswith(said)
+
+
+def test_an_unknown_key_comes_before_what_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("version: 1\nname: p\ntrian: {command: python train.py}\n")
+    with pytest.raises(ProfileError) as caught:
+        load(path, environ={})
+    first, second = caught.value.message.splitlines()
+    assert "unknown key 'trian'" in first and "cloud is missing" in second

@@ -1,0 +1,79 @@
+"""Sentences for a path that is no profile: the profile that was probably meant, and those that are near."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from orchestrator.profile.values import nearest
+
+_LARGEST = 256 << 10
+_MOST = 200
+_LISTED = 5
+_LONGEST = 200
+_KEYS = (re.compile(rb"^cloud\s*:", re.MULTILINE), re.compile(rb"^train\s*:", re.MULTILINE))
+"""Two keys that every profile has at its top."""
+
+
+def shown_path(path: Path) -> str:
+    """A path for one line of a message: control characters are escaped, the middle of a long one is cut."""
+    text = str(path)
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 2]}…{text[-_LONGEST // 2 :]}"
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def no_such_file(path: Path) -> str:
+    """Name the profile of a similar name, else those that are there, else how one is made."""
+    near = list(profiles_near(path))
+    stems = {other.stem.lower(): other for other in reversed(near)}
+    if word := nearest(path.stem.lower(), list(stems)):
+        return f"there is no such file; did you mean {_typed(stems[word])}?"
+    return f"there is no such file; {_listed(near)}"
+
+
+def no_plain_file(path: Path, *, is_folder: bool) -> str:
+    """The same for a path that exists."""
+    if not is_folder:
+        return "a profile is a plain file, and this is none"
+    return f"this is a folder, and a profile is a file; {_listed(list(profiles_near(path / '_')))}"
+
+
+def profiles_near(path: Path) -> Iterator[Path]:
+    """Find profiles in the folder of `path`, in the current one, and in `profiles` below each."""
+    seen: set[Path] = set()
+    for folder in (path.parent, path.parent / "profiles", Path(), Path("profiles")):
+        for found in sorted(_yaml_files(folder)):
+            if found.absolute() not in seen and _looks_like_profile(found):
+                seen.add(found.absolute())
+                yield found
+
+
+def _yaml_files(folder: Path) -> list[Path]:
+    try:
+        return [folder / n for n in sorted(os.listdir(folder))[:_MOST] if n.endswith((".yaml", ".yml"))]
+    except (OSError, ValueError):
+        return []
+
+
+def _looks_like_profile(path: Path) -> bool:
+    try:
+        if not path.is_file() or path.stat().st_size > _LARGEST:
+            return False
+        text = path.read_bytes()
+    except OSError:
+        return False
+    return all(key.search(text) for key in _KEYS)
+
+
+def _listed(near: list[Path]) -> str:
+    if not near:
+        return "`orch init` writes a profile"
+    more = f" and {len(near) - _LISTED} more" if len(near) > _LISTED else ""
+    return f"there is {', '.join(_typed(each) for each in near[:_LISTED])}{more}"
+
+
+def _typed(path: Path) -> str:
+    return shown_path(Path(os.path.normpath(path)))
