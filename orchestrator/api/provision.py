@@ -23,7 +23,6 @@ from orchestrator.api.session import (
     open_session,
     read_lock,
     stack_facts,
-    tell_inherited,
 )
 from orchestrator.api.spec import profile_facts
 from orchestrator.api.standing import lease_status
@@ -74,7 +73,6 @@ def provision(
             foreseen.refuse(wanted, local)
         ledger = _ledger_for(place, lease, wanted, overrides, for_run)
         tell_once(hazards, place.state, tell)
-        tell_inherited(wanted, tell)
         with telling(ledger):
             try:
                 reached = machine_of(ledger, provider, planned, wanted, place, tell)

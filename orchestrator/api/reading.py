@@ -51,12 +51,25 @@ def of_run(
     return lacking[least], profiles[least].path
 
 
-def advice(found: Sequence[Undeclared], profile: Path, verb: str = "reads") -> str:
-    """The sentence, the lines for the profile, and the command that writes them."""
+def advice_here(found: Sequence[Undeclared], profile: Path) -> str:
+    """After a run on this computer: what a machine would not have, and how it is sent."""
     return (
-        f"{sentence(found, verb)} The machine would lack it.\n{lines(found, profile)}\n"
-        f"Next: {command(found, profile)}"
+        f"{sentence(found)} Nothing is wrong here, but a machine would not have it.\n"
+        f"To send it, {_remedy(found, profile)}"
     )
+
+
+def advice_there(found: Sequence[Undeclared], profile: Path) -> str:
+    """Before a run on a machine, which goes on: what may happen, and how the data are sent."""
+    return (
+        f"{sentence(found, 'names')} It is not sent, and this run goes on without it: where the script needs "
+        "it, it fails there or trains on something else. Where it does not, ignore this.\n"
+        f"To send it with the next run, {_remedy(found, profile)}"
+    )
+
+
+def _remedy(found: Sequence[Undeclared], profile: Path) -> str:
+    return f"add to {profile.name}:\n{lines(found, profile)}\nThis command adds it: {command(found, profile)}"
 
 
 def _named(sent: Sent, outputs: Sequence[str]) -> tuple[Undeclared, ...]:

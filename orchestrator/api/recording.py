@@ -16,7 +16,7 @@ from orchestrator.api import collect, rerun, rightsize
 from orchestrator.api.confirm_trees import appeared, files_of
 from orchestrator.api.folder import Folder, check_run_id, new_run_id
 from orchestrator.api.opened import read_opened
-from orchestrator.api.reading import advice, of_run
+from orchestrator.api.reading import advice_here, of_run
 from orchestrator.api.session import local_agent
 from orchestrator.api.standard_input import StandardInput
 from orchestrator.api.trees import code_ignored
@@ -83,7 +83,7 @@ def record(
     collect.write(finished)
     found, profile = of_run(read_opened(place.run(name) / "observe"), Path.cwd(), command, begun)
     if found:
-        tell.say(f"Note: {advice(found, profile)}")
+        tell.say(f"Note: {advice_here(found, profile)}")
     return finished
 
 

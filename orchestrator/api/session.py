@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -131,11 +131,21 @@ def check_stack(session: Session, installed: stack.Installed) -> tuple[Differenc
     return stack.differences(session.lock(), here, there, session.profile.stack.allow)
 
 
-def tell_inherited(profile: Profile, progress: Progress) -> None:
-    """Name the variables that the job gets as they are in this shell."""
-    if found := profile.train.inherited():
-        listed = ", ".join(f"{name}={value}" for name, value in found.items())
-        progress.say(f"Set on the machine as in this shell, because it can change numbers: {listed}")
+def tell_inherited(session: Session) -> None:
+    """Name the variables that the run gets as they are in this shell, unless the last run got the same."""
+    last = max(session.ledger.lease().runs.values(), key=lambda run: run.started_at, default=None)
+    before = last.inherited if last else {}
+    for line in inherited_lines(before, session.profile.train.inherited()):
+        session.progress.say(line)
+
+
+def inherited_lines(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """What to say of inherited variables, as the run `before` got them and as this one does."""
+    if now and now != before:
+        listed = ", ".join(f"{name}={value}" for name, value in now.items())
+        yield f"The run gets these variables of your shell, because they can change numbers: {listed}"
+    if gone := [name for name in before if name not in now]:
+        yield f"The run before got variables that your shell does not set now: {', '.join(gone)}"
 
 
 def told(difference: Difference) -> str:

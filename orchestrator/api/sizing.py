@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.api import sizing_run
 from orchestrator.api.catalog import offers_for, warnings_for
 from orchestrator.api.folder import Folder
-from orchestrator.api.reading import advice
+from orchestrator.api.reading import advice_here
 from orchestrator.api.recording import command_python
 from orchestrator.api.sent import sent_of, sent_without_profile
 from orchestrator.api.session import local_stack
@@ -61,7 +61,7 @@ class Sized:
     def _told(self) -> str | None:
         """Undeclared data that it reads, in words; None if there is none."""
         path = self.profile or Path("orch.yaml")
-        return advice(self.undeclared, path) if self.undeclared else None
+        return advice_here(self.undeclared, path) if self.undeclared else None
 
     @property
     def snippet(self) -> str:

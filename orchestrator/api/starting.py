@@ -10,7 +10,7 @@ from orchestrator import jobs
 from orchestrator.api import attempts, collect, company, follow, inputs, proof
 from orchestrator.api import trees as trees_
 from orchestrator.api.fetching import run_record, timed
-from orchestrator.api.reading import advice, of_profile
+from orchestrator.api.reading import advice_there, of_profile
 from orchestrator.api.session import Session, check_stack, local_agent, stack_facts, tell_inherited, told
 from orchestrator.api.settle import few
 from orchestrator.api.turns import starting
@@ -39,12 +39,12 @@ def prepared(session: Session, run_id: str, *, local_parity: bool, parallel: boo
         "differences": _plain(differences),
     }
     _refuse_undeclared(session, differences)
-    tell_inherited(session.profile, session.progress)
+    tell_inherited(session)
     local = local_agent(session.place) if local_parity else None
     if local:
         trees_.check_targets(session.profile)
     elif found := of_profile(session.profile):
-        session.progress.say(f"Note: {advice(found, session.profile.path, 'names')}")
+        session.progress.say(f"Note: {advice_there(found, session.profile.path)}")
     with timed(timings, "sync_s"):
         trees = trees_.send(session)
     draft: dict[str, Any] = {"stack": stack, "data": dict(trees.data), "parity": None, "timings": timings}

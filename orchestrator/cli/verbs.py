@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -41,12 +40,12 @@ class Verb(typer.core.TyperCommand):
 
 def refusal_of(verb: Any, surplus: Sequence[str]) -> str:
     """Say what the first surplus word was probably meant for, by its form and what the verb takes."""
-    from orchestrator.profile.nearby import shown_path
+    from orchestrator.profile.nearby import is_there, shown_path
 
     word, name = shown_path(Path(surplus[0])), f"`orch {verb.name}`"
     if any(each.param_type_name == "argument" for each in verb.params):
         return f"{name} was given {word!r} too, which is one word more than it takes."
-    if word.endswith((".yaml", ".yml")) or os.path.isfile(surplus[0]):
+    if word.endswith((".yaml", ".yml")) or is_there(Path(surplus[0])):
         return f"{name} takes no profile: {_instead(verb.name, surplus[0])}"
     options = {option for each in verb.params for option in each.opts}
     wanted = ("--set",) if "=" in word else ("--run-id", "--lease")
@@ -56,12 +55,12 @@ def refusal_of(verb: Any, surplus: Sequence[str]) -> str:
 
 
 def _instead(verb: str, word: str) -> str:
-    from orchestrator.profile.nearby import no_such_file, shown_path
+    from orchestrator.profile.nearby import is_there, no_such_file, shown_path
 
     if verb != "train":
         return "it acts on what was leased before, from this folder or by you."
     uses = "it trains on the machine that `orch up PROFILE` made."
-    if os.path.exists(word):
+    if is_there(Path(word)):
         return f"{uses} Did you mean orch up {word}, or orch run {word}, which does both?"
     path = Path(word)
     return f"{uses} And {shown_path(path)}: {no_such_file(path)}"

@@ -47,6 +47,12 @@ class LeasedRun:
         """Which attempt at its id it is, from 1."""
         return int(self.draft.get("attempt", {}).get("number", 1))
 
+    @property
+    def inherited(self) -> dict[str, str]:
+        """The variables of the user's shell that it got."""
+        found = (self.draft.get("stack") or {}).get("inherited") or {}
+        return {str(name): str(value) for name, value in found.items()}
+
 
 @dataclass(frozen=True)
 class Ran:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from orchestrator.profile.values import nearest
@@ -23,6 +24,14 @@ def shown_path(path: Path) -> str:
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 2]}…{text[-_LONGEST // 2 :]}"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def is_there(path: Path) -> bool:
+    """Whether a path exists; one that cannot be asked for, like one that is too long, does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def no_such_file(path: Path) -> str:
@@ -46,19 +55,21 @@ def profiles_near(path: Path) -> Iterator[Path]:
     seen: set[Path] = set()
     for folder in (path.parent, path.parent / "profiles", Path(), Path("profiles")):
         for found in sorted(_yaml_files(folder)):
-            if found.absolute() not in seen and _looks_like_profile(found):
+            if found.absolute() not in seen and looks_like_profile(found):
                 seen.add(found.absolute())
                 yield found
 
 
 def _yaml_files(folder: Path) -> list[Path]:
     try:
-        return [folder / n for n in sorted(os.listdir(folder))[:_MOST] if n.endswith((".yaml", ".yml"))]
+        found = (each for each in folder.iterdir() if each.suffix in (".yaml", ".yml"))
+        return sorted(islice(found, _MOST))
     except (OSError, ValueError):
         return []
 
 
-def _looks_like_profile(path: Path) -> bool:
+def looks_like_profile(path: Path) -> bool:
+    """Whether a file has the keys that every profile has."""
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST:
             return False

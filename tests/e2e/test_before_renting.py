@@ -24,7 +24,10 @@ def test_a_variable_of_this_shell_that_changes_numbers_is_given_to_the_run(proje
     environ = {"TF_ENABLE_ONEDNN_OPTS": "0", "OPENBLAS_CORETYPE": "Haswell", "OMP_NUM_THREADS": "1"}
     allowed = ("--set", "stack.allow=['environment:OMP_*']")
     made = project.orch("up", "orch.yaml", *allowed, **environ)
-    assert "TF_ENABLE_ONEDNN_OPTS=0" in made.err and "OMP_NUM_THREADS" not in made.err
+    first = project.orch("train", "--run-id", "first", **environ)
+    again = project.orch("train", "--run-id", "shell", **environ)
+    assert "TF_ENABLE_ONEDNN_OPTS=0" in first.err and "OMP_NUM_THREADS" not in first.err
+    assert "TF_ENABLE_ONEDNN_OPTS" not in made.err + again.err, "it is told to the first run that gets it"
     record = project.json("train", "--run-id", "shell", **environ)
     assert record["stack"]["inherited"] == {"OPENBLAS_CORETYPE": "Haswell", "TF_ENABLE_ONEDNN_OPTS": "0"}
     printed = (project.folder / "runs/shell/output.log").read_text()

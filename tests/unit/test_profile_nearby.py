@@ -13,13 +13,12 @@ PROFILE = "version: 1\nname: p\ncloud: local\ntrain: {command: python train.py}\
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "profiles").mkdir()
     (tmp_path / "profiles" / "digits.yaml").write_text(PROFILE)
     (tmp_path / "orch.yaml").write_text(PROFILE)
     (tmp_path / "docker-compose.yml").write_text("services: {}\n")
     monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def refused(path: str) -> str:
@@ -28,6 +27,7 @@ def refused(path: str) -> str:
     return caught.value.message
 
 
+@pytest.mark.usefixtures("_folder")
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
@@ -38,10 +38,11 @@ def refused(path: str) -> str:
         ("orhc.yaml", "orch.yaml"),
     ],
 )
-def test_the_nearest_profile_is_named(folder: Path, typed: str, meant: str) -> None:
+def test_the_nearest_profile_is_named(typed: str, meant: str) -> None:
     assert refused(typed) == f"{typed}: there is no such file; did you mean {meant}?"
 
 
+@pytest.mark.usefixtures("_folder")
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
@@ -50,7 +51,7 @@ def test_the_nearest_profile_is_named(folder: Path, typed: str, meant: str) -> N
         ("profiles", "there is profiles/digits.yaml, orch.yaml"),
     ],
 )
-def test_without_a_near_name_the_profiles_are_listed(folder: Path, typed: str, said: str) -> None:
+def test_without_a_near_name_the_profiles_are_listed(typed: str, said: str) -> None:
     assert refused(typed).endswith(said)
 
 

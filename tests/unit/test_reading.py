@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.reading import of_profile, of_project
+from orchestrator.api.reading import advice_there, of_profile, of_project
 from orchestrator.api.verdict import judged
 from orchestrator.errors import RunFailed
 from orchestrator.model import RunRecord
@@ -47,6 +47,63 @@ def test_what_the_code_names_and_git_ignores_is_declared(project: Path, code: st
     assert [each.name for each in of_project(project)] == NAMES[code]
 
 
+READS = "import sys, yaml\nsettings = yaml.safe_load(open(sys.argv[1]))"
+"""A script that names no file: which one it reads is only in the folder."""
+
+SETTINGS = {
+    "config.yaml": "# data\nbase: &b {lr: 0.1}\nuse: *b\ndata:\n  data_dir: ./one\n  kept: !!str two/b.csv\n",
+    "config.yml": "- [five.bin, {train: ['./three/*.csv'], out_dir: out}]\n---\nval: four\n",
+    "config.json": '{"train": {"files": ["one/a.csv", "two/b.csv"]}, "outputDir": "never", "log-dir": "out"}',
+    "config.toml": 'lr = 0.1\n[data]\ntrain = "one"\nval = ["two", "five.bin"]\nsave_to = "never"\n',
+}
+NAMED_BY_SETTINGS = {
+    "config.yaml": ["one", "two"],
+    "config.yml": ["five.bin", "four", "three"],
+    "config.json": ["one", "two"],
+    "config.toml": ["five.bin", "one", "two"],
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("folder", ["", "conf"])
+def test_what_a_configuration_file_beside_the_script_names_is_declared(
+    project: Path, name: str, folder: str
+) -> None:
+    (project / "train.py").write_text(READS)
+    (project / folder).mkdir(exist_ok=True)
+    (project / folder / name).write_text(SETTINGS[name])
+    assert [each.name for each in of_project(project)] == NAMED_BY_SETTINGS[name]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_a_configuration_file_that_the_code_opens_names_is_declared(project: Path, name: str) -> None:
+    (project / "jobs" / "first").mkdir(parents=True)
+    (project / "jobs" / "first" / name).write_text(SETTINGS[name])
+    (project / "train.py").write_text("print('reads nothing')")
+    assert of_project(project) == ()
+    (project / "train.py").write_text(f"open('jobs/first/{name}')")
+    assert [each.name for each in of_project(project)] == NAMED_BY_SETTINGS[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", '[tool.pytest.ini_options]\ntestpaths = ["one"]'),
+        ("package.json", '{"files": ["one"]}'),
+        ("orch.yaml", "version: 1\nname: p\ncloud: local\ntrain: {command: p}\ndata: [{source: one}]"),
+        ("config.yaml", "data: /etc/hostname\nup: ..\nhome: ~\nsecret: .env\n"),
+        ("config.yaml", "data: [one"),
+        ("config.json", "[" * 5000),
+        ("config.toml", "data = one"),
+        ("config.yaml", "a: &a [one]\n" + "".join(f"a{n}: &a{n} [*a, *a]\n" for n in range(50)) + "b: \x01"),
+    ],
+)  # fmt: skip
+def test_what_other_files_name_is_no_data(project: Path, name: str, text: str) -> None:
+    (project / "train.py").write_text(READS)
+    (project / name).write_text(text)
+    assert of_project(project) == ()
+
+
 def test_a_folder_elsewhere_is_declared_where_the_code_looks_for_it(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,7 +130,8 @@ def test_record_says_what_it_read_and_init_declares_it(project: Path) -> None:
     )
     said = orch(project, "record", "--", sys.executable, "train.py", "never/e")
     sentence = "The script reads 1 kB that no profile declares: never/ (1 file)."
-    assert sentence in said and "orch init --add-data never" in said
+    assert f"Note: {sentence} Nothing is wrong here, but a machine would not have it." in said
+    assert "add to orch.yaml: data: - source: never This command adds it: orch init --add-data never" in said
     orch(project, "init")
     profile = load(project / "orch.yaml")
     assert [tree.target for tree in profile.data] == ["never"]
@@ -112,3 +170,16 @@ def test_a_run_that_failed_for_want_of_unsent_data_says_so_and_what_declares_the
     with pytest.raises(RunFailed) as failed:
         judged(record, str(project / "orch.yaml"))
     assert "no profile declares" not in failed.value.message
+
+
+def test_before_a_run_on_a_machine_it_is_said_that_the_run_goes_on_without_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    (project / "train.py").write_text("open('one/a.csv')")
+    assert advice_there(of_project(project), project / "orch.yaml") == (
+        "The script names 1 kB that no profile declares: one/ (1 file). It is not sent, and this run goes on "
+        "without it: where the script needs it, it fails there or trains on something else. Where it does "
+        "not, ignore this.\nTo send it with the next run, add to orch.yaml:\ndata:\n  - source: one\n"
+        "This command adds it: orch init --add-data one"
+    )
