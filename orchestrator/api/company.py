@@ -6,6 +6,7 @@ from orchestrator import jobs
 from orchestrator.api.session import Session
 from orchestrator.errors import UsageError
 from orchestrator.model import Room
+from orchestrator.runtime.counted import counted
 
 _GIB = 1 << 30
 
@@ -35,7 +36,7 @@ def require_alone(session: Session, run_id: str, parallel: bool) -> None:
 
 def _words(room: Room) -> str:
     parts = [
-        f"{room.cores_free:g} of {room.cores:g} cores",
+        f"{room.cores_free:g} of {counted(room.cores, 'core')}",
         f"{_amount(room.memory_free, room.memory)} of memory",
         *(f"{_amount(gpu.memory_free, gpu.memory)} of {gpu.name}" for gpu in room.gpus),
     ]

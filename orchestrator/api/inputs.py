@@ -17,6 +17,7 @@ from orchestrator.model import Manifest, RunRecord
 from orchestrator.model.answers import LONG, Malformed, Most, decoded
 from orchestrator.model.files import regular_bytes
 from orchestrator.profile import Profile
+from orchestrator.runtime.counted import counted
 
 _FILES = "code.json"
 _Kept = Annotated[dict[str, str], Most(1_000_000)]
@@ -104,4 +105,4 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _amount(data: Mapping[str, Any]) -> str:
-    return f"{data.get('files')} files of {data.get('bytes')} bytes"
+    return f"{counted(data.get('files') or 0, 'file')} of {counted(data.get('bytes') or 0, 'byte')}"

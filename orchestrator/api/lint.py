@@ -28,6 +28,7 @@ from orchestrator.lint import (
 from orchestrator.model import Progress
 from orchestrator.profile import Profile, load
 from orchestrator.runtime import tree
+from orchestrator.runtime.counted import counted
 from orchestrator.sync.ignore import Ignore
 
 _MAX_BYTES = 20 << 20
@@ -134,10 +135,9 @@ def _lines(found: Checked, limit: int) -> Iterator[str]:
     ordered = sorted(found.findings, key=_gravity)
     files = sorted({each.path for each in ordered})
     count = len(ordered)
-    where = files[0] if len(files) == 1 else f"{len(files)} files"
-    things = "1 thing" if count == 1 else f"{count} things"
+    where = files[0] if len(files) == 1 else counted(len(files), "file")
     shows = "it" if count == 1 else "them"
-    yield f"{things} in {where} can differ on another machine; `orch lint` shows {shows}:"
+    yield f"{counted(count, 'thing')} in {where} can differ on another machine; `orch lint` shows {shows}:"
     for each in ordered[:limit]:
         yield f"  {each.place} {each.rule} {each.message}"
     if count > limit:
@@ -154,7 +154,7 @@ def _files(root: Path) -> Iterator[Path]:
     if root.is_file():
         if root.suffix.lower() in _SETTINGS and language_of(root.name) is None:
             raise UsageError(
-                f"{root} is no script, notebook or list of packages. A profile's code is checked with --profile.",
+                f"{root} is no script, notebook or list of packages. A profile is given with --profile.",
                 next_command=f"orch lint --profile {shlex.quote(str(root))}",
             )
         yield root

@@ -33,6 +33,7 @@ from orchestrator.parity.recording import read
 from orchestrator.parity.verdict import NOT_COMPARED, sided
 from orchestrator.profile import Profile
 from orchestrator.profile.mismatch import key_of
+from orchestrator.runtime.counted import counted
 
 _LAST_OF_LOG = 1 << 16
 _SIDES = ("here", "there")
@@ -46,7 +47,8 @@ def prove(session: Session, local: Agent, trees: Trees, run_id: str, there_pytho
     `runs/<id>/parity/{here,there}`. Raises RunFailed where a side fails.
     """
     profile = session.profile
-    session.progress.say(f"Parity: the first {profile.parity.steps} steps, here and there")
+    steps = counted(profile.parity.steps, "step")
+    session.progress.say(f"Parity: the first {steps}, here and there")
     folder = session.place.run(run_id) / "parity"
     observed = f"{run_id}.parity-{secrets.token_hex(3)}"
     python = str(session.local().python)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.api.undeclared import Undeclared, is_secret
 from orchestrator.profile.edit_data import scalar
+from orchestrator.runtime.counted import counted
 
 _UNITS = ("kB", "MB", "GB", "TB")
 _SHOWN = 5
@@ -71,19 +72,19 @@ def _typed(path: Path) -> str:
 
 def amount(each: Undeclared) -> str:
     """`412 files, 207 MB`."""
-    count = f"{each.files:,} file{'s' if each.files != 1 else ''}, " if each.is_folder else ""
+    count = f"{counted(each.files, 'file')}, " if each.is_folder else ""
     return f"{count}{_amount(each.bytes)}"
 
 
 def _called(each: Undeclared) -> str:
     if not each.is_folder:
         return each.name
-    return f"{each.name}/ ({each.files:,} file{'s' if each.files != 1 else ''})"
+    return f"{each.name}/ ({counted(each.files, 'file')})"
 
 
 def _amount(count: float) -> str:
     if count < 1000:
-        return f"{count:.0f} bytes"
+        return counted(round(count), "byte")
     for unit in _UNITS:
         count /= 1000
         if count < 1000 or unit == _UNITS[-1]:

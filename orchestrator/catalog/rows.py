@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from orchestrator.model import Offer
+from orchestrator.runtime.counted import counted
 
 STALE_DAYS = 30
 ATTACHABLE = {
@@ -94,7 +95,8 @@ class Catalog:
         if days <= STALE_DAYS:
             return None
         command = f"orch catalog refresh {self.cloud}" + (f" --region {region}" if region else "")
-        return f"Prices of {self.cloud} are of {then.isoformat()}, {days} days old. Renew them: {command}"
+        age = counted(days, "day")
+        return f"Prices of {self.cloud} are of {then.isoformat()}, {age} old. Renew them: {command}"
 
 
 def _given(kind: Offer, gpu: Attachable) -> Iterable[Offer]:

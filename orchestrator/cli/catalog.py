@@ -9,6 +9,7 @@ import typer
 from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.verbs import Verb, Verbs
+from orchestrator.runtime.counted import counted
 
 app = typer.Typer(
     name="catalog",
@@ -55,8 +56,8 @@ def show(clouds: Clouds = None, as_json: Json = False) -> None:
 
 def _renewed(each: dict[str, Any]) -> str:
     regions = each["regions"]
-    where = regions[0] if len(regions) == 1 else f"{len(regions)} regions"
-    lines = [f"{each['cloud']}: {each['types']} types in {where}, as of {each['date']}"]
+    where = regions[0] if len(regions) == 1 else counted(len(regions), "region")
+    lines = [f"{each['cloud']}: {counted(each['types'], 'type')} in {where}, as of {each['date']}"]
     if each["unpriced"]:
         some = ", ".join(each["unpriced"][:_SHOWN])
         more = ", …; all by --json" if len(each["unpriced"]) > _SHOWN else ""
@@ -65,10 +66,9 @@ def _renewed(each: dict[str, Any]) -> str:
 
 
 def _shown(each: dict[str, Any]) -> str:
-    lines = [
-        f"{each['cloud']}: {each['types']} types, {each['prices']} prices in {len(each['regions'])} regions, "
-        f"of {each['date']}"
-    ]
+    types, prices = counted(each["types"], "type"), counted(each["prices"], "price")
+    regions = counted(len(each["regions"]), "region")
+    lines = [f"{each['cloud']}: {types}, {prices} in {regions}, of {each['date']}"]
     lines.append(f"  accelerators: {', '.join(each['accelerators'])}")
     lines += [f"  {line}" for line in (*each["sources"], *each["notes"])]
     if each["warning"]:

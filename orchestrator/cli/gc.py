@@ -51,7 +51,8 @@ def gc(
 
 def gc_text(report: Mapping[str, Any]) -> str:
     """One line a machine, the sum at the end. See `orch gc --json`."""
-    from orchestrator.report.units import money, plural
+    from orchestrator.report.units import money
+    from orchestrator.runtime.counted import counted
 
     machines = report["machines"]
     lines = [_line(machine) for machine in machines]
@@ -60,7 +61,7 @@ def gc_text(report: Mapping[str, Any]) -> str:
     count = {name: sum(one["outcome"] == name for one in machines) for name in ("ended", "due", "unproven")}
     if not machines:
         return "\n".join([*lines, f"No machine of orch on {seen}."])
-    said = [f"{plural(len(machines), 'machine')} of orch on {seen}"]
+    said = [f"{counted(len(machines), 'machine')} of orch on {seen}"]
     said += [f"{count['due']} to be ended" if report["dry_run"] else f"{count['ended']} ended, proven gone"]
     said += [f"{count['unproven']} may still exist and cost"] if count["unproven"] else []
     kept = sum(one["outcome"] == "kept" for one in machines)

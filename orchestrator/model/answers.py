@@ -16,6 +16,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from orchestrator.errors import MalformedAnswer
+from orchestrator.runtime.counted import counted
 
 from .plain import plain
 
@@ -257,7 +258,7 @@ def _list(decode: Decode, most: int) -> Decode:
         if type(found) is not list:
             raise Malformed(f"is {shown(found)}, not a list")
         if len(found) > most:
-            raise Malformed(f"has {len(found):,} elements, more than {most:,}")
+            raise Malformed(f"has {counted(len(found), 'element')}, more than {most:,}")
         place = 0
         try:
             result = []
@@ -284,7 +285,7 @@ def _mapping(key: Decode, decode: Decode, most: int) -> Decode:
         if type(found) is not dict:
             raise Malformed(f"is {shown(found)}, not an object")
         if len(found) > most:
-            raise Malformed(f"has {len(found):,} keys, more than {most:,}")
+            raise Malformed(f"has {counted(len(found), 'key')}, more than {most:,}")
         try:
             return {key(name): decode(each) for name, each in found.items()}
         except Malformed as error:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.runtime.counted import counted
+
 Entry = Mapping[str, Any]
 
 
@@ -84,4 +86,4 @@ def _content(entry: Entry) -> tuple[Any, Any]:
 
 def _shown(entry: Entry) -> str:
     digest = str(entry.get("sha256") or "")[:8]
-    return f"{entry.get('bytes')} bytes" + (f" (sha256 {digest})" if digest else "")
+    return counted(entry.get("bytes") or 0, "byte") + (f" (sha256 {digest})" if digest else "")

@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator.model import RecordedFact, Verdict
 from orchestrator.parity.verdict import DIVERGENT, NOT_COMPARED
+from orchestrator.runtime.counted import counted
 
 Record = Mapping[str, Any]
 
@@ -104,5 +105,5 @@ def _results(a: Record, b: Record) -> Iterator[RecordedFact]:
     shared = sorted(path for path in left if path in right)
     equal = [path for path in shared if left[path] == right[path]]
     if shared:
-        words = f"{len(equal)} of {len(shared)} files of the same name have the same bytes"
+        words = f"{len(equal)} of {counted(len(shared), 'file')} of the same name: the same bytes"
         yield RecordedFact("results", words, words, len(equal) == len(shared))

@@ -13,6 +13,7 @@ from orchestrator.parity.changes import SAME_JOB, Change, changes, versions
 from orchestrator.parity.ladder import Climb, Finding, climb, same_records_overall
 from orchestrator.parity.opened import files_gap
 from orchestrator.parity.recording import STAGES, Recording, read
+from orchestrator.runtime.counted import counted
 
 IDENTICAL = "IDENTICAL"
 EQUIVALENT = "EQUIVALENT"
@@ -274,4 +275,4 @@ def _merged(a: Recording, b: Recording, stages: Sequence[str]) -> str:
 
 
 def _steps(count: int) -> str:
-    return f"{count} step{'s' if count != 1 else ''}"
+    return counted(count, "step")

@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator.model import LABEL_SPEC, Machine, MachineState, Need, Offer
 from orchestrator.plan.fit import MANY, Rejected, near_misses, rank
+from orchestrator.runtime.counted import counted
 
 __all__ = ["Action", "Create", "Delete", "Keep", "Plan", "Rejected", "plan", "rank"]
 
@@ -183,9 +184,10 @@ def _refusal(offers: Sequence[Offer], rejected: Sequence[Rejected]) -> str:
     if not offers:
         return "Nothing is offered that could fit."
     if not rejected:
-        return f"None of {len(offers)} offers comes near to what is asked for."
+        return f"None of {counted(len(offers), 'offer')} comes near to what is asked for."
     near = rejected[0]
-    return f"None of {len(offers)} offers fits; the nearest is {near.offer.instance_type}: {near.reason}."
+    count = counted(len(offers), "offer")
+    return f"None of {count} fits; the nearest is {near.offer.instance_type}: {near.reason}."
 
 
 def _cost(price: float, seconds: float) -> float:

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from orchestrator.model import Bound, Need, Offer
+from orchestrator.runtime.counted import counted
 
 MANY = 500
 """No catalog hands over more offers that fit than this: the cheapest ones."""
@@ -146,7 +147,7 @@ def _place_rules(need: Need) -> Iterator[_Rule]:
 
 def _size_rules(need: Need) -> Iterator[_Rule]:
     if need.cpus is not None:
-        yield _amount(need.cpus, lambda o: o.cpus, lambda value: f"{value:g} CPUs", "it has")
+        yield _amount(need.cpus, lambda o: o.cpus, lambda value: counted(value, "CPU"), "it has")
     if need.memory is not None:
         yield _amount(need.memory, lambda o: o.memory, _gib, "its memory is")
     if need.local_ssd is not None:

@@ -15,6 +15,7 @@ from orchestrator.profiling.model import IoSummary
 from orchestrator.profiling.pauses import Pauses
 from orchestrator.profiling.rules import RULES
 from orchestrator.profiling.trace import VERSION, Trace, number, read
+from orchestrator.runtime.counted import counted
 
 __all__ = ["Advice", "Evidence", "IoSummary", "advise", "apply", "evidence", "summarise"]
 
@@ -104,5 +105,5 @@ def _unknown(lines: Trace, found: Evidence) -> Iterator[str]:
     if found.short and found.steps.input_wait is not None and found.steps.wait_error:
         yield (
             f"The wait for input is {found.steps.input_wait:.0%} ± {2 * found.steps.wait_error:.0%}, of "
-            f"{found.steps.probes} steps that were looked at."
+            f"{counted(found.steps.probes, 'step')} that were looked at."
         )

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.runtime.counted import counted
+
 FORMAT = 1
 
 LEAST_SHARE = 0.03
@@ -237,8 +239,8 @@ def _notes(result: Mapping[str, Any], warm: Timing, cores: int) -> list[str]:
     told = [str(note) for note in result.get("notes") or ()]
     if warm.others >= BUSY * cores:
         told.append(
-            f"Other programs kept {warm.others:.1f} of {cores} cores busy meanwhile: times are longer than "
-            "on a quiet computer, and predictions that count cores are rough."
+            f"Other programs kept {warm.others:.1f} of {counted(cores, 'core')} busy meanwhile: times are longer "
+            "than on a quiet computer, and predictions that count cores are rough."
         )
     return told
 

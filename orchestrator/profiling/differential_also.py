@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.profiling.differential import Differential
+from orchestrator.runtime.counted import counted
 
 MIXED = 8
 """A shuffle buffer below this share (one in …) of the examples mixes them hardly at all."""
@@ -55,7 +56,10 @@ def _first(found: Differential) -> Iterator[Finding]:
         (call.get("buffer_size") or 0 for call in found.calls if call["call"] == "shuffle"), default=0
     )
     why = f": shuffle({buffer:,}) fills first" if buffer > (found.batch or 1) else ""
-    yield "first batch", f"The first batch takes {first / epoch:.0%} of an epoch of {batches:,} steps{why}."
+    yield (
+        "first batch",
+        f"The first batch takes {first / epoch:.0%} of an epoch of {counted(batches, 'step')}{why}.",
+    )
 
 
 def _reading(found: Differential, kind: str) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from orchestrator.profiling.advice import Ground, predicted
 from orchestrator.profiling.evidence import Evidence
 from orchestrator.profiling.flow import Change, runs_ahead
 from orchestrator.profiling.pipeline import RANDOM, READERS, Node, Pipeline
+from orchestrator.runtime.counted import counted
 
 WAIT_SECONDS = 50e-6
 """A wait below this is what pulling a batch that is there costs."""
@@ -89,7 +90,7 @@ def serial_map(evidence: Evidence) -> Ground | None:
     return Ground(
         f"{waits(evidence)}, {_share(pipeline, [place])} of the pipeline's work is in "
         f"{pipeline.nodes[place].call}, {_now(pipeline.nodes[place])}, and "
-        f"{idle_cores(evidence):.1f} of {evidence.cores:g} cores are idle.",
+        f"{idle_cores(evidence):.1f} of {counted(evidence.cores, 'core')} are idle.",
         (place,),
         {"call": pipeline.nodes[place].call},
         evidence.cores,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from orchestrator.profiling.devices import Disk
 from orchestrator.profiling.evidence import CPU_BUSY, FEW_STEPS, SHORT_SECONDS, Evidence
+from orchestrator.runtime.counted import counted
 
 MEMORY_FULL = 0.95
 """Peak memory, of what the run was allowed."""
@@ -101,8 +102,8 @@ def _too_short(evidence: Evidence) -> str:
     seconds = evidence.steps.seconds
     lasted = f" in {seconds:.1f} s" if seconds is not None else ""
     return (
-        f"{evidence.steps.count} steps{lasted} are too few to tell what limited it: that takes {FEW_STEPS} "
-        f"steps or {SHORT_SECONDS:.0f} s of training."
+        f"Too few steps were made ({evidence.steps.count}{lasted}) to tell what limited it: that takes "
+        f"{FEW_STEPS} steps or {SHORT_SECONDS:.0f} s of training."
     )
 
 
@@ -243,7 +244,7 @@ def _cpu(evidence: Evidence) -> Verdict:
     if usage.throttled is not None and usage.throttled / cores >= THROTTLED:
         return (
             "quota",
-            f"A quota kept it from its {cores:g} cores for {usage.throttled:.2f} s of each second.",
+            f"A quota kept it from its {counted(cores, 'core')} for {usage.throttled:.2f} s of each second.",
         )
     if usage.steal is not None and usage.steal / cores >= STOLEN:
         share = usage.steal / cores
@@ -326,4 +327,4 @@ def _crowd_words(evidence: Evidence) -> str:
 
 
 def _cpu_words(evidence: Evidence) -> str:
-    return f"{evidence.usage.cpu or 0:.0%} of {evidence.cores:g} core{'' if evidence.cores == 1 else 's'}"
+    return f"{evidence.usage.cpu or 0:.0%} of {counted(evidence.cores, 'core')}"

@@ -22,6 +22,7 @@ from orchestrator.profiling.limits import (
     others_have_the_cores,
     paused,
 )
+from orchestrator.runtime.counted import counted
 
 STEPS_AT_ONCE = 32
 BETWEEN = 0.1
@@ -92,7 +93,9 @@ def keeps_growing(evidence: Evidence) -> Ground | None:
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{max(1, round(seconds / 60))} minutes"
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f} hours"
+    return counted(max(1, round(seconds / 60)), "minute")
 
 
 def held_by_quota(evidence: Evidence) -> Ground | None:
@@ -153,7 +156,7 @@ def oversubscribed(evidence: Evidence) -> Ground | None:
     if usage.waiting / evidence.cores < CROWD or not evidence.alone:
         return None
     return Ground(
-        f"{usage.busy + usage.waiting:.1f} threads on average wanted {evidence.cores:g} cores, all of them "
+        f"{usage.busy + usage.waiting:.1f} threads on average wanted {counted(evidence.cores, 'core')}, all "
         "of this run.",
         amount=evidence.cores,
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.model import Check, CheckState, Readiness, Topic
-from orchestrator.report.units import plural, table
+from orchestrator.report.units import table
+from orchestrator.runtime.counted import counted
 
 _TIERS = {
     "netns": "a machine of its own: file system, network, processes, limits",
@@ -51,7 +52,7 @@ def _head(found: Readiness) -> Iterator[str]:
         zone = f" in {offer.zone}" if offer.zone else ""
         gpu = f", {offer.accelerator_count} {offer.accelerator}" if offer.accelerator else ""
         spot = " (spot)" if offer.spot else ""
-        yield f"checked for {offer.instance_type}{spot}{zone}: {plural(offer.cpus, 'CPU')}{gpu}"
+        yield f"checked for {offer.instance_type}{spot}{zone}: {counted(offer.cpus, 'CPU')}{gpu}"
 
 
 def _checked(found: Readiness) -> Iterator[str]:
@@ -88,7 +89,7 @@ def _mending(found: Readiness) -> Iterator[str]:
         yield "\nTo mend:"
     yield from (f"  {check.name}: {check.remedy}" for check in rest)
     if covered:
-        count = plural(len(covered), "permission")
+        count = counted(len(covered), "permission")
         yield f"\n{count} missing; who administers the account adds:\n{found.grant}"
     untold = [check for check in found.checks if check.state is CheckState.UNKNOWN and check.remedy]
     untold = [check for check in untold if check.topic is not Topic.PERMISSION]
@@ -99,7 +100,7 @@ def _mending(found: Readiness) -> Iterator[str]:
 
 def _next(found: Readiness, profile: Path | None) -> str:
     unknown = [check for check in found.checks if check.state is CheckState.UNKNOWN]
-    untold = f" {plural(len(unknown), 'check')} could not tell." if unknown else ""
+    untold = f" {counted(len(unknown), 'check')} could not tell." if unknown else ""
     again = " ".join(["orch doctor", found.cloud, *([shlex.quote(str(profile))] if profile else [])])
     if found.missing:
         return f"Not ready: {len(found.missing)} missing.{untold}\nNext: mend what is missing, then: {again}"

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.model import DownReport, LeaseStatus
-from orchestrator.report.units import duration, money, plural, share, size, table
+from orchestrator.report.units import duration, money, share, size, table
+from orchestrator.runtime.counted import counted
 
 
 def status_text(
@@ -100,7 +101,7 @@ def _nothing(elsewhere: Sequence[str]) -> str:
         return "Nothing is leased from this folder or one above it."
     return (
         "Nothing is leased from this folder or one above it. From elsewhere, "
-        f"{plural(len(elsewhere), 'machine')} of yours on this computer: {', '.join(elsewhere)}. "
+        f"{counted(len(elsewhere), 'machine')} of yours on this computer: {', '.join(elsewhere)}. "
         "To end them too: orch down --all"
     )
 
@@ -137,7 +138,9 @@ def _runs(target: Mapping[str, Any]) -> str:
 def down_text(report: DownReport, elsewhere: Sequence[str] = ()) -> str:
     if not report.machines and not report.leases:
         return "\n".join(_left(report)) or _nothing(elsewhere)
-    ended = plural(len(report.machines), "machine") if report.machines else "no machine (it was gone already)"
+    ended = (
+        counted(len(report.machines), "machine") if report.machines else "no machine (it was gone already)"
+    )
     took = f"It took {duration(report.seconds)} and cost {money(report.cost)}."
     left = "no machine is left" if report.lost else "nothing is left"
     return "\n".join([f"Ended {ended}; {left}. {took}", *_lost(report), *_unnoted(report), *_left(report)])

@@ -22,8 +22,8 @@ def lint_text(checked: Checked) -> str:
 
 
 def _count(checked: Checked) -> str:
-    counted = [(checked.count(severity), severity.value) for severity in Severity]
-    parts = [f"{count} {word}{'s' if count != 1 else ''}" for count, word in counted if count]
+    found = [(checked.count(severity), severity.value) for severity in Severity]
+    parts = [counted(count, word) for count, word in found if count]
     silenced = f"; {checked.silenced} silenced" if checked.silenced else ""
-    files = f"{checked.files} file{'s' if checked.files != 1 else ''}"
+    files = counted(checked.files, "file")
     return f"{', '.join(parts) or 'No hazards'} in {files}{silenced}."

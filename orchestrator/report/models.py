@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.report.units import plural
+from orchestrator.runtime.counted import counted
 
 _NAMED = 5
 
@@ -46,7 +46,7 @@ def _wrong(file: File) -> str:
 def _group(files: Sequence[File], one: str, many: str) -> str:
     if len(files) == 1:
         return f"{_path(files[0])} loads here and {one}"
-    return f"{plural(len(files), 'file')} load here and {many}: {_few(files)}"
+    return f"{counted(len(files), 'file')} load here and {many}: {_few(files)}"
 
 
 def _held(files: Sequence[File]) -> str:
@@ -56,12 +56,12 @@ def _held(files: Sequence[File]) -> str:
     if not values:
         return said
     odd = [each for each in files if each.get("not_finite")]
-    counted = f"{said} ({values:,} in {plural(sum(each.get('arrays') or 0 for each in files), 'array')}"
+    held = f"{said} ({values:,} in {counted(sum(each.get('arrays') or 0 for each in files), 'array')}"
     if not odd:
         known = any(each.get("not_finite") is not None for each in files)
-        return f"{counted}, all finite)" if known else f"{counted})"
+        return f"{held}, all finite)" if known else f"{held})"
     lost = sum(each["not_finite"] for each in odd)
-    return f"{counted}); {lost:,} infinite or NaN, in {_few(odd)}"
+    return f"{held}); {lost:,} infinite or NaN, in {_few(odd)}"
 
 
 def _not_checked(files: Sequence[File]) -> list[str]:

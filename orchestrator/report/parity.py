@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from orchestrator.parity.verdict import STAGE_WORDS
-from orchestrator.report.units import plural
+from orchestrator.runtime.counted import counted
 
 WIDTH = 80
 """Columns, where nothing else is known of the terminal."""
@@ -187,7 +187,7 @@ def _listed(parity: Parity, outcome: str) -> Iterator[str]:
         words = "; ".join(textwrap.shorten(each["words"], 110, placeholder=" …") for each in group)
         yield f"{words} ({why})." if why else f"{words}."
     if len(found) > MOST:
-        yield f"And {plural(len(found) - MOST, 'other thing')}; --json lists all."
+        yield f"And {counted(len(found) - MOST, 'other thing')}; --json lists all."
 
 
 # ---------------------------------------------------------------- what follows
@@ -213,7 +213,7 @@ def _rows(parity: Parity, band: Mapping[str, Any]) -> Iterator[str]:
     shown = [stage for stage, steps in band["drift"].items() if steps and band["limit"].get(stage)]
     shown = [stage for stage in shown if band["drift"][stage][-1] or band["limit"][stage][-1]]
     count = max((len(band["drift"][stage]) for stage in shown), default=0)
-    after = f"after {plural(count, 'step')}"
+    after = f"after {counted(count, 'step')}"
     beyond = "more" if parity["verdict"] == "EQUIVALENT" else "BEYOND"
     yield f" {after:16}{'apart':>10}{'rounding alone':>18}   (relative L2)"
     for stage in shown:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from orchestrator.report.units import plural, size, table
+from orchestrator.report.units import size, table
 from orchestrator.report.where import where_time_went
+from orchestrator.runtime.counted import counted
 
 MOST_FILES = 10
 _WIDTH = 108
@@ -51,7 +52,7 @@ def _stalls(found: Mapping[str, Any], bottleneck: Mapping[str, Any], *, helped: 
         ("prep stall", _gap(found["prep_stall"], actual)),
         ("rates", _rates(found["rates"])),
         ("first batch", f"{found['first_batch']:.2f} s after an epoch begins"),
-        ("read from", f"{plural(found['files'], 'file')}, {size(found['file_bytes'])}"),
+        ("read from", f"{counted(found['files'], 'file')}, {size(found['file_bytes'])}"),
     ]
     rows += [("also", finding["words"]) for finding in bottleneck["findings"]]
     if bottleneck.get("remedy") and not helped:
@@ -130,10 +131,10 @@ def _parity(parity: Mapping[str, Any]) -> str:
 
 def _deed(best: Mapping[str, Any]) -> str:
     if best["name"] == "staging":
-        data = plural(best["files"], "file")
+        data = counted(best["files"], "file")
         return f"copy {data} from {best['folder']} to a local disk, and read them there."
     if best["name"] == "more cores":
-        return f"let it have {best['cores']} cores."
+        return f"let it have {counted(best['cores'], 'core')}."
     edits = "; ".join(
         f"{edit['file']}:{edit['line']}: {edit.get('keyword') or edit.get('after') or edit.get('before')}"
         for edit in best["edits"]
@@ -156,7 +157,7 @@ def _files(files: Sequence[Mapping[str, Any]]) -> str:
         for each in files[:MOST_FILES]
     ]
     more = len(files) - MOST_FILES
-    left = f"\n  and {more:,} more folders" if more > 0 else ""
+    left = f"\n  and {counted(more, 'more folder')}" if more > 0 else ""
     each = "\n  --json tells of each file" if many else ""
     return table(rows, indent="  ") + left + each
 
@@ -170,5 +171,5 @@ def _folders(files: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
         one["files"] += 1
         for key in ("opens", "reads", "bytes", "seconds"):
             one[key] += each[key]
-    named = [{**one, "path": f"{folder} ({plural(one['files'], 'file')})"} for folder, one in found.items()]
+    named = [{**one, "path": f"{folder} ({counted(one['files'], 'file')})"} for folder, one in found.items()]
     return sorted(named, key=lambda one: -one["bytes"])

@@ -8,8 +8,9 @@ from typing import Any
 from orchestrator.model import CancelReport, PullReport, RunRecord
 from orchestrator.model.plain import moment
 from orchestrator.report.models import model_lines
-from orchestrator.report.units import duration, money, plural, size
+from orchestrator.report.units import duration, money, size
 from orchestrator.report.where import where_time_went
+from orchestrator.runtime.counted import counted
 
 _NAMED = 5
 
@@ -66,7 +67,7 @@ def parity_line(parity: Mapping[str, Any] | None) -> str:
     verdict = parity["verdict"]
     if verdict == "IDENTICAL":
         steps, compared = parity.get("steps") or 0, parity.get("compared") or 0
-        return f"IDENTICAL: {compared:,} tensors of {plural(steps, 'step')} equal to the last bit"
+        return f"IDENTICAL: {counted(compared, 'tensor')} of {counted(steps, 'step')} equal to the last bit"
     return f"{verdict}: {parity.get('detail') or 'no detail was recorded'}"
 
 
@@ -94,9 +95,9 @@ def _stack(stack: Mapping[str, Any] | None) -> str:
     if not stack:
         return ""
     undeclared = [d for d in stack["differences"] if not d["declared"]]
-    count = plural(stack["packages"], "package") if stack.get("packages") else "stack"
+    count = counted(stack["packages"], "package") if stack.get("packages") else "stack"
     if undeclared:
-        return f"{plural(len(undeclared), 'undeclared difference')}: " + "; ".join(
+        return f"{counted(len(undeclared), 'undeclared difference')}: " + "; ".join(
             map(difference_line, undeclared)
         )
     named = [d["name"] for d in stack["differences"] if d["declared"]]
@@ -114,9 +115,9 @@ def _few(names: Sequence[str]) -> str:
 def _data(data: Mapping[str, Any] | None) -> str:
     if not data or not data.get("files"):
         return ""
-    facts = f"{plural(data['files'], 'file')}, {size(data.get('bytes'))}"
+    facts = f"{counted(data['files'], 'file')}, {size(data.get('bytes'))}"
     if altered := data.get("altered"):
-        return f"{facts}; {plural(len(altered), 'file')} written while the run went on: {altered[0]}"
+        return f"{facts}; {counted(len(altered), 'file')} written while the run went on: {altered[0]}"
     return f"{facts}, the same bytes on both sides"
 
 
@@ -146,7 +147,7 @@ def _files(record: RunRecord) -> str:
     if not record.artifacts:
         return ""
     total = sum(artifact["bytes"] for artifact in record.artifacts)
-    return f"{plural(len(record.artifacts), 'file')}, {size(total)}, verified, in {record.folder}"
+    return f"{counted(len(record.artifacts), 'file')}, {size(total)}, verified, in {record.folder}"
 
 
 def _not_fetched(record: RunRecord) -> str:
@@ -155,7 +156,7 @@ def _not_fetched(record: RunRecord) -> str:
     named = [f"{each['path']}: {each['detail']}" for each in record.not_fetched[:_NAMED]]
     more = len(record.not_fetched) - _NAMED
     rest = f"; {more:,} more are named in run.json" if more > 0 else ""
-    return f"{plural(len(record.not_fetched), 'path')} stayed on the machine: {'; '.join(named)}{rest}"
+    return f"{counted(len(record.not_fetched), 'path')} stayed on the machine: {'; '.join(named)}{rest}"
 
 
 def _cost(cost: Mapping[str, Any] | None) -> str:

@@ -45,10 +45,6 @@ def share(part: float | None) -> str:
     return "unknown" if part is None else f"{part * 100:.0f} %"
 
 
-def plural(count: int, noun: str, plural_form: str | None = None) -> str:
-    return f"{count:,} {noun if count == 1 else plural_form or noun + 's'}"
-
-
 def table(rows: list[list[str]], *, indent: str = "", fit: int | None = None) -> str:
     """Left-aligned columns, two spaces apart; the first row is the heading.
 

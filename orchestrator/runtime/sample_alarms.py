@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
+from .counted import counted
+
 WINDOW = 30.0
 """Seconds that a shortage must last."""
 
@@ -155,8 +157,8 @@ def _why(header: Line, span: Span) -> str:
     if used is None or not cores:
         return ""
     if used / cores >= _AGAINST_A_CORE:
-        return f", while the job keeps all {cores:g} cores busy"
-    return f", while {used:.1f} of {cores:g} cores work"
+        return f", while the job keeps all of its {counted(cores, 'core')} busy"
+    return f", while {used:.1f} of {counted(cores, 'core')} work"
 
 
 def _gpu_held_down(header: Line, span: Span) -> Optional[str]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from orchestrator.model import Difference, Distribution, Fingerprint, Lock, Pin, is_allowed
+from orchestrator.runtime.counted import counted
 from orchestrator.stack.lock import normalised
 from orchestrator.stack.target import applicable
 from orchestrator.stack.versions import same_version
@@ -216,7 +217,7 @@ def _same_package(
     for side, distribution in (("here", one), ("there", other)):
         if distribution.altered:
             count, first = len(distribution.altered), distribution.altered[0]
-            text = f"{count} altered file{'s' if count > 1 else ''}: {first}"
+            text = f"{counted(count, 'altered file')}: {first}"
             mine, theirs = (text, None) if side == "here" else (None, text)
             reason = f"{side} a file is not what the package brought"
             yield Difference("package", name, mine, theirs, False, reason)

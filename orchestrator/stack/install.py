@@ -16,6 +16,7 @@ from orchestrator.errors import StackError
 from orchestrator.model import Agent, Fingerprint, Host, Lock, Pin, Progress, Silent
 from orchestrator.model.answers import LONG, Malformed
 from orchestrator.model.plain import last_words
+from orchestrator.runtime.counted import counted
 from orchestrator.stack.attest import attest, attest_argv, parse_fingerprint
 from orchestrator.stack.bootstrap import ask, sh
 from orchestrator.stack.compare import altered, read_back
@@ -175,7 +176,7 @@ def _deliver(place: _Place, order: _Order, delivery: str, progress: Progress) ->
     if delivery != "push":
         reason = _no_download(place, wheels)
         if reason is None:
-            progress.say(f"Installing {len(wheels)} packages, downloaded by the machine")
+            progress.say(f"Installing {counted(len(wheels), 'package')}, downloaded by the machine")
             failure = _try_build(place, wheels, network=True)
             if failure is None:
                 return
@@ -186,7 +187,7 @@ def _deliver(place: _Place, order: _Order, delivery: str, progress: Progress) ->
                 next_command="set stack.delivery: push, or auto",
             )
     wheels = _push(place, order, progress)
-    progress.say(f"Installing {len(wheels)} packages")
+    progress.say(f"Installing {counted(len(wheels), 'package')}")
     failure = _try_build(place, wheels, network=False)
     if failure is not None:
         raise StackError(f"The stack could not be installed: {failure}")

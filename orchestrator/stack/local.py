@@ -19,6 +19,7 @@ from pathlib import Path
 from orchestrator.errors import LocalError, StackError
 from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Lock, Progress, Silent
+from orchestrator.runtime.counted import counted
 from orchestrator.stack.install import stack_digest
 from orchestrator.stack.interpreter import Interpreter, interpreter
 from orchestrator.stack.lock import export
@@ -89,7 +90,9 @@ def _made(lock: Lock, project: Path, cache: Path, progress: Progress, environ: M
         return python
     with _alone(cache / "stacks" / f".{digest}.lock"):
         if not _complete(marker, python):
-            progress.say(f"Making the local environment from {lock.path.name} ({len(lock.pins)} pins)")
+            progress.say(
+                f"Making the local environment from {lock.path.name} ({counted(len(lock.pins), 'package')})"
+            )
             _build(lock, base, folder, environ)
             write_whole(marker, json.dumps({"lock": lock.digest, "python": base.version}).encode())
     return python

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orchestrator.errors import StackError
 from orchestrator.model import Agent, Host, Progress
+from orchestrator.runtime.counted import counted
 from orchestrator.stack.bootstrap import sh
 from orchestrator.stack.download import cached, collect
 from orchestrator.stack.pack import Member, send
@@ -39,7 +40,7 @@ def push_wheels(
         return 0
     members = [Member(f"{w.sha256}/{w.filename}", cached(w, cache)) for w in missing]
     folder = f"{agent.base}/wheels/.part"
-    sent = send(host, members, folder, squeeze=False, label=f"{len(missing)} wheels", progress=progress)
+    sent = send(host, members, folder, squeeze=False, label=counted(len(missing), "wheel"), progress=progress)
     broken = _absent(host, agent, missing)
     if broken:
         names = ", ".join(wheel.filename for wheel in missing if wheel.sha256 in broken)

@@ -73,7 +73,7 @@ def test_the_profile_says_the_cloud_and_where_it_must_be(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("not json", "no JSON"),
+        ("not json", "not JSON"),
         ("[]", "no output orch"),
         (json.dumps({"version": 4, "outputs": {}}), "no output orch"),
         (json.dumps({"version": 4, "encrypted_data": "abc"}), "no output orch"),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import AcceleratorNeed, Bound, Need, Offer
+from orchestrator.runtime.counted import counted
 
 INSTANCE_TYPE = "local"
 ZONE = "local"
@@ -37,7 +38,7 @@ class Computer:
     gpus: tuple[Gpu, ...]
 
     def describe(self) -> str:
-        sizes = f"{self.cpus} CPUs, {gib(self.memory)} of memory, {gib(self.disk)} of free disk"
+        sizes = f"{counted(self.cpus, 'CPU')}, {gib(self.memory)} of memory, {gib(self.disk)} of free disk"
         return f"{sizes}, {', '.join(gpu.name for gpu in self.gpus) or 'no GPU'}, {self.arch}"
 
 
