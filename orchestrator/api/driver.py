@@ -49,7 +49,7 @@ def _without(session: Session, wanted: Bound, seen: int, said: Completed) -> Sta
     why = (
         f"{image} has no driver: there is no nvidia-smi on {machine.name}."
         if said.returncode == _NO_PROGRAM
-        else f"nvidia-smi on {machine.name} ({image}) shows {seen} of the GPUs asked for ({wanted}). It said: {words}"
+        else f"nvidia-smi on {machine.name} ({image}) shows {seen} GPUs of {wanted}. It said: {words}"
     )
     return StackError(
         f"{machine.instance_type} was rented for its GPU, and {why} Training would go on on its CPU.",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from orchestrator.runtime.counted import counted
-
 LEAST = 3
 """Runs that must be equal with a remedy, however different they are without it."""
 
@@ -32,6 +30,6 @@ def needed(results: Sequence[int], tried: int = 0) -> int:
 def shown(equal: int, results: Sequence[int]) -> str:
     """What runs showed of a remedy, for people: "3 runs with it are equal to the bit, …"."""
     return (
-        f"with it fixed, {counted(equal, 'run')} gave one result, equal to the bit; as it is, "
-        f"{counted(len(results), 'run')} gave {counted(len(set(results)), 'different result')}"
+        f"{equal} runs with it mended are equal to the bit; {len(results)} runs as it is have "
+        f"{len(set(results))} different results"
     )

@@ -239,8 +239,8 @@ def _notes(result: Mapping[str, Any], warm: Timing, cores: int) -> list[str]:
     told = [str(note) for note in result.get("notes") or ()]
     if warm.others >= BUSY * cores:
         told.append(
-            f"Other programs kept {warm.others:.1f} of {counted(cores, 'core')} busy meanwhile: times are longer "
-            "than on a quiet computer, and predictions that count cores are rough."
+            f"Other programs kept {warm.others:.1f} of {counted(cores, 'core')} busy meanwhile: times "
+            "are longer than on a quiet computer, and predictions that count cores are rough."
         )
     return told
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from orchestrator.profiling.differential import WARM_READS, Differential
 from orchestrator.profiling.differential_also import findings, many_small_files, remedy
+from orchestrator.runtime.counted import counted
 
 ACCUSED = 0.1
 """Share of a step that must be stalled before anything is accused."""
@@ -103,7 +104,7 @@ def _preparation(found: Differential) -> tuple[str, str]:
     said = f"Preparing batches holds up {share} of a step"
     crowd = crowded(found)
     if crowd:
-        return "threads", f"{said}: {crowd} threads are asked for on {found.cores} cores."
+        return "threads", f"{said}: {crowd} threads are asked for on {counted(found.cores, 'core')}."
     busiest = busiest_call(found)
     works = busiest["words"] if busiest else "the pipeline"
     works = "Keras' own gathering of batches" if of_arrays(found.calls) else works

@@ -101,9 +101,10 @@ def _too_short(evidence: Evidence) -> str:
         )
     seconds = evidence.steps.seconds
     lasted = f" in {seconds:.1f} s" if seconds is not None else ""
+    count = evidence.steps.count or 0
     return (
-        f"Too few steps were made ({evidence.steps.count}{lasted}) to tell what limited it: that takes "
-        f"{FEW_STEPS} steps or {SHORT_SECONDS:.0f} s of training."
+        f"{counted(count, 'step')}{lasted} {'is' if count == 1 else 'are'} too few to tell what limited it: "
+        f"that takes {FEW_STEPS} steps or {SHORT_SECONDS:.0f} s of training."
     )
 
 

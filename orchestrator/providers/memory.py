@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, MachineState, Need, Offer
+from orchestrator.runtime.counted import counted
 
 R = TypeVar("R")
 
@@ -190,7 +191,9 @@ class MemoryProvider:
             raise ProviderError(Fault.CAPACITY, message, code="InsufficientCapacity")
         used = sum(made.spec.offer.cpus for made in self._made.values() if not self._gone(made))
         if self._quota_cpus is not None and used + offer.cpus > self._quota_cpus:
-            message = f"{used} of {self._quota_cpus} CPUs are in use; {offer.cpus} more were asked for."
+            message = (
+                f"{used} of {counted(self._quota_cpus, 'CPU')} in use; {offer.cpus} more were asked for."
+            )
             raise ProviderError(Fault.QUOTA, message, code="CpuQuota")
 
     def _visible(self, labels: Labels) -> Sequence[Machine]:

@@ -8,7 +8,6 @@ from time import perf_counter
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from . import cgroups, feeding_data, feeding_fixes
-from .counted import counted
 from .feeding_calls import chain, operations
 from .feeding_files import Known, another_disk, chill, copied, read_rate, warm
 from .feeding_fixes import Fix, Wishes
@@ -184,9 +183,7 @@ class Measurement:
                     break
                 yield from self._time(mode, number)
             if rounds == number:
-                self.result["notes"].append(
-                    f"The budget was used up after {counted(number, 'round')} of trying."
-                )
+                self.result["notes"].append(f"The budget was used up after {number} rounds of trying.")
                 break
         self._say("comparing batches")
         parity = Parity(self._dataset)

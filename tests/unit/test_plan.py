@@ -179,9 +179,9 @@ def test_no_offer_is_said_in_a_sentence() -> None:
     none = plan(Need("aws"), [], [], max_duration=60)
     assert (none.actions, none.price, none.refusal) == ((), None, "Nothing is offered that could fit.")
     near = plan(Need("aws", cpus=Bound(3)), [CPU], [], max_duration=60).refusal
-    assert near is not None and "None of 1 offers fits; the nearest is m7i.xlarge: it has 4 CPUs" in near
+    assert near is not None and "None of 1 offer fits; the nearest is m7i.xlarge: it has 4 CPUs" in near
     far = plan(Need("aws", cpus=Bound(3), memory=Bound(GIB)), [CPU], [], max_duration=60).refusal
-    assert far == "None of 1 offers comes near to what is asked for."
+    assert far == "None of 1 offer comes near to what is asked for."
 
 
 # ---------------------------------------------------------------- machines that exist
