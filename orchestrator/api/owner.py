@@ -56,7 +56,10 @@ def _own_id() -> str:
         if _ID.fullmatch(found):
             return found
         _make(path)
-    raise LocalError(f"{path} does not hold an owner's id.", next_command=f"rm {shlex.quote(str(path))}")
+    raise LocalError(
+        f"{path} should hold the id by which orch knows your machines, and holds something else.",
+        next_command=f"rm {shlex.quote(str(path))}    # a new id is made; end older machines by their lease",
+    )
 
 
 def _make(path: Path) -> None:

@@ -92,7 +92,7 @@ class Session:
         done = self.host.run(command, timeout=60)
         if done.returncode != 0:
             why = last_words(done.stderr) or f"status {done.returncode}"
-            self.progress.say(f"The machine's user may still become root there, as its image has it: {why}")
+            self.progress.say(f"Jobs on this machine can become root, and so could stop its deadline: {why}")
 
     def _left(self) -> float:
         """Seconds until the deadline. Both times are by this computer's clock, so that

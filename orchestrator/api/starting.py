@@ -124,7 +124,7 @@ def _make_room_there(session: Session, run_id: str, number: int) -> None:
     if jobs.state(session.host, session.agent, run_id).state != "absent":
         if run_id not in session.ledger.lease().runs:
             session.progress.say(
-                f"{run_id} is on {session.machine.id}, and the ledger does not tell it: taken up again"
+                f"{run_id} is on {session.machine.id}, though no record of it is here: taken up again"
             )
             return
         jobs.cancel(session.host, session.agent, run_id, grace=1.0)

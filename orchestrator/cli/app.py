@@ -201,7 +201,10 @@ def status(
 @guarded
 def logs(
     run_id: RunId = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on from where you left off.")] = False,
+    follow: Annotated[
+        bool,
+        typer.Option("-f", "--follow", help="Print what it prints until it ends, from where you left off."),
+    ] = False,
     lease: Lease = None,
     as_json: Json = False,
 ) -> None:
@@ -249,7 +252,7 @@ app.command(cls=Verb)(doctor.doctor)
 @app.command(cls=Verb)
 @guarded
 def schema(
-    which: Annotated[str, typer.Argument(help="profile, run or lint")] = "profile",
+    which: Annotated[str, typer.Argument(help="Which one: profile, run or lint.")] = "profile",
     as_json: Annotated[bool, typer.Option("--json", help="Accepted; a schema is always JSON.")] = False,
 ) -> None:
     """Print the JSON Schema of profiles, of run.json, or of what lint prints."""

@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")]
-Lease = Annotated[str | None, typer.Option("--lease", help="Which lease, where this folder has several.")]
+Lease = Annotated[
+    str | None,
+    typer.Option("--lease", help="Which lease, by its name in `orch status`, if this folder has several."),
+]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the profile; repeatable."),

@@ -22,19 +22,35 @@ def profile(
         bool, typer.Option("--try", help="Try the fixes that can be imposed, and print the change.")
     ] = False,
     files: Annotated[
-        bool, typer.Option("--files", help="Opens and reads of each path (needs a cc).")
+        bool, typer.Option("--files", help="Count opens and reads of each file (needs a C compiler).")
     ] = False,
     trace: Annotated[
-        int, typer.Option("--trace", min=0, metavar="STEPS", help="Steps under tf.profiler.")
+        int,
+        typer.Option(
+            "--trace",
+            min=0,
+            metavar="STEPS",
+            help="Also trace this many steps with TensorFlow's own profiler.",
+        ),
     ] = 0,
-    rounds: Annotated[int, typer.Option("--rounds", min=3, max=99, help="Windows of each kind.")] = 5,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.05, help="Length of a window.")] = 0.8,
-    budget: Annotated[float, typer.Option("--budget", min=1.0, help="Seconds for all windows.")] = 180.0,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=3, max=99, help="How often each kind of input is measured.")
+    ] = 5,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.05, help="Seconds that one measurement lasts.")
+    ] = 0.8,
+    budget: Annotated[float, typer.Option("--budget", min=1.0, help="Seconds for all measurements.")] = 180.0,
     staging: Annotated[
-        str | None, typer.Option("--staging", metavar="DIR", help="A fast local disk to stage data to.")
+        str | None,
+        typer.Option(
+            "--staging",
+            metavar="DIR",
+            help="With --try: a folder on a fast disk, to try reading the data from a copy there.",
+        ),
     ] = None,
     in_place: Annotated[
-        bool, typer.Option("--in-place", help="In this folder itself; the script may write there.")
+        bool,
+        typer.Option("--in-place", help="Run in this folder, not in a copy; the script may write there."),
     ] = False,
     run_id: Annotated[str | None, typer.Option("--run-id", help="Name the run.")] = None,
     as_json: Json = False,

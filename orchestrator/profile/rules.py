@@ -54,7 +54,7 @@ def _local_has_no(document: Document) -> Iterator[Breach]:
             yield Breach(("resources", key), text)
     for key in ("region", "zone"):
         if getattr(document, key):
-            yield Breach((key,), f"this computer lies in no {key}; remove it, or choose a cloud")
+            yield Breach((key,), f"cloud: local has no {key}; remove it, or choose a cloud")
 
 
 def _deadline(document: Document) -> Iterator[Breach]:

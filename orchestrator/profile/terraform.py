@@ -49,13 +49,13 @@ def read_ground(text: str, where: str) -> Ground:
         raise _refused(where, f"its output {OUTPUT} is of version {said.get('version')!r}, not {VERSION}")
     cloud, regions, environment = said.get("cloud"), said.get("regions"), said.get("environment")
     if cloud not in ("aws", "gcp"):
-        raise _refused(where, f"its cloud {cloud!r} is none")
+        raise _refused(where, f"its cloud is {cloud!r}; it can be aws or gcp")
     if not isinstance(regions, list) or not regions or not all(_is(_REGION, name) for name in regions):
-        raise _refused(where, f"its regions {regions!r} are none")
+        raise _refused(where, f"its regions are {regions!r}, which is no list of regions")
     if not isinstance(environment, dict) or not all(
         _is(_VARIABLE, name) and _is(_VALUE, value) for name, value in environment.items()
     ):
-        raise _refused(where, f"its environment {environment!r} is none")
+        raise _refused(where, f"its environment is {environment!r}, not names and values of variables")
     return Ground(cloud, tuple(regions), environment)
 
 

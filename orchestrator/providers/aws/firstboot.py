@@ -99,7 +99,8 @@ def user_data(*, lasts: float, user: str, authorized_key: str, script: str, host
     if len(text.encode()) > LARGEST:
         raise ProviderError(
             Fault.INVALID,
-            f"The user-data would be {len(text.encode())} bytes; EC2 takes {LARGEST}.",
+            f"The instructions for the first boot (user-data) would be {len(text.encode())} bytes; "
+            f"EC2 takes {LARGEST}.",
             code="UserDataLengthExceeded",
         )
     return text
