@@ -31,7 +31,7 @@ NAMESPACES: dict[str, tuple[str, ...]] = {
 """Options of unshare(1) by tier."""
 
 _NEEDS: dict[str, tuple[str, ...]] = {
-    "netns": ("sshd", "ssh-keygen", "unshare", "nsenter", "mount", "umount", "pivot_root", "ip"),
+    "netns": ("sshd", "ssh-keygen", "unshare", "nsenter", "setpriv", "mount", "umount", "pivot_root", "ip"),
     "userns": ("sshd", "ssh-keygen", "unshare", "nsenter", "mount", "umount", "pivot_root", "newuidmap"),
     "process": ("sshd", "ssh-keygen"),
 }

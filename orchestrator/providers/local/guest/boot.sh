@@ -94,11 +94,30 @@ if [ "$MACHINE_TIER" = netns ]; then
     echo "$address $MACHINE_NAME" >>etc/hosts
 fi
 
+# Of the kernel, which is this computer's, root in here may read the settings and change none.
+if [ "$MACHINE_TIER" = netns ]; then
+    for name in bus fs irq sys sysrq-trigger; do
+        [ -e "proc/$name" ] || continue
+        mount --bind "proc/$name" "proc/$name"
+        mount -o remount,bind,ro "proc/$name"
+    done
+fi
+
 mkdir .old
 pivot_root . .old
 cd /
 umount -l /.old
 rmdir /.old
-exec /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+
+# Root in here is this computer's root: it keeps what a server of its own needs, and gets nothing with which to
+# set the clock, make devices, mount, load modules, or open files by their number. The score first, which needs more.
+confined=
+if [ "$MACHINE_TIER" = netns ]; then
+    echo -1000 2>/dev/null >/proc/self/oom_score_adj || :
+    kept=+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,+net_bind_service
+    confined="setpriv --inh-caps=-all --bounding-set=-all,$kept,+net_raw,+sys_chroot,+audit_write,+setfcap"
+fi
+# shellcheck disable=SC2086
+exec $confined /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
     /bin/sh /usr/lib/orch-machine/init.sh "$MACHINE_SSHD" /etc/ssh/sshd_config "$MACHINE_LASTS" \
     /var/lib/orch-machine/user-data /var/log/user-data.log /run/sshd.pid ""
