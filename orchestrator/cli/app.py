@@ -210,7 +210,7 @@ def logs(
 ) -> None:
     """Print what a run has printed. With -f: follow it; Ctrl-C detaches, and -f again goes on from there."""
     from orchestrator.api import logs as logs_
-    from orchestrator.cli import progress, runs
+    from orchestrator.cli import progress, runs, terminal
 
     with runs.detachable():
         ended = logs_.logs(
@@ -218,7 +218,9 @@ def logs(
         )
     emit("logs", ended, as_json, "")
     if follow and not as_json and ended["ended"]:
-        print(f"{ended['run_id']} ended: {ended['reason'] or 'see its record'}", file=sys.stderr)
+        print(
+            terminal.ours(f"{ended['run_id']} ended: {ended['reason'] or 'see its record'}"), file=sys.stderr
+        )
 
 
 @app.command(context_settings={"ignore_unknown_options": True})

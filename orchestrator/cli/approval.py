@@ -16,10 +16,11 @@ def ask(yes: bool) -> Callable[[Plan], bool]:
     """What costs nothing is never asked about."""
 
     def approve(plan: Plan) -> bool:
+        from orchestrator.cli.terminal import ours
         from orchestrator.report.lease import plan_text
 
         value = plan.as_json()
-        print(plan_text(value), file=sys.stderr)
+        print(ours(plan_text(value)), file=sys.stderr)
         if yes or not any(offer["price"] for offer in value.get("offers", [])):
             return True
         if not sys.stdin.isatty():

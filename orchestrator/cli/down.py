@@ -69,11 +69,12 @@ def _ask(yes: bool, others: bool, discard: bool, clouds: Sequence[str]) -> Calla
 
     def approve(targets: Sequence[Target]) -> bool:
         from orchestrator.api.ending_all import command_of
+        from orchestrator.cli.terminal import ours
         from orchestrator.errors import UsageError
         from orchestrator.report.lease import targets_text
 
         shown = [target.as_json() for target in targets]
-        print(targets_text(shown, others=others), file=sys.stderr)
+        print(ours(targets_text(shown, others=others)), file=sys.stderr)
         doomed = [target for target in targets if target.mine or others]
         if yes or not doomed:
             return True

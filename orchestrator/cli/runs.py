@@ -34,7 +34,7 @@ def show(record: RunRecord, as_json: bool, **told: object) -> None:
     if as_json:
         print(json.dumps({**record.as_json(), **told}, indent=1))
     elif record.exit["reason"] == "running":
-        print(f"{record.run_id} is running.\nNext: orch logs -f {record.run_id}")
+        print(ours(f"{record.run_id} is running.\nNext: orch logs -f {record.run_id}"))
     else:
         print(f"\n{ours(summary(record))}")
 
@@ -54,7 +54,7 @@ def show_pulled(pulled: PullReport, as_json: bool) -> None:
     for record in pulled.records:
         show(record, False)
     if text := pulled_text(pulled):
-        print(text)
+        print(ours(text))
 
 
 @contextmanager

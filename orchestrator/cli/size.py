@@ -103,14 +103,15 @@ def _numbers(text: str) -> list[int]:
 def _write(profile: Path, sized: Sized, yes: bool) -> bool:
     """Show the difference on stderr, ask where somebody can answer, and write. Whether it was written."""
     from orchestrator.api import sizing_profile
+    from orchestrator.cli.terminal import ours
     from orchestrator.errors import UsageError
 
     before = profile.read_text("utf-8")
     after, difference = sizing_profile.change(profile, sized)
     if not difference:
-        print(f"{profile} says so already.", file=sys.stderr)
+        print(ours(f"{profile} says so already."), file=sys.stderr)
         return False
-    print(difference, file=sys.stderr, end="")
+    print(ours(difference), file=sys.stderr, end="")
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(
@@ -120,5 +121,5 @@ def _write(profile: Path, sized: Sized, yes: bool) -> bool:
         if not typer.confirm(f"Write {profile}?", err=True):
             return False
     sizing_profile.write(profile, before, after)
-    print(f"Wrote {profile}", file=sys.stderr)
+    print(ours(f"Wrote {profile}"), file=sys.stderr)
     return True
