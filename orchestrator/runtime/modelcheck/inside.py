@@ -7,6 +7,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -87,10 +88,17 @@ def check(path: Path, trusted: Tuple[str, ...] = ()) -> Dict[str, Any]:
             raise file.refusal
     except Refusal as refusal:
         return {**result, **_refused(refusal)}
+    except Exception as error:  # of a parser: the file is not what its name or first bytes say
+        return {**result, **_refused(_broken(path, error))}
     try:
         return {**result, "loaded": True, **_read(file, trusted)}
     except Exception as error:
         return {**result, **_versions(), **_refused(explain(error, file))}
+
+
+def _broken(path: Path, error: Exception) -> Refusal:
+    what = re.sub(r"\s+", " ", f"{type(error).__name__}: {error}")[:200]
+    return Refusal(f"{path.name} is damaged or cut off ({what})", "Copy it again and compare its sha256.")
 
 
 def _answer(path: str, refusal: Refusal) -> Dict[str, Any]:
