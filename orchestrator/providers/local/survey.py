@@ -39,7 +39,12 @@ _SSH_AND_IP = {"sshd": "openssh-server", "ip": "iproute2"}
 _PACKAGES: dict[str, Mapping[str, str]] = {
     "apt-get": {**_SSH_AND_IP, "newuidmap": "uidmap", "ssh-keygen": "openssh-client"},
     "dnf": {"sshd": "openssh-server", "ip": "iproute", "newuidmap": "shadow-utils", "ssh-keygen": "openssh"},
-    "apk": {**_SSH_AND_IP, "newuidmap": "shadow-uidmap", "ssh-keygen": "openssh-keygen"},
+    "apk": {
+        **_SSH_AND_IP,
+        "newuidmap": "shadow-uidmap",
+        "ssh-keygen": "openssh-keygen",
+        "setpriv": "setpriv",
+    },
     "pacman": {"sshd": "openssh", "ip": "iproute2", "newuidmap": "shadow", "ssh-keygen": "openssh"},
 }
 """Package of each program by package manager; the others come with util-linux."""
