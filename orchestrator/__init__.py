@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         up,
     )
     from orchestrator.errors import (
+        Busy,
         CleanupUnproven,
         DataNotSent,
         HostError,
@@ -65,6 +66,7 @@ _ROOMS = ("orchestrator.api", "orchestrator.errors", "orchestrator.profile")
 """Where a name may live; the heavier later."""
 
 __all__ = [
+    "Busy",
     "CleanupUnproven",
     "DataNotSent",
     "HostError",

@@ -3,7 +3,8 @@
 OrchError
 ├── LocalError                  1   this computer refused: a full disk, a missing permission
 ├── UsageError                  2   the command line, or a folder without a lease
-│   └── ProfileError            2   a profile, with file:line:column
+│   ├── ProfileError            2   a profile, with file:line:column
+│   └── Busy                    15  a run, results that nobody fetched, or another command is in the way
 ├── ProviderError(fault)        3 AUTH · 4 CAPACITY, QUOTA · 5 everything else
 ├── HostError                   8   contact with a machine was lost
 │   ├── HostKeyError            8   the machine could not prove that it is ours; nothing was sent
@@ -45,6 +46,7 @@ EXIT_PREEMPTED = 11
 EXIT_RUN_LOST = 12
 EXIT_CANCELLED = 13
 EXIT_RESULTS_LOST = 14
+EXIT_BUSY = 15
 EXIT_INTERRUPTED = 130
 
 
@@ -100,6 +102,15 @@ class ProfileError(UsageError):
     def __init__(self, message: str, *, where: str, next_command: str | None = None) -> None:
         super().__init__(f"{where}: {message}", next_command=next_command)
         self.where = where
+
+
+class Busy(UsageError):
+    """Refused for what goes on or waits: a run, its results, another command. Nothing was changed.
+
+    The call is sound: repeated once that has ended or was fetched, it succeeds.
+    """
+
+    exit_code = EXIT_BUSY
 
 
 class ProviderError(OrchError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, TypeVar
@@ -18,6 +19,25 @@ _CHUNK = 1 << 16
 _REFUSED = 3
 _TIMEOUT = 900.0
 """Seconds for a verb to answer; laying out a large tree is the slowest."""
+
+MOST_RUNS = 10_000
+"""Runs of one machine that wait for somebody, at most; names of others are passed over."""
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_REASON = re.compile(r"[a-z_]{1,40}")
+
+_WAITING = r"""
+for run in "$1"/runs/*; do
+    [ -f "$run/started.json" ] && [ -f "$run/spec.json" ] && [ ! -e "$run/collected" ] || continue
+    head -c 4194304 "$run/spec.json" | grep -qF '"awaited": true' || continue
+    reason=
+    [ -f "$run/exit.json" ] && reason=$(head -c 65536 "$run/exit.json" | tr -d '\n' |
+        sed -n 's/.*"reason": "\([a-z_]*\)".*/\1/p')
+    printf '%s %s\n' "${run##*/}" "$reason"
+done
+[ ! -e "$1/runs" ] || [ -r "$1/runs" ]
+"""
+"""In shell, as it must serve with every version of the runtime there, and with none."""
 
 MOST_ENTRIES = 1_000_000
 """Files, folders and links of one run, at most."""
@@ -105,6 +125,28 @@ def mark_collected(host: Host, agent: Agent, run_id: str) -> None:
 def cancel(host: Host, agent: Agent, run_id: str, grace: float = 10.0) -> RunState:
     """End the run: asked first, after `grace` seconds made to. Its state then. Ended already is success."""
     return _checked(host, "cancel", _ask(RunState, host, agent, "cancel", run_id, "--grace", str(grace)))
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A run that was started and not fetched. `reason`: how it ended, None where it may go on."""
+
+    run_id: str
+    reason: str | None
+
+
+def waiting(host: Host, base: str) -> tuple[Waiting, ...]:
+    """The runs below `base` that were started to be fetched, and were not. Raises HostError."""
+    done = host.run(("sh", "-c", _WAITING, "sh", base), timeout=60.0, most=SHORT)
+    if done.returncode != 0:
+        raise HostError(f"{host.name} could not list its runs: {last_words(done.stderr)}")
+    lines = (line.partition(" ") for line in done.stdout.decode(errors="replace").splitlines())
+    found = [
+        Waiting(name, reason if _REASON.fullmatch(reason) else None)
+        for name, _, reason in lines
+        if _RUN_ID.fullmatch(name)
+    ]
+    return tuple(found[:MOST_RUNS])
 
 
 def room(host: Host, agent: Agent) -> Room:

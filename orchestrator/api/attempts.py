@@ -53,7 +53,14 @@ def answer(
 def number_of_next(place: Folder, run_id: str, run: LeasedRun | None) -> int:
     """Return the number of the next attempt, from 1."""
     done = latest(place.run(run_id))
-    return max(_number(done) if done else 0, run.attempt if run else 0, *_numbers(place.run(run_id))) + 1
+    return (
+        max(
+            _number(done) if done else 0,
+            run.attempt if run and not run.found else 0,
+            *_numbers(place.run(run_id)),
+        )
+        + 1
+    )
 
 
 def changed_since(place: Folder, run_id: str, now: Inputs) -> list[str]:

@@ -5,9 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.api.folder import Folder
-from orchestrator.api.known import known_ids, known_run, no_such_run, profile_of
+from orchestrator.api.known import (
+    known_ids,
+    known_run,
+    no_such_run,
+    open_with_runs,
+    profile_of,
+    with_runs_there,
+)
 from orchestrator.api.turns import working_on
-from orchestrator.errors import RunFailed, UsageError, failure_of
+from orchestrator.errors import Busy, RunFailed, UsageError, failure_of
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import CancelReport, Progress, RunState, Silent
 
@@ -25,12 +32,12 @@ def cancel(
 
     A run that had ended already is success: the report says how and when, and that nothing was cancelled.
     Raises RunLost and its like for a run that went with its machine, UsageError for an id that is not known,
-    with the nearest ones, and for a run that is still being started.
+    with the nearest ones, and Busy for a run that is still being started.
     """
     place = Folder.at(folder)
-    if run_id and lease is None and not any(run_id in each.runs for each in place.open_leases()):
+    if run_id and lease is None and not any(run_id in each.runs for each in open_with_runs(place)):
         return _without_machine(place, run_id)
-    held, run = known_run(place, run_id or _going_on(place.lease(lease)), lease)
+    held, run = known_run(place, run_id or _going_on(place, lease), lease)
     if run.lost is not None:
         raise _lost(run)
     watched = run.exit_reason != "lost"  # else only its supervisor is known to be gone: its job may go on
@@ -39,8 +46,9 @@ def cancel(
     return _on_its_machine(place, held, run.run_id, progress or Silent())
 
 
-def _going_on(held: Lease) -> str | None:
+def _going_on(place: Folder, lease: str | None) -> str | None:
     """The latest run of which nobody saw the end; None where there is none."""
+    held = with_runs_there(place, place.lease(lease))
     unseen = [run.run_id for run in held.runs.values() if run.exit_reason is None and run.lost is None]
     return unseen[-1] if unseen else None
 
@@ -108,7 +116,7 @@ def _recorded(place: Folder, run_id: str) -> CancelReport | None:
 def _not_begun(place: Folder, run_id: str) -> UsageError:
     holder = working_on(place, run_id)
     if holder:
-        return UsageError(
+        return Busy(
             f"{run_id} is being started by {holder.words}: no job runs on the machine yet. {_NOTHING}",
             exists="That call goes on.",
             next_command=f"kill -INT {holder.pid}    # stops it; or, once it trains: orch cancel {run_id}",

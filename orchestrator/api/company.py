@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator import jobs
 from orchestrator.api.session import Session
-from orchestrator.errors import UsageError
+from orchestrator.errors import Busy
 from orchestrator.model import Room
 from orchestrator.runtime.counted import counted
 
@@ -12,7 +12,7 @@ _GIB = 1 << 30
 
 
 def require_alone(session: Session, run_id: str, parallel: bool) -> None:
-    """UsageError while another run goes on there, with what is free; with `parallel` that is only said."""
+    """Busy while another run goes on there, with what is free; with `parallel` that is only said."""
     others = [
         run.run_id
         for run in session.ledger.lease().uncollected
@@ -26,7 +26,7 @@ def require_alone(session: Session, run_id: str, parallel: bool) -> None:
     found = f"{', '.join(others)} {verb} running on {session.machine.id}"
     free = _words(jobs.room(session.host, session.agent))
     if not parallel:
-        raise UsageError(
+        raise Busy(
             f"{found}, and {run_id} would run beside it. Free there now: {free}. Nothing was started.",
             exists=f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h.",
             next_command=f"orch logs -f {others[0]}    # then this one; or now, beside it: add --parallel",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import providers
+from orchestrator.api import unrecorded
 from orchestrator.api.awaiting import require_seen, what_ended
 from orchestrator.api.ending_all import Approve, down_all
 from orchestrator.api.exists import telling
@@ -17,7 +18,7 @@ from orchestrator.api.held import end, existing, note_ends
 from orchestrator.api.owner import forget_folder
 from orchestrator.api.settle import few, lost_run, settle
 from orchestrator.api.turns import changing, starting
-from orchestrator.errors import CleanupUnproven, LocalError, OrchError, ProviderError, UsageError
+from orchestrator.errors import Busy, CleanupUnproven, LocalError, OrchError, ProviderError, UsageError
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import LABEL_LEASE, DownReport, Machine, Progress, Silent
 from orchestrator.providers import open_provider
@@ -39,7 +40,7 @@ def down(
     Refuses while results were not pulled, unless `discard`. `everything` ends all machines of this user,
     whichever folder leased them, and with `others` those of other owners: on this computer, on `clouds` and
     on the clouds of the leases. `approve` sees all of them before one is ended.
-    Raises UsageError, ProviderError, CleanupUnproven (something may still cost).
+    Raises Busy, UsageError, ProviderError, CleanupUnproven (something may still cost).
     """
     tell = progress or Silent()
     place = Folder.at(folder)
@@ -103,7 +104,9 @@ def _down_now(
 ) -> DownReport:
     """End the lease's machine on its cloud; on every cloud where its ledger does not tell which it was."""
     if not lease.whole:
-        tell.say(f"The ledger of {lease.id} is damaged: what it does not tell is asked of the cloud")
+        tell.say(
+            f"The ledger of {lease.id} is damaged: the cloud and the machine are asked for what it lacks"
+        )
     clouds = _clouds_of(lease)
     notes = _Notes(place.ledger(lease.id))
     ended: list[Machine] = []
@@ -168,6 +171,8 @@ def _end_on(
     if only is not None:
         _require_listed(lease, [machine for machine in machines if machine.id not in only])
     lease = note_ends(place.ledger(lease.id), provider, lease, machines)
+    if machines and not discard:
+        lease = unrecorded.require(place, lease, provider, machines)
     if machines and lease.uncollected and not discard:
         _refuse(lease)
     if machines:
@@ -230,7 +235,7 @@ def _refuse(lease: Lease) -> None:
     first = lease.uncollected[0]
     one = f"{'logs -f' if first.exit_reason is None else 'pull'} {first.run_id}"
     bring = one if len(lease.uncollected) == 1 else f"pull --all --lease {lease.id}"
-    raise UsageError(
+    raise Busy(
         f"Results of {ids} are on the machine only; ending it would lose them.",
         exists=f"The machine runs on, at ${lease.price:.2f}/h.",
         next_command=f"orch {bring}    # or, to lose them: orch down {lease.id} --discard",
@@ -242,7 +247,7 @@ def _settle_left(lease: Lease, discard: bool, tell: Progress) -> None:
     for run in lease.runs.values():
         coming = [each.path for each in run.left if each.can_come]
         if coming and not discard:
-            raise UsageError(
+            raise Busy(
                 f"{few(coming)} of {run.run_id} is on the machine only, and can still be fetched.",
                 exists=f"The machine runs on, at ${lease.price:.2f}/h.",
                 next_command=f"orch pull --again {run.run_id}    "

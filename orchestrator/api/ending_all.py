@@ -11,7 +11,8 @@ from orchestrator import providers
 from orchestrator.api.folder import Folder
 from orchestrator.api.held import end, machines_of
 from orchestrator.api.owner import is_mine, noted_folders
-from orchestrator.errors import UsageError
+from orchestrator.api.unrecorded import ask
+from orchestrator.errors import Busy, HostError, UsageError
 from orchestrator.ledger import Lease
 from orchestrator.model import LABEL_LEASE, LABEL_OWNER, DownReport, Machine, Progress, Provider
 from orchestrator.providers import open_provider
@@ -23,7 +24,8 @@ class Target:
 
     `known`: its ledger is at hand, in `folder`. `running` and `uncollected` are ids of runs, as far as that
     ledger tells; of a machine whose ledger is not at hand nothing is known. `certain`: it was seen; where
-    not, the ledger leaves open whether `lease` has a machine, and `id` is empty.
+    not, the ledger leaves open whether `lease` has a machine, and `id` is empty. `damaged`:
+    its ledger is, and the machine did not tell which runs it has.
     """
 
     cloud: str
@@ -40,13 +42,14 @@ class Target:
     running: tuple[str, ...] = ()
     uncollected: tuple[str, ...] = ()
     certain: bool = True
+    damaged: bool = False
 
     @property
     def busy(self) -> bool:
         """Whether something would be lost with it, or may be. Of one that was not seen, its end tells."""
         if not self.certain:
             return False
-        return not self.known or bool(self.running or self.uncollected)
+        return not self.known or self.damaged or bool(self.running or self.uncollected)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -79,7 +82,7 @@ def down_all(
 
     Nothing else is ended, settled or summed: a lease without a machine stays as it is, and is reported.
     Nothing is ended where one of them has a run that goes on, or results that were not pulled, or is not
-    known well enough to tell, unless `discard`. Raises UsageError, and what ending a lease raises.
+    known well enough to tell, unless `discard`. Raises Busy, UsageError, and what ending a lease raises.
     """
     leases = list(leases_at_hand(place))
     found = [found for cloud in _clouds(leases, clouds) for found in _found(open_provider(cloud), leases)]
@@ -154,7 +157,7 @@ def _found(provider: Provider, leases: Sequence[tuple[Folder, Lease]]) -> Iterat
     for folder, lease in leases:
         for machine in _machines(provider, lease, tuple(left.values())):
             left.pop(machine.id, None)
-            yield _Found(provider, machine, _of_lease(machine, folder, lease))
+            yield _Found(provider, machine, _of_lease(provider, machine, folder, lease))
     for machine in left.values():
         target = _target(machine, mine=is_mine(provider, machine), known=False)
         yield _Found(provider, machine, target)
@@ -169,8 +172,13 @@ def _machines(provider: Provider, lease: Lease, listed: Sequence[Machine]) -> Se
     return [machine for machine in listed if machine.labels.get(LABEL_LEASE) == lease.id]
 
 
-def _of_lease(machine: Machine, folder: Folder, lease: Lease) -> Target:
+def _of_lease(provider: Provider, machine: Machine, folder: Folder, lease: Lease) -> Target:
     """A lease in a folder of this user's is theirs, whatever its machine's label says."""
+    damaged = False
+    try:
+        lease = ask(folder, lease, provider, (machine,))
+    except HostError:
+        damaged = True
     return _target(
         machine,
         lease=lease.id,
@@ -179,6 +187,7 @@ def _of_lease(machine: Machine, folder: Folder, lease: Lease) -> Target:
         folder=str(folder.root),
         running=tuple(run.run_id for run in lease.uncollected if run.exit_reason is None),
         uncollected=tuple(run.run_id for run in lease.uncollected if run.exit_reason is not None),
+        damaged=damaged,
     )
 
 
@@ -209,7 +218,7 @@ def _require_idle(targets: Sequence[Target], again: str) -> None:
         return
     price = sum(target.price for target in targets)
     many = "1 machine runs" if len(targets) == 1 else f"{len(targets)} machines run"
-    raise UsageError(
+    raise Busy(
         f"Ending these would lose what is on them: {'; '.join(map(_why_busy, busy))}. Nothing was ended.",
         exists=f"{many} on, at ${price:.2f}/h.",
         next_command=f"{_fetch(busy)}    # or, to lose them: {again}",
@@ -228,6 +237,7 @@ def _fetch(busy: Sequence[Target]) -> str:
 def _why_busy(target: Target) -> str:
     if not target.known:
         return f"{target.id} (its ledger is not at hand, so nobody knows whether a run goes on there)"
-    said = [f"{', '.join(target.running)} may be running"] if target.running else []
+    said = ["its ledger is damaged, and it does not tell which runs it has"] if target.damaged else []
+    said += [f"{', '.join(target.running)} may be running"] if target.running else []
     said += [f"results of {', '.join(target.uncollected)} were not pulled"] if target.uncollected else []
     return f"{target.id} ({'; '.join(said)}; leased in {target.folder})"

@@ -92,9 +92,11 @@ def _checked(session: Session, record: RunRecord, entries: Sequence[Entry]) -> R
 def _model_check(
     session: Session, run_id: str, entries: Sequence[Entry], folder: Path
 ) -> dict[str, Any] | None:
-    stack = session.ledger.lease().runs[run_id].draft["stack"]
+    lease = session.ledger.lease()
+    stack = lease.runs[run_id].draft["stack"] or lease.stack or {}
+    python = str(stack.get("interpreter") or session.agent.python)
     work, local = f"{jobs.run_dir(session.agent, run_id)}/work", local_agent(session.place)
-    there = modelchecks.Side(session.host, replace(session.agent, python=stack["interpreter"]), work, work)
+    there = modelchecks.Side(session.host, replace(session.agent, python=python), work, work)
     ours = replace(local, python=str(session.local().python))
     code, outputs = str(session.profile.code.path), str(folder / collect.OUTPUTS)
     here = modelchecks.Side(HereHost(), ours, outputs, code)

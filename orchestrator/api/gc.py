@@ -183,6 +183,11 @@ def _unpulled(place: Folder) -> dict[str, str]:
     """By lease, of those whose ledger is at hand: which runs were not pulled, and from where they can be."""
     found = {}
     for folder, lease in leases_at_hand(place):
+        if not lease.whole and not lease.uncollected:
+            found[lease.id] = (
+                f"its ledger is damaged, so results may be on it only. Next, in {folder.root}: orch down; "
+                "or, to lose what is there: orch gc --discard"
+            )
         if lease.uncollected:
             ids = ", ".join(run.run_id for run in lease.uncollected)
             first = lease.uncollected[0].run_id

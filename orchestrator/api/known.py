@@ -1,4 +1,7 @@
-"""Which run of a folder is meant, and which of its runs wait to be fetched. Asks no machine."""
+"""Which run of a folder is meant, and which of its runs wait to be fetched.
+
+Asks no machine, unless a ledger is damaged: its machine knows which runs it has.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +22,44 @@ _RECORD = "run.json"
 
 def known_run(place: Folder, run_id: str | None, lease: str | None) -> tuple[Lease, LeasedRun]:
     """The run that is meant: by id, or the latest of the open lease. UsageError names the nearest ids."""
-    held = place.lease(lease or (_lease_of(place, run_id) if run_id else None))
+    held = with_runs_there(place, place.lease(lease or (_lease_of(place, run_id) if run_id else None)))
     wanted = run_id or next(reversed(list(held.runs)), None)
     if wanted and wanted in held.runs:
         return held, held.runs[wanted]
     if run_id is None:
         raise UsageError(
-            f"The lease {held.id} has no run yet.", next_command="orch train    # or: orch status"
+            f"The lease {held.id} has no run yet.{_damage(held)}",
+            next_command="orch train    # or: orch status",
         )
-    raise no_such_run(f"The lease {held.id} has no run {run_id}.", run_id, list(held.runs))
+    raise no_such_run(f"The lease {held.id} has no run {run_id}.{_damage(held)}", run_id, list(held.runs))
+
+
+def with_runs_there(place: Folder, lease: Lease) -> Lease:
+    """The lease; where its ledger is damaged, with the runs that its machine tells, if it can be asked."""
+    if lease.whole:
+        return lease
+    from orchestrator.api.unrecorded import ask_if_possible
+
+    return ask_if_possible(place, lease)
+
+
+def _damage(lease: Lease) -> str:
+    return "" if lease.whole else " Its ledger is damaged, so it may not tell of a run."
 
 
 def _lease_of(place: Folder, run_id: str) -> str | None:
     """The open lease that has the run: the one where it waits to be fetched, or the only one; else None."""
-    having = [lease for lease in place.open_leases() if run_id in lease.runs]
+    having = [lease for lease in open_with_runs(place) if run_id in lease.runs]
     waiting = [lease for lease in having if not lease.runs[run_id].collected]
     for found in (waiting, having):
         if len(found) == 1:
             return found[0].id
     return None
+
+
+def open_with_runs(place: Folder) -> list[Lease]:
+    """The open leases; of one whose ledger is damaged with the runs that its machine tells."""
+    return [with_runs_there(place, lease) for lease in place.open_leases()]
 
 
 def no_such_run(message: str, run_id: str, ids: Sequence[str]) -> UsageError:
@@ -49,7 +71,7 @@ def no_such_run(message: str, run_id: str, ids: Sequence[str]) -> UsageError:
 
 def known_ids(place: Folder) -> list[str]:
     """The runs of open leases, and those whose records are in this folder."""
-    leased = [name for lease in place.open_leases() for name in lease.runs]
+    leased = [name for lease in open_with_runs(place) for name in lease.runs]
     recorded = sorted(path.parent.name for path in place.run(".").glob(f"*/{_RECORD}"))
     return list(dict.fromkeys([*leased, *recorded]))
 

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from orchestrator.api.bookmarks import Bookmark, bookmark_of
 from orchestrator.api.folder import Folder
-from orchestrator.api.known import known_ids, known_run, no_such_run, profile_of
+from orchestrator.api.known import known_ids, known_run, no_such_run, open_with_runs, profile_of
 from orchestrator.errors import FileRefused, UsageError
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, Silent
@@ -41,7 +41,7 @@ def logs(
     pulled = _pulled(place, run_id)
     if pulled:
         return _of_the_copy(place, pulled, follow, output)
-    if run_id and lease is None and not any(run_id in each.runs for each in place.open_leases()):
+    if run_id and lease is None and not any(run_id in each.runs for each in open_with_runs(place)):
         raise no_such_run(f"There is no run {run_id} in {place.root}.", run_id, known_ids(place))
     held, run = known_run(place, run_id, lease)
     from orchestrator.api.awaiting import MachineGone

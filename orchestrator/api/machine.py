@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from orchestrator.api import unrecorded
 from orchestrator.api.awaiting import MachineGone, Reached, answering, what_ended
 from orchestrator.api.folder import Folder
 from orchestrator.api.offered import planned_of
@@ -17,7 +18,7 @@ from orchestrator.api.settle import settle
 from orchestrator.api.spec import spec_labels, user_data
 from orchestrator.api.standing import machine_facts
 from orchestrator.api.turns import changing
-from orchestrator.errors import Fault, ProviderError, UsageError
+from orchestrator.errors import Busy, Fault, ProviderError, UsageError
 from orchestrator.hosts.identity import public_key
 from orchestrator.ledger import Attempt, Lease, Ledger
 from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Offer, Progress, Provider
@@ -34,7 +35,8 @@ def machine_of(
     lease = ledger.lease()
     for action in planned.actions:
         if isinstance(action, Delete):
-            _delete(ledger, provider, action, tell)
+            known = unrecorded.require(place, ledger.lease(), provider, (action.machine,))
+            _delete(ledger, known, provider, action, tell)
     kept = next((action.machine for action in planned.actions if isinstance(action, Keep)), None)
     if kept:
         with changing(place, lease.id, "up", tell):
@@ -50,10 +52,9 @@ def machine_of(
     return _create(ledger, provider, planned, wanted, place, tell)
 
 
-def _delete(ledger: Ledger, provider: Provider, action: Delete, tell: Progress) -> None:
-    lease = ledger.lease()
+def _delete(ledger: Ledger, lease: Lease, provider: Provider, action: Delete, tell: Progress) -> None:
     if lease.uncollected and lease.machine and lease.machine["id"] == action.machine.id:
-        raise UsageError(
+        raise Busy(
             f"The machine {action.machine.id} cannot serve any more ({action.reason}), and results of "
             f"{lease.uncollected[0].run_id} were not pulled from it.",
             exists=f"It is still there, at ${action.machine.price:.2f}/h.",

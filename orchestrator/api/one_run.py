@@ -171,8 +171,10 @@ def _refused_here(session: Session, held: Lease, run_id: str, error: OSError) ->
 
 
 def _pending(place: Folder, held: Lease, run_id: str) -> bool:
-    """Whether the run was started, and its results are on the machine only."""
-    return any(run.run_id == run_id for run in place.ledger(held.id).lease().uncollected)
+    """Whether the run was started, and its results are on the machine only; one that only the machine knows
+    is not counted, as what it was made of is not known."""
+    uncollected = place.ledger(held.id).lease().uncollected
+    return any(run.run_id == run_id and not run.found for run in uncollected)
 
 
 def finish(session: Session, run_id: str, output: Output | None, turn: Turn) -> RunRecord:

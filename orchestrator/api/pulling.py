@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.api.folder import Folder
-from orchestrator.api.known import known_run, profile_of
-from orchestrator.errors import OrchError, ResultsLost, UsageError
+from orchestrator.api.known import known_run, profile_of, with_runs_there
+from orchestrator.errors import Busy, OrchError, ResultsLost, UsageError
 from orchestrator.model import Progress, PullReport, RunRecord, Silent
 
 if TYPE_CHECKING:
@@ -22,11 +22,13 @@ def pull(
     folder: Path | str | None = None,
     progress: Progress | None = None,
 ) -> RunRecord:
-    """Bring home a run that has ended; without `run_id` the latest that has. Repeating it is safe.
+    """Bring home a run that has ended; without `run_id` the latest that waits. Repeating it is safe.
 
     `again` lists its files anew on the machine, so that what was changed or removed there since comes as
-    it is now. A run that still goes on is refused. `progress` names other runs that wait to be fetched.
-    Raises ResultsLost where a result will not come; all else is here then, and the record names the rest.
+    it is now. A run that still goes on is refused; so is a call without `run_id` where one goes on and none
+    waits. `progress` names other runs that wait to be fetched.
+    Raises Busy where the run goes on, ResultsLost where a result will not come; all else is here
+    then, and the record names the rest.
     """
     return fetch(run_id, again=again, lease=lease, folder=folder, progress=progress).records[0]
 
@@ -39,7 +41,7 @@ def pull_all(
     Raises ResultsLost, once all of them were fetched, where a result of one will not come.
     """
     place = Folder.at(folder)
-    held = place.lease(lease)
+    held = with_runs_there(place, place.lease(lease))
     if not held.uncollected:
         return PullReport(())
     from orchestrator.api.one_run import opened
@@ -74,21 +76,46 @@ def fetch(
     from orchestrator.api.one_run import opened
 
     with opened(place, held, run.run_id, profile, progress or Silent()) as session:
-        newest = [each.run_id for each in list(held.runs.values())[::-1] if not each.lost]
-        for name in [run_id] if run_id else newest:
-            if jobs.state(session.host, session.agent, name).state == "running":
-                continue
-            try:
-                record = _home(session, name, again=again)
-            except ResultsLost:
-                _tell_others(session)
-                raise
-            return PullReport((record,), *_tell_others(session))
-        raise UsageError(
-            f"{run.run_id} is still running.",
-            exists=f"The machine runs on, at ${held.price:.2f}/h.",
-            next_command=f"orch logs -f {run.run_id}",
-        )
+        if run_id is None:
+            name = _meant(session)
+        elif jobs.state(session.host, session.agent, run_id).state == "running":
+            raise _still_running(session, run_id)
+        else:
+            name = run_id
+        try:
+            record = _home(session, name, again=again)
+        except ResultsLost:
+            _tell_others(session)
+            raise
+        return PullReport((record,), *_tell_others(session))
+
+
+def _meant(session: Session) -> str:
+    """The latest run that has ended and waits to be fetched; where none waits, the latest that was fetched.
+
+    Raises Busy where only a run that goes on could bring something new.
+    """
+    ended, running = _standing(session)
+    if ended:
+        return ended[-1]
+    if running:
+        raise _still_running(session, running[-1], "No other run waits to be fetched.")
+    fetched = [run.run_id for run in session.ledger.lease().runs.values() if run.collected and not run.lost]
+    if not fetched:
+        raise UsageError("No run waits to be fetched.", next_command="orch train    # or: orch status")
+    session.progress.say(f"No run waits to be fetched. {fetched[-1]} was fetched before, and is shown again")
+    return fetched[-1]
+
+
+def _still_running(session: Session, run_id: str, others: str = "") -> Busy:
+    lease = session.ledger.lease()
+    old = [run.run_id for run in lease.runs.values() if run.collected and run.run_id != run_id]
+    shown = f"    # {old[-1]} was fetched before: orch pull {old[-1]}" if old and others else ""
+    return Busy(
+        f"{run_id} is still running. {others}".rstrip(),
+        exists=f"The machine runs on, at ${lease.price:.2f}/h.",
+        next_command=f"orch logs -f {run_id}{shown}",
+    )
 
 
 def _home(session: Session, run_id: str, *, again: bool = False) -> RunRecord:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator import stack
+from orchestrator.api import unrecorded
 from orchestrator.api.awaiting import MachineGone, Reached, answering, explained
 from orchestrator.api.doorkey import answers, proven
 from orchestrator.api.folder import Folder
@@ -187,6 +188,7 @@ def open_session(
         agent = stack.bootstrap(host, base=base, interpreter=interpreter, progress=progress)
         host.run(("touch", f"{agent.base}/active"), timeout=30)  # whoever comes in keeps it from idling
         release_again(place, ledger, host, agent)
+        unrecorded.ask_host(ledger, host, base, agent)
         session = Session(place, ledger, profile, provider, machine, host, agent, progress)
         yield session
     except (HostKeyError, MachineGone):

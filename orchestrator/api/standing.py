@@ -52,7 +52,14 @@ def _asked(place: Folder, lease: Lease, ask: bool) -> LeaseStatus:
     lease = note_ends(place.ledger(lease.id), provider, lease, machines)
     if not machines:
         return lease_status(_settled(place, lease, provider), None)
-    return lease_status(lease, machines[0], runs=_now(place, lease, provider, machines[0]))
+    runs_known = lease.whole
+    if not lease.whole:
+        from orchestrator.api import unrecorded
+
+        with suppress(HostError):
+            lease, runs_known = unrecorded.ask(place, lease, provider, machines), True
+    runs = _now(place, lease, provider, machines[0])
+    return lease_status(lease, machines[0], runs=runs, runs_known=runs_known)
 
 
 def _settled(place: Folder, lease: Lease, provider: Provider) -> Lease:
@@ -98,9 +105,15 @@ def _now(place: Folder, lease: Lease, provider: Provider, machine: Machine) -> M
 
 
 def lease_status(
-    lease: Lease, machine: Machine | None, *, asked: bool = True, runs: Mapping[str, str] | None = None
+    lease: Lease,
+    machine: Machine | None,
+    *,
+    asked: bool = True,
+    runs: Mapping[str, str] | None = None,
+    runs_known: bool | None = None,
 ) -> LeaseStatus:
-    """`runs`: how runs stand by run id, where the machine was asked."""
+    """`runs`: how runs stand by run id, where the machine was asked. `runs_known`: see LeaseStatus; None
+    where the ledger alone tells."""
     facts = machine_facts(machine) if machine else lease.machine or {}
     return LeaseStatus(
         lease=lease.id,
@@ -118,6 +131,8 @@ def lease_status(
         detail=facts.get("detail", {}),
         attempts=[asdict(attempt) for attempt in lease.attempts],
         runs=[_run(run, (runs or {}).get(run.run_id)) for run in lease.runs.values()],
+        damaged=not lease.whole,
+        runs_known=lease.whole if runs_known is None else runs_known,
     )
 
 

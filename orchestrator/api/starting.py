@@ -22,8 +22,8 @@ from orchestrator.profile import Profile
 def prepared(session: Session, run_id: str, *, local_parity: bool, parallel: bool) -> dict[str, Any]:
     """Stack, bytes and parity, ready for the job: the draft of the run's record, with the job in it.
 
-    From here on what an earlier attempt left is in `runs/<id>/attempts/`. Raises UsageError where another run
-    is on the machine, StackMismatch, SyncError, ParityMismatch.
+    From here on what an earlier attempt left is in `runs/<id>/attempts/`. Raises Busy where another run is
+    on the machine, StackMismatch, SyncError, ParityMismatch.
     """
     company.require_alone(session, run_id, parallel)
     session.watch_idleness()  # `up` may have been killed before it did
@@ -62,8 +62,8 @@ def begin(
 ) -> bool:
     """Note the run in the ledger and start its job; without `draft` it is there, and may have begun.
 
-    False where the machine went away. Raises UsageError where another run is on the machine, or its lease was
-    ended meanwhile. `verb`: what this call carries out, for another one that waits.
+    False where the machine went away. Raises Busy where another run is on the machine, UsageError where its
+    lease was ended meanwhile. `verb`: what this call carries out, for another one that waits.
     """
     with starting(session.place, session.ledger.lease().id, verb, session.progress):
         if draft is not None:
@@ -122,7 +122,8 @@ def _make_room_there(session: Session, run_id: str, number: int) -> None:
     ledger does not tell is no earlier attempt: it is taken up again.
     """
     if jobs.state(session.host, session.agent, run_id).state != "absent":
-        if run_id not in session.ledger.lease().runs:
+        known = session.ledger.lease().runs.get(run_id)
+        if known is None or known.found:
             session.progress.say(
                 f"{run_id} is on {session.machine.id}, though no record of it is here: taken up again"
             )

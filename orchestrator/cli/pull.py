@@ -12,7 +12,8 @@ from orchestrator.cli.output import guarded
 @guarded
 def pull(
     run_id: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="A run's id; default: the latest that has ended.")
+        str | None,
+        typer.Argument(metavar="RUN", help="A run's id; default: the latest that ended and was not fetched."),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Every run of the lease that has ended and was not fetched.")

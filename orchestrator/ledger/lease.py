@@ -24,8 +24,8 @@ class LeasedRun:
     """A run as the ledger knows it. `exit_reason` is None while nobody saw it end.
 
     `lost`: why its results will never come, where its machine is gone with them. `released`: its machine was
-    told that they are here. `draft` is the part of its
-    record that was known when it started: stack, data, parity, timings.
+    told that they are here. `draft` is the part of its record that was known when it started: stack, data,
+    parity, timings. `found`: its start cannot be read, and its machine told that it is there.
     """
 
     run_id: str
@@ -36,6 +36,7 @@ class LeasedRun:
     released: bool = False
     left: tuple[LeftBehind, ...] = ()
     draft: Mapping[str, Any] = field(default_factory=dict)
+    found: bool = False
 
     @property
     def untold(self) -> bool:
@@ -242,6 +243,8 @@ def _step(lease: Lease, event: Event) -> Lease:
             return replace(lease, agent=data["agent"], stack=data["stack"])
         case "run.started":
             return _with_run(lease, LeasedRun(data["run_id"], event.time, draft=data["draft"]))
+        case "run.found":
+            return _with_run(lease, LeasedRun(data["run_id"], event.time, draft=data["draft"], found=True))
         case "run.ended":
             return _with_run(lease, replace(lease.runs[data["run_id"]], exit_reason=data["reason"]))
         case "run.collected":

@@ -55,6 +55,7 @@ SHAPES: Mapping[str, Mapping[str, Test]] = {
     "machine.ended": {"machine": _text, "at": is_time},
     "stack.installed": {"agent": _object, "stack": _object},
     "run.started": {"run_id": _text, "draft": _object},
+    "run.found": {"run_id": _text, "draft": _object},
     "run.ended": {"run_id": _text, "reason": _text},
     "run.collected": {"run_id": _text},
     "run.released": {"run_id": _text},

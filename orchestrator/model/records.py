@@ -102,7 +102,8 @@ class LeaseStatus:
     """One lease, as `status` and `up` tell it. Prices in US dollars; times are Unix seconds.
 
     `state`: pending, running, stopping, stopped, gone (the machine is not listed any more), closed, or
-    unknown where the provider was not asked.
+    unknown where the provider was not asked. `damaged`: its ledger has lines that cannot be read.
+    `runs_known`: no run of the machine is missing in `runs`, as the ledger is whole or the machine was asked.
     """
 
     lease: str
@@ -120,6 +121,8 @@ class LeaseStatus:
     detail: Mapping[str, Any]
     attempts: Sequence[Mapping[str, Any]]
     runs: Sequence[Mapping[str, Any]]
+    damaged: bool = False
+    runs_known: bool = True
 
     def as_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}

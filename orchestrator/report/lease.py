@@ -25,6 +25,8 @@ def status_text(
 def _lease(lease: LeaseStatus, now: float) -> str:
     where = dict.fromkeys(part for part in (lease.cloud, lease.instance_type, lease.zone) if part)
     lines = [f"{lease.lease}  {lease.state}  {' '.join(where)}"]
+    if lease.machine:
+        lines.append(f"  {'machine':<9} {lease.machine}")
     shown = ("tier", "address", "lost")
     lines += [f"  {name:<9} {lease.detail[name]}" for name in shown if lease.detail.get(name)]
     lines.append(f"  {'cost':<9} {money(lease.cost)} so far, {money(lease.price)}/h")
@@ -38,12 +40,26 @@ def _lease(lease: LeaseStatus, now: float) -> str:
         lines.append(f"  {lease.detail.get('stopped') or 'It runs nothing, and may still cost: orch down'}")
     if lease.state == "gone":
         lines.append("  The machine is gone (deadline, power-off, or ended by its provider). Next: orch down")
+    if lease.damaged:
+        lines.append(_damaged(lease))
     if lease.runs:
         rows = [["run", "state", "collected"]]
         rows += [[run["run_id"], run["state"], _collected(run)] for run in lease.runs]
         lines.append(table(rows, indent="  "))
         lines += [f"  Lost: {run['run_id']}. {run['lost']}" for run in lease.runs if run.get("lost")]
     return "\n".join(lines)
+
+
+def _damaged(lease: LeaseStatus) -> str:
+    said = f"  {'ledger':<9} damaged: .orch/{lease.lease}/ledger.jsonl has lines that cannot be read"
+    if lease.state == "gone":
+        return f"{said}; the machine may have had runs that are not listed"
+    if not lease.runs_known:
+        why = "was not asked" if lease.state == "unknown" else "does not answer"
+        return (
+            f"{said}, and the machine {why}: it may have runs that are not listed. Next: orch status --live"
+        )
+    return f"{said}; the machine was asked which runs it has"
 
 
 def _collected(run: Mapping[str, Any]) -> str:
@@ -130,7 +146,8 @@ def targets_text(targets: Sequence[Mapping[str, Any]], *, others: bool = False) 
 def _runs(target: Mapping[str, Any]) -> str:
     if not target["known"]:
         return "not known here"
-    said = [f"{name} running" for name in target["running"]]
+    said = ["not known: its ledger is damaged"] if target["damaged"] else []
+    said += [f"{name} running" for name in target["running"]]
     said += [f"{name} not pulled" for name in target["uncollected"]]
     return ", ".join(said) or "-"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.errors import LocalError, SyncError
+from orchestrator.errors import Busy, LocalError, SyncError
 from orchestrator.model import Agent, Entry, Host, NotFetched, Progress, Refused, Silent
 from orchestrator.runtime import frames, tree
 from orchestrator.runtime.confined import Confined, pieces
@@ -157,7 +157,10 @@ def _alone(part: Path) -> Iterator[None]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise SyncError(f"Another process is fetching into {part} right now.") from None
+            raise Busy(
+                f"Another process is fetching into {part} right now.",
+                next_command="repeat the command once that one has ended",
+            ) from None
         yield
     finally:
         os.close(fd)

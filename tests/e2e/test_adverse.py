@@ -62,7 +62,7 @@ def test_up_train_down_leaves_results_and_no_machine(project: Project) -> None:
 def test_down_refuses_to_lose_results(project: Project) -> None:
     project.orch("up", "orch.yaml")
     project.json("train", "--detach", "--run-id", "kept")
-    error = project.json("down", code=2)["error"]
+    error = project.json("down", code=15)["error"]
     assert "kept" in error["message"]
     assert project.json("status")["leases"][0]["state"] == "running"
 

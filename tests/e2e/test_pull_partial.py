@@ -49,7 +49,7 @@ def test_the_rest_comes_home_the_record_names_what_stayed_and_again_settles_it(p
     assert "--again" in said["error"]["next_command"]
     assert stayed(said["run"])["out/model.bin"] == "changed"
     assert not (home / "outputs/out/model.bin").exists()
-    refused = project.json("down", code=2)["error"]
+    refused = project.json("down", code=15)["error"]
     assert "out/model.bin" in refused["message"] and "--again" in refused["next_command"]
 
     again = project.json("pull", "--again")
@@ -58,8 +58,9 @@ def test_the_rest_comes_home_the_record_names_what_stayed_and_again_settles_it(p
 
     (project.folder / "train.py").write_text("import time; time.sleep(600)")
     project.json("train", "--detach", "--run-id", "two")
-    assert project.json("pull")["run_id"] == "one", "the latest that has ended"
-    assert "two is still running" in project.json("pull", "two", code=2)["error"]["message"]
+    refused = project.json("pull", code=15)["error"]
+    assert "two is still running" in refused["message"] and "orch logs -f two" in refused["next_command"]
+    assert "two is still running" in project.json("pull", "two", code=15)["error"]["message"]
     project.json("cancel", "two")
     project.orch("pull", code=13)
     assert (project.folder / "runs/two/run.json").exists()

@@ -110,7 +110,7 @@ def place_guests(patch: pytest.MonkeyPatch, guests: Guests) -> None:
     patch.setattr(session, "proven", lambda place, held, _, machine, __: connect(place, held, machine))
     patch.setattr(follow, "connect", connect)
     patch.setattr(doorkey, "connect", connect)
-    for name in ("start", "state", "follow", "mark_collected", "cancel", "room", "rename"):
+    for name in ("start", "state", "follow", "mark_collected", "cancel", "room", "rename", "waiting"):
         patch.setattr(jobs, name, globals()[f"_{name}"])
     patch.setattr(collect, "fetch", _fetch)
     patch.setattr(session, "local_stack", lambda *_: SimpleNamespace(python="python3"))
@@ -194,6 +194,12 @@ def _room(host: Door, agent: Agent) -> Room:
     del agent
     host.require()
     return Room(2.0, 1.0, 4 << 30, 2 << 30)
+
+
+def _waiting(host: Door, base: str) -> tuple[jobs.Waiting, ...]:
+    del base
+    runs = [(name, run) for name, run in host.require().items() if not run.collected and "@" not in name]
+    return tuple(jobs.Waiting(name, run.exit.reason if run.exit else None) for name, run in runs)
 
 
 def _rename(host: Door, agent: Agent, run_id: str, name: str) -> None:

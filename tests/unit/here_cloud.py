@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from orchestrator import providers
-from orchestrator.api import follow, session
+from orchestrator.api import doorkey, follow, session
 from orchestrator.errors import HostError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Host, Machine
@@ -104,6 +104,7 @@ def cloud(root: Path, monkeypatch: pytest.MonkeyPatch) -> HereCloud:
         session, "proven", lambda place, lease, _provider, machine, end: connect(place, lease, machine, end)
     )
     monkeypatch.setattr(follow, "connect", connect)
+    monkeypatch.setattr(doorkey, "connect", connect)
     monkeypatch.setattr(session.Session, "watch_idleness", lambda _self: None)  # it powers this computer off
     return made
 

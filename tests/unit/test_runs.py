@@ -369,7 +369,7 @@ def test_two_calls_with_one_id_share_a_failure_too(job: Job) -> None:
 def test_a_second_run_beside_another_is_refused_with_what_is_free(job: Job) -> None:
     job.script(WAITS)
     running = job.begin("one")
-    error = job.fails(orch.UsageError, "two")
+    error = job.fails(orch.Busy, "two")
     assert "one is running" in error.message
     assert re.search(r"[\d.]+ of [\d.]+ cores, [\d.]+ of [\d.]+ GiB of memory", error.message)
     assert "another orch uses it" in (error.exists or "")

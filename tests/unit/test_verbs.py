@@ -149,6 +149,37 @@ def test_a_repeated_run_says_that_nothing_was_started(
     assert len(job.cloud._made) == 1
 
 
+def test_pull_without_an_id_shows_no_old_run_while_another_goes_on(job: Job) -> None:
+    """What was fetched before is no news; what has ended and waits is, whichever run began last."""
+    orch.up(job.profile, folder=job.folder)
+    job.ended("old")
+    orch.pull(folder=job.folder)
+    job.start("long", WAITS)
+    with pytest.raises(orch.Busy, match=r"long is still running. No other run waits") as refused:
+        orch.pull(folder=job.folder)
+    assert refused.value.exit_code == 15
+    assert refused.value.next_command == "orch logs -f long    # old was fetched before: orch pull old"
+    job.ended("short")
+    assert orch.pull(folder=job.folder).run_id == "short"
+    orch.cancel("long", folder=job.folder)
+    assert orch.pull(folder=job.folder).run_id == "long"
+    assert orch.pull(folder=job.folder, progress=job.told).run_id in ("short", "long")
+    assert any("was fetched before, and is shown again" in words for words in job.told.words)
+
+
+def test_what_is_in_the_way_is_no_bad_input(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script tells by the exit code whether to wait or to correct its call."""
+    orch.up(job.profile, folder=job.folder)
+    job.start("one", WAITS)
+    for words in (["train", "--run-id", "two"], ["down"], ["pull"], ["pull", "one"]):
+        assert job.cli(monkeypatch, *words) == 15, words
+    assert job.cli(monkeypatch, "down", "--all", "--yes", "--cloud", "memory") == 15
+    orch.cancel("one", folder=job.folder)
+    assert job.cli(monkeypatch, "down") == 15, "its results wait"
+    assert job.cli(monkeypatch, "pull", "no-such") == 2
+    assert job.cli(monkeypatch, "down", "no-such") == 2
+
+
 def test_a_repeated_failure_says_that_nothing_was_started(job: Job) -> None:
     (job.folder / "train.py").write_text("raise SystemExit(3)\n")
     with pytest.raises(orch.RunFailed):
