@@ -163,11 +163,25 @@ def rename(host: Host, agent: Agent, run_id: str, name: str) -> None:
 
 
 @dataclass(frozen=True)
+class Unwritten:
+    """An output that was asked for and that a run did not write.
+
+    `nearest`: the file that it made whose name is most like it; None where it made none. `no_other`: it wrote
+    nothing that was asked for.
+    """
+
+    pattern: Annotated[str, Most(4096)]
+    nearest: Annotated[str, Most(4096)] | None = None
+    no_other: bool = False
+
+
+@dataclass(frozen=True)
 class Left:
     """The files that an ended run left. `altered`: data files that were written during the run."""
 
     entries: Annotated[tuple[Entry, ...], Most(MOST_ENTRIES)]
     altered: Annotated[tuple[str, ...], Most(1000)] = ()
+    unwritten: Annotated[tuple[Unwritten, ...], Most(1000)] = ()
 
 
 def outputs(host: Host, agent: Agent, run_id: str, *, again: bool = False) -> tuple[Entry, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from orchestrator.hosts.whole import write_whole
 from orchestrator.model import Agent, Entry, Exit, Host, NotFetched, Progress, Refused, RunRecord, RunState
 from orchestrator.model.answers import LONG, Count, Malformed, Most, value
 from orchestrator.model.files import open_regular, regular_bytes
+from orchestrator.model.plain import plain
 
 RECORD = "run.json"
 
@@ -38,6 +40,15 @@ class Unfetched(TypedDict):
     path: str
     kind: str
     declared: bool
+
+
+class NotWritten(TypedDict):
+    """An output that the profile names and the run did not write, in its record."""
+
+    pattern: str
+    looked_for: str
+    nearest: str | None
+    no_other: bool
 
 
 class Exited(TypedDict):
@@ -63,6 +74,7 @@ class Written(_Needed, total=False):
     profile: Facts | None
     artifacts: Annotated[list[Artifact], Most(1_000_000)]
     not_fetched: Annotated[list[Unfetched], Most(1_000_000)]
+    unwritten: Annotated[list[NotWritten], Most(1000)]
     model_check: Facts | None
     machine: Facts | None
     cost: Facts | None
@@ -85,12 +97,14 @@ _LARGEST = 1e308
 class Fetched:
     """`entries` lie here now, verified; `refused` stayed on the machine.
 
-    `altered`: data files that were written on the machine while the run went on.
+    `altered`: data files that were written on the machine while the run went on. `unwritten`: the outputs
+    that the profile names and the run did not write.
     """
 
     entries: tuple[Entry, ...]
     refused: tuple[NotFetched, ...] = ()
     altered: tuple[str, ...] = ()
+    unwritten: tuple[jobs.Unwritten, ...] = ()
 
 
 def fetch(
@@ -110,7 +124,7 @@ def fetch(
     pulled = sync.pull_possible(
         host, agent, f"{source}/work", left.entries, outputs, progress=progress, as_read=again
     )
-    return Fetched(pulled.entries, (*lacking, *pulled.refused), left.altered)
+    return Fetched(pulled.entries, (*lacking, *pulled.refused), left.altered, left.unwritten)
 
 
 def _fetch_story(host: Host, agent: Agent, run_id: str, folder: Path) -> list[NotFetched]:
@@ -198,6 +212,19 @@ def not_fetched(fetched: Fetched, *, declared: bool) -> list[dict[str, Any]]:
             "declared": declared,
         }
         for each in fetched.refused
+    ]
+
+
+def unwritten(fetched: Fetched, there: str) -> list[dict[str, Any]]:
+    """Describe the declared outputs that the run did not write. `there`: where the run worked."""
+    return [
+        {
+            "pattern": plain(each.pattern),
+            "looked_for": plain(posixpath.join(there, each.pattern)),
+            "nearest": plain(each.nearest) if each.nearest else None,
+            "no_other": each.no_other,
+        }
+        for each in fetched.unwritten
     ]
 
 

@@ -15,7 +15,7 @@ from orchestrator.api import billing, collect, modelchecks, space
 from orchestrator.api.examining import examined
 from orchestrator.api.releasing import release
 from orchestrator.api.session import Session, local_agent
-from orchestrator.api.settle import record_of
+from orchestrator.api.settle import few, record_of
 from orchestrator.api.standing import machine_facts
 from orchestrator.hosts.here import HereHost
 from orchestrator.ledger import Ran
@@ -47,8 +47,12 @@ def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool
         exit=collect.exit_json(exit_),
         artifacts=collect.artifacts(fetched.entries),
         not_fetched=collect.not_fetched(fetched, declared=bool(session.profile.train.outputs)),
+        unwritten=collect.unwritten(fetched, f"{jobs.run_dir(session.agent, run_id)}/work"),
     )
     collect.write(done)
+    if done.unwritten and done.succeeded:
+        names = few([each["pattern"] for each in done.unwritten])
+        session.progress.say(f"Warning: {run_id} did not write {names}, which train.outputs names")
     left = [{"path": each.path, "can_come": each.can_come} for each in fetched.refused]
     cost = asdict(billing.charged(ran, done.cost)) if ran else None
     session.ledger.append("run.collected", run_id=run_id, left=left, ran=cost)

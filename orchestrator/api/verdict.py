@@ -16,6 +16,7 @@ from orchestrator.model.files import last_bytes
 from orchestrator.profile import load
 
 _NAMED = 5
+_GIB = 1 << 30
 _CAN_COME = frozenset(reason for reason in Refused if reason.can_come)
 _TAIL = 16 << 10
 """Bytes of what a failed run printed last."""
@@ -36,14 +37,35 @@ def judged(record: RunRecord, profile: str, *, leased: bool = True) -> RunRecord
         left = f"All but {len(record.not_fetched)} of its paths, which stayed on the machine, are"
     machine = "The machine is gone." if gone else _runs_on(record)
     unsent, declare = _unsent(record, Path(profile))
-    what_next = declare or _what_next(record)
+    again = f"orch down && orch up {shlex.quote(profile)} && orch train"
+    what_next = again if gone else declare or _what_next(record)
+    if record.exit["reason"] == "out_of_memory":
+        what_next = more_memory(profile, again)
     error = failure_of(record.exit["reason"])(
-        f"{record.run_id} ended: {record.exit.get('detail') or record.exit['reason']}{unsent}",
+        f"{record.run_id} ended: {record.exit.get('detail') or record.exit['reason']}{_held(record)}{unsent}",
         exists=f"{left} in {record.folder}. {machine}",
-        next_command=f"orch down && orch up {shlex.quote(profile)} && orch train" if gone else what_next,
+        next_command=what_next,
     )
     error.record = record
     raise error
+
+
+def more_memory(profile: str, again: str) -> str:
+    """The command after a run that lacked memory. `again`: the one that trains again, with more of it."""
+    return (
+        f"orch size {shlex.quote(profile)} --write    # measures, and sets resources.memory, "
+        f"which can be raised by hand too; then: {again}"
+    )
+
+
+def _held(record: RunRecord) -> str:
+    """What a run that lacked memory used and had, as far as it was sampled."""
+    seen = record.profile or {}
+    peak, limit = seen.get("peak_memory"), seen.get("memory")
+    if record.exit["reason"] != "out_of_memory" or not peak:
+        return ""
+    had = f" of {limit / _GIB:.1f} GiB" if limit else ""
+    return f" It was seen to hold up to {peak / _GIB:.1f} GiB{had}, and asked for more."
 
 
 def _runs_on(record: RunRecord) -> str:
@@ -52,11 +74,14 @@ def _runs_on(record: RunRecord) -> str:
 
 
 def complete(record: RunRecord, *, leased: bool = True) -> RunRecord:
-    """The record of a run whose results are here; ResultsLost, with the record, where some stayed there.
+    """The record of a run whose results are here; ResultsLost, with the record, where some stayed there, or a
+    run that completed wrote no output that its profile names.
 
     `leased`: see `judged`.
     """
     missing = record.missing_results
+    if not missing and record.succeeded and record.wrote_no_output:
+        raise _no_output(record)
     if not missing:
         return record
     coming = any(each["reason"] in _CAN_COME for each in missing)
@@ -73,6 +98,23 @@ def complete(record: RunRecord, *, leased: bool = True) -> RunRecord:
     )
     error.record = record
     raise error
+
+
+def _no_output(record: RunRecord) -> ResultsLost:
+    names = ", ".join(f"{each['pattern']} ({_where(each)})" for each in record.unwritten[:_NAMED])
+    others = f"{len(record.artifacts)} other files that it wrote are" if record.artifacts else "Its record is"
+    error = ResultsLost(
+        f"{record.run_id} completed, and wrote none of the outputs that train.outputs names: {names}.",
+        exists=f"{others} in {record.folder}.",
+        next_command=f"ls -R {shlex.quote(str(record.folder))}    # then: train.outputs, as it writes them",
+    )
+    error.record = record
+    return error
+
+
+def _where(unwritten: Mapping[str, Any]) -> str:
+    nearest = f"; the nearest that it wrote: {unwritten['nearest']}" if unwritten["nearest"] else ""
+    return f"looked for {unwritten['looked_for']}{nearest}"
 
 
 def _listed(missing: Sequence[Mapping[str, Any]]) -> str:

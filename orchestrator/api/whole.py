@@ -16,7 +16,16 @@ from orchestrator.api.interrupts import Interrupts
 from orchestrator.api.known import profile_of
 from orchestrator.api.lease import up
 from orchestrator.api.turns import in_use, unused
-from orchestrator.errors import HostError, LocalError, OrchError, ParityMismatch, ResultsLost, RunFailed
+from orchestrator.api.verdict import more_memory
+from orchestrator.errors import (
+    HostError,
+    LocalError,
+    OrchError,
+    OutOfMemory,
+    ParityMismatch,
+    ResultsLost,
+    RunFailed,
+)
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, RunRecord, Silent
 from orchestrator.profile import Profile, load
@@ -208,5 +217,7 @@ def _end_after(call: _Call, error: BaseException) -> None:
     if isinstance(error, LocalError):
         ends = ": it brings the results home, and ends the machine" if left else ""
         error.next_command = f"{call.words}    # once that is settled{ends}"
+    elif isinstance(error, OutOfMemory):
+        error.next_command = more_memory(str(call.profile.path), call.words)
     elif isinstance(error, (RunFailed, ParityMismatch, HostError)) and not to_fetch:
         error.next_command = call.words

@@ -36,6 +36,8 @@ class RunRecord:
     artifacts: Sequence[Mapping[str, Any]] = ()
     not_fetched: Sequence[Mapping[str, Any]] = ()
     """Files that stayed on the machine: path, kind, reason (see model.Refused), detail, declared."""
+    unwritten: Sequence[Mapping[str, Any]] = ()
+    """Outputs that the profile names and the run did not write: pattern, looked_for, nearest, no_other."""
     model_check: Mapping[str, Any] | None = None
     machine: Mapping[str, Any] | None = None
     cost: Mapping[str, Any] | None = None
@@ -57,6 +59,11 @@ class RunRecord:
     @property
     def succeeded(self) -> bool:
         return self.exit.get("reason") == "completed"
+
+    @property
+    def wrote_no_output(self) -> bool:
+        """The run wrote nothing of what the profile names as its outputs."""
+        return any(each["no_other"] for each in self.unwritten)
 
     @property
     def missing_results(self) -> Sequence[Mapping[str, Any]]:
@@ -83,6 +90,7 @@ class RunRecord:
             "profile": dict(self.profile) if self.profile else None,
             "artifacts": [dict(artifact) for artifact in self.artifacts],
             "not_fetched": [dict(each) for each in self.not_fetched],
+            "unwritten": [dict(each) for each in self.unwritten],
             "model_check": dict(self.model_check) if self.model_check else None,
             "machine": dict(self.machine) if self.machine else None,
             "cost": dict(self.cost) if self.cost else None,

@@ -136,7 +136,9 @@ class TrainSection(Section):
     outputs: tuple[kinds.Output, ...] = Field(
         default=(),
         description="What to bring back: paths or globs in the working folder. "
-        "Default: all that the run makes there.",
+        "Default: all that the run makes there. "
+        "One that the run did not write is named at its end; if it wrote none of them, all that it made "
+        "comes back, and `train` ends with exit code 14.",
     )
     check_imports: tuple[kinds.ModuleName, ...] = Field(
         default=(),

@@ -19,6 +19,7 @@ def summary(record: RunRecord) -> str:
     """The end of `orch train`: what ended how, what was proven, what it cost, where the time went."""
     facts = [
         ("exit", _exit(record.exit)),
+        ("memory", _memory(record)),
         ("attempt", _attempt(record.attempts)),
         ("parity", parity_line(record.parity)),
         ("stack", _stack(record.stack)),
@@ -27,6 +28,7 @@ def summary(record: RunRecord) -> str:
         *(("" if number else "model", line) for number, line in enumerate(_model(record))),
         ("files", _files(record)),
         ("missing", _not_fetched(record)),
+        *(("" if number else "unwritten", line) for number, line in enumerate(_unwritten(record))),
         ("cost", _cost(record.cost)),
     ]
     width = max(len(name) for name, _ in facts)
@@ -80,6 +82,16 @@ def difference_line(difference: Mapping[str, Any]) -> str:
 def _exit(exit_: Mapping[str, Any]) -> str:
     detail = exit_.get("detail") or ""
     return f"{exit_['reason']}: {detail}" if detail else str(exit_["reason"])
+
+
+def _memory(record: RunRecord) -> str:
+    """What a run that lacked memory used and had, and how to have more."""
+    if record.exit["reason"] != "out_of_memory":
+        return ""
+    seen = record.profile or {}
+    had = f" of {size(seen['memory'])}" if seen.get("memory") else ""
+    used = f"seen to hold up to {size(seen['peak_memory'])}{had}. " if seen.get("peak_memory") else ""
+    return f"{used}Next: orch size PROFILE.yaml --write measures what it needs, and sets resources.memory"
 
 
 def _attempt(attempts: Sequence[Mapping[str, Any]]) -> str:
@@ -157,6 +169,16 @@ def _not_fetched(record: RunRecord) -> str:
     more = len(record.not_fetched) - _NAMED
     rest = f"; {more:,} more are named in run.json" if more > 0 else ""
     return f"{counted(len(record.not_fetched), 'path')} stayed on the machine: {'; '.join(named)}{rest}"
+
+
+def _unwritten(record: RunRecord) -> list[str]:
+    """One line for each output of the profile that the run did not write."""
+    lines = []
+    for each in record.unwritten[:_NAMED]:
+        nearest = f"; the nearest that it wrote: {each['nearest']}" if each["nearest"] else ""
+        lines.append(f"{each['pattern']} of train.outputs: nothing at {each['looked_for']}{nearest}")
+    more = len(record.unwritten) - _NAMED
+    return [*lines, f"{more:,} more are named in run.json"] if more > 0 else lines
 
 
 def _cost(cost: Mapping[str, Any] | None) -> str:

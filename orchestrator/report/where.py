@@ -7,19 +7,26 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.report.units import money, share, size, table
+from orchestrator.report.units import duration, money, share, size, table
 
 _WIDTH = 108
 _WAITED = 0.1
 """The least number of cores waited for that is reported."""
 _MORE = 2
 """Further changes that are named after the first."""
+_SPEED = "steps/s (median step)"
 
 
 def where_time_went(profile: Mapping[str, Any], run_id: str = "RUN") -> str:
     """The screen after a run, from `profile` of its `run.json`."""
     lines = [io_table(profile)]
-    labelled = [*_said(profile), *_one_change(profile), *_machine(profile, run_id), *_unknown(profile)]
+    labelled = [
+        *_speed(profile),
+        *_said(profile),
+        *_one_change(profile),
+        *_machine(profile, run_id),
+        *_unknown(profile),
+    ]
     width = max((len(label) for label, _ in labelled), default=0)
     for label, text in labelled:
         lines += _wrapped(label.ljust(width), text)
@@ -39,7 +46,7 @@ def io_table(profile: Mapping[str, Any]) -> str:
     speed = profile.get("steps_per_s")
     columns = [
         ("steps", "unknown" if profile.get("steps") is None else f"{profile['steps']:,}"),
-        ("steps/s", "unknown" if speed is None else f"{speed:.1f}"),
+        (_SPEED, "unknown" if speed is None else f"{speed:.1f}"),
         ("waiting for input", share(profile.get("input_wait"))),
         ("cores busy", _cores(profile)),
         ("cores wanted", _wanted(profile)),
@@ -49,7 +56,7 @@ def io_table(profile: Mapping[str, Any]) -> str:
         ("GPU busy", share(profile.get("gpu_utilisation"))),
         ("limited by", profile.get("limited_by") or _not_told(profile)),
     ]
-    of_steps = ("steps", "steps/s", "waiting for input") if profile.get("steps") is not None else ()
+    of_steps = ("steps", _SPEED, "waiting for input") if profile.get("steps") is not None else ()
     always = (*of_steps, "read", "peak memory", "limited by")
     shown = [(name, text) for name, text in columns if name in always or text != "unknown"]
     rows = [[name for name, _ in shown], [text for _, text in shown]]
@@ -87,6 +94,18 @@ def _wrapped(label: str, text: str) -> list[str]:
 
 
 Row = tuple[str, str]
+
+
+def _speed(profile: Mapping[str, Any]) -> Iterator[Row]:
+    """Over what the steps a second were measured, beside the whole time, which has more in it."""
+    steps, seconds, wall = (profile.get(key) for key in ("steps", "train_s", "wall_s"))
+    if profile.get("steps_per_s") is None or not steps or not seconds or not wall:
+        return
+    yield (
+        "steps/s",
+        f"By the median time from step to step, without start-up, validation and pauses. All in all "
+        f"{steps:,} steps in {duration(wall)}, {duration(seconds)} of it from the first step to the last.",
+    )
 
 
 def _said(profile: Mapping[str, Any]) -> Iterator[Row]:

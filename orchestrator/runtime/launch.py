@@ -4,8 +4,9 @@
     state BASE RUN                    prints its state
     tail BASE RUN OFFSET [--follow]   its output from a byte on, raw; with --follow until it has ended
     cancel BASE RUN [--grace S]       ends it; prints its state
-    outputs BASE RUN [--again]        prints {"entries", "altered"}: what it left in its working folder, and
-                                      the data files that were written while it went on; with
+    outputs BASE RUN [--again]        prints {"entries", "altered", "unwritten"}: what it left in its working
+                                      folder, the data files that were written while it went on, and the
+                                      outputs that were asked for and that it did not write; with
                                       --again as it lies there now, not as it was at its end
 
 What cannot be done is told as {"error", "kind"} on standard error with exit status 3.
@@ -248,7 +249,8 @@ def _outputs(arguments: argparse.Namespace) -> int:
     run = _existing(arguments)
     if rundir.state(run)["state"] == "running":
         raise RunError("running", f"The run {run.run_id} still goes on: its outputs are not final.")
-    _print({"entries": outputs.outputs(run, arguments.again), "altered": outputs.altered_data(run)})
+    entries = outputs.outputs(run, arguments.again)
+    _print({"entries": entries, "altered": outputs.altered_data(run), "unwritten": outputs.unwritten(run)})
     return 0
 
 

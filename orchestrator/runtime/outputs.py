@@ -1,11 +1,13 @@
 """What a run created or changed in its working folder."""
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
-# ruff: noqa: PTH112, PTH114, PTH115, PTH118, PTH121, PTH206
+# ruff: noqa: PTH112, PTH114, PTH115, PTH118, PTH119, PTH121, PTH206
 
 from __future__ import annotations
 
+import difflib
 import hashlib
+import itertools
 import os
 import re
 import stat
@@ -15,6 +17,8 @@ from .rundir import RunDir, is_plain, read_json, write_json
 from .stage import altered, describe, relative, walk
 
 _BLOCK = 1 << 20
+_MOST_MADE = 2000
+"""Files that are looked at for one whose name is like an output that was not written."""
 
 Entry = Dict[str, Any]
 """As model.Entry: path, kind, size, mode, digest, target."""
@@ -32,8 +36,13 @@ def outputs(run: RunDir, again: bool = False) -> List[Entry]:
 
 
 def write(run: RunDir) -> None:
-    """Find what the run left, and which of its data were changed meanwhile, and write it down."""
-    write_json(run.outputs, {"entries": find(run), "altered": altered(run)})
+    """Find what the run left, which of its data were changed meanwhile, and which outputs it never wrote.
+
+    Write it down.
+    """
+    entries = find(run)
+    told = {"entries": entries, "altered": altered(run), "unwritten": _unwritten(run, entries)}
+    write_json(run.outputs, told)
 
 
 def altered_data(run: RunDir) -> List[str]:
@@ -42,15 +51,64 @@ def altered_data(run: RunDir) -> List[str]:
     return list(written.get("altered", []))[:1000]
 
 
+def unwritten(run: RunDir) -> List[Dict[str, Any]]:
+    """The outputs that its spec names and that it did not write: {pattern, nearest, no_other}.
+
+    As recorded, or as now. `nearest`: the file that the run made whose name is most like the pattern; None
+    where it made none. `no_other`: it wrote none of them.
+    """
+    written = read_json(run.outputs)
+    if written is None:
+        return _unwritten(run, find(run))
+    return list(written.get("unwritten", []))
+
+
+def _unwritten(run: RunDir, entries: List[Entry]) -> List[Dict[str, Any]]:
+    spec = read_json(run.spec) or {}
+    paths = [entry["path"] for entry in entries if entry["kind"] != "dir"]
+    globs = spec.get("outputs") or []
+    lacking = [glob for glob in globs if not any(map(matcher([glob]), paths))]
+    if not lacking:
+        return []
+    made = list(_made(run, spec)) if spec.get("trees") else paths
+    alone = len(lacking) == len(globs)
+    return [{"pattern": glob, "nearest": _nearest(glob, made), "no_other": alone} for glob in lacking]
+
+
+def _made(run: RunDir, spec: Dict[str, Any]) -> Iterator[str]:
+    """The first files of all that the run made, whether asked for or not."""
+    found = _of_trees(run, {**spec, "outputs": []}, matcher([]))
+    files = (name for path, name in found if os.path.islink(path) or not os.path.isdir(path))
+    return itertools.islice(files, _MOST_MADE)
+
+
+def _nearest(glob: str, made: List[str]) -> Optional[str]:
+    def likeness(name: str) -> float:
+        return max(
+            difflib.SequenceMatcher(None, glob, name).ratio(),
+            difflib.SequenceMatcher(None, os.path.basename(glob), os.path.basename(name)).ratio(),
+        )
+
+    return max(made, key=likeness, default=None)
+
+
 def find(run: RunDir) -> List[Entry]:
     """Files, links and new folders that were not there when the run began, or are no longer what they were.
 
-    With globs in the spec, only what they match. New files among shared data are a cache as a rule: they
+    With globs in the spec, only what they match; if that is no file, all, so that no result is left because
+    its name is another one. New files among shared data are a cache as a rule: they
     count only if a glob asks for them. Never bytecode. Of devices, pipes, sockets and of files that cannot be
     read, only the names: kind "special" or "unreadable". Of files that are too large to be read, the names
     and sizes: kind "too_large".
     """
     spec = read_json(run.spec) or {}
+    found = _found(run, spec)
+    if spec.get("outputs") and spec.get("trees") and all(entry["kind"] == "dir" for entry in found):
+        return _found(run, {**spec, "outputs": []})
+    return found
+
+
+def _found(run: RunDir, spec: Dict[str, Any]) -> List[Entry]:
     wanted = matcher(spec.get("outputs") or [])
     paths = _of_trees if spec.get("trees") else _of_folder
     found = paths(run, spec, wanted)

@@ -15,6 +15,7 @@ from orchestrator.api.settle import settle
 from orchestrator.api.verdict import judged
 from orchestrator.errors import OrchError, ProviderError, RunFailed, failure_of
 from orchestrator.model import Ending, RunRecord
+from orchestrator.report.run import summary
 
 REASONS = [
     ("failed", 6),
@@ -94,3 +95,19 @@ def test_what_a_gone_machine_means_for_its_run(
     run = ledger.lease().runs["one"]
     assert (run.exit_reason, run.lost) == (expected, record.exit["detail"])
     assert settle(place, ledger, ending) == (), "once"
+
+
+def test_a_run_that_lacked_memory_names_what_it_used_and_what_measures_it(tmp_path: Path) -> None:
+    ended = {"code": None, "signal": 9, "reason": "out_of_memory", "detail": "Memory was used up."}
+    seen = {"peak_memory": 3 << 30, "memory": 4 << 30}
+    record = RunRecord("one", str(tmp_path), ended, profile=seen, timings={"pull_s": 1.0})
+    with pytest.raises(failure_of("out_of_memory")) as caught:
+        judged(record, "p.yaml")
+    assert "up to 3.0 GiB of 4.0 GiB" in caught.value.message
+    said = str(caught.value.next_command)
+    assert said.startswith("orch size p.yaml --write") and "resources.memory" in said
+    screen = summary(record)
+    assert "3.0 GiB of 4.0 GiB" in screen and "orch size" in screen
+    with pytest.raises(failure_of("out_of_memory")):
+        judged(RunRecord("one", str(tmp_path), ended), "p.yaml")
+    assert "orch size" in summary(RunRecord("one", str(tmp_path), ended)), "without samples, too"
