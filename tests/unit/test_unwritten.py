@@ -58,7 +58,7 @@ def test_one_of_several_is_named_with_the_nearest_that_was_written(folder: Path)
     assert "the nearest that it wrote: output/model.keras" in screen
     value = json.loads((record.folder / "run.json").read_text())
     assert value["unwritten"] == [lacking]
-    jsonschema.validate(value, json.loads(schema("run")))
+    jsonschema.validate(value, schema("run"))
     assert [each["path"] for each in record.artifacts] == ["outputs/notes.txt"]
     assert orch.down(folder=folder).proven_gone
 
@@ -66,9 +66,7 @@ def test_one_of_several_is_named_with_the_nearest_that_was_written(folder: Path)
 def test_where_none_was_written_all_that_was_made_comes_home_and_the_call_fails(folder: Path) -> None:
     """Nothing that the run made is lost with its machine because the profile calls it by another name."""
     leased(folder, "out")
-    with pytest.raises(
-        orch.ResultsLost, match="wrote none of the outputs that train.outputs names: out"
-    ) as none:
+    with pytest.raises(orch.ResultsLost, match=r"wrote none of the outputs .* names: out") as none:
         orch.train(run_id="one", folder=folder)
     assert none.value.exit_code == 14
     record = none.value.record
