@@ -28,6 +28,7 @@ _REASON = re.compile(r"[a-z_]{1,40}")
 
 _WAITING = r"""
 for run in "$1"/runs/*; do
+    case "${run##*/}" in *[!A-Za-z0-9._-]*) continue ;; esac
     [ -f "$run/started.json" ] && [ -f "$run/spec.json" ] && [ ! -e "$run/collected" ] || continue
     head -c 4194304 "$run/spec.json" | grep -qF '"awaited": true' || continue
     reason=
@@ -35,7 +36,7 @@ for run in "$1"/runs/*; do
         sed -n 's/.*"reason": "\([a-z_]*\)".*/\1/p')
     printf '%s %s\n' "${run##*/}" "$reason"
 done
-[ ! -e "$1/runs" ] || [ -r "$1/runs" ]
+[ ! -e "$1/runs" ] || [ -r "$1/runs" ] && echo .
 """
 """In shell, as it must serve with every version of the runtime there, and with none."""
 
@@ -140,7 +141,10 @@ def waiting(host: Host, base: str) -> tuple[Waiting, ...]:
     done = host.run(("sh", "-c", _WAITING, "sh", base), timeout=60.0, most=SHORT)
     if done.returncode != 0:
         raise HostError(f"{host.name} could not list its runs: {last_words(done.stderr)}")
-    lines = (line.partition(" ") for line in done.stdout.decode(errors="replace").splitlines())
+    *said, end = done.stdout.decode(errors="replace").splitlines() or [""]
+    if end != ".":
+        raise malformed(host.name, "which runs it has", "its list has no end")
+    lines = (line.partition(" ") for line in said)
     found = [
         Waiting(name, reason if _REASON.fullmatch(reason) else None)
         for name, _, reason in lines

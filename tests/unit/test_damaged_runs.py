@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 import orchestrator as orch
+from orchestrator import jobs
 from orchestrator.api import doorkey
 from orchestrator.api.folder import Folder
 from orchestrator.api.pulling import fetch, pull_all
 from orchestrator.cli.app import app
 from orchestrator.errors import HostError
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Completed
 from orchestrator.report.lease import status_text
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
 LASTS = "import time\nprint('begun', flush=True)\ntime.sleep(120)\n"
+EXIT = '{"code": 0, "detail": "\\"reason\\": \\"no\\"", "reason": "completed"}'
 QUICK = "open('result.txt', 'w').write('42')\n"
 
 
@@ -186,3 +192,38 @@ def test_gc_keeps_a_machine_whose_ledger_does_not_tell_its_runs(tmp_path: Path, 
     assert [one.outcome for one in report.machines] == ["kept"]
     assert "damaged" in report.machines[0].reason
     end(cloud)
+
+
+def test_the_list_of_runs_that_wait_is_of_what_can_be_one(tmp_path: Path) -> None:
+    """Whatever lies in the folder of runs; a list without its end is none, so that no run is hidden by it."""
+
+    def run(name: str, spec: str, *marks: str) -> Path:
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        (folder / "spec.json").write_text(spec)
+        for mark in marks:
+            (folder / mark).write_text(EXIT)
+        return folder
+
+    assert jobs.waiting(HereHost(), str(tmp_path)) == ()
+    run("goes-on", '{"awaited": true}', "started.json")
+    run("ended", '{"awaited": true}', "started.json", "exit.json")
+    run("fetched", '{"awaited": true}', "started.json", "exit.json", "collected")
+    run("not-begun", '{"awaited": true}')
+    run("recording", '{"awaited": false, "argv": ["\\"awaited\\": true"]}', "started.json")
+    run("two\nlines -", '{"awaited": true}', "started.json")
+    os.mkfifo(run("pipe", "", "started.json") / "fifo")
+    (tmp_path / "runs" / "pipe" / "spec.json").unlink()
+    (tmp_path / "runs" / "pipe" / "fifo").rename(tmp_path / "runs" / "pipe" / "spec.json")
+    found = {one.run_id: one.reason for one in jobs.waiting(HereHost(), str(tmp_path))}
+    assert found == {"goes-on": None, "ended": "completed"}
+
+
+@pytest.mark.parametrize("said", [b"", b"hello\n", b"one \n", b"\xff\x00" * 1000, b". \n"])
+def test_a_list_of_runs_without_its_end_is_refused(said: bytes) -> None:
+    class Lying(HereHost):
+        def run(self, *_: Any, **__: Any) -> Completed:
+            return Completed(("sh",), 0, said, b"")
+
+    with pytest.raises(HostError, match="its list has no end"):
+        jobs.waiting(Lying(), "base")

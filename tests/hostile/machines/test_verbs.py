@@ -94,6 +94,9 @@ LISTS: dict[str, Callable[[Any], Any]] = {
     "a mode with more bits": put("entries", to=[{**HARMLESS, "mode": 1 << 20}]),
     "a digest that is none": put("entries", to=[{**HARMLESS, "digest": "../../x"}]),
     "a path of 10,000 characters": put("entries", to=[{**HARMLESS, "path": "a/" * 5000 + "b"}]),
+    "an output without a pattern": put("unwritten", to=[{}]),
+    "an output of 10,000 characters": put("unwritten", to=[{"pattern": "x" * 10_000}]),
+    "an output that is near a list": put("unwritten", to=[{"pattern": "x", "nearest": []}]),
     "a path that cannot be bytes": put("entries", to=[{**HARMLESS, "path": "\ud800"}]),
 }
 
