@@ -192,8 +192,10 @@ def test_a_lease_whose_ledger_does_not_tell_its_cloud_is_listed_with_its_machine
     made = lease(tmp_path / "a", "a", cloud)
     path = Folder(tmp_path / "a").ledger("a").path
     path.write_bytes(b"".join(b"#" + line for line in path.read_bytes().splitlines(keepends=True)))
+    with pytest.raises(UsageError, match="it does not tell which runs it has"):
+        down(folder=tmp_path / "a", everything=True, clouds=["memory"])
     preview = Preview()
-    report = down(folder=tmp_path / "a", everything=True, clouds=["memory"], approve=preview)
+    report = down(folder=tmp_path / "a", everything=True, clouds=["memory"], approve=preview, discard=True)
     assert {(one.id, one.lease) for one in preview.seen} == {(made.id, "a")}
     assert "a" in report.leases and not cloud.alive()
 
