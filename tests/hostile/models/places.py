@@ -71,7 +71,8 @@ def become_ordinary(needed: list[str]) -> None:
         for number, folder in enumerate(closed):
             Path(folder).mkdir(parents=True, exist_ok=True)
             mount("--rbind", f"{holder}/{number}", folder)
-        mount("-o", "remount,mode=700", holder)
+        subprocess.run(["umount", "-l", holder], check=True)
+        Path(holder).rmdir()
     os.setgroups([])
     os.setgid(_ORDINARY)
     os.setuid(_ORDINARY)
