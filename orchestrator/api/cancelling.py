@@ -60,7 +60,7 @@ def _on_its_machine(place: Folder, held: Lease, run_id: str, tell: Progress) -> 
     from orchestrator.api.one_run import opened
 
     try:
-        with opened(place, held, run_id, profile, tell) as session:
+        with opened(place, held, run_id, profile, tell, again=f"orch cancel {run_id}") as session:
             before = jobs.state(session.host, session.agent, run_id)
             if before.state == "absent":
                 raise _not_begun(place, run_id)

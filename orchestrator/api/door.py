@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from orchestrator.api.exists import naming
 from orchestrator.api.folder import Folder
 from orchestrator.api.held import serving
 from orchestrator.errors import HostError, UsageError
@@ -22,11 +23,12 @@ def ssh_command(
     """The `ssh` command line of the machine: its own key and known_hosts, nothing of the user's."""
     place = Folder.at(folder)
     held = place.lease(lease)
-    provider = open_provider(held.profile["cloud"])
-    machine = serving(provider, held)
-    endpoint = provider.endpoint(machine) if machine else None
-    if machine is None or endpoint is None:
-        raise HostError(f"The machine of {held.id} does not answer.", next_command="orch status")
+    with naming(place.ledger(held.id), shlex.join(["orch", "ssh", *command])):
+        provider = open_provider(held.profile["cloud"])
+        machine = serving(provider, held)
+        endpoint = provider.endpoint(machine) if machine else None
+        if machine is None or endpoint is None:
+            raise HostError(f"The machine of {held.id} does not answer.", next_command="orch status --live")
     if shutil.which("ssh") is None:
         raise UsageError("There is no `ssh` on this computer.", next_command="orch doctor")
     alias = machine.id

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from orchestrator.errors import LocalError, OrchError, UsageError
+from orchestrator.errors import LocalError, OrchError, RunFailed, UsageError
 from orchestrator.ledger import Attempt, Holding, Lease, Ledger
 
 
@@ -31,14 +31,33 @@ def telling(ledger: Ledger | None, profile: object = "PROFILE.yaml") -> Iterator
         raise refused from error
 
 
-def _complete(error: OrchError, lease: Lease | None, profile: object) -> None:
+@contextmanager
+def naming(ledger: Ledger | None, again: str) -> Iterator[None]:
+    """As `telling`, for a verb that makes no machine: `again` is its command. OSErrors are not its business.
+
+    How a run ended says itself what is left of it.
+    """
+    try:
+        yield
+    except (UsageError, RunFailed):
+        raise
+    except OrchError as error:
+        _complete(error, ledger.lease() if ledger else None, again=again)
+        raise
+
+
+def _complete(error: OrchError, lease: Lease | None, profile: object = "", *, again: str = "") -> None:
     """Fill in what the error leaves open; what it says stays."""
     if error.exists is None:
         error.exists = _what(lease) if lease else "Nothing was made; nothing costs."
-    if error.next_command is None:
-        again = shlex.join(["orch", "up", str(lease.profile["path"] if lease else profile)])
-        costs = lease is not None and _maybe(lease) is not None
-        error.next_command = f"orch down    # or, once that is fixed: {again}" if costs else again
+    if error.next_command is not None:
+        return
+    costs = lease is not None and _maybe(lease) is not None
+    if again:
+        error.next_command = f"{again}    # or, to end what costs: orch down" if costs else again
+    else:
+        up = shlex.join(["orch", "up", str(lease.profile["path"] if lease else profile)])
+        error.next_command = f"orch down    # or, once that is fixed: {up}" if costs else up
 
 
 def _what(lease: Lease) -> str:

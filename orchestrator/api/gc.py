@@ -128,6 +128,8 @@ def gc(
             machines += sweep.report(tell)
         except ProviderError as error:
             if len(set(clouds)) == 1:
+                error.exists = error.exists or "What outlived its deadline there may run, and cost."
+                error.next_command = error.next_command or f"orch gc --cloud {cloud}"
                 raise
             unseen[cloud] = error.message
     return GcReport(tuple(dict.fromkeys(clouds)), tuple(machines), unseen, dry_run)

@@ -107,9 +107,11 @@ def _of_the_machine(
 ) -> dict[str, Any]:
     from orchestrator import jobs
     from orchestrator.api import follow as following
+    from orchestrator.api.exists import naming
     from orchestrator.api.session import open_session
 
-    with open_session(place, place.ledger(held.id), profile_of(held, ()), progress=tell) as session:
+    ledger, again = place.ledger(held.id), f"orch logs {'-f ' if follow else ''}{run_id}"
+    with naming(ledger, again), open_session(place, ledger, profile_of(held, ()), progress=tell) as session:
         if follow:
             ended = following.to_the_end(session, run_id, output)
             offset = following.bookmark(session, run_id).offset

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from orchestrator.api import foreseen
 from orchestrator.api.catalog import RECORDED, offers_for, warnings_for
+from orchestrator.api.exists import naming
 from orchestrator.api.folder import Folder
 from orchestrator.api.held import machines_of
 from orchestrator.errors import Fault, ProviderError
@@ -26,9 +27,10 @@ def foreseen_plan(place: Folder, wanted: Profile, overrides: Sequence[str]) -> P
     lease = open_lease_of(place, wanted)
     if lease:
         wanted, _ = one_cloud(place, wanted, overrides)
-    provider = open_provider(wanted.cloud) if lease or wanted.cloud not in RECORDED else None
-    machines = machines_of(provider, lease) if provider and lease else ()
-    planned = planned_of(wanted, provider, machines)
+    with naming(place.ledger(lease.id) if lease else None, shlex.join(["orch", "plan", str(wanted.path)])):
+        provider = open_provider(wanted.cloud) if lease or wanted.cloud not in RECORDED else None
+        machines = machines_of(provider, lease) if provider and lease else ()
+        planned = planned_of(wanted, provider, machines)
     return replace(planned, warnings=(*planned.warnings, *foreseen.sentences(wanted)))
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from orchestrator.api import attempts, collect, follow, space
 from orchestrator.api.awaiting import what_ended
 from orchestrator.api.examining import finished
+from orchestrator.api.exists import naming
 from orchestrator.api.fetching import bring_home
 from orchestrator.api.folder import Folder
 from orchestrator.api.interrupts import Interrupts
@@ -45,6 +46,12 @@ class Wish:
     overrides: Sequence[str] = ()
     verb: str = "train"
 
+    def command(self, profile: Profile, run_id: str) -> str:
+        """The command that makes this wish again."""
+        of = [str(profile.path)] if self.verb == "run" else []
+        given = [word for each in self.overrides for word in ("--set", each)]
+        return shlex.join(["orch", self.verb, *of, "--run-id", run_id, *given])
+
 
 def one_run(
     place: Folder,
@@ -70,7 +77,7 @@ def one_run(
             load(profile.path, overrides=(*held.profile["overrides"], *wish.overrides), files=True)
             _require_space(place, held, profile, name, wish)
             tell_once(look(profile, strict=wish.strict), place.state, tell)
-        with opened(place, held, name, profile, tell) as session:
+        with opened(place, held, name, profile, tell, again=wish.command(profile, name)) as session:
             draft = None
             if not pending:
                 draft = prepared(session, name, local_parity=wish.local_parity, parallel=wish.parallel)
@@ -135,13 +142,17 @@ def refuse_another_machine(leased: Profile, wanted: Profile) -> None:
 
 
 @contextmanager
-def opened(place: Folder, held: Lease, run_id: str, profile: Profile, tell: Progress) -> Iterator[Session]:
+def opened(
+    place: Folder, held: Lease, run_id: str, profile: Profile, tell: Progress, *, again: str
+) -> Iterator[Session]:
     """The lease's machine. Where it is gone, its runs are settled and `run_id` is told as lost.
 
-    What this computer's disk refuses meanwhile becomes a LocalError that names the machine.
+    What this computer's disk refuses meanwhile becomes a LocalError that names the machine. `again`: the
+    command that goes on after a failure.
     """
     ledger = place.ledger(held.id)
     with (
+        naming(ledger, again),
         settling(place, ledger, run_id),
         open_session(place, ledger, profile, progress=tell) as session,
     ):

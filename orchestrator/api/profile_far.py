@@ -10,6 +10,7 @@ from pathlib import Path
 
 from orchestrator import jobs
 from orchestrator.api import collect
+from orchestrator.api.exists import naming
 from orchestrator.api.folder import Folder
 from orchestrator.api.known import known_run, profile_of
 from orchestrator.api.profile_run import (
@@ -58,7 +59,8 @@ def analyse(
     held, run = known_run(place, run_id, lease)
     require_given(held, overrides)
     tell, profile = progress or Silent(), profile_of(held, overrides)
-    with open_session(place, place.ledger(held.id), profile, progress=tell) as session:
+    ledger = place.ledger(held.id)
+    with naming(ledger, "orch status"), open_session(place, ledger, profile, progress=tell) as session:
         home = place.run(run.run_id) / PLACE
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)

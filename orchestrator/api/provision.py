@@ -54,8 +54,9 @@ def provision(
     """As `up`, once its profile was read."""
     wanted, overrides = one_cloud(place, wanted, overrides)
     space.require_records(place, "Nothing was made by this call.", f"orch up {shlex.quote(str(wanted.path))}")
-    read_lock(wanted)  # what cannot be installed is refused before anything is made
-    hazards = look(wanted, strict=strict)
+    with telling(_ledger_at_hand(place, wanted), wanted.path):
+        read_lock(wanted)  # what cannot be installed is refused before anything is made
+        hazards = look(wanted, strict=strict)
     provider = open_provider(wanted.cloud)
     if wanted.cloud == "local":
         tell_tier(tell)
@@ -68,9 +69,10 @@ def provision(
             planned = planned_of(wanted, provider, machines)
         if approve and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
-        local = local_stack(wanted, tell)  # may take minutes, and fail: nothing costs meanwhile
-        if not machines:
-            foreseen.refuse(wanted, local)
+        with telling(_ledger_at_hand(place, wanted), wanted.path):
+            local = local_stack(wanted, tell)  # may take minutes, and fail
+            if not machines:
+                foreseen.refuse(wanted, local)
         ledger = _ledger_for(place, lease, wanted, overrides, for_run)
         tell_once(hazards, place.state, tell)
         with telling(ledger):
@@ -87,6 +89,12 @@ def provision(
                 session.watch_idleness()
                 session.confine()
     return lease_status(ledger.lease(), session.machine)
+
+
+def _ledger_at_hand(place: Folder, wanted: Profile) -> Ledger | None:
+    """That of the open lease: its machine goes on to cost whatever is refused here."""
+    lease = open_lease_of(place, wanted)
+    return place.ledger(lease.id) if lease else None
 
 
 def _ledger_for(

@@ -47,7 +47,8 @@ def pull_all(
     from orchestrator.api.one_run import opened
 
     last = held.uncollected[-1].run_id
-    with opened(place, held, last, profile_of(held, ()), progress or Silent()) as session:
+    again = f"orch pull --all --lease {held.id}"
+    with opened(place, held, last, profile_of(held, ()), progress or Silent(), again=again) as session:
         ended, running = _standing(session)
         records, lacking = [], []
         for name in ended:
@@ -75,7 +76,8 @@ def fetch(
     from orchestrator import jobs
     from orchestrator.api.one_run import opened
 
-    with opened(place, held, run.run_id, profile, progress or Silent()) as session:
+    wanted = " ".join(["orch pull", *([run_id] if run_id else []), *(["--again"] if again else [])])
+    with opened(place, held, run.run_id, profile, progress or Silent(), again=wanted) as session:
         if run_id is None:
             name = _meant(session)
         elif jobs.state(session.host, session.agent, run_id).state == "running":

@@ -75,7 +75,7 @@ def attach(
     with (
         in_use(place, profile.name),
         turn_of(place, run.run_id, "attach", tell) as turn,
-        opened(place, held, run.run_id, profile, tell) as session,
+        opened(place, held, run.run_id, profile, tell, again=f"orch logs -f {run.run_id}") as session,
     ):
         turn.give_back()
         done = judged(finish(session, run.run_id, output, turn), held.profile["path"])

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from orchestrator.api.folder import Folder
+    from tests.clouds.failing import Ground
 
 
 @pytest.fixture(scope="session")
@@ -42,3 +47,21 @@ def google(shared_google: Any) -> Iterator[Any]:
     yield Google(shared_google)
     shared_google.clear_faults()
     shared_google.settings(denied=[], quotas={}, visible_s=0.05)
+
+
+@pytest.fixture(params=["aws", "gcp"])
+def ground(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
+    """Each cloud, with faults by script."""
+    from tests.clouds.failing import ground_of
+
+    made = ground_of(request, monkeypatch)
+    yield made
+    made.calm()
+
+
+@pytest.fixture
+def project(tmp_path: Path, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    """A project on that cloud whose `up` ends where the guest's part begins."""
+    from tests.clouds.failing import project_in
+
+    return project_in(tmp_path, ground, monkeypatch)

@@ -52,6 +52,19 @@ def fill(project: Project, leave: int = 0) -> Path:
     return big
 
 
+def fill_while_it_prints(project: Project, *argv: str) -> tuple[dict[str, str], Path]:
+    """The LocalError of a command whose run `one` prints on while the disk fills; and what fills it."""
+    (project.folder / "train.py").write_text(TALKATIVE)
+    process = project.start(*argv, "--run-id", "one")
+    until((project.folder / "runs/one/output.log").exists, 300)
+    big = fill(project)
+    out, err = process.communicate(timeout=300)
+    error: dict[str, str] = json.loads(out)["error"]
+    assert process.returncode == 1 and error["kind"] == "LocalError", err
+    assert f"the file system {project.folder.parent} has" in error["message"]
+    return error, big
+
+
 def refused(project: Project, *argv: str) -> dict[str, str]:
     """The LocalError with which it ends; it names the file system."""
     error: dict[str, str] = project.json(*argv, code=1)["error"]
@@ -94,15 +107,8 @@ def test_train_and_pull_refuse_and_complete_once_there_is_room(small: Project) -
 
 
 def test_a_disk_that_fills_while_the_run_is_followed_loses_nothing(small: Project) -> None:
-    (small.folder / "train.py").write_text(TALKATIVE)
     small.orch("up", "orch.yaml")
-    process = small.start("train", "--json", "--run-id", "one")
-    until((small.folder / "runs/one/output.log").exists, 300)
-    big = fill(small)
-    out, err = process.communicate(timeout=300)
-    error = json.loads(out)["error"]
-    assert process.returncode == 1 and error["kind"] == "LocalError", err
-    assert f"the file system {small.folder.parent} has" in error["message"]
+    error, big = fill_while_it_prints(small, "train", "--json")
     assert "one is on its machine, with its results" in error["exists"]
     assert error["next_command"].startswith("orch pull one ")
     big.unlink()
@@ -111,14 +117,7 @@ def test_a_disk_that_fills_while_the_run_is_followed_loses_nothing(small: Projec
 
 
 def test_a_disk_that_fills_during_run_leaves_the_command_that_ends_it(small: Project) -> None:
-    (small.folder / "train.py").write_text(TALKATIVE)
-    process = small.start("run", "--json", "orch.yaml", "--run-id", "one")
-    until((small.folder / "runs/one/output.log").exists, 300)
-    big = fill(small)
-    out, err = process.communicate(timeout=300)
-    error = json.loads(out)["error"]
-    assert process.returncode == 1 and error["kind"] == "LocalError", err
-    assert f"the file system {small.folder.parent} has" in error["message"]
+    error, big = fill_while_it_prints(small, "run", "--json", "orch.yaml")
     assert "was left running" in error["exists"]
     assert error["next_command"].startswith("orch run orch.yaml --run-id one ")
     big.unlink()

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,6 @@ from orchestrator.model import Agent, Job, RunState
 from orchestrator.runtime import ending
 from tests.unit.job_runs import (
     HOST,
-    agent_in,
     folder,
     python,
     running,
@@ -32,13 +30,6 @@ from tests.unit.job_runs import (
     to_the_end,
     until,
 )
-
-
-@pytest.fixture
-def agent(tmp_path: Path) -> Iterator[Agent]:
-    with agent_in(tmp_path / "base") as made:
-        yield made
-
 
 # ---------------------------------------------------------------- how runs end
 

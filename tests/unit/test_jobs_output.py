@@ -7,7 +7,6 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from orchestrator.errors import HostError
 from orchestrator.model import Agent
 from tests.unit.job_runs import (
     HOST,
-    agent_in,
     environ_of,
     folder,
     python,
@@ -25,12 +23,6 @@ from tests.unit.job_runs import (
     to_the_end,
     until,
 )
-
-
-@pytest.fixture
-def agent(tmp_path: Path) -> Iterator[Agent]:
-    with agent_in(tmp_path / "base") as made:
-        yield made
 
 
 def test_cancel_asks_first(agent: Agent) -> None:

@@ -51,6 +51,7 @@ class Clients:
                 )
                 made = self._session.client(service, region_name=region, config=config)
                 made.meta.events.register("after-call", _require_answer)
+                made._make_api_call = _readable(made._make_api_call)
                 self._made[service, region] = made
             return self._made[service, region]
 
@@ -106,6 +107,20 @@ def _require_answer(http_response: Any, parsed: Any, model: Any, **_: Any) -> No
     metadata = parsed.get("ResponseMetadata", {})
     if "html" in kind.lower() or (len(parsed) < 2 and not metadata.get("RequestId")):
         raise NotAnAnswer(operation=model.name, kind=kind)
+
+
+def _readable(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """NotAnAnswer where botocore's parser stumbles over XML that is not of the operation."""
+
+    def asked(operation: str, parameters: Any) -> Any:
+        from orchestrator.providers.aws.faults import NotAnAnswer
+
+        try:
+            return call(operation, parameters)
+        except LookupError as error:
+            raise NotAnAnswer(operation=operation, kind="no XML of the operation") from error
+
+    return asked
 
 
 @contextmanager

@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Check, Offer, Readiness, Topic, Wanted
@@ -15,10 +16,11 @@ from orchestrator.model.checks import missing, ok, unknown
 from orchestrator.providers.aws import readiness_access as access
 from orchestrator.providers.aws import readiness_place as place
 from orchestrator.providers.aws.clients import HOME, Clients, asking
-from orchestrator.providers.aws.faults import code_of, text_of
+from orchestrator.providers.aws.faults import classify, code_of, text_of
 from orchestrator.providers.aws.readiness_simulation import Caller
 from orchestrator.providers.aws.settings import Settings, read
 from orchestrator.providers.aws.zones import with_zones
+from orchestrator.providers.patience import Patience
 
 _SERVICES = ("ec2", "ssm", "sts", "service-quotas", "iam", "pricing")
 _LOGIN = "aws configure    # or: aws sso login"
@@ -42,7 +44,7 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
         absent = missing(Topic.SDK, "boto3", "boto3 is not installed here.", "pip install 'orch-train[aws]'")
         return _readiness(wanted, (absent,))
     sdk = ok(Topic.SDK, "boto3", version("boto3"))
-    clients = Clients(settings, lambda: tuple(sorted({offer.region for offer in wanted.offers})))
+    clients = _PatientClients(settings, lambda: tuple(sorted({offer.region for offer in wanted.offers})))
     credentials, identity = _credentials(clients)
     if identity is None:
         return _readiness(wanted, (sdk, credentials))
@@ -70,6 +72,17 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
         endpoints=endpoints,
         grant=access.grant(refused, identity.arn) if refused else None,
     )
+
+
+class _PatientClients(Clients):
+    """Clients whose questions are repeated where they fail for a moment."""
+
+    def __init__(self, settings: Settings, regions: Callable[[], tuple[str, ...]]) -> None:
+        super().__init__(settings, regions)
+        self._patience = Patience(lambda error: classify(error) is Fault.TRANSIENT)
+
+    def client(self, service: str, region: str) -> Any:
+        return self._patience.client(super().client(service, region))
 
 
 def _readiness(

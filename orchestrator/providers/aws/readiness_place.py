@@ -114,7 +114,7 @@ def _network_check(
         )
     error = refusals[0]
     name = "security group" if error.code.startswith("InvalidGroup") else "subnet"
-    if error.fault is Fault.AUTH:
+    if error.fault in (Fault.AUTH, Fault.TRANSIENT, Fault.UNKNOWN):
         return unknown(Topic.NETWORK, name, _unseen(error))
     if error.fault is Fault.CAPACITY:
         make = (

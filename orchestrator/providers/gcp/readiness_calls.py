@@ -7,10 +7,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from orchestrator.errors import ProviderError
+from orchestrator.errors import Fault, ProviderError
 from orchestrator.providers.gcp.clients import ENDPOINT, Clients, endpoint_of
 from orchestrator.providers.gcp.faults import Refusal, of_answer
-from orchestrator.providers.gcp.refusing import understood
+from orchestrator.providers.gcp.refusing import NOT_AN_ANSWER, understood
+from orchestrator.providers.patience import Patience
 
 Json = Mapping[str, Any]
 R = TypeVar("R")
@@ -28,7 +29,14 @@ ENDPOINTS = (ENDPOINT, _RESOURCE_MANAGER[0], _BILLING[0])
 
 
 class Questions(Clients):
-    """The questions of one environment; nothing is asked twice by the library, and nothing is changed."""
+    """The questions of one environment, each repeated where it fails for a moment; nothing is changed."""
+
+    @functools.cached_property
+    def _patience(self) -> Patience:
+        return Patience(_passes)
+
+    def _client(self, name: str) -> Any:
+        return self._patience.client(super()._client(name))
 
     def project_facts(self) -> Json | Refusal:
         return self._one("compute.projects.get", project=self.project)
@@ -84,12 +92,21 @@ class Questions(Clients):
         return AuthorizedSession(self.credentials)
 
     def _rest(self, verb: str, url: str, body: Json | None) -> Json | Refusal:
-        answer = _heard(lambda: self._session.request(verb, url, json=body, timeout=_CALL_S))
-        if isinstance(answer, Refusal):
-            return answer
+        try:
+            return _heard(lambda: self._patience.ask(lambda: self._rest_once(verb, url, body)))
+        except _Refused as error:
+            return error.refusal
+
+    def _rest_once(self, verb: str, url: str, body: Json | None) -> Json:
+        answer = self._session.request(verb, url, json=body, timeout=_CALL_S)
         if answer.status_code != 200:
-            return of_answer(answer.status_code, _error(answer))
-        found: Json = answer.json()
+            raise _Refused(of_answer(answer.status_code, _error(answer)))
+        try:
+            found = answer.json()
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise _Refused(NOT_AN_ANSWER)
         return found
 
     def _base(self, variable: str, host: str) -> str:
@@ -100,6 +117,19 @@ class Questions(Clients):
             error.message = error.message.replace(ENDPOINT, variable)
             error.next_command = f"unset {variable}"
             raise
+
+
+class _Refused(Exception):
+    """An answer that refuses, or that is none."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.words)
+        self.refusal = refusal
+
+
+def _passes(error: Exception) -> bool:
+    refusal = error.refusal if isinstance(error, _Refused) else understood(error)
+    return refusal is not None and refusal.fault is Fault.TRANSIENT
 
 
 def _heard(ask: Callable[[], R]) -> R | Refusal:

@@ -11,6 +11,8 @@ from orchestrator.providers.gcp.faults import Quota, Refusal, of_answer
 
 _LOGIN = "gcloud auth application-default login    # then: orch doctor gcp"
 
+NOT_AN_ANSWER = Refusal(Fault.TRANSIENT, "NotAnAnswer", "what answered is not Google's API.")
+
 
 @dataclass(frozen=True)
 class Doing:
@@ -38,7 +40,7 @@ def understood(error: BaseException) -> Refusal | None:
     if isinstance(error, api.GoogleAPICallError):
         return of_answer(int(error.code or 0), _body(error))
     if isinstance(error, ParseError):
-        return Refusal(Fault.TRANSIENT, "NotAnAnswer", "what answered is not Google's API.")
+        return NOT_AN_ANSWER
     if isinstance(error, auth.TransportError):
         return Refusal(Fault.TRANSIENT, "TransportError", str(error))
     if isinstance(error, auth.GoogleAuthError):

@@ -20,7 +20,7 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from moto.ec2.models import ec2_backends
@@ -34,6 +34,8 @@ from tests.clouds.aws.settings import ACCOUNT, SETTINGS
 _GROUP_CHANGES = ("AuthorizeSecurityGroupIngress", "RevokeSecurityGroupIngress", "ModifyInstanceAttribute")
 _KEPT_HEADERS = ("if-none-match", "if-match", "x-amz-checksum-crc32", "content-md5", "user-agent")
 _LOG_LIMIT = 20_000
+_ANNOUNCED = "4096"
+"""The length of an answer that breaks off before."""
 
 Start = Callable[..., Any]
 
@@ -54,6 +56,8 @@ class Door:
         else:
             response = self._serve(environ, body)
         start(_line(response.status), list(response.headers))
+        if ("Content-Length", _ANNOUNCED) in response.headers:
+            return _broken_off(environ, response.body)
         return [response.body]
 
     # ------------------------------------------------------------ the cloud
@@ -68,12 +72,12 @@ class Door:
         fault = SCRIPT.take(facts, request.parameters)
         if fault is not None and fault.delay_s:
             time.sleep(fault.delay_s)
-        if fault is None or fault.after or not (fault.code or fault.drop or fault.body):
+        if fault is None or fault.after or not fault.replaces:
             response = self._answer(request, environ)
         else:
             response = _failed(request, fault, facts)
         scripted = fault is not None and fault.after
-        if scripted and fault is not None and (fault.code or fault.body):
+        if scripted and fault is not None and fault.replaces and not fault.drop:
             response = _failed(request, fault, facts)
         self._record(request, facts, response, fault, begun)
         if fault is not None and fault.drop:
@@ -218,6 +222,10 @@ def _zone(request: Request) -> str:
 
 
 def _failed(request: Request, fault: Fault, facts: Mapping[str, str]) -> Response:
+    if fault.blank or fault.partial:
+        length = (("Content-Length", _ANNOUNCED),) if fault.partial else ()
+        body = b'<?xml version="1.0" encoding="UTF-8"?>\n' if fault.partial else b""
+        return Response(fault.status or 200, (("Content-Type", "text/xml"), *length), body)
     if fault.body:
         return Response(fault.status or 200, (("Content-Type", fault.content_type),), fault.body.encode())
     text = fault.message or MESSAGES.get(fault.code, f"{fault.code} by script")
@@ -252,6 +260,11 @@ def _hang_up(environ: Mapping[str, Any]) -> None:
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
     raise ConnectionResetError("dropped by script")
+
+
+def _broken_off(environ: Mapping[str, Any], beginning: bytes) -> Iterator[bytes]:
+    yield beginning
+    _hang_up(environ)
 
 
 def _line(status: int) -> str:

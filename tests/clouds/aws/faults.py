@@ -62,7 +62,8 @@ class Fault:
     means for ever. `after`: carried out all the same, and the caller learns only the error. `skip` lets so
     many matching requests pass first. `drop`: the connection ends without an answer. `delay_s` comes before
     the answer; with `code` empty, no `drop` and no `body` it is all that happens. `body`: the whole answer,
-    with `status` (200), of `content_type`.
+    with `status` (200), of `content_type`. `blank`: an answer without a body. `partial`: the connection
+    ends in the middle of the answer.
     """
 
     action: str
@@ -73,6 +74,8 @@ class Fault:
     skip: int = 0
     after: bool = False
     drop: bool = False
+    blank: bool = False
+    partial: bool = False
     delay_s: float = 0.0
     body: str = ""
     content_type: str = "text/html"
@@ -88,6 +91,11 @@ class Fault:
         if unknown or "action" not in value:
             raise ValueError(f"not a fault: {dict(value)} (unknown: {sorted(unknown)})")
         return cls(**value)
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the answer is not that of the cloud."""
+        return bool(self.code or self.drop or self.body or self.blank or self.partial)
 
     @property
     def http_status(self) -> int:

@@ -207,9 +207,10 @@ HTTP_KINDS: dict[str, Callable[[Fault, Place], ApiError]] = {
 }
 """The HTTP answer itself is the error."""
 
-WIRE_KINDS = frozenset({"reset", "slow", "html", "empty", "cut", "corrupt"})
+WIRE_KINDS = frozenset({"reset", "slow", "html", "empty", "blank", "truncated", "partial", "cut", "corrupt"})
 """reset: the connection breaks without an answer; slow: it comes `delay_s` later; html: a page in its place,
-with status 200; empty: an object without fields, as of a list that lags behind. Of storage alone: cut: the
+with status 200; empty: an object without fields, as of a list that lags behind; blank: no body; truncated:
+JSON without its end; partial: the connection breaks in the middle of the answer. Of storage alone: cut: the
 connection breaks in the middle of the data, whichever way they go; corrupt: a byte downloaded is wrong."""
 
 KINDS = frozenset({*OPERATION_KINDS, *HTTP_KINDS, *WIRE_KINDS})

@@ -6,12 +6,16 @@ import ctypes
 import json
 import socket
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from werkzeug.wrappers import Request, Response
 
 from tests.clouds.gcp.errors import ApiError
 from tests.clouds.gcp.faults import HTTP_KINDS, Fault, Place
+
+_JSON = "application/json; charset=UTF-8"
+_BEGINNING = '{"kind": "compute#'
 
 
 class Instead(Exception):
@@ -40,7 +44,7 @@ def body_of(request: Request) -> Any:
 
 
 def json_response(value: object, status: int = 200) -> Response:
-    return Response(json.dumps(value), status, content_type="application/json; charset=UTF-8")
+    return Response(json.dumps(value), status, content_type=_JSON)
 
 
 def before_effect(fault: Fault | None, place: Place) -> None:
@@ -66,8 +70,19 @@ def _strike(fault: Fault, place: Place) -> None:
         )
     if fault.kind == "empty":
         raise Instead(json_response({}))
+    if fault.kind == "blank":
+        raise Instead(Response("", 200, content_type=_JSON))
+    if fault.kind == "truncated":
+        raise Instead(Response(_BEGINNING, 200, content_type=_JSON))
+    if fault.kind == "partial":
+        raise Instead(Response(_broken_off(), 200, {"Content-Length": "4096"}, content_type=_JSON))
     if fault.kind == "reset":
         raise Broken
+
+
+def _broken_off() -> Iterator[str]:
+    yield _BEGINNING
+    raise Broken
 
 
 def break_connection(environ: dict[str, Any]) -> None:
