@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Json
+from orchestrator.cli.options import Json, seconds
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.terminal import ours
 from orchestrator.errors import HostError, UsageError
@@ -39,7 +39,9 @@ def profile(
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.05, help="Seconds that one measurement lasts.")
     ] = 0.8,
-    budget: Annotated[float, typer.Option("--budget", min=1.0, help="Seconds for all measurements.")] = 180.0,
+    budget: Annotated[
+        float, typer.Option("--budget", parser=seconds, metavar="SECONDS", help="For all measurements; or 3m.")
+    ] = 180.0,
     staging: Annotated[
         str | None,
         typer.Option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.options import Json, Sets
+from orchestrator.cli.options import Json, Sets, seconds
 from orchestrator.cli.output import emit, guarded
 from orchestrator.errors import EXIT_INTERRUPTED
 
@@ -34,8 +34,12 @@ def size(
     ] = None,
     write: Annotated[bool, typer.Option("--write", help="Put the minimums into PROFILE.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before PROFILE is written.")] = False,
-    budget: Annotated[float, typer.Option("--budget", min=1, help="Seconds for the trials.")] = 120.0,
-    limit: Annotated[float, typer.Option("--limit", min=1, help="Seconds in all.")] = 900.0,
+    budget: Annotated[
+        float, typer.Option("--budget", parser=seconds, metavar="SECONDS", help="For the trials; or 5m.")
+    ] = 120.0,
+    limit: Annotated[
+        float, typer.Option("--limit", parser=seconds, metavar="SECONDS", help="In all; or 15m.")
+    ] = 900.0,
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:

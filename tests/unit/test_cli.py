@@ -63,6 +63,14 @@ def test_a_budget_without_a_unit_suggests_the_nearest_with_one() -> None:
     assert "write 300s for seconds" in refused.stderr
 
 
+@pytest.mark.parametrize("verb", ["size", "profile"])
+def test_a_budget_may_have_the_unit_that_compare_wants(verb: str) -> None:
+    assert "'5x'" in orch(verb, "--budget", "5x").stderr
+    for given in ("300", "300s", "5m"):
+        assert "--budget" not in orch(verb, "--budget", given, "--no-such-option").stderr
+    assert "out of range" in orch(verb, "--budget", "0").stderr
+
+
 def test_a_fault_of_our_own_shows_no_trace_and_keeps_it(tmp_path: Path) -> None:
     broken = (
         "import sys, orchestrator.api.standing as s; s.status = None; sys.argv[1:] = ['status', '--json'];"
