@@ -26,6 +26,7 @@ from orchestrator.ledger import Lease
 from orchestrator.model import Progress, RunRecord
 from orchestrator.model.plain import moment
 from orchestrator.profile import Profile, load
+from orchestrator.profile.overrides import name_of, secrets_of, without_secrets
 
 Output = Callable[[bytes], None]
 
@@ -47,10 +48,11 @@ class Wish:
     verb: str = "train"
 
     def command(self, profile: Profile, run_id: str) -> str:
-        """The command that makes this wish again."""
+        """The command that makes this wish again; what may be secrets is to be filled in."""
         of = [str(profile.path)] if self.verb == "run" else []
-        given = [word for each in self.overrides for word in ("--set", each)]
-        return shlex.join(["orch", self.verb, *of, "--run-id", run_id, *given])
+        given = [word for each in without_secrets(self.overrides) for word in ("--set", each)]
+        secret = "".join(f" --set {name_of(each)}=…" for each in secrets_of(self.overrides))
+        return shlex.join(["orch", self.verb, *of, "--run-id", run_id, *given]) + secret
 
 
 def one_run(

@@ -28,6 +28,14 @@ def test_train_names_the_machine_and_its_own_command(folder: Path) -> None:
     assert "orch down" in str(refused.value.next_command)
 
 
+def test_the_command_to_repeat_shows_no_secret(folder: Path) -> None:
+    given = ("train.env.TOKEN=hunter2", "parity.steps=3")
+    with pytest.raises(orch.StackError) as refused:
+        orch.train(run_id="one", folder=folder, overrides=given)
+    assert "--set parity.steps=3 --set train.env.TOKEN=…" in str(refused.value.next_command)
+    assert "hunter2" not in str(refused.value.next_command)
+
+
 def test_up_again_names_the_machine(folder: Path) -> None:
     with pytest.raises(orch.StackError) as refused:
         orch.up(folder / "orch.yaml", folder=folder)
