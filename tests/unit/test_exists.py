@@ -29,10 +29,10 @@ def test_train_names_the_machine_and_its_own_command(folder: Path) -> None:
 
 
 def test_the_command_to_repeat_shows_no_secret(folder: Path) -> None:
-    given = ("train.env.TOKEN=hunter2", "parity.steps=3")
+    given = ("train.env.GREETING=hunter2", "parity.steps=3")
     with pytest.raises(orch.StackError) as refused:
         orch.train(run_id="one", folder=folder, overrides=given)
-    assert "--set parity.steps=3 --set train.env.TOKEN=…" in str(refused.value.next_command)
+    assert "--set parity.steps=3 --set train.env.GREETING=…" in str(refused.value.next_command)
     assert "hunter2" not in str(refused.value.next_command)
 
 
