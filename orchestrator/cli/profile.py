@@ -40,7 +40,8 @@ def profile(
         float, typer.Option("--seconds", min=0.05, help="Seconds that one measurement lasts.")
     ] = 0.8,
     budget: Annotated[
-        float, typer.Option("--budget", parser=seconds, metavar="SECONDS", help="For all measurements; or 3m.")
+        float,
+        typer.Option("--budget", parser=seconds, metavar="SECONDS", help="For all measurements; or 3m."),
     ] = 180.0,
     staging: Annotated[
         str | None,
