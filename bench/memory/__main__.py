@@ -21,11 +21,11 @@ from statistics import median
 from typing import Any
 
 from bench.memory import jobs
-from orchestrator.profiling.size import Model, model, read
-from orchestrator.profiling.size_fit import Estimate
-from orchestrator.runtime.sizing import Sizing
-from orchestrator.runtime.sizing_course import Wish
-from orchestrator.runtime.sizing_meter import ALLOCATOR, Meter, high_water
+from orchestrator.runtime.sizing.course import Options
+from orchestrator.runtime.sizing.meter import ALLOCATOR, Meter, high_water
+from orchestrator.runtime.sizing.sizing import Sizing
+from orchestrator.sizing.fit import Estimate
+from orchestrator.sizing.model import Model, model, read
 
 OWN = 64
 """The program's batch size: sized from 16, 32 and 64."""
@@ -119,7 +119,7 @@ def _size(kind: str, optimizer: str, out: Path) -> None:
     import keras
     import tensorflow as tf
 
-    sizing = Sizing(Wish(str(out)))
+    sizing = Sizing(Options(str(out)))
     sizing.on_tensorflow(tf)
     sizing.on_keras(keras)
     jobs.train(kind, optimizer, OWN, STEPS)

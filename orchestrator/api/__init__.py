@@ -1,4 +1,4 @@
-"""Door 1: what a script or a scheduled job calls. It composes the rooms below and decides nothing."""
+"""The verbs of orch for scripts and scheduled jobs. They compose the rooms below and decide nothing."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from orchestrator.api.cancelling import cancel
     from orchestrator.api.comparing import compare
-    from orchestrator.api.ending import down
     from orchestrator.api.lease import plan, up
     from orchestrator.api.pulling import pull, pull_all
     from orchestrator.api.recording import record
-    from orchestrator.api.sizing import size
-    from orchestrator.api.standing import status
+    from orchestrator.api.run_job import run
     from orchestrator.api.training import attach, train
-    from orchestrator.api.whole import run
+    from orchestrator.leases.down import down
+    from orchestrator.leases.status import status
     from orchestrator.model import LeaseStatus, RunRecord
+    from orchestrator.sizing.size import size
 
 _HOME = {
     "LeaseStatus": "orchestrator.model",
@@ -24,14 +24,14 @@ _HOME = {
     "attach": "orchestrator.api.training",
     "cancel": "orchestrator.api.cancelling",
     "compare": "orchestrator.api.comparing",
-    "down": "orchestrator.api.ending",
+    "down": "orchestrator.leases.down",
     "plan": "orchestrator.api.lease",
     "pull": "orchestrator.api.pulling",
     "pull_all": "orchestrator.api.pulling",
     "record": "orchestrator.api.recording",
-    "run": "orchestrator.api.whole",
-    "size": "orchestrator.api.sizing",
-    "status": "orchestrator.api.standing",
+    "run": "orchestrator.api.run_job",
+    "size": "orchestrator.sizing.size",
+    "status": "orchestrator.leases.status",
     "train": "orchestrator.api.training",
     "up": "orchestrator.api.lease",
 }

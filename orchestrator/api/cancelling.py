@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.api.folder import Folder
-from orchestrator.api.known import (
+from orchestrator.errors import Busy, RunFailed, UsageError, failure_of
+from orchestrator.ledger import Lease, LeasedRun
+from orchestrator.model import CancelReport, Progress, RunState, Silent
+from orchestrator.runs.known import (
     known_ids,
     known_run,
     no_such_run,
@@ -13,10 +15,8 @@ from orchestrator.api.known import (
     profile_of,
     with_runs_there,
 )
-from orchestrator.api.turns import working_on
-from orchestrator.errors import Busy, RunFailed, UsageError, failure_of
-from orchestrator.ledger import Lease, LeasedRun
-from orchestrator.model import CancelReport, Progress, RunState, Silent
+from orchestrator.session.project import Project
+from orchestrator.session.turns import working_on
 
 _NOTHING = "Nothing was cancelled."
 
@@ -34,7 +34,7 @@ def cancel(
     Raises RunLost and its like for a run that went with its machine, UsageError for an id that is not known,
     with the nearest ones, and Busy for a run that is still being started.
     """
-    place = Folder.at(folder)
+    place = Project.at(folder)
     if run_id and lease is None and not any(run_id in each.runs for each in open_with_runs(place)):
         return _without_machine(place, run_id)
     held, run = known_run(place, run_id or _going_on(place, lease), lease)
@@ -46,18 +46,18 @@ def cancel(
     return _on_its_machine(place, held, run.run_id, progress or Silent())
 
 
-def _going_on(place: Folder, lease: str | None) -> str | None:
+def _going_on(place: Project, lease: str | None) -> str | None:
     """The latest run of which nobody saw the end; None where there is none."""
     held = with_runs_there(place, place.lease(lease))
     unseen = [run.run_id for run in held.runs.values() if run.exit_reason is None and run.lost is None]
     return unseen[-1] if unseen else None
 
 
-def _on_its_machine(place: Folder, held: Lease, run_id: str, tell: Progress) -> CancelReport:
+def _on_its_machine(place: Project, held: Lease, run_id: str, tell: Progress) -> CancelReport:
     profile = profile_of(held, ())
     from orchestrator import jobs
-    from orchestrator.api.fetching import note_end
-    from orchestrator.api.one_run import opened
+    from orchestrator.training.bring_home import note_end
+    from orchestrator.training.one_run import opened
 
     try:
         with opened(place, held, run_id, profile, tell, again=f"orch cancel {run_id}") as session:
@@ -84,7 +84,7 @@ def _report(run_id: str, state: RunState, went_on: bool) -> CancelReport:
     )
 
 
-def _without_machine(place: Folder, run_id: str) -> CancelReport:
+def _without_machine(place: Project, run_id: str) -> CancelReport:
     """Of a run that no open lease knows: as its record has it."""
     report = _recorded(place, run_id)
     if report:
@@ -94,8 +94,8 @@ def _without_machine(place: Folder, run_id: str) -> CancelReport:
     raise no_such_run(f"There is no run {run_id} in {place.root}. {_NOTHING}", run_id, known_ids(place))
 
 
-def _recorded(place: Folder, run_id: str) -> CancelReport | None:
-    from orchestrator.api import collect
+def _recorded(place: Project, run_id: str) -> CancelReport | None:
+    from orchestrator.runs import collect
 
     record = collect.read(place.run(run_id))
     if record is None:
@@ -113,7 +113,7 @@ def _recorded(place: Folder, run_id: str) -> CancelReport | None:
     )
 
 
-def _not_begun(place: Folder, run_id: str) -> UsageError:
+def _not_begun(place: Project, run_id: str) -> UsageError:
     holder = working_on(place, run_id)
     if holder:
         return Busy(

@@ -1,4 +1,4 @@
-"""catalog: what is recorded of types and prices, shown and renewed; and what a plan makes of it."""
+"""catalog: show what is recorded of types and prices, and renew it."""
 
 from __future__ import annotations
 
@@ -9,24 +9,9 @@ from typing import TYPE_CHECKING, Any
 from orchestrator import catalog
 from orchestrator.catalog import Catalog
 from orchestrator.errors import UsageError
-from orchestrator.model import Need, Offer, Provider
 
 if TYPE_CHECKING:
     from orchestrator.catalog.renewing import Renewed
-
-RECORDED = (*catalog.CLOUDS, "any")
-"""The clouds of profiles for which a plan needs nothing but what is recorded."""
-
-
-def offers_for(need: Need, provider: Provider | None) -> tuple[Offer, ...]:
-    """What `provider` sells that serves `need`, and what almost does; without a provider, as recorded."""
-    serving: Sequence[Offer] = provider.offers(need) if provider else catalog.offers(need)
-    return (*serving, *(catalog.near(need) if need.cloud in RECORDED else ()))
-
-
-def warnings_for(need: Need) -> tuple[str, ...]:
-    """What makes a plan for `need` less sure than it looks: prices that are old."""
-    return catalog.warnings(need) if need.cloud in RECORDED else ()
 
 
 def refresh(clouds: Sequence[str] = (), *, region: str | None = None) -> list[dict[str, Any]]:

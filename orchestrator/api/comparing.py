@@ -9,23 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import parity
-from orchestrator.api import collect, rerun
-from orchestrator.api import confirm as confirming
-from orchestrator.api.confirm import BUDGET, Sides, confirmable, imitated, light_steps
-from orchestrator.api.confirm_copy import Folders
-from orchestrator.api.confirm_program import folder_of, program_of, worded
-from orchestrator.api.confirm_runs import Runs
-from orchestrator.api.confirm_stale import changed_since, restored
-from orchestrator.api.confirm_workshop import Workshop
-from orchestrator.api.confirm_zygote import Zygotes
-from orchestrator.api.folder import Folder
-from orchestrator.api.rerun import Rerun
-from orchestrator.api.session import local_agent
 from orchestrator.errors import UsageError
 from orchestrator.model import Progress, Silent, Verdict
-from orchestrator.parity.imposed import Imposed
+from orchestrator.parity.intervention import Intervention
 from orchestrator.parity.places import named_alike, named_by_variables
 from orchestrator.parity.recording import Recording, read
+from orchestrator.replay import confirm as confirming
+from orchestrator.replay import recipe
+from orchestrator.replay.command_line import folder_of, normalise, program_of
+from orchestrator.replay.confirm import BUDGET, Sides, imitation_of, is_confirmable, light_steps
+from orchestrator.replay.fork_server import ForkServers
+from orchestrator.replay.pool import ReplayPool
+from orchestrator.replay.recipe import Recipe
+from orchestrator.replay.replayer import Replayer
+from orchestrator.replay.sandbox import Folders
+from orchestrator.replay.staleness import changed_since, restored
+from orchestrator.runs import collect
+from orchestrator.session.project import Project
+from orchestrator.session.session import local_agent
 
 
 def compare(
@@ -36,7 +37,7 @@ def compare(
     confirm: bool = False,
     budget: float = BUDGET,
     progress: Progress | None = None,
-    workshop: Workshop | None = None,
+    workshop: ReplayPool | None = None,
 ) -> Verdict:
     """The verdict on two runs, given as folders or as ids under `runs/`: tensor by tensor where both were
     recorded, else by what their records hold (see parity.compare_records).
@@ -45,7 +46,7 @@ def compare(
     working folder, for at most `budget` seconds. What could not be run again is said in `untried`. Several
     calls can share a `workshop`: what was imported or repeated for one is there for the next.
     """
-    place = Folder.at(folder)
+    place = Project.at(folder)
     records = _records(place, a, b)
     if records:
         return parity.compare_records(*records)
@@ -53,12 +54,12 @@ def compare(
     if not confirm:
         return parity.judge(*_recordings((first, second)))
     if workshop:
-        return confirmed(place, (first, second), budget, progress or Silent(), workshop)
-    with Workshop() as own:
-        return confirmed(place, (first, second), budget, progress or Silent(), own)
+        return confirm_cause(place, (first, second), budget, progress or Silent(), workshop)
+    with ReplayPool() as own:
+        return confirm_cause(place, (first, second), budget, progress or Silent(), own)
 
 
-def _records(place: Folder, a: Path | str, b: Path | str) -> list[dict[str, Any]] | None:
+def _records(place: Project, a: Path | str, b: Path | str) -> list[dict[str, Any]] | None:
     """The records of two runs of which not both have recorded tensors; None where both have, or not even a
     record."""
     if all(_observed(place, run) for run in (a, b)):
@@ -67,48 +68,48 @@ def _records(place: Folder, a: Path | str, b: Path | str) -> list[dict[str, Any]
     return [record for record in found if record] if all(found) else None
 
 
-def _record(place: Folder, run: Path | str) -> dict[str, Any]:
+def _record(place: Project, run: Path | str) -> dict[str, Any]:
     folders = (Path(run), place.run(str(run)))
     return next((found.as_json() for folder in folders if (found := collect.read(folder))), {})
 
 
 def cannot_confirm(a: Path | str, b: Path | str, folder: Path | str | None = None) -> str | None:
     """Why neither of two recorded runs can be run again here; None where one can."""
-    place = Folder.at(folder)
+    place = Project.at(folder)
     folders = observed(place, a), observed(place, b)
     base, why = _base(folders, _recordings(folders))
     return None if base else why
 
 
-def confirmed(
-    place: Folder, folders: tuple[Path, Path], budget: float, tell: Progress, workshop: Workshop
+def confirm_cause(
+    place: Project, folders: tuple[Path, Path], budget: float, tell: Progress, workshop: ReplayPool
 ) -> Verdict:
     """The verdict on two recordings, whichever of them can be run again here being run again."""
     recordings = _recordings(folders)
     verdict = parity.judge(recordings[0], recordings[1])
-    if not confirmable(verdict, *recordings):
+    if not is_confirmable(verdict, *recordings):
         return verdict
     base, why = _base(folders, recordings)
     if base is None:
         return replace(verdict, untried=f"Nothing could be confirmed: {why}.")
     index = "AB".index(base)
     mine, other = folders[index], folders[1 - index]
-    known, theirs = rerun.read(mine), rerun.read(other)
+    known, theirs = recipe.read_recipe(mine), recipe.read_recipe(other)
     assert known
     where = theirs.cwd if theirs and not theirs.obstacle else None
     beside = folder_of(theirs.argv, where) if theirs and where else None
     python, their_own = (theirs.python, theirs.made) if theirs else (None, ())
-    to_imitate = imitated(other, recordings[1 - index], python, where, their_own, beside)
+    to_imitate = imitation_of(other, recordings[1 - index], python, where, their_own, beside)
     sides = Sides(recordings[0], recordings[1], base, to_imitate, mine / "observe")
     recorded = recordings[index]
     steps, light = max(len(recorded.steps), recorded.requested), light_steps(verdict, recorded)
 
     made = _made(known, mine, recorded)
 
-    def make(zygotes: Zygotes) -> Runs:
+    def make(servers: ForkServers) -> Replayer:
         facts, agent = recorded.environment, local_agent(place)
-        again = Runs(known, _folders(known, made), agent, facts, steps, light, zygotes=zygotes)
-        again.always = Imposed(files=restored(known, facts, mine / rerun.KEPT))
+        again = Replayer(known, _folders(known, made), agent, facts, steps, light, servers=servers)
+        again.always = Intervention(files=restored(known, facts, mine / recipe.KEPT))
         return again
 
     runs = workshop.runs(f"{mine.resolve()} {light}", make)
@@ -117,12 +118,12 @@ def confirmed(
 
 def _recordings(folders: tuple[Path, Path]) -> tuple[Recording, Recording]:
     """Both recordings, with files named alike."""
-    a, b = (_with_variables(read(folder), rerun.read(folder)) for folder in folders)
+    a, b = (_with_variables(read(folder), recipe.read_recipe(folder)) for folder in folders)
     left, right = named_alike(a.environment, b.environment)
     return replace(a, environment=left), replace(b, environment=right)
 
 
-def _with_variables(recording: Recording, known: Rerun | None) -> Recording:
+def _with_variables(recording: Recording, known: Recipe | None) -> Recording:
     """The recording with its folder and the variables that its code reads among its facts."""
     if known is None or not recording.environment:
         return recording
@@ -131,7 +132,7 @@ def _with_variables(recording: Recording, known: Rerun | None) -> Recording:
         facts["stdin"] = known.stdin.name
     program = program_of(known.argv)
     if program is None:
-        facts["command"] = worded(known.argv, known.cwd)
+        facts["command"] = normalise(known.argv, known.cwd)
     elif not program.module:
         place = Path(os.path.normpath(known.cwd / program.name))
         facts["start"] = {
@@ -146,7 +147,7 @@ def _base(folders: Sequence[Path], recordings: Sequence[Recording]) -> tuple[str
     were, A before B."""
     obstacles, able = [], []
     for name, folder, recorded in zip("AB", folders, recordings, strict=True):
-        known = rerun.read(folder)
+        known = recipe.read_recipe(folder)
         obstacle = known.obstacle if known else "nothing was noted of how it was started"
         if known and obstacle is None:
             able.append((changed_since(known, recorded.environment) is not None, name))
@@ -154,7 +155,7 @@ def _base(folders: Sequence[Path], recordings: Sequence[Recording]) -> tuple[str
     return (min(able)[1], "") if able else (None, "; ".join(obstacles))
 
 
-def _made(known: Rerun, run: Path, recorded: Recording) -> frozenset[Path]:
+def _made(known: Recipe, run: Path, recorded: Recording) -> frozenset[Path]:
     """Files in its working folder that the recorded run made: written before they were read, if ever read."""
     entries = (recorded.environment.get("files") or {}).get("list") or []
     read_ = {Path(entry["path"]) for entry in entries if not entry.get("made")}
@@ -166,11 +167,11 @@ def _made(known: Rerun, run: Path, recorded: Recording) -> frozenset[Path]:
     return frozenset(path for path in found if path.is_relative_to(known.cwd))
 
 
-def _folders(known: Rerun, made: frozenset[Path]) -> Folders:
+def _folders(known: Recipe, made: frozenset[Path]) -> Folders:
     return Folders(known.cwd, folder_of(known.argv, known.cwd), made)
 
 
-def observed(place: Folder, run: Path | str) -> Path:
+def observed(place: Project, run: Path | str) -> Path:
     """The folder that holds `observe/`: the run's own, or that of its side of a parity check."""
     found = _observed(place, run)
     if found:
@@ -181,7 +182,7 @@ def observed(place: Folder, run: Path | str) -> Path:
     )
 
 
-def _observed(place: Folder, run: Path | str) -> Path | None:
+def _observed(place: Project, run: Path | str) -> Path | None:
     folders = (Path(run), place.run(str(run)))
     places = (inside for folder in folders for inside in (folder, folder / "parity" / "there"))
     return next((inside for inside in places if (inside / "observe").is_dir()), None)

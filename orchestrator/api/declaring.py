@@ -6,14 +6,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.api.sizing_profile import write
-from orchestrator.api.undeclared import Undeclared
-from orchestrator.api.undeclared_words import lines, source_of
 from orchestrator.errors import ProfileError, UsageError
 from orchestrator.profile import load
 from orchestrator.profile.edit import NotEditable
 from orchestrator.profile.edit_data import NewData, with_data
 from orchestrator.profile.tree import Refused
+from orchestrator.reads.undeclared import Undeclared
+from orchestrator.reads.undeclared_words import profile_lines, source_of
+from orchestrator.sizing.profile_change import write_minimums
 
 
 def add_data(profile: Path, paths: Sequence[Path]) -> str:
@@ -30,7 +30,7 @@ def add_data(profile: Path, paths: Sequence[Path]) -> str:
 def declare(profile: Path, found: Sequence[Undeclared]) -> str:
     """Declare what a run reads; the profile's new text. Raises UsageError."""
     entries = [NewData(source_of(each.path, profile), each.target) for each in found]
-    return _written(profile, entries, lines(found, profile).splitlines()[1:])
+    return _written(profile, entries, profile_lines(found, profile).splitlines()[1:])
 
 
 def _entry(path: Path, profile: Path, project: Path) -> NewData:
@@ -55,7 +55,7 @@ def _written(profile: Path, entries: Sequence[NewData], shown: Sequence[str]) ->
         ) from None
     if after != before:
         try:
-            write(profile, before, after)
+            write_minimums(profile, before, after)
         except ProfileError as error:
             raise UsageError(f"{profile} was left as it is: with these data, {error.message}") from None
     return after

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.api.folder import Folder
 from orchestrator.model import LeaseStatus, Progress, Silent
 from orchestrator.profile import Profile, load
+from orchestrator.session.project import Project
 
 if TYPE_CHECKING:
     from orchestrator.plan import Plan
@@ -24,9 +24,9 @@ def plan(
     Where nothing is leased no cloud is asked: what is recorded of it is enough.
     """
     wanted = _profile(profile, overrides)
-    from orchestrator.api.offered import foreseen_plan
+    from orchestrator.leases.offered import foreseen_plan
 
-    return foreseen_plan(Folder.at(folder), wanted, overrides)
+    return foreseen_plan(Project.at(folder), wanted, overrides)
 
 
 def up(
@@ -48,10 +48,10 @@ def up(
     Raises ProfileError, LintRefused, ProviderError, HostError, StackError, StackMismatch.
     """
     wanted = _profile(profile, overrides)
-    from orchestrator.api.provision import provision
+    from orchestrator.leases.provision import provision
 
     return provision(
-        Folder.at(folder),
+        Project.at(folder),
         wanted,
         overrides=overrides,
         approve=approve,

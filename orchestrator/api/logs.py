@@ -7,14 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from orchestrator.api.bookmarks import Bookmark, bookmark_of
-from orchestrator.api.folder import Folder
-from orchestrator.api.known import known_ids, known_run, no_such_run, open_with_runs, profile_of
 from orchestrator.errors import FileRefused, UsageError
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, Silent
 from orchestrator.model.answers import Malformed
 from orchestrator.model.files import open_regular
+from orchestrator.runs.bookmarks import Bookmark, bookmark_of
+from orchestrator.runs.known import known_ids, known_run, no_such_run, open_with_runs, profile_of
+from orchestrator.session.project import Project
 
 LOG = "output.log"
 _RECORD = "run.json"
@@ -37,14 +37,14 @@ def logs(
     that a follower in this folder saw, until the run ends. Of a run whose machine is gone: what a follower
     received, which is kept.
     """
-    place = Folder.at(folder)
+    place = Project.at(folder)
     pulled = _pulled(place, run_id)
     if pulled:
         return _of_the_copy(place, pulled, follow, output)
     if run_id and lease is None and not any(run_id in each.runs for each in open_with_runs(place)):
         raise no_such_run(f"There is no run {run_id} in {place.root}.", run_id, known_ids(place))
     held, run = known_run(place, run_id, lease)
-    from orchestrator.api.awaiting import MachineGone
+    from orchestrator.session.reach import MachineGone
 
     try:
         return _of_the_machine(place, held, run.run_id, follow, output, progress or Silent())
@@ -55,9 +55,9 @@ def logs(
         return {"run_id": run.run_id, "bytes": _passed_on(kept, 0, output), "ended": True, "reason": "lost"}
 
 
-def _of_the_copy(place: Folder, log: Path, follow: bool, output: Callable[[bytes], None]) -> dict[str, Any]:
+def _of_the_copy(place: Project, log: Path, follow: bool, output: Callable[[bytes], None]) -> dict[str, Any]:
     """The log that lies here; a follower gets what is behind its bookmark."""
-    from orchestrator.api import collect
+    from orchestrator.runs import collect
 
     run_id = log.parent.name
     mark = _mark(place, run_id) if follow else None
@@ -96,24 +96,24 @@ def _opened(log: Path) -> BinaryIO:
         ) from None
 
 
-def _mark(place: Folder, run_id: str) -> Bookmark | None:
+def _mark(place: Project, run_id: str) -> Bookmark | None:
     """How far a follower in this folder has read the run's output."""
     held = [lease for lease in place.leases() if run_id in lease.runs]
     return bookmark_of(place.ledger(held[-1].id), run_id) if held else None
 
 
 def _of_the_machine(
-    place: Folder, held: Lease, run_id: str, follow: bool, output: Callable[[bytes], None], tell: Progress
+    place: Project, held: Lease, run_id: str, follow: bool, output: Callable[[bytes], None], tell: Progress
 ) -> dict[str, Any]:
     from orchestrator import jobs
-    from orchestrator.api import follow as following
-    from orchestrator.api.exists import naming
-    from orchestrator.api.session import open_session
+    from orchestrator.leases.remains import naming
+    from orchestrator.runs import follow as following
+    from orchestrator.session.session import open_session
 
     ledger, again = place.ledger(held.id), f"orch logs {'-f ' if follow else ''}{run_id}"
     with naming(ledger, again), open_session(place, ledger, profile_of(held, ()), progress=tell) as session:
         if follow:
-            ended = following.to_the_end(session, run_id, output)
+            ended = following.follow_to_end(session, run_id, output)
             offset = following.bookmark(session, run_id).offset
         else:
             offset = jobs.follow(session.host, session.agent, run_id, 0, output, live=False)
@@ -122,7 +122,7 @@ def _of_the_machine(
     return {"run_id": run_id, "bytes": offset, "ended": ended is not None, "reason": reason}
 
 
-def _pulled(place: Folder, run_id: str | None) -> Path | None:
+def _pulled(place: Project, run_id: str | None) -> Path | None:
     """The log that lies here and will not grow: of that run, or of the latest where no lease is open."""
     if run_id:
         log = place.run(run_id) / LOG
@@ -135,7 +135,7 @@ def _pulled(place: Folder, run_id: str | None) -> Path | None:
     return found[-1]
 
 
-def _settled(place: Folder, run_id: str) -> bool:
+def _settled(place: Project, run_id: str) -> bool:
     """Whether its record is here, or no machine can know more of it."""
     recorded = (place.run(run_id) / _RECORD).exists()
     return recorded or not any(run_id in lease.runs for lease in place.open_leases())

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.api.folder import Folder
-from orchestrator.api.known import known_run, profile_of, with_runs_there
 from orchestrator.errors import Busy, OrchError, ResultsLost, UsageError
 from orchestrator.model import Progress, PullReport, RunRecord, Silent
+from orchestrator.runs.known import known_run, profile_of, with_runs_there
+from orchestrator.session.project import Project
 
 if TYPE_CHECKING:
-    from orchestrator.api.session import Session
+    from orchestrator.session.session import Session
 
 
 def pull(
@@ -40,11 +40,11 @@ def pull_all(
 
     Raises ResultsLost, once all of them were fetched, where a result of one will not come.
     """
-    place = Folder.at(folder)
+    place = Project.at(folder)
     held = with_runs_there(place, place.lease(lease))
     if not held.uncollected:
         return PullReport(())
-    from orchestrator.api.one_run import opened
+    from orchestrator.training.one_run import opened
 
     last = held.uncollected[-1].run_id
     again = f"orch pull --all --lease {held.id}"
@@ -70,11 +70,11 @@ def fetch(
     progress: Progress | None = None,
 ) -> PullReport:
     """As `pull`, with the other runs of the lease that it left on the machine."""
-    place = Folder.at(folder)
+    place = Project.at(folder)
     held, run = known_run(place, run_id, lease)
     profile = profile_of(held, ())
     from orchestrator import jobs
-    from orchestrator.api.one_run import opened
+    from orchestrator.training.one_run import opened
 
     wanted = " ".join(["orch pull", *([run_id] if run_id else []), *(["--again"] if again else [])])
     with opened(place, held, run.run_id, profile, progress or Silent(), again=wanted) as session:
@@ -123,13 +123,13 @@ def _still_running(session: Session, run_id: str, others: str = "") -> Busy:
 def _home(session: Session, run_id: str, *, again: bool = False) -> RunRecord:
     """The record of a run that has ended, with its files here."""
     from orchestrator import jobs
-    from orchestrator.api.fetching import bring_home
-    from orchestrator.api.turns import turn_of
-    from orchestrator.api.verdict import complete
+    from orchestrator.runs.outcome import complete_record
+    from orchestrator.session.turns import turn_of
+    from orchestrator.training.bring_home import bring_home
 
     with turn_of(session.place, run_id, "pull", session.progress):
         state = jobs.state(session.host, session.agent, run_id)
-        return complete(bring_home(session, run_id, state.exit, again=again))
+        return complete_record(bring_home(session, run_id, state.exit, again=again))
 
 
 def _standing(session: Session) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,18 +11,21 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from orchestrator import jobs, stack, sync
-from orchestrator.api import collect, rerun, rightsize
-from orchestrator.api.confirm_trees import appeared, files_of
-from orchestrator.api.folder import Folder, check_run_id, new_run_id
-from orchestrator.api.opened import read_opened
-from orchestrator.api.reading import advice_here, of_run
-from orchestrator.api.session import local_agent
-from orchestrator.api.standard_input import StandardInput
-from orchestrator.api.trees import code_ignored
 from orchestrator.errors import UsageError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job, Progress, RunRecord, Silent
 from orchestrator.profile import load
+from orchestrator.reads.advice import advice_here, of_run
+from orchestrator.reads.opened import read_opened
+from orchestrator.replay import recipe
+from orchestrator.replay.command_line import command_python
+from orchestrator.replay.standard_input import StandardInput
+from orchestrator.replay.working_folders import appeared, files_of
+from orchestrator.runs import collect
+from orchestrator.session.project import Project, check_run_id, new_run_id
+from orchestrator.session.session import local_agent
+from orchestrator.session.trees import code_ignored
+from orchestrator.sizing import rightsize
 
 DEFAULT_STEPS = 3
 
@@ -47,7 +49,7 @@ def record(
     what it reads is kept in the recording; None: it has no standard input.
     """
     tell = progress or Silent()
-    place = Folder.at(folder)
+    place = Project.at(folder)
     name = check_run_id(run_id) if run_id else new_run_id("record")
     if place.run(name).exists():
         raise UsageError(
@@ -69,12 +71,14 @@ def record(
     )
     begun = time.time()
     before = set(files_of(Path.cwd()))
-    held = rerun.held(Path.cwd(), before)
+    held = recipe.snapshot_inputs(Path.cwd(), before)
     given = _run(host, agent, job, stdin, output or _nowhere)
     state = jobs.state(host, agent, name)
     done = _recorded(host, agent, name, place.run(name), python, tell)
-    rerun.note(place.run(name), command, Path.cwd(), python, made=appeared(before, Path.cwd()), stdin=given)
-    rerun.keep(place.run(name), command, Path.cwd(), held)
+    recipe.write_recipe(
+        place.run(name), command, Path.cwd(), python, made=appeared(before, Path.cwd()), stdin=given
+    )
+    recipe.keep_inputs(place.run(name), command, Path.cwd(), held)
     exit_ = collect.exit_json(state.exit)
     timings = {}
     if state.started_at and state.ended_at:
@@ -152,21 +156,6 @@ def _stack(python: str, tell: Progress) -> dict[str, Any] | None:
         "lock": None,
         "differences": [],
     }
-
-
-def command_python(command: Sequence[str]) -> str:
-    """The absolute path of the interpreter of a command's environment: the command itself, or the first
-    `python` on PATH."""
-    if not command:
-        raise UsageError("No command was given.", next_command="orch record -- python train.py")
-    found = shutil.which(command[0])
-    if found is None:
-        raise UsageError(f"{command[0]!r} is not a program that can be found on PATH.")
-    found = str(Path.cwd() / found)  # links are kept: an environment's interpreter is one
-    if Path(found).name.startswith("python"):
-        return found
-    beside = Path(found).parent / "python"  # a console script lies beside its interpreter
-    return str(beside) if beside.exists() else shutil.which("python") or sys.executable
 
 
 def left_behind(profile: Path | str, overrides: Sequence[str]) -> list[tuple[str, str]]:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import ProfileError, UsageError
-from orchestrator.hosts.whole import write_whole
+from orchestrator.hosts.atomic import atomic_write
 
 if TYPE_CHECKING:
-    from orchestrator.profile.terraform import Ground
+    from orchestrator.profile.terraform import TerraformOutputs
 
 
 def schema(which: str) -> dict[str, Any]:
@@ -28,14 +28,16 @@ def schema(which: str) -> dict[str, Any]:
     raise UsageError(f"There is no schema {which!r}; there are: profile, run, lint.")
 
 
-def start_profile(project: Path, output: Path, force: bool, ground: Ground | None = None) -> tuple[Path, str]:
+def start_profile(
+    project: Path, output: Path, force: bool, ground: TerraformOutputs | None = None
+) -> tuple[Path, str]:
     """Write a profile for `project` at `output` (relative to it); returns its path and text.
 
     `ground`: what terraform made, for a machine there.
     """
-    from orchestrator.api.reading import of_project
-    from orchestrator.api.undeclared_words import amount, source_of
     from orchestrator.profile import FoundData, load, starter
+    from orchestrator.reads.advice import of_project
+    from orchestrator.reads.undeclared_words import amount, source_of
 
     if not project.is_dir():
         raise UsageError(f"{project} is not a folder.")
@@ -45,24 +47,26 @@ def start_profile(project: Path, output: Path, force: bool, ground: Ground | Non
     found = of_project(project)
     data = [FoundData(source_of(e.path, path), e.target, f"the code reads it: {amount(e)}") for e in found]
     text = starter(project, ground, data)
-    write_whole(path, text.encode())
+    atomic_write(path, text.encode())
     load(path)
     return path, text
 
 
 def _there_already(path: Path, output: Path) -> UsageError:
     """With what the code reads and the profile does not declare."""
-    from orchestrator.api.reading import of_profile
-    from orchestrator.api.undeclared_words import command, sentence
     from orchestrator.profile import load
+    from orchestrator.reads.advice import of_profile
+    from orchestrator.reads.undeclared_words import declare_command, undeclared_sentence
 
     try:
         found = of_profile(load(path))
     except ProfileError:
         found = ()
-    said = f" {sentence(found, 'names')}" if found else ""
+    said = f" {undeclared_sentence(found, 'names')}" if found else ""
     replace = f"orch init --force --output {shlex.quote(str(output))}"
-    next_command = f"{command(found, path)}    # or, to write it anew: {replace}" if found else replace
+    next_command = (
+        f"{declare_command(found, path)}    # or, to write it anew: {replace}" if found else replace
+    )
     return UsageError(f"{path} is there already.{said}", next_command=next_command)
 
 

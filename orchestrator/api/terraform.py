@@ -8,13 +8,13 @@ import subprocess
 from pathlib import Path
 
 from orchestrator.errors import UsageError
-from orchestrator.profile.terraform import Ground, read_ground
+from orchestrator.profile.terraform import TerraformOutputs, read_ground
 
 _PROGRAMS = ("terraform", "tofu")
 _OUTPUT_S = 120.0
 
 
-def ground(path: Path) -> Ground:
+def terraform_outputs(path: Path) -> TerraformOutputs:
     """What terraform made, as the folder or file at `path` tells it.
 
     A file is a state or the JSON of `terraform output -json`. A folder is one in which terraform was

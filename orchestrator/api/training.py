@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.api.folder import Folder, check_run_id, new_run_id
-from orchestrator.api.interrupts import Interrupts
-from orchestrator.api.known import known_run, profile_of
-from orchestrator.api.turns import in_use, turn_of
 from orchestrator.model import Progress, RunRecord, Silent
+from orchestrator.runs.known import known_run, profile_of
+from orchestrator.session.interrupts import Interrupts
+from orchestrator.session.project import Project, check_run_id, new_run_id
+from orchestrator.session.turns import shared_use, turn_of
 
 Output = Callable[[bytes], None]
 
@@ -41,18 +41,18 @@ def train(
     record is in `runs/<id>/` all the same), HostError (the run goes on without us).
     """
     with Interrupts() as interrupts:
-        place = Folder.at(folder)
+        place = Project.at(folder)
         held = place.lease(lease)
         profile = profile_of(held, overrides)
-        from orchestrator.api import attempts
-        from orchestrator.api.one_run import Wish, one_run, refuse_another_machine
+        from orchestrator.runs import attempts
+        from orchestrator.training.one_run import RunOptions, one_run, refuse_another_machine
 
         refuse_another_machine(profile_of(held, ()), profile)
         name = check_run_id(run_id) if run_id else new_run_id(profile.name)
         place.require_runs(name)
-        seen = attempts.latest(place.run(name))
-        wish = Wish(local_parity, detach, strict, retry_failed, parallel, seen, overrides)
-        with in_use(place, profile.name):
+        seen = attempts.latest_attempt(place.run(name))
+        wish = RunOptions(local_parity, detach, strict, retry_failed, parallel, seen, overrides)
+        with shared_use(place, profile.name):
             return one_run(place, held, profile, name, wish, interrupts, output, progress or Silent())
 
 
@@ -65,18 +65,18 @@ def attach(
     progress: Progress | None = None,
 ) -> RunRecord:
     """Follow a run that was started before until it ends, and bring it home."""
-    place = Folder.at(folder)
+    place = Project.at(folder)
     held, run = known_run(place, run_id, lease)
     profile = profile_of(held, ())
-    from orchestrator.api.one_run import finish, opened
-    from orchestrator.api.verdict import judged
+    from orchestrator.runs.outcome import raise_for_outcome
+    from orchestrator.training.one_run import finish, opened
 
     tell = progress or Silent()
     with (
-        in_use(place, profile.name),
+        shared_use(place, profile.name),
         turn_of(place, run.run_id, "attach", tell) as turn,
         opened(place, held, run.run_id, profile, tell, again=f"orch logs -f {run.run_id}") as session,
     ):
         turn.give_back()
-        done = judged(finish(session, run.run_id, output, turn), held.profile["path"])
+        done = raise_for_outcome(finish(session, run.run_id, output, turn), held.profile["path"])
         return replace(done, started=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from orchestrator.model import Offer
-from orchestrator.runtime.counted import counted
+from orchestrator.model.counted import counted
 
 STALE_DAYS = 30
 ATTACHABLE = {

@@ -1,4 +1,4 @@
-"""Door 2: parse, call the api, render, and leave with the right exit code."""
+"""The command line: parse, call a verb, render its result, and leave with the right exit code."""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ def up(
         return
     tell = progress.progress()
     held = api.up(profile, overrides=sets or (), approve=approval.ask(yes), strict=strict, progress=tell)
-    from orchestrator.api.watched import next_after_up
     from orchestrator.report.lease import status_text
+    from orchestrator.session.watched import next_after_up
 
     text = f"{status_text([held])}\nNext: {next_after_up(profile, sets or ())}"
     emit("up", held.as_json(), as_json, text)
@@ -85,7 +85,7 @@ def plan(
     learned: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     if like is not None:
-        from orchestrator.api.rightsize import like as like_run
+        from orchestrator.sizing.rightsize import similar_types as like_run
 
         learned, reasons = like_run(like)
     planned = api.plan(profile, overrides=(*learned, *(sets or ()))).as_json()
@@ -184,13 +184,13 @@ def status(
     as_json: Json = False,
 ) -> None:
     """What is leased from this folder, until when, and what it costs."""
-    from orchestrator.api.standing import elsewhere
-    from orchestrator.api.standing import status as leases
     from orchestrator.errors import EXIT_RESULTS_LOST
+    from orchestrator.leases.status import leases_elsewhere
+    from orchestrator.leases.status import status as leases
     from orchestrator.report.lease import status_text
 
     held = leases(ask=ask)
-    others = () if held else elsewhere()
+    others = () if held else leases_elsewhere()
     value = {"leases": [each.as_json() for each in held], "elsewhere": list(others)}
     emit("status", value, as_json, status_text(held, elsewhere=others))
     if any(run["lost"] for each in held for run in each.runs):
@@ -233,13 +233,13 @@ def ssh(
     ] = False,
 ) -> None:
     """Open a shell on the machine, or run CMD there, with its verified host key."""
-    from orchestrator.api import door
+    from orchestrator.api import ssh as door
 
     argv = door.ssh_command(command or (), lease=lease)
     if as_json:
         emit("ssh", {"argv": argv}, True, "")
     else:
-        door.become(argv)
+        door.exec_ssh(argv)
 
 
 app.command(cls=Verb)(pull_.pull)

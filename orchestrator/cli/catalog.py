@@ -9,7 +9,7 @@ import typer
 from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.verbs import Verb, Verbs
-from orchestrator.runtime.counted import counted
+from orchestrator.model.counted import counted
 
 app = typer.Typer(
     name="catalog",

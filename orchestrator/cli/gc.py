@@ -34,8 +34,8 @@ def gc(
     Exit code 8 where a machine that was to be ended may still exist or was kept for its results, or a cloud
     did not answer.
     """
-    from orchestrator.api import gc as gc_
     from orchestrator.cli import progress
+    from orchestrator.leases import gc as gc_
 
     found = gc_.gc(
         clouds or gc_.clouds_of(),
@@ -51,8 +51,8 @@ def gc(
 
 def gc_text(report: Mapping[str, Any]) -> str:
     """One line a machine, the sum at the end. See `orch gc --json`."""
+    from orchestrator.model.counted import counted
     from orchestrator.report.units import money
-    from orchestrator.runtime.counted import counted
 
     machines = report["machines"]
     lines = [_line(machine) for machine in machines]

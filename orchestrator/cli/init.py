@@ -28,16 +28,16 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Write a profile for the project in this folder, or add data to the one that is there."""
-    from orchestrator.api.lint import hint
     from orchestrator.api.schemas import missing_lock, start_profile
-    from orchestrator.api.terraform import ground
+    from orchestrator.api.terraform import terraform_outputs
     from orchestrator.cli import progress
+    from orchestrator.runs.lint_check import hint
 
     path = output if output.is_absolute() else project / output
     if add_data and path.exists() and not force:
         _add(path, add_data, as_json)
         return
-    ready = ground(terraform) if terraform else None
+    ready = terraform_outputs(terraform) if terraform else None
     path, text = start_profile(project, output, force, ready)
     text = _added(path, add_data) if add_data else text
     hint(path, progress.progress())

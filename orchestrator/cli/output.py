@@ -56,14 +56,14 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
 
 def _of_this_computer(error: OSError) -> OrchError:
     """A full disk, a missing permission, a vanished file: of this computer, not of the machine."""
-    from orchestrator.api.folder import Folder
-    from orchestrator.api.space import refusal_of
     from orchestrator.profile.nearby import shown_path
+    from orchestrator.runs.space import refusal_of
+    from orchestrator.session.project import Project
 
     if error.errno == errno.ENAMETOOLONG:
         name = shown_path(Path(str(error.filename or "")))
         return UsageError(f"A name is longer than this computer allows: {name}")
-    refused, once = refusal_of(error, Folder.at())
+    refused, once = refusal_of(error, Project.at())
     again = f"repeat the command    # {once}" if error.errno == errno.ENOSPC else "orch status"
     return LocalError(f"This computer refused: {refused}.", exists=_INTERRUPTED_EXISTS, next_command=again)
 

@@ -59,12 +59,12 @@ def profile(
     as_json: Json = False,
 ) -> None:
     """Measure what the input of a training costs: synthetic, cached, warm and cold, in a scratch run here."""
-    from orchestrator.api.profile_run import Wish
-    from orchestrator.api.profile_run import profile as measure
     from orchestrator.cli import progress
     from orchestrator.report.profile import profile_text
+    from orchestrator.stalls.scratch_run import Options
+    from orchestrator.stalls.scratch_run import profile as measure
 
-    wish = Wish(attempt, files, trace, rounds, seconds, budget, staging)
+    wish = Options(attempt, files, trace, rounds, seconds, budget, staging)
     found = measure(command or (), wish=wish, in_place=in_place, run_id=run_id, progress=progress.progress())
     value = found.as_json()
     emit("profile", value, as_json, profile_text(value))
@@ -74,9 +74,9 @@ def profile(
 
 def analyse(run_id: str, lease: str | None, overrides: Sequence[str], as_json: bool) -> None:
     """The same on the leased machine, for a run that has come home: its text, or with --json its file."""
-    from orchestrator.api.profile_far import analyse as measure
     from orchestrator.cli import progress
     from orchestrator.report.profile import profile_text
+    from orchestrator.stalls.on_machine import analyse as measure
 
     tell = progress.progress()
     try:

@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import BinaryIO
 
 from orchestrator.errors import HostError
+from orchestrator.hosts.atomic import atomic_file
 from orchestrator.hosts.command import STOP_GRACE, checked, shown
 from orchestrator.hosts.limits import admit, irregular, shrank, too_much
-from orchestrator.hosts.whole import whole
 from orchestrator.model import LARGEST_FILE, OUTPUT, Completed
 
 _CHUNK = 1 << 16
@@ -48,7 +48,7 @@ class HereHost:
 
     def put(self, source: bytes | Path, target: str, *, mode: int = 0o644) -> None:
         try:
-            with whole(Path(target), mode) as part:
+            with atomic_file(Path(target), mode) as part:
                 if isinstance(source, bytes):
                     part.write(source)
                 else:
@@ -65,7 +65,7 @@ class HereHost:
             with open(fd, "rb") as file:
                 size = os.fstat(fd).st_size
                 admit(source, "this computer", size, most, target)
-                with whole(target) as part:
+                with atomic_file(target) as part:
                     _copy(file, part, size, source)
         except OSError as error:
             raise HostError(f"{source} could not be fetched to {target}: {error}.") from error

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import HostKeyError
-from orchestrator.hosts.whole import whole
+from orchestrator.hosts.atomic import atomic_file
 from orchestrator.model.answers import shown as shown_value
 
 _ALIAS = re.compile(r"[A-Za-z0-9._-]+\Z")
@@ -57,7 +57,7 @@ def _parse_line(line: str) -> HostKey:
     return HostKey(words[0], blob)
 
 
-def expected(machine_id: str, vouched: Sequence[str], known_hosts: Path) -> tuple[HostKey, ...]:
+def expected_keys(machine_id: str, vouched: Sequence[str], known_hosts: Path) -> tuple[HostKey, ...]:
     """The keys that may be shown: those the provider vouches for, and of these the pinned ones.
 
     Fails closed: with no key at all, or with none in common, HostKeyError.
@@ -114,7 +114,7 @@ def repin(machine_id: str, keys: Sequence[HostKey], known_hosts: Path) -> None:
     text = known_hosts.read_text(encoding="utf-8") if known_hosts.exists() else ""
     others = [line for line in text.splitlines() if line.split(maxsplit=1)[:1] != [machine_id]]
     lines = [*others, *(f"{machine_id} {key.line}" for key in keys)]
-    with whole(known_hosts) as file:
+    with atomic_file(known_hosts) as file:
         file.write("".join(f"{line}\n" for line in lines).encode())
 
 

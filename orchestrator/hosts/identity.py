@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.hosts.whole import write_whole
+from orchestrator.hosts.atomic import atomic_write
 
 
 def public_key(identity: Path, comment: str) -> str:
@@ -24,7 +24,7 @@ def public_key(identity: Path, comment: str) -> str:
 
 def _write_secret(path: Path, secret: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_whole(path, secret, 0o600)
+    atomic_write(path, secret, 0o600)
 
 
 def known_hosts_line(alias: str, key: str) -> str:

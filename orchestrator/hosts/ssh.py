@@ -24,10 +24,10 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from orchestrator.errors import HostError, HostKeyError
 from orchestrator.hosts import hostkeys
+from orchestrator.hosts.atomic import atomic_file
 from orchestrator.hosts.channel import SshChannel
 from orchestrator.hosts.command import STOP_GROUP, checked, remote_text, shown
 from orchestrator.hosts.limits import admit, irregular, shrank
-from orchestrator.hosts.whole import whole
 from orchestrator.hosts.wire import Piped, connected
 from orchestrator.model import LARGEST_FILE, OUTPUT, Completed, Endpoint
 from orchestrator.model.answers import malformed
@@ -132,7 +132,7 @@ class SshHost:
             channel.close_stdin()
             size = self._announced(channel, source)
             admit(source, self.name, size, most, target)
-            with whole(target) as file:
+            with atomic_file(target) as file:
                 left = size
                 while left and (data := channel.read(min(left, _CHUNK))):
                     file.write(data)
@@ -199,7 +199,7 @@ def connect(
     endpoint: Endpoint, *, identity: Path, known_hosts: Path, machine_id: str, timeout: float = 30
 ) -> SshHost:
     """See `hosts.connect`."""
-    admitted = hostkeys.expected(machine_id, endpoint.host_keys, known_hosts)
+    admitted = hostkeys.expected_keys(machine_id, endpoint.host_keys, known_hosts)
     key = _read_identity(identity)
     transport = _shake_hands(endpoint, machine_id, admitted, time.monotonic() + timeout, timeout)
     try:

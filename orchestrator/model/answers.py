@@ -16,7 +16,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from orchestrator.errors import MalformedAnswer
-from orchestrator.runtime.counted import counted
+from orchestrator.model.counted import counted
 
 from .plain import plain
 

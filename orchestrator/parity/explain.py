@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.model import DriftBand, Tried, Verdict
-from orchestrator.parity.band import Band, Drift
 from orchestrator.parity.changes import SAME_JOB
-from orchestrator.parity.imposed import Candidate
-from orchestrator.parity.ladder import Finding, climb
+from orchestrator.parity.intervention import Candidate
+from orchestrator.parity.ladder import Finding, compare_stages
 from orchestrator.parity.recording import STAGES, Recording
+from orchestrator.parity.rounding_tolerance import Drift, RoundingTolerance
 from orchestrator.parity.verdict import DIVERGENT, EQUIVALENT, UNSTABLE, divergence_of, located
 
 ARITHMETIC = frozenset(("threads", "isa", "onednn", "determinism", "devices"))
@@ -26,7 +26,7 @@ def place(a: Recording, b: Recording) -> Place | None:
     Of files it is where they first change what is computed: a file that is another and changes nothing does
     not stand before what does.
     """
-    outcome = climb(a, b)
+    outcome = compare_stages(a, b)
     if outcome.finding:
         seen = outcome.finding.shows or outcome.finding
         return seen.step, STAGES.index(seen.stage)
@@ -54,8 +54,12 @@ class Diagnosis:
     """A difference that is enough by itself but follows from something that was not tried; it is no cause."""
 
 
-def concluded(
-    first: Verdict, finding: Finding | None, diagnosis: Diagnosis, band: Band | None, drift: Drift
+def conclude(
+    first: Verdict,
+    finding: Finding | None,
+    diagnosis: Diagnosis,
+    band: RoundingTolerance | None,
+    drift: Drift,
 ) -> Verdict:
     """The verdict `first` on two recordings, with what repeated runs showed."""
     first = _less_cleared(first, finding, diagnosis) if finding else first
@@ -141,7 +145,11 @@ def _detail(first: Verdict, verdict: Verdict) -> str:
 
 
 def _grade(
-    first: Verdict, finding: Finding | None, causes: Sequence[Candidate], band: Band | None, drift: Drift
+    first: Verdict,
+    finding: Finding | None,
+    causes: Sequence[Candidate],
+    band: RoundingTolerance | None,
+    drift: Drift,
 ) -> str:
     """EQUIVALENT only where the difference is rounding-sized for this model and no other job is the cause."""
     if finding is None or first.verdict not in (EQUIVALENT, DIVERGENT):
@@ -159,7 +167,7 @@ def _grade(
     return first.verdict
 
 
-def _band(band: Band, drift: Drift) -> DriftBand:
+def _band(band: RoundingTolerance, drift: Drift) -> DriftBand:
     limits = {
         stage: tuple(band.limit(stage, step) for step in range(len(steps)))
         for stage, steps in band.drift.items()
@@ -229,7 +237,7 @@ _RANDOM = {
 }
 
 
-def worded(remedies: Sequence[Remedy], stage: str) -> str:
+def describe_change(remedies: Sequence[Remedy], stage: str) -> str:
     """What remedies together say of a script that first differs from itself at `stage`."""
     what = _RANDOM.get(stage, "its random numbers")
     return " and ".join(remedy.words.format(what=what) for remedy in remedies)
@@ -248,7 +256,7 @@ def unstable(
 
     Where none were, `suspected` are what its generators make probable.
     """
-    words = worded(remedies or suspected, finding.stage)
+    words = describe_change(remedies or suspected, finding.stage)
     fix = " ".join(remedy.fix for remedy in remedies or suspected)
     sure = "Confirmed" if remedies else "Suspected"
     cause = f"{sure}: {words or 'randomness that none of the usual seeds fixes'}."

@@ -43,7 +43,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Climb:
+class Comparison:
     """The outcome: the first difference if any, tensors compared, steps compared in full, stages compared in
     them, and steps after those whose fingerprints were compared."""
 
@@ -54,7 +54,7 @@ class Climb:
     light: int = 0
 
 
-def climb(a: Recording, b: Recording) -> Climb:
+def compare_stages(a: Recording, b: Recording) -> Comparison:
     """Compare the steps that both have, in order; stop at the first stage that differs.
 
     Files come first, but count only where what they lead to differs: a file that changes nothing in the
@@ -116,7 +116,7 @@ def _apart(a: float | None, b: float | None) -> float:
     return abs(a - b) / max(a, b) if max(a, b) else 0.0
 
 
-def _full(a: Recording, b: Recording) -> Climb:
+def _full(a: Recording, b: Recording) -> Comparison:
     compared, stages = 0, set[str]()
     pairs = list(zip(a.steps, b.steps, strict=False))
     for left, right in pairs:
@@ -126,8 +126,8 @@ def _full(a: Recording, b: Recording) -> Climb:
             if names:
                 stages.add(stage)
             if finding:
-                return Climb(finding, compared, left.number, frozenset(stages))
-    return Climb(None, compared, len(pairs), frozenset(stages))
+                return Comparison(finding, compared, left.number, frozenset(stages))
+    return Comparison(None, compared, len(pairs), frozenset(stages))
 
 
 def _stages(a: Step, b: Step) -> Iterator[tuple[str, list[str]]]:

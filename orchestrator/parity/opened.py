@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.runtime.counted import counted
+from orchestrator.model.counted import counted
 
 Entry = Mapping[str, Any]
 

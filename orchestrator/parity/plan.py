@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from orchestrator.parity.changes import Change, Facts
-from orchestrator.parity.imposed import Candidate, Imposed, Other
+from orchestrator.parity.intervention import Candidate, Intervention, Other
+from orchestrator.parity.interventions import other_neighbours, other_packages, other_times, to_intervention
 from orchestrator.parity.ladder import Finding
-from orchestrator.parity.makers import made, other_neighbours, other_packages, other_times
 from orchestrator.parity.probes import probes, replays
 
 _INPUT = (
@@ -51,7 +51,7 @@ def candidates(
     """
     explained = {change.topic for change in found if change.variable}
     differences = [
-        made(change, base, mine, other)
+        to_intervention(change, base, mine, other)
         for change in found
         if not (change.topic in explained and change.name in _BROUGHT_ABOUT)
     ]
@@ -123,8 +123,8 @@ _GROUPS = {
 
 def together(parts: Sequence[Candidate], fix: str) -> Candidate:
     """Files of one topic that are tried as one."""
-    whole = Imposed()
+    whole = Intervention()
     for each in parts:
-        whole |= each.imposed or Imposed()
+        whole |= each.imposed or Intervention()
     words = f"{len(parts)} files differ: {'; '.join(each.words for each in parts[:2])}; …"
     return Candidate(parts[0].topic, words, fix, whole, parts=tuple(parts))

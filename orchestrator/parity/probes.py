@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orchestrator.parity.changes import Facts, intra_op
-from orchestrator.parity.imposed import Candidate, Imposed, Other
+from orchestrator.parity.intervention import Candidate, Intervention, Other
 from orchestrator.parity.ladder import Finding
 
 
@@ -13,16 +13,16 @@ def probes(finding: Finding, mine: Facts) -> Iterator[Candidate]:
     """What the stage suggests although nothing that was recorded differs in it."""
     if finding.stage in ("batch", "files"):
         for words, imposed in (
-            ("one core instead of several, on which interleave depends", Imposed(plan={"cpus": 1})),
-            ("sorted folder listings", Imposed(plan={"listing": "sorted"})),
+            ("one core instead of several, on which interleave depends", Intervention(plan={"cpus": 1})),
+            ("sorted folder listings", Intervention(plan={"listing": "sorted"})),
         ):
             topic = "cores" if "cpus" in imposed.plan else "order"
             yield Candidate(topic, words, "Make the order of records explicit.", imposed, "probe")
     elif finding.stage != "initial" and finding.rounding:
-        yield from innocent_flips(mine)
+        yield from rounding_perturbations(mine)
 
 
-def innocent_flips(mine: Facts) -> tuple[Candidate, ...]:
+def rounding_perturbations(mine: Facts) -> tuple[Candidate, ...]:
     """Changes that only round differently: probes for a cause, and the set that calibrates the band."""
     found = []
     if intra_op(mine) != 1:
@@ -31,7 +31,7 @@ def innocent_flips(mine: Facts) -> tuple[Candidate, ...]:
                 "threads",
                 "one thread within an operation",
                 "Set TF_NUM_INTRAOP_THREADS=1 on both sides.",
-                Imposed(plan={"intra_op": 1}),
+                Intervention(plan={"intra_op": 1}),
                 "probe",
             )
         )
@@ -39,10 +39,12 @@ def innocent_flips(mine: Facts) -> tuple[Candidate, ...]:
     below = [flag for flag in flags if not flag.startswith(("avx512", "amx", "avx_vnni"))]
     if len(below) < len(flags) and "ONEDNN_MAX_CPU_ISA" not in mine.get("environment", {}):
         words, fix = "instructions up to AVX2", "Export ONEDNN_MAX_CPU_ISA=AVX2 on both sides."
-        found.append(Candidate("isa", words, fix, Imposed(env={"ONEDNN_MAX_CPU_ISA": "AVX2"}), "probe"))
+        found.append(Candidate("isa", words, fix, Intervention(env={"ONEDNN_MAX_CPU_ISA": "AVX2"}), "probe"))
     if (mine.get("tensorflow") or {}).get("onednn"):
         words, fix = "oneDNN off", "Export TF_ENABLE_ONEDNN_OPTS=0 on both sides."
-        found.append(Candidate("onednn", words, fix, Imposed(env={"TF_ENABLE_ONEDNN_OPTS": "0"}), "probe"))
+        found.append(
+            Candidate("onednn", words, fix, Intervention(env={"TF_ENABLE_ONEDNN_OPTS": "0"}), "probe")
+        )
     return tuple(found)
 
 
@@ -51,13 +53,13 @@ def replays(finding: Finding, other: Other) -> Iterator[Candidate]:
         return
     if finding.stage in ("batch", "files"):
         words = "what enters the model (the other side's batches, replayed)"
-        imposed = Imposed(env={"ORCH_IMPOSE_BATCH": str(other.observe)})
+        imposed = Intervention(env={"ORCH_IMPOSE_BATCH": str(other.observe)})
         yield Candidate("replay", words, "", imposed, "replay")
     if finding.stage == "initial":
         words = "where training begins (the other side's initial weights)"
-        imposed = Imposed(env={"ORCH_IMPOSE_WEIGHTS": str(other.observe)})
+        imposed = Intervention(env={"ORCH_IMPOSE_WEIGHTS": str(other.observe)})
         yield Candidate("replay", words, "", imposed, "replay")
     if finding.stage in ("batch", "initial", "files"):
         words = "batches and initial weights together (replayed)"
         both = {"ORCH_IMPOSE_BATCH": str(other.observe), "ORCH_IMPOSE_WEIGHTS": str(other.observe)}
-        yield Candidate("replay", words, "", Imposed(env=both), "replay")
+        yield Candidate("replay", words, "", Intervention(env=both), "replay")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orchestrator.model import RecordedFact, Verdict
+from orchestrator.model.counted import counted
 from orchestrator.parity.verdict import DIVERGENT, NOT_COMPARED
-from orchestrator.runtime.counted import counted
 
 Record = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def smallest(items: Sequence[T], enough: Callable[[Sequence[T]], bool]) -> tuple[T, ...]:
+def smallest_sufficient(items: Sequence[T], enough: Callable[[Sequence[T]], bool]) -> tuple[T, ...]:
     """A part of `items` that is enough and from which nothing can be left out, in their order.
 
     `items` are known to be enough. Halves are tried first, then what remains without each smaller piece: one

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.model import Divergence, Verdict
+from orchestrator.model.counted import counted
 from orchestrator.parity.cause import Cause, suspect
 from orchestrator.parity.changes import SAME_JOB, Change, changes, versions
-from orchestrator.parity.ladder import Climb, Finding, climb, same_records_overall
+from orchestrator.parity.ladder import Comparison, Finding, compare_stages, same_records_overall
 from orchestrator.parity.opened import files_gap
 from orchestrator.parity.recording import STAGES, Recording, read
-from orchestrator.runtime.counted import counted
 
 IDENTICAL = "IDENTICAL"
 EQUIVALENT = "EQUIVALENT"
@@ -88,7 +88,7 @@ def judge(a: Recording, b: Recording) -> Verdict:
             detail = f"Nothing was observed of {name}: {side.why}."
             fix = _OBSERVABLE if side.not_compared and not side.failure else _OBSERVED
             return Verdict(NOT_COMPARED, detail=detail, fix=fix)
-    outcome = climb(a, b)
+    outcome = compare_stages(a, b)
     if outcome.finding:
         return _differing(a, b, outcome, outcome.finding)
     if "update" not in outcome.stages and "gradient" not in outcome.stages:
@@ -129,7 +129,7 @@ _OBSERVABLE = (
 )
 
 
-def _differing(a: Recording, b: Recording, outcome: Climb, finding: Finding) -> Verdict:
+def _differing(a: Recording, b: Recording, outcome: Comparison, finding: Finding) -> Verdict:
     found = changes(a.environment, b.environment)
     if absorbed(a, b, finding):
         return _absorbed(a, b, outcome, finding.shows or finding)
@@ -174,7 +174,7 @@ def absorbed(a: Recording, b: Recording, finding: Finding) -> bool:
     )
 
 
-def _absorbed(a: Recording, b: Recording, outcome: Climb, finding: Finding) -> Verdict:
+def _absorbed(a: Recording, b: Recording, outcome: Comparison, finding: Finding) -> Verdict:
     steps = min(len(a.steps), len(b.steps))
     words = f"the loader yields another dtype ({finding.detail}), which is cast where the model begins"
     detail = (
@@ -211,7 +211,7 @@ def located(finding: Finding) -> str:
     return f"{STAGE_WORDS[finding.stage]}: {finding.tensor}{size}{more} ({finding.detail})"
 
 
-def _uneven(a: Recording, b: Recording, outcome: Climb) -> Verdict:
+def _uneven(a: Recording, b: Recording, outcome: Comparison) -> Verdict:
     counts = f"{len(a.steps)} in A and {len(b.steps)} in B, of {a.requested} asked for"
     for name, side in (("A", a), ("B", b)):
         if side.failure and len(side.steps) < side.requested:
@@ -231,7 +231,7 @@ def _uneven(a: Recording, b: Recording, outcome: Climb) -> Verdict:
     )
 
 
-def _stages(outcome: Climb) -> str:
+def _stages(outcome: Comparison) -> str:
     words = {
         "batch": "batches",
         "initial": "initial weights",

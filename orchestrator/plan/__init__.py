@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from orchestrator.model import LABEL_SPEC, Machine, MachineState, Need, Offer
+from orchestrator.model.counted import counted
 from orchestrator.plan.fit import MANY, Rejected, near_misses, rank
-from orchestrator.runtime.counted import counted
 
 __all__ = ["Action", "Create", "Delete", "Keep", "Plan", "Rejected", "plan", "rank"]
 

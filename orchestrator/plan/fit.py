@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from orchestrator.model import Bound, Need, Offer
-from orchestrator.runtime.counted import counted
+from orchestrator.model.counted import counted
 
 MANY = 500
 """No catalog hands over more offers that fit than this: the cheapest ones."""

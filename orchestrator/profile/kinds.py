@@ -56,7 +56,7 @@ def _choice(*choices: str, hidden: tuple[str, ...] = ()) -> Parsed:
 
 def _whole(low: int, high: int) -> Parsed:
     return Parsed(
-        lambda value: values.parse_whole(value, low=low, high=high),
+        lambda value: values.parse_integer(value, low=low, high=high),
         {"type": "integer", "minimum": low, "maximum": high},
     )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.profile.edit_data import scalar
 from orchestrator.profile.resolve import default_lock, lock_command
-from orchestrator.profile.terraform import Ground
+from orchestrator.profile.terraform import TerraformOutputs
 from orchestrator.profile.values import parse_target
 
 _NO_SCRIPTS = ("setup.py", "conftest.py", "__init__.py", "noxfile.py")
@@ -78,7 +78,7 @@ _CLOUD = "cloud: {name:<19}# local, aws, gcp or any (the cheaper of both)"
 _REGION = "# region: us-east-1       # default: the cheapest\n"
 
 
-def starter(project: Path, ground: Ground | None = None, data: Sequence[FoundData] = ()) -> str:
+def starter(project: Path, ground: TerraformOutputs | None = None, data: Sequence[FoundData] = ()) -> str:
     """The text of a profile for the project in `project`, to be written into that folder.
 
     For a machine on this computer; with `ground`, for one of the cloud that terraform made ready. `data`:
@@ -99,7 +99,7 @@ def starter(project: Path, ground: Ground | None = None, data: Sequence[FoundDat
     )
 
 
-def _where(ground: Ground) -> str:
+def _where(ground: TerraformOutputs) -> str:
     lines = [_CLOUD.format(name=ground.cloud)]
     if ground.region:
         lines.append(f"region: {ground.region:<17} # where terraform made the network")

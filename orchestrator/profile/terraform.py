@@ -21,7 +21,7 @@ _VALUE = re.compile(r"[\w.,:/@-]+")
 
 
 @dataclass(frozen=True)
-class Ground:
+class TerraformOutputs:
     """`regions`: where the network is, the first one first. `environment`: how the provider finds it."""
 
     cloud: str
@@ -39,7 +39,7 @@ class Ground:
         return tuple(f"export {name}={shlex.quote(value)}" for name, value in self.environment.items())
 
 
-def read_ground(text: str, where: str) -> Ground:
+def read_ground(text: str, where: str) -> TerraformOutputs:
     """Of a terraform.tfstate, or of what `terraform output -json` prints; `where` it came from.
 
     Raises UsageError, naming what is missing or malformed.
@@ -56,7 +56,7 @@ def read_ground(text: str, where: str) -> Ground:
         _is(_VARIABLE, name) and _is(_VALUE, value) for name, value in environment.items()
     ):
         raise _refused(where, f"its environment is {environment!r}, not names and values of variables")
-    return Ground(cloud, tuple(regions), environment)
+    return TerraformOutputs(cloud, tuple(regions), environment)
 
 
 def _output(text: str, where: str) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def parse_version(value: object) -> int:
     return 1
 
 
-def parse_whole(value: object, *, low: int, high: int) -> int:
+def parse_integer(value: object, *, low: int, high: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"expected a whole number, found {describe(value)}")
     if not low <= value <= high:

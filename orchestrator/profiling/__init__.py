@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from orchestrator.model.counted import counted
 from orchestrator.profiling.advice import Advice
 from orchestrator.profiling.advice import apply as _apply
 from orchestrator.profiling.evidence import Evidence, Training, evidence_of
@@ -15,7 +16,6 @@ from orchestrator.profiling.model import IoSummary
 from orchestrator.profiling.pauses import Pauses
 from orchestrator.profiling.rules import RULES
 from orchestrator.profiling.trace import VERSION, Trace, number, read
-from orchestrator.runtime.counted import counted
 
 __all__ = ["Advice", "Evidence", "IoSummary", "advise", "apply", "evidence", "summarise"]
 

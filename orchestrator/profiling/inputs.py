@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from orchestrator.model.counted import counted
 from orchestrator.profiling.advice import Ground, predicted
 from orchestrator.profiling.evidence import Evidence
 from orchestrator.profiling.flow import Change, runs_ahead
 from orchestrator.profiling.pipeline import RANDOM, READERS, Node, Pipeline
-from orchestrator.runtime.counted import counted
 
 WAIT_SECONDS = 50e-6
 """A wait below this is what pulling a batch that is there costs."""

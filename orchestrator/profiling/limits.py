@@ -9,9 +9,9 @@ here. A run of few steps gets a verdict only where no chance could have made it.
 
 from __future__ import annotations
 
+from orchestrator.model.counted import counted
 from orchestrator.profiling.devices import Disk
 from orchestrator.profiling.evidence import CPU_BUSY, FEW_STEPS, SHORT_SECONDS, Evidence
-from orchestrator.runtime.counted import counted
 
 MEMORY_FULL = 0.95
 """Peak memory, of what the run was allowed."""

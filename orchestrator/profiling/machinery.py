@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 
+from orchestrator.model.counted import counted
 from orchestrator.profiling.advice import Ground
 from orchestrator.profiling.devices import Gpu
 from orchestrator.profiling.evidence import Evidence
@@ -22,7 +23,6 @@ from orchestrator.profiling.limits import (
     others_have_the_cores,
     paused,
 )
-from orchestrator.runtime.counted import counted
 
 STEPS_AT_ONCE = 32
 BETWEEN = 0.1

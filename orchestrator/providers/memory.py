@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, MachineState, Need, Offer
-from orchestrator.runtime.counted import counted
+from orchestrator.model.counted import counted
 
 R = TypeVar("R")
 

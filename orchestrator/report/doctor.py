@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.model import Check, CheckState, Readiness, Topic
+from orchestrator.model.counted import counted
 from orchestrator.report.units import table
-from orchestrator.runtime.counted import counted
 
 _TIERS = {
     "netns": "a machine of its own: file system, network, processes, limits",

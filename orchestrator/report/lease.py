@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.model import DownReport, LeaseStatus
+from orchestrator.model.counted import counted
 from orchestrator.report.units import duration, money, share, size, table
-from orchestrator.runtime.counted import counted
 
 
 def status_text(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from orchestrator.lint import Checked, Severity
-from orchestrator.runtime.counted import counted
+from orchestrator.model.counted import counted
 
 
 def lint_text(checked: Checked) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.runtime.counted import counted
+from orchestrator.model.counted import counted
 
 _NAMED = 5
 

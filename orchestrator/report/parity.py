@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from orchestrator.model.counted import counted
 from orchestrator.parity.verdict import STAGE_WORDS
-from orchestrator.runtime.counted import counted
 
 WIDTH = 80
 """Columns, where nothing else is known of the terminal."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from orchestrator.model.counted import counted
 from orchestrator.report.units import size, table
 from orchestrator.report.where import where_time_went
-from orchestrator.runtime.counted import counted
 
 MOST_FILES = 10
 _WIDTH = 108

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.model import CancelReport, PullReport, RunRecord
+from orchestrator.model.counted import counted
 from orchestrator.model.plain import moment
 from orchestrator.report.models import model_lines
 from orchestrator.report.units import duration, money, size
 from orchestrator.report.where import where_time_went
-from orchestrator.runtime.counted import counted
 
 _NAMED = 5
 

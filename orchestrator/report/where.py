@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from orchestrator.model.counted import counted
 from orchestrator.report.units import duration, money, share, size, table
 
 _WIDTH = 108
@@ -103,8 +104,9 @@ def _speed(profile: Mapping[str, Any]) -> Iterator[Row]:
         return
     yield (
         "steps/s",
-        f"By the median time from step to step, without start-up, validation and pauses. All in all "
-        f"{steps:,} steps in {duration(wall)}, {duration(seconds)} of it from the first step to the last.",
+        "By the median time from step to step, without start-up, validation and pauses. All in all "
+        f"{counted(steps, 'step')} in {duration(wall)}, {duration(seconds)} of it from the first step to "
+        "the last.",
     )
 
 

@@ -11,20 +11,20 @@ import sys
 from typing import List, Optional
 
 VERBS = {
-    "scan": "tree",
-    "apply": "tree",
-    "pack": "tree",
-    "start": "launch",
-    "state": "launch",
-    "tail": "launch",
-    "cancel": "launch",
-    "outputs": "launch",
-    "watch": "watch",
-    "attest": "attest",
+    "scan": "transfer.tree",
+    "apply": "transfer.tree",
+    "pack": "transfer.tree",
+    "start": "agent.launch",
+    "state": "agent.launch",
+    "tail": "agent.launch",
+    "cancel": "agent.launch",
+    "outputs": "agent.launch",
+    "watch": "agent.watch",
+    "attest": "attest.attest",
     "run": "observe.runner",
     "check-model": "modelcheck",
-    "zygote": "zygote",
-    "room": "room",
+    "fork-server": "replay.fork_server",
+    "room": "sampler.room",
 }
 """Verb -> module of this package, imported when it is asked for; each has `main(argv) -> exit status`."""
 

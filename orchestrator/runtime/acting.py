@@ -1,4 +1,4 @@
-"""Which environment variables can change what a training computes: one list for all that compare."""
+"""The environment variables that can change what a training computes: one list."""
 
 from __future__ import annotations
 

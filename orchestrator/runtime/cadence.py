@@ -1,4 +1,4 @@
-"""How often lines are added to a trace: a week of them is no burden, and a minute still tells something."""
+"""Decide how often a line is added to a trace, so that a week of lines stays small."""
 
 from __future__ import annotations
 

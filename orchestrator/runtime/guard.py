@@ -1,4 +1,4 @@
-"""Keeps a repeated run from changing what is the user's: it may write in its copy and in temporary folders.
+"""Keep a repeated run from writing anywhere but in its copy and in temporary folders.
 
 Python's own file operations are watched by an audit hook, which can refuse them. Of native code, what Python
 has TensorFlow and HDF5 write is watched where they are imported (`watch_tensorflow`, `watch_hdf5`); other

@@ -1,4 +1,4 @@
-"""End a program early, as a success: nothing that it still means to do is wanted, nothing stays behind."""
+"""End a program early, as a success, with nothing left running."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _GENERATED = "__autograph_generated_file"
 """Files into which TensorFlow writes the functions that it converts. It removes them at exit."""
 
 
-def leave() -> NoReturn:
+def exit_early() -> NoReturn:
     """Write out what was printed, remove TensorFlow's temporary files, and end without any exit handler."""
     try:
         _write_opened()

@@ -1,4 +1,4 @@
-"""One run's folder: what lies where, how it is written, and what can be told from it.
+"""One run's folder on the machine: its layout, its atomic writes, its state.
 
 The folder is the only truth about a run. Whoever holds `lock` works on it: `start` while it prepares,
 then the supervisor until the run has ended. The kernel frees the lock when its holder dies, in whatever way,

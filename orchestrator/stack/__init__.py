@@ -1,4 +1,4 @@
-"""The pinned packages: a lock read, installed on a machine exactly, read back, and compared with here."""
+"""The pinned packages: read a lock, install exactly it, read back what is there, compare with here."""
 
 from orchestrator.stack.attest import attest, attest_here
 from orchestrator.stack.bootstrap import bootstrap, local_agent

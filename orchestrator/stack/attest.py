@@ -12,8 +12,8 @@ from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Fingerprint, Host
 from orchestrator.model.answers import LONG, Malformed, decoded
 from orchestrator.model.plain import last_words
-from orchestrator.runtime.attest import digest
-from orchestrator.runtime.facts import environment as relevant
+from orchestrator.runtime.attest.attest import digest
+from orchestrator.runtime.attest.facts import environment as relevant
 from orchestrator.stack.runtime_files import lay_out
 from orchestrator.stack.wheels import cache_home
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from orchestrator.model import Difference, Distribution, Fingerprint, Lock, Pin, is_allowed
-from orchestrator.runtime.counted import counted
+from orchestrator.model.counted import counted
 from orchestrator.stack.lock import normalised
 from orchestrator.stack.target import applicable
 from orchestrator.stack.versions import same_version

@@ -13,7 +13,7 @@ from threading import Lock as Mutex
 from typing import BinaryIO
 
 from orchestrator.errors import StackError
-from orchestrator.hosts.whole import new_folder
+from orchestrator.hosts.atomic import new_folder
 from orchestrator.model import Progress
 from orchestrator.stack.indexes import authorization
 from orchestrator.stack.wheels import Wheel

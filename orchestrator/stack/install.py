@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from orchestrator.errors import StackError
 from orchestrator.model import Agent, Fingerprint, Host, Lock, Pin, Progress, Silent
 from orchestrator.model.answers import LONG, Malformed
+from orchestrator.model.counted import counted
 from orchestrator.model.plain import last_words
-from orchestrator.runtime.counted import counted
 from orchestrator.stack.attest import attest, attest_argv, parse_fingerprint
 from orchestrator.stack.bootstrap import ask, sh
 from orchestrator.stack.compare import altered, read_back

@@ -13,7 +13,7 @@ from orchestrator.errors import StackError
 from orchestrator.model.answers import Like, Malformed, decoded
 from orchestrator.model.plain import last_words
 
-PROBE = (Path(__file__).resolve().parent.parent / "runtime/probe.py").read_text("utf-8")
+PROBE = (Path(__file__).resolve().parent.parent / "runtime/attest/probe.py").read_text("utf-8")
 """The program that an interpreter runs, by `-I -c`, to say what it is."""
 
 _NAME = r"[A-Za-z0-9_.-]{0,64}"

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import LocalError, StackError
-from orchestrator.hosts.whole import write_whole
+from orchestrator.hosts.atomic import atomic_write
 from orchestrator.model import Lock, Progress, Silent
-from orchestrator.runtime.counted import counted
+from orchestrator.model.counted import counted
 from orchestrator.stack.install import stack_digest
 from orchestrator.stack.interpreter import Interpreter, interpreter
 from orchestrator.stack.lock import export
@@ -94,7 +94,7 @@ def _made(lock: Lock, project: Path, cache: Path, progress: Progress, environ: M
                 f"Making the local environment from {lock.path.name} ({counted(len(lock.pins), 'package')})"
             )
             _build(lock, base, folder, environ)
-            write_whole(marker, json.dumps({"lock": lock.digest, "python": base.version}).encode())
+            atomic_write(marker, json.dumps({"lock": lock.digest, "python": base.version}).encode())
     return python
 
 
@@ -142,7 +142,7 @@ def _source(lock: Lock, folder: Path) -> Path:
     if lock.kind != "uv.lock":
         return lock.path.absolute()
     target = folder.parent / f"pylock.{folder.name}.toml"
-    write_whole(target, export(lock.path, "pylock.toml").encode())
+    atomic_write(target, export(lock.path, "pylock.toml").encode())
     return target
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orchestrator.errors import StackError
 from orchestrator.model import Agent, Host, Progress
-from orchestrator.runtime.counted import counted
+from orchestrator.model.counted import counted
 from orchestrator.stack.bootstrap import sh
 from orchestrator.stack.download import cached, collect
 from orchestrator.stack.pack import Member, send

@@ -7,7 +7,7 @@ import shutil
 from functools import cache
 from pathlib import Path
 
-from orchestrator.hosts.whole import new_folder
+from orchestrator.hosts.atomic import new_folder
 from orchestrator.stack.pack import Member
 
 _SOURCE = Path(__file__).resolve().parent.parent / "runtime"

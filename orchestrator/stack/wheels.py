@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from orchestrator.errors import StackError
-from orchestrator.hosts.whole import write_whole
+from orchestrator.hosts.atomic import atomic_write
 from orchestrator.model import Lock, Pin
 from orchestrator.model.answers import LONG
 from orchestrator.model.files import regular_bytes
@@ -69,7 +69,7 @@ def find_wheels(
     wheels = tuple(wheel for _, wheel in chosen if wheel)
     # A URL with a query may be signed: a secret, and soon worthless.
     if not any(urlsplit(wheel.url).query for wheel in wheels):
-        write_whole(kept, json.dumps([asdict(wheel) for wheel in wheels], indent=1).encode())
+        atomic_write(kept, json.dumps([asdict(wheel) for wheel in wheels], indent=1).encode())
     return wheels
 
 

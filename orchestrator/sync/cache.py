@@ -12,9 +12,9 @@ import os
 import time
 from pathlib import Path
 
-from orchestrator.hosts.whole import write_whole
+from orchestrator.hosts.atomic import atomic_write
 from orchestrator.model.files import regular_bytes
-from orchestrator.runtime.tree import Known, settled
+from orchestrator.runtime.transfer.tree import Known, settled
 
 _SCHEMA = 2
 _MOST_BYTES = 1 << 30
@@ -44,7 +44,7 @@ def save(folder: Path | None, root: Path, before: Known, now: Known) -> None:
         "files": [(path, *stamp, digest) for path, (stamp, digest) in trusted.items()],
     }
     try:
-        write_whole(_place(folder, root), json.dumps(stored, separators=(",", ":")).encode())
+        atomic_write(_place(folder, root), json.dumps(stored, separators=(",", ":")).encode())
     except OSError:
         return
 

@@ -9,7 +9,7 @@ from orchestrator.errors import SyncError
 from orchestrator.model import Agent, Host, Manifest
 from orchestrator.model.answers import LONG, Count, Malformed, Most, decoded
 from orchestrator.model.plain import last_words, plain
-from orchestrator.runtime.entries import Row
+from orchestrator.runtime.transfer.entries import Row
 from orchestrator.sync.scan import manifest_of, shown
 
 _SCANNED_WITHIN = 1800.0

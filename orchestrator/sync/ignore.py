@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.runtime.entries import parents, raw, text
-from orchestrator.runtime.tree import Chooser
+from orchestrator.runtime.transfer.entries import parents, raw, text
+from orchestrator.runtime.transfer.tree import Chooser
 from orchestrator.sync.patterns import Pattern, PatternList, parse
 
 _NEVER = {

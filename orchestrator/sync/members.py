@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.runtime import tree
-from orchestrator.runtime.entries import text
+from orchestrator.runtime.transfer import tree
+from orchestrator.runtime.transfer.entries import text
 from orchestrator.sync.ignore import Ignore
 
 

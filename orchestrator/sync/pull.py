@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from orchestrator.errors import Busy, LocalError, SyncError
 from orchestrator.model import Agent, Entry, Host, NotFetched, Progress, Refused, Silent
-from orchestrator.runtime import frames, tree
-from orchestrator.runtime.confined import Confined, pieces
-from orchestrator.runtime.entries import Row, difference, ordered, parents, text
+from orchestrator.runtime.transfer import frames, tree
+from orchestrator.runtime.transfer.confined import Confined, pieces
+from orchestrator.runtime.transfer.entries import Row, difference, ordered, parents, text
 from orchestrator.sync.scan import shown
 from orchestrator.sync.sift import sift
 from orchestrator.sync.talk import Talk

@@ -11,8 +11,8 @@ from typing import Annotated
 from orchestrator.errors import SyncError
 from orchestrator.model import Agent, Entry, Host, Manifest, Progress, Silent
 from orchestrator.model.answers import Count, Most, Sha256
-from orchestrator.runtime import frames
-from orchestrator.runtime.confined import pieces
+from orchestrator.runtime.transfer import frames
+from orchestrator.runtime.transfer.confined import pieces
 from orchestrator.sync.scan import Scan, shown
 from orchestrator.sync.talk import Changed, Talk
 
@@ -71,7 +71,7 @@ def push(
     """Make the tree `name` there equal to `scan`, sending only what differs.
 
     The other side hashes what arrives, and compares the digest of all that then lies there with the
-    scan's; files it has seen unchanged since (runtime.tree.Stamp) it does not read again, unless `verify`.
+    scan's; files it has seen unchanged since (transfer.tree.Stamp) it does not read again, unless `verify`.
     Interrupted and repeated, it goes on where it was. Raises SyncError where anything is not equal:
     unreadable files, files that change meanwhile, a full disk, a tree that something else writes to.
     """

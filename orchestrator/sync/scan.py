@@ -9,8 +9,8 @@ from pathlib import Path
 
 from orchestrator.errors import SyncError
 from orchestrator.model import Entry, Manifest
-from orchestrator.runtime import tree
-from orchestrator.runtime.entries import Row, digest, folded, leads_out, ordered, text
+from orchestrator.runtime.transfer import tree
+from orchestrator.runtime.transfer.entries import Row, digest, folded, leads_out, ordered, text
 from orchestrator.sync import cache as hashes
 from orchestrator.sync.ignore import Ignore
 

@@ -8,10 +8,10 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from orchestrator.hosts.whole import scratch_folder
+from orchestrator.hosts.atomic import scratch_folder
 from orchestrator.model import NotFetched, Refused
-from orchestrator.runtime.confined import Confined
-from orchestrator.runtime.entries import Row, parents, raw, refusals, text
+from orchestrator.runtime.transfer.confined import Confined
+from orchestrator.runtime.transfer.entries import Row, parents, raw, refusals, text
 
 _NAME_MAX = 255
 _DEEPEST = 200

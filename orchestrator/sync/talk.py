@@ -11,7 +11,7 @@ from orchestrator.errors import HostError, SyncError
 from orchestrator.model import Agent, Host
 from orchestrator.model.answers import LONG, Count, Like, Malformed, Most, malformed, parsed, value
 from orchestrator.model.plain import last_words, plain
-from orchestrator.runtime import frames
+from orchestrator.runtime.transfer import frames
 from orchestrator.sync.scan import shown
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from orchestrator.api.folder import Folder
+    from orchestrator.session.project import Project
     from tests.clouds.failing import Ground
 
 
@@ -60,7 +60,7 @@ def ground(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 @pytest.fixture
-def project(tmp_path: Path, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Folder:
+def project(tmp_path: Path, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project on that cloud whose `up` ends where the guest's part begins."""
     from tests.clouds.failing import project_in
 

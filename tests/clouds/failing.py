@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.api import foreseen, held, provision
-from orchestrator.api.awaiting import Reached
-from orchestrator.api.folder import Folder
+from orchestrator.leases import foreseen, provision
 from orchestrator.providers.aws import provider as aws_provider
 from orchestrator.providers.gcp import provider as gcp_provider
 from orchestrator.providers.retry import RetryingProvider
+from orchestrator.session import machines
+from orchestrator.session.project import Project
+from orchestrator.session.reach import Reached
 from tests.clouds.aws_asking import as_new
 from tests.clouds.gcp_client import Google
 from tests.e2e.project import TINY_LOCK
@@ -173,15 +174,15 @@ def _google(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return Ground("gcp", "zone: us-central1-a", "8 GiB", fail, calls, alive, cloud.clear_faults)
 
 
-def project_in(tmp_path: Path, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Folder:
+def project_in(tmp_path: Path, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project whose `up` ends where the guest's part begins."""
     monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(held, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(held, "_LIST_SECONDS", 0.1)
+    monkeypatch.setattr(machines, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(machines, "_LIST_SECONDS", 0.1)
     for provider in (aws_provider.AwsProvider, gcp_provider.GcpProvider):
         monkeypatch.setattr(provider, "list_lag_s", 0.5)
     monkeypatch.setattr(provision, "local_stack", lambda *_: None)
-    monkeypatch.setattr(foreseen, "refuse", lambda *_: None)
+    monkeypatch.setattr(foreseen, "refuse_foreseen", lambda *_: None)
     monkeypatch.setattr(provision, "require_gpus", lambda _: None)
     monkeypatch.setattr(provision, "_installed", lambda *_: None)
     monkeypatch.setattr(provision, "open_session", _at_the_door)
@@ -190,7 +191,7 @@ def project_in(tmp_path: Path, ground: Ground, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "requirements.lock").write_text(TINY_LOCK)
     text = PROFILE.format(number=next(_NUMBERS), cloud=ground.name, place=ground.place, memory=ground.memory)
     (tmp_path / "orch.yaml").write_text(text)
-    return Folder(tmp_path)
+    return Project(tmp_path)
 
 
 def patience(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:

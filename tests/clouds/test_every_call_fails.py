@@ -12,27 +12,27 @@ from typing import Any
 import pytest
 
 from orchestrator.api import lease as leasing
-from orchestrator.api import standing
-from orchestrator.api.ending import down
-from orchestrator.api.folder import Folder
 from orchestrator.errors import Fault, OrchError, ProviderError
+from orchestrator.leases import status
+from orchestrator.leases.down import down
 from orchestrator.providers.retry import RetryingProvider
+from orchestrator.session.project import Project
 from tests.clouds.failing import AWS_CALLS, GOOGLE_CALLS, Ground, patience
 
 
-def up(project: Folder) -> Any:
+def up(project: Project) -> Any:
     return leasing.up(project.root / "orch.yaml", folder=project.root)
 
 
-def walk(project: Folder) -> None:
+def walk(project: Project) -> None:
     made = up(project)
     assert up(project).machine == made.machine
-    (seen,) = standing.status(folder=project.root, ask=True)
+    (seen,) = status.status(folder=project.root, ask=True)
     assert seen.machine == made.machine
     assert down(folder=project.root).machines == (made.machine,)
 
 
-def nothing_is_left(project: Folder, ground: Ground) -> None:
+def nothing_is_left(project: Project, ground: Ground) -> None:
     """After one more `down`, in calm."""
     ground.calm()
     assert isinstance(RetryingProvider.__init__.__kwdefaults__, dict)
@@ -47,13 +47,13 @@ def calls_of(ground: Ground) -> tuple[str, ...]:
     return AWS_CALLS if ground.name == "aws" else GOOGLE_CALLS
 
 
-def test_the_calls_are_those_that_are_listed_here(project: Folder, ground: Ground) -> None:
+def test_the_calls_are_those_that_are_listed_here(project: Project, ground: Ground) -> None:
     walk(project)
     assert set(ground.calls()) - {"GetCallerIdentity"} == set(calls_of(ground))
 
 
 @pytest.mark.parametrize("kinds", [("500", "cut"), ("page", "throttled"), ("xhtml", "late 500")])
-def test_what_passes_stops_nothing(project: Folder, ground: Ground, kinds: tuple[str, str]) -> None:
+def test_what_passes_stops_nothing(project: Project, ground: Ground, kinds: tuple[str, str]) -> None:
     """Each call fails twice in a row."""
     for call, kind in itertools.product(calls_of(ground), kinds):
         if ground.name == "aws" or kind != "xhtml":  # Google's API speaks JSON alone
@@ -73,7 +73,7 @@ CASES = [
 
 @pytest.mark.parametrize(("ground", "call", "kind"), CASES, indirect=["ground"])
 def test_what_stays_is_classified_and_names_what_exists(
-    project: Folder, ground: Ground, call: str, kind: str, monkeypatch: pytest.MonkeyPatch
+    project: Project, ground: Ground, call: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     patience(monkeypatch, 0.2)
     ground.fail(call, kind, -1)
@@ -97,7 +97,7 @@ def test_what_stays_is_classified_and_names_what_exists(
 
 
 @pytest.mark.parametrize("ground", ["gcp"], indirect=True)
-def test_an_operation_that_google_does_not_know_fails_nothing(project: Folder, ground: Ground) -> None:
+def test_an_operation_that_google_does_not_know_fails_nothing(project: Project, ground: Ground) -> None:
     ground.fail("compute.zoneOperations.get", "forgotten", -1)
     walk(project)
     nothing_is_left(project, ground)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.api import held
-from orchestrator.api.ending import down
-from orchestrator.api.folder import Folder
-from orchestrator.api.standing import status
+from orchestrator.leases.down import down
+from orchestrator.leases.status import status
 from orchestrator.model import Bound, Need, Provider
 from orchestrator.providers import open_provider
+from orchestrator.session import machines
+from orchestrator.session.project import Project
 from tests.clouds.gcp_client import Google
 from tests.unit.memory_cloud import leased, spec_for
 
@@ -33,7 +33,7 @@ STALE_OF_GOOGLE = {"method": "compute.instances.aggregatedList", "kind": "empty"
 Alive = Callable[[], list[str]]
 
 
-def check(place: Folder, provider: Provider, need: Need, alive: Alive, stale: Callable[[int], None]) -> None:
+def check(place: Project, provider: Provider, need: Need, alive: Alive, stale: Callable[[int], None]) -> None:
     """Two stale empty lists must not close the lease or delete the key while the machine runs."""
     offer = provider.offers(need)[0]
     made = leased(place, "stale", provider, spec_for("stale", offer=offer, disk=need.disk))
@@ -58,12 +58,12 @@ def check(place: Folder, provider: Provider, need: Need, alive: Alive, stale: Ca
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
-    monkeypatch.setattr(held, "_POLL_SECONDS", 0.05)
-    return Folder.at(tmp_path)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setattr(machines, "_POLL_SECONDS", 0.05)
+    return Project.at(tmp_path)
 
 
-def test_on_aws(shared_aws: Any, place: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_aws(shared_aws: Any, place: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = shared_aws
     for name, value in {**cloud.env, "ORCH_AWS_REGIONS": "us-east-1"}.items():
         monkeypatch.setenv(name, value)
@@ -89,7 +89,7 @@ def test_on_aws(shared_aws: Any, place: Folder, monkeypatch: pytest.MonkeyPatch)
         cloud.clear_faults()
 
 
-def test_on_google_cloud(google: Google, place: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_google_cloud(google: Google, place: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in google.cloud.env.items():
         monkeypatch.setenv(name, value)
     assert "GOOGLE_CLOUD_PROJECT" in os.environ

@@ -20,15 +20,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator.api import gc as gc_
-from orchestrator.api import session
-from orchestrator.api.folder import Folder
 from orchestrator.cli.app import app
 from orchestrator.errors import HostError
+from orchestrator.leases import gc as gc_
 from orchestrator.providers import patience as repeating
 from orchestrator.providers.aws import clients as aws_clients
 from orchestrator.providers.gcp import calls as gcp_calls
 from orchestrator.providers.gcp import readiness_calls
+from orchestrator.session import session
+from orchestrator.session.project import Project
 from tests.clouds.failing import EXPIRED, LASTING, PASSING, Ground, patience
 
 WHOLE = os.environ.get("ORCH_EVERY_FAULT") == "1"
@@ -96,7 +96,7 @@ Calm = dict[str, tuple[Outcome, list[str]]]
 
 
 @pytest.fixture(autouse=True)
-def door(project: Folder, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def door(project: Project, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Verbs that work on the machine end where ssh begins."""
 
     def proven(*_: object) -> None:
@@ -124,7 +124,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness_calls, "_CALL_S", 1.0)
 
 
-def begin(verb: Verb, project: Folder, ground: Ground) -> None:
+def begin(verb: Verb, project: Project, ground: Ground) -> None:
     """With a machine and a run that was not fetched; or without, for the verb that makes one."""
     ground.calm()
     leases = project.open_leases()
@@ -141,7 +141,7 @@ def begin(verb: Verb, project: Folder, ground: Ground) -> None:
 
 
 @pytest.fixture
-def calm(project: Folder, ground: Ground) -> Calm:
+def calm(project: Project, ground: Ground) -> Calm:
     """What each verb comes to while nothing fails, and the calls that it makes."""
     found = {}
     for verb in VERBS:
@@ -161,7 +161,7 @@ def batches(calls: Sequence[str], kinds: Sequence[str]) -> Iterator[dict[str, st
         yield dict(zip(calls, itertools.cycle(kinds), strict=False))
 
 
-def test_one_fault_of_each_call_is_survived(project: Folder, ground: Ground, calm: Calm) -> None:
+def test_one_fault_of_each_call_is_survived(project: Project, ground: Ground, calm: Calm) -> None:
     for number, verb in enumerate(VERBS):
         before, calls = calm[verb.name]
         for faults in batches(calls, PASSING[number % 8 :] + PASSING[: number % 8]):
@@ -179,7 +179,7 @@ def unknown(doctor: Outcome) -> set[str]:
 
 
 def test_one_that_stays_is_told(
-    project: Folder, ground: Ground, calm: Calm, monkeypatch: pytest.MonkeyPatch
+    project: Project, ground: Ground, calm: Calm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repeating, "_TRIES", 1)
     turn = itertools.cycle(LASTING)

@@ -133,8 +133,8 @@ def main(runtime: str, folder: str) -> None:
     import keras
     import tensorflow as tf
 
-    sizing = importlib.import_module("orch_runtime.sizing")
-    wish = importlib.import_module("orch_runtime.sizing_course").Wish
+    sizing = importlib.import_module("orch_runtime.sizing.sizing")
+    wish = importlib.import_module("orch_runtime.sizing.course").Options
     for job in JOBS:
         if os.fork() == 0:
             try:

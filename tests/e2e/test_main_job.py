@@ -80,9 +80,9 @@ def test_what_its_input_costs_is_measured_on_the_machine(digits: Project, run: d
     """As `orch train --io-analyze` does after the run, with fewer and shorter windows."""
     before = (digits.folder / "runs/main/run.json").read_bytes()
     program = (
-        "from orchestrator.api.profile_far import analyse\n"
-        "from orchestrator.api.profile_run import Wish\n"
-        f"analyse({run['run_id']!r}, wish=Wish(attempt=True, rounds=3, seconds=0.1))\n"
+        "from orchestrator.stalls.on_machine import analyse\n"
+        "from orchestrator.stalls.scratch_run import Options\n"
+        f"analyse({run['run_id']!r}, wish=Options(attempt=True, rounds=3, seconds=0.1))\n"
     )
     argv = [sys.executable, "-c", program]
     done = subprocess.run(argv, cwd=digits.folder, env=digits.env(), capture_output=True, timeout=280)

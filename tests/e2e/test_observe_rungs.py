@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from orchestrator import parity
-from orchestrator.parity.ladder import Climb, climb
+from orchestrator.parity.ladder import Comparison, compare_stages
 from orchestrator.parity.recording import Recording, read
 
 RUNTIME = Path(__file__).resolve().parents[2] / "orchestrator" / "runtime"
@@ -36,8 +36,8 @@ class Runs:
     def facts(self, name: str) -> Mapping[str, Any]:
         return self.recording(name).environment
 
-    def climb(self, a: str, b: str) -> Climb:
-        return climb(self.recording(a), self.recording(b))
+    def climb(self, a: str, b: str) -> Comparison:
+        return compare_stages(self.recording(a), self.recording(b))
 
     def status(self, name: str) -> dict[str, Any]:
         return dict(json.loads((self.root / name / "observe" / "status.json").read_text()))

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.api import sizing
 from orchestrator.errors import LocalError, RunFailed, UsageError
 from orchestrator.report.size import size_text
+from orchestrator.sizing import size as sizing
 from tests.e2e.size_jobs import JOBS
 
 RUNTIME = Path(__file__).resolve().parents[2] / "orchestrator" / "runtime"

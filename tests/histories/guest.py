@@ -15,21 +15,14 @@ from typing import Any
 import pytest
 
 from orchestrator import jobs, stack
-from orchestrator.api import (
-    attempts,
-    collect,
-    company,
-    doorkey,
-    fetching,
-    follow,
-    inputs,
-    one_run,
-    provision,
-    session,
-)
 from orchestrator.errors import HostError
+from orchestrator.leases import provision
 from orchestrator.model import Agent, Exit, Job, NotFetched, Refused, Room, RunState
 from orchestrator.providers.memory import MemoryProvider
+from orchestrator.runs import attempts, collect, company, follow, inputs
+from orchestrator.session import connect as connecting
+from orchestrator.session import session
+from orchestrator.training import bring_home, one_run
 
 AGENT = Agent("python3", "runtime", "base")
 _OK = SimpleNamespace(returncode=0, stdout=b"", stderr=b"")
@@ -107,9 +100,11 @@ def place_guests(patch: pytest.MonkeyPatch, guests: Guests) -> None:
     def connect(_place: Any, _lease: Any, machine: Any, *_: Any, **__: Any) -> Door:
         return Door(guests, machine.id)
 
-    patch.setattr(session, "proven", lambda place, held, _, machine, __: connect(place, held, machine))
+    patch.setattr(
+        session, "connect_verified", lambda place, held, _, machine, __: connect(place, held, machine)
+    )
     patch.setattr(follow, "connect", connect)
-    patch.setattr(doorkey, "connect", connect)
+    patch.setattr(connecting, "connect", connect)
     for name in ("start", "state", "follow", "mark_collected", "cancel", "room", "rename", "waiting"):
         patch.setattr(jobs, name, globals()[f"_{name}"])
     patch.setattr(collect, "fetch", _fetch)
@@ -118,20 +113,20 @@ def place_guests(patch: pytest.MonkeyPatch, guests: Guests) -> None:
     patch.setattr(stack, "bootstrap", lambda *_, **__: AGENT)
     patch.setattr(session.Session, "watch_idleness", lambda _: None)
     patch.setattr(follow, "_PAUSE_SECONDS", (0.0, 0.0, 0.0))
-    patch.setattr(fetching, "_model_check", lambda *_: None)
+    patch.setattr(bring_home, "_model_check", lambda *_: None)
     patch.setattr(one_run, "prepared", _prepared)
     for module in (one_run, provision):
-        patch.setattr(module, "look", lambda *_, **__: None)
-        patch.setattr(module, "tell_once", lambda *_: None)
+        patch.setattr(module, "check_project", lambda *_, **__: None)
+        patch.setattr(module, "report_once", lambda *_: None)
 
 
 def _prepared(opened: session.Session, run_id: str, *, local_parity: bool, parallel: bool) -> dict[str, Any]:
     """A run made ready: nothing is installed, sent or compared; its attempt is told as ever."""
     del local_parity
-    company.require_alone(opened, run_id, parallel)
-    attempts.set_aside(opened.place, run_id)
+    company.require_no_other_run(opened, run_id, parallel)
+    attempts.archive_attempt(opened.place, run_id)
     now = inputs.inputs_of(opened.place, opened.profile)
-    inputs.keep(opened.place.run(run_id), now)
+    inputs.keep_inputs(opened.place.run(run_id), now)
     number = attempts.number_of_next(opened.place, run_id, opened.ledger.lease().runs.get(run_id))
     changed = attempts.changed_since(opened.place, run_id, now)
     job = {"run_id": run_id, "argv": ["python", "train.py"], "python": "python3", "trees": []}

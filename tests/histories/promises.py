@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.api import attempts
-from orchestrator.api.folder import Folder
 from orchestrator.ledger import Lease
+from orchestrator.runs import attempts
+from orchestrator.session.project import Project
 from tests.histories.world import LASTS, World
 
 _CENT = 0.01
@@ -74,7 +74,7 @@ class Promises:
 
     # ------------------------------------------------------------ one lease
 
-    def _of_lease(self, place: Folder, lease: Lease) -> None:
+    def _of_lease(self, place: Project, lease: Lease) -> None:
         machines = self.world.machines(lease.id)
         assert len(machines) <= 1, machines
         if machines:
@@ -86,7 +86,7 @@ class Promises:
             self._no_run_is_forgotten(place, lease)
         self._earlier_attempts_are_released(lease)
 
-    def _lines_are_kept(self, place: Folder, lease: Lease) -> None:
+    def _lines_are_kept(self, place: Project, lease: Lease) -> None:
         path = place.ledger(lease.id).path
         now = path.read_bytes()
         assert now.startswith(self._lines.get(path, b"")), "a line of the ledger was changed or removed"
@@ -108,10 +108,10 @@ class Promises:
             usd += max(0.0, until - holding.created_at) / 3600 * holding.price
         return usd
 
-    def _no_run_is_forgotten(self, place: Folder, lease: Lease) -> None:
+    def _no_run_is_forgotten(self, place: Project, lease: Lease) -> None:
         """What is called home or lost has a record. Of a closed lease each run is that, or was given up."""
         for run in lease.runs.values():
-            recorded = attempts.latest(place.run(run.run_id)) is not None
+            recorded = attempts.latest_attempt(place.run(run.run_id)) is not None
             assert recorded or not (run.collected or run.lost), run
             given_up = (lease.id, run.run_id) in self.discarded
             assert lease.open or run.collected or given_up or run.lost, run

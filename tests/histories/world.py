@@ -16,26 +16,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from orchestrator.api import (
-    awaiting,
-    cancelling,
-    ending,
-    gc,
-    held,
-    lease,
-    machine,
-    offered,
-    provision,
-    pulling,
-    training,
-    turns,
-    whole,
-)
-from orchestrator.api.folder import Folder
-from orchestrator.api.standing import status
+from orchestrator.api import cancelling, lease, pulling, run_job, training
+from orchestrator.leases import down as ending
+from orchestrator.leases import gc, machine, offered, provision
+from orchestrator.leases.status import status
 from orchestrator.ledger import Ledger, journal
 from orchestrator.model import LABEL_LEASE, Machine
 from orchestrator.providers.memory import MemoryProvider
+from orchestrator.session import machines as machines_
+from orchestrator.session import reach, turns
+from orchestrator.session.project import Project
 from tests.histories.clients import Clients, Killed, Verb
 from tests.histories.guest import Guests, place_guests
 from tests.unit.memory_cloud import opened, serve
@@ -127,7 +117,7 @@ class World:
         return lease.up(self._profile(who), folder=self.places[who].root)
 
     def run(self, who: int, run_id: str, **wishes: Any) -> Any:
-        return whole.run(self._profile(who), run_id=run_id, folder=self.places[who].root, **wishes)
+        return run_job.run(self._profile(who), run_id=run_id, folder=self.places[who].root, **wishes)
 
     def train(self, who: int, run_id: str, **wishes: Any) -> Any:
         return training.train(run_id=run_id, folder=self.places[who].root, **wishes)
@@ -164,12 +154,12 @@ class World:
         return self.places[who].root / "orch.yaml"
 
 
-def _project(root: Path) -> Folder:
+def _project(root: Path) -> Project:
     root.mkdir(parents=True)
     (root / "orch.yaml").write_text(PROFILE)
     (root / "train.py").write_text("")
     (root / "requirements.lock").write_text("six==1.17.0 --hash=sha256:" + "4" * 64 + "\n")
-    return Folder(root)
+    return Project(root)
 
 
 def _turn_clocks(patch: pytest.MonkeyPatch, clock: Clock) -> None:
@@ -192,13 +182,13 @@ def _hurry(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "foreseen", SimpleNamespace(refuse=lambda *_: None, sentences=lambda _: ()))
     patch.setattr(provision, "require_gpus", lambda _: None)
     patch.setattr(provision, "_installed", lambda *_: None)
-    patch.setattr(held, "_POLL_SECONDS", 0.0)
-    patch.setattr(held, "_LIST_SECONDS", 0.0)
-    patch.setattr(held, "_GONE_LIMIT", 0.2)
-    patch.setattr(held, "_CALL_SECONDS", 0.0)
+    patch.setattr(machines_, "_POLL_SECONDS", 0.0)
+    patch.setattr(machines_, "_LIST_SECONDS", 0.0)
+    patch.setattr(machines_, "_GONE_LIMIT", 0.2)
+    patch.setattr(machines_, "_CALL_SECONDS", 0.0)
     patch.setattr(turns, "_GRACE_SECONDS", 0.0)
-    patch.setattr(awaiting, "_POLL_SECONDS", 0.0)
-    patch.setattr(awaiting, "_TOLD_AFTER", (0.0,))
+    patch.setattr(reach, "_POLL_SECONDS", 0.0)
+    patch.setattr(reach, "_TOLD_AFTER", (0.0,))
     patch.setattr(gc, "_POLL_S", 0.0)
     patch.setattr(gc, "_GONE_LIMIT_S", 0.2)
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import orchestrator as orch
-from orchestrator.api.confirm_workshop import Workshop
 from orchestrator.model import RunRecord, Verdict
+from orchestrator.replay.pool import ReplayPool
 from tests.parity.forks import Forks
 from tests.parity.scenarios.model import Scenario, Side
 from tests.parity.scenarios.projects import PROJECTS
@@ -36,7 +36,7 @@ class Bed:
         self._forks: dict[str, Forks] = {}
         self._recorded: dict[str, Path] = {}
         self._in_memory: list[Path] = []
-        self._workshop = Workshop()
+        self._workshop = ReplayPool()
 
     def close(self) -> None:
         self._workshop.close()

@@ -17,12 +17,14 @@ from typing import Any
 import pytest
 
 from orchestrator import providers
-from orchestrator.api import doorkey, follow, session
 from orchestrator.errors import HostError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Host, Machine
 from orchestrator.providers import Ending
 from orchestrator.providers.memory import MemoryProvider
+from orchestrator.runs import follow
+from orchestrator.session import connect as connecting
+from orchestrator.session import session
 from tests.e2e.project import TINY_LOCK
 
 
@@ -101,10 +103,12 @@ def cloud(root: Path, monkeypatch: pytest.MonkeyPatch) -> HereCloud:
         return Door(made, machine.id)
 
     monkeypatch.setattr(
-        session, "proven", lambda place, lease, _provider, machine, end: connect(place, lease, machine, end)
+        session,
+        "connect_verified",
+        lambda place, lease, _provider, machine, end: connect(place, lease, machine, end),
     )
     monkeypatch.setattr(follow, "connect", connect)
-    monkeypatch.setattr(doorkey, "connect", connect)
+    monkeypatch.setattr(connecting, "connect", connect)
     monkeypatch.setattr(session.Session, "watch_idleness", lambda _self: None)  # it powers this computer off
     return made
 

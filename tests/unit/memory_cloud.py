@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator import providers
-from orchestrator.api.folder import Folder
-from orchestrator.api.machine import receipt
+from orchestrator.leases.machine import receipt
 from orchestrator.ledger import Ledger
 from orchestrator.model import LABEL_LEASE, LABEL_OWNER, Machine, MachineSpec, Offer, Provider
 from orchestrator.providers.memory import CATALOG, MemoryProvider
 from orchestrator.providers.retry import RetryingProvider
+from orchestrator.session.project import Project
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtQzVn0VdkT0Wm2yQ0nXUkPSpPkXyBzQkq5dlqCqk0a nobody"
 _CLOUDS: list[Provider] = []
@@ -31,7 +31,7 @@ def serve(cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch, *names: str) -
         monkeypatch.setitem(providers._REGISTRY, name, (__name__, "opened"))
 
 
-def opened_lease(place: Folder, name: str, cloud: str = "memory") -> Ledger:
+def opened_lease(place: Project, name: str, cloud: str = "memory") -> Ledger:
     """A lease for which nothing was asked yet, with its key."""
     ledger = place.ledger(name)
     facts = {"name": name, "cloud": cloud, "path": "p.yaml", "overrides": [], "digest": "d"}
@@ -52,7 +52,7 @@ def spec_for(name: str, attempt: int = 0, *, offer: Offer = CATALOG[0], disk: in
     return MachineSpec(f"orch-{name}", attempt, offer, disk, deadline, labels, KEY)
 
 
-def leased(place: Folder, name: str, provider: Provider, spec: MachineSpec) -> Machine:
+def leased(place: Project, name: str, provider: Provider, spec: MachineSpec) -> Machine:
     """A lease of a machine, as `up` leaves it where nothing was installed."""
     ledger = opened_lease(place, name, provider.name)
     intent(ledger, spec)

@@ -177,9 +177,10 @@ def in_a_child(case: str, trace: Path | None) -> dict[str, Any]:
         try:
             if trace is not None:
                 os.environ["ORCH_TRACE"] = str(trace)
-                from orchestrator.runtime import stepclock, steppipeline
+                from orchestrator.runtime.steps import clock as stepclock
+                from orchestrator.runtime.steps import pipeline
 
-                steppipeline._BASE = 0.2  # these trainings are short
+                pipeline._BASE = 0.2  # these trainings are short
             result = train(case, stepclock if trace is not None else None)
             os.write(writing, json.dumps(result).encode())
         finally:

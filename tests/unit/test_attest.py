@@ -15,9 +15,9 @@ from orchestrator.errors import StackError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Fingerprint
 from orchestrator.runtime.acting import inheritable
-from orchestrator.runtime.facts import environment, tensorflow_build
-from orchestrator.runtime.packages import is_payload
-from orchestrator.runtime.probe import markers
+from orchestrator.runtime.attest.facts import environment, tensorflow_build
+from orchestrator.runtime.attest.packages import is_payload
+from orchestrator.runtime.attest.probe import markers
 from orchestrator.stack import attest, attest_here, local_agent
 from orchestrator.stack.attest import parse_fingerprint
 from tests.unit.stack_locks import uv

@@ -29,7 +29,7 @@ from orchestrator.providers.aws.request import (
     run_instances,
 )
 from orchestrator.providers.aws.settings import Settings, read
-from orchestrator.runtime import command
+from orchestrator.runtime.agent import command
 
 OFFER = Offer("aws", "g4dn.xlarge", "us-east-1", "us-east-1b", 4, 16 * GIB, "x86_64", 0.526)
 IMAGE = Image("ami-1", "ubuntu noble", "ubuntu", "/dev/sda1", 8 * GIB, "x86_64")

@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orchestrator as orch
-from orchestrator.api import billing, logs
-from orchestrator.api.billing import Span, share
-from orchestrator.api.folder import Folder
-from orchestrator.api.settle import settle
+from orchestrator.api import logs
+from orchestrator.leases import billing
+from orchestrator.leases.billing import Span, share
+from orchestrator.leases.settle import settle
 from orchestrator.ledger import Event, Lease, Ran, fold
 from orchestrator.report.run import summary
+from orchestrator.session.project import Project
 from tests.unit import here_cloud
 
 PRICE = 3.6
@@ -90,11 +91,11 @@ def test_all_runs_together_never_cost_more_than_the_lease(
             unknown = [int(run.run_id[1:]) for run in lease.uncollected if run.run_id != name]
             beside = [Span(runs[n].begun + skew, runs[n].ended + skew) for n in unknown]
         else:
-            ran = billing.by_ledger(lease, lease.runs[name], now)
-            beside = billing.going_on(lease, name, now)
+            ran = billing.spans_of_ledger(lease, lease.runs[name], now)
+            beside = billing.cost_so_far(lease, name, now)
         cost = billing.cost_of(lease, ran, beside, now)
         assert cost["charged_seconds"] <= cost["run_seconds"] + 1e-3
-        data = {"run_id": name, "ran": asdict(billing.charged(ran, cost))}
+        data = {"run_id": name, "ran": asdict(billing.charge(ran, cost))}
         events.append(("run.collected", now, data))
     lease = lease_of(events)
     assert len(lease.ran) == len(runs)
@@ -134,7 +135,7 @@ def test_runs_beside_each_other_share_the_machine_s_time(
     assert "other runs ran beside it" in summary(short)
     assert long.timings["train_s"] == long.cost["run_seconds"]
 
-    place = Folder.at(folder)
+    place = Project.at(folder)
     ledger = place.ledger(place.leases()[0].id)
     for machine in cloud.alive():
         cloud.kill(machine)

@@ -73,7 +73,7 @@ def test_a_budget_may_have_the_unit_that_compare_wants(verb: str) -> None:
 
 def test_a_fault_of_our_own_shows_no_trace_and_keeps_it(tmp_path: Path) -> None:
     broken = (
-        "import sys, orchestrator.api.standing as s; s.status = None; sys.argv[1:] = ['status', '--json'];"
+        "import sys, orchestrator.leases.status as s; s.status = None; sys.argv[1:] = ['status', '--json'];"
     )
     done = subprocess.run(
         [sys.executable, "-c", f"{broken} from orchestrator.cli import main; main()"],

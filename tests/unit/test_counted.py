@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import orchestrator
-from orchestrator.runtime.counted import counted
+from orchestrator.model.counted import counted
 
 SOURCE = Path(orchestrator.__file__).parent
 NOUNS = "CPUs|days|GPUs|hazards|machines|packages|permissions|pins|prices|regions|steps|tensors|wheels"
 NEVER_ONE = {
-    "api/driver.py": "GPUs of",
-    "api/ending_all.py": "machines run",
-    "api/gc.py": "days",
+    "session/gpu_check.py": "GPUs of",
+    "leases/down_all.py": "machines run",
+    "leases/gc.py": "days",
     "parity/verdict.py": "tensors of the first",
     "profiling/limits.py": "steps or",
     "providers/gcp/request.py": "days. It is set by max_duration",

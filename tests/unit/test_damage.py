@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.api import held
-from orchestrator.api.ending import down
-from orchestrator.api.folder import Folder
-from orchestrator.api.standing import status
 from orchestrator.errors import CleanupUnproven, UsageError
+from orchestrator.leases.down import down
+from orchestrator.leases.status import status
 from orchestrator.ledger import Ledger
 from orchestrator.ledger.journal import Journal
 from orchestrator.providers.memory import MemoryProvider
 from orchestrator.report.lease import down_text
+from orchestrator.session import machines
+from orchestrator.session.project import Project
 from tests.conftest import ROOT
 from tests.unit.memory_cloud import leased, serve, spec_for
 
@@ -82,10 +82,10 @@ def test_a_ledger_damaged_at_random_still_ends_its_machine(
     Here the machine tells nobody which runs it has, so where lines were lost somebody has to say --discard.
     """
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(held, "_POLL_SECONDS", 0.0)
+        patched.setattr(machines, "_POLL_SECONDS", 0.0)
         cloud = MemoryProvider()
         serve(cloud, patched, *EVERY_NAME)
-        place = Folder(Path(folder))
+        place = Project(Path(folder))
         leased(place, "job-ab12cd", cloud, spec_for("job-ab12cd"))
         path = place.ledger("job-ab12cd").path
         text = damaged(path.read_bytes(), done)
@@ -125,7 +125,7 @@ def test_zeros_after_a_power_loss_hide_nothing(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cloud(monkeypatch: pytest.MonkeyPatch) -> MemoryProvider:
-    monkeypatch.setattr(held, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(machines, "_POLL_SECONDS", 0.0)
     made = MemoryProvider()
     serve(made, monkeypatch)
     return made
@@ -134,7 +134,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> MemoryProvider:
 def test_a_later_version_is_refused_by_number_and_its_machine_can_be_ended(
     tmp_path: Path, cloud: MemoryProvider
 ) -> None:
-    place = Folder(tmp_path)
+    place = Project(tmp_path)
     leased(place, "job-1", cloud, spec_for("job-1"))
     ledger = place.ledger("job-1")
     text = ledger.path.read_bytes() + b'{"v": 7, "seq": 9, "time": 5, "event": "lease.braided"}\n'
@@ -154,7 +154,7 @@ def test_a_later_version_is_refused_by_number_and_its_machine_can_be_ended(
 def test_what_cannot_be_noted_is_said_and_noted_by_the_next_command(
     tmp_path: Path, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    place = Folder(tmp_path)
+    place = Project(tmp_path)
     made = leased(place, "job-1", cloud, spec_for("job-1"))
 
     def refuse(self: Journal, *_: object, **__: object) -> None:
@@ -193,10 +193,10 @@ def test_a_write_that_a_full_disk_cuts_is_an_error_and_spoils_no_other_line(tmp_
 
 def test_a_ledger_that_cannot_be_read_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder in its place: as unreadable as a file of somebody else's."""
-    monkeypatch.setattr(held, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(machines, "_POLL_SECONDS", 0.0)
     cloud = MemoryProvider()
     serve(cloud, monkeypatch, *EVERY_NAME)
-    place = Folder(tmp_path)
+    place = Project(tmp_path)
     leased(place, "job-1", cloud, spec_for("job-1"))
     path = place.ledger("job-1").path
     path.unlink()

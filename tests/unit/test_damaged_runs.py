@@ -13,14 +13,14 @@ from typer.testing import CliRunner
 
 import orchestrator as orch
 from orchestrator import jobs
-from orchestrator.api import doorkey
-from orchestrator.api.folder import Folder
 from orchestrator.api.pulling import fetch, pull_all
 from orchestrator.cli.app import app
 from orchestrator.errors import HostError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Completed
 from orchestrator.report.lease import status_text
+from orchestrator.session import connect
+from orchestrator.session.project import Project
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
@@ -40,7 +40,7 @@ def leased(folder: Path, script: str) -> None:
 
 def damage(folder: Path, run_id: str) -> None:
     """Spoil the line that tells the start of the run."""
-    (ledger,) = Folder(folder).ledgers()
+    (ledger,) = Project(folder).ledgers()
     spoil_last_start(ledger.path, f'"run_id": "{run_id}"'.encode())
     assert run_id not in ledger.lease().runs
 
@@ -88,7 +88,7 @@ def test_down_refuses_where_the_machine_does_not_tell_which_runs_it_has(
     def silent(*_: object, **__: object) -> None:
         raise HostError("It does not answer.")
 
-    monkeypatch.setattr(doorkey, "connect", silent)
+    monkeypatch.setattr(connect, "connect", silent)
     with pytest.raises(orch.OrchError, match="does not tell which runs it has") as refused:
         orch.down(folder=folder)
     assert refused.value.next_command and "--discard" in refused.value.next_command
@@ -145,7 +145,7 @@ def test_a_second_attempt_that_the_ledger_does_not_tell_is_fetched_too(
     (folder / "train.py").write_text(QUICK)
     orch.train(run_id="one", detach=True, folder=folder, retry_failed=True)
     until_ended(cloud, "one")
-    (ledger,) = Folder(folder).ledgers()
+    (ledger,) = Project(folder).ledgers()
     spoil_last_start(ledger.path, b'"run.started"')
     assert not ledger.lease().uncollected
     with pytest.raises(orch.OrchError, match="Results of one"):
@@ -181,7 +181,7 @@ def test_status_shows_the_machine_the_damage_and_the_run(
 def test_gc_keeps_a_machine_whose_ledger_does_not_tell_its_runs(tmp_path: Path, cloud: HereCloud) -> None:
     from datetime import UTC, datetime, timedelta
 
-    from orchestrator.api.gc import gc
+    from orchestrator.leases.gc import gc
 
     folder = tmp_path / "p"
     leased(folder, LASTS)

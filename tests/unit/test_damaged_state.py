@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import orchestrator as orch
-from orchestrator.api import owner as identity
-from orchestrator.api.folder import Folder
+from orchestrator.session import owner as identity
+from orchestrator.session.project import Project
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
@@ -60,7 +60,7 @@ def test_a_damaged_bookmark_begins_anew(tmp_path: Path, damage: bytes) -> None:
     profile = here_cloud.project(folder, "print('hello')\n")
     held = orch.up(profile, folder=folder)
     orch.train(run_id="one", folder=folder, detach=True)
-    (Folder(folder).ledger(held.lease).path.parent / "read-one").write_bytes(damage)
+    (Project(folder).ledger(held.lease).path.parent / "read-one").write_bytes(damage)
     seen: list[bytes] = []
     assert orch.attach("one", folder=folder, output=seen.append).succeeded
     assert b"".join(seen) == b"hello\n"

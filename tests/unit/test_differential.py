@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.api import profile_run
-from orchestrator.api.profile_scratch import Scratch
-from orchestrator.profiling.differential import Differential, differential
-from orchestrator.profiling.differential_files import ROW, reads_of
-from orchestrator.profiling.differential_names import name
-from orchestrator.profiling.trial import tried, untried, winner
 from orchestrator.report.profile import profile_text
+from orchestrator.stalls import scratch_run
+from orchestrator.stalls.bottleneck import name
+from orchestrator.stalls.differential import Differential, differential
+from orchestrator.stalls.file_reads import ROW, reads_of
+from orchestrator.stalls.fixes import judge_fixes, untried_fixes, winner
+from orchestrator.stalls.scratch_folder import Scratch
 
 RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("differential_recorded.json").read_text())
 EXPECTED = {
@@ -147,7 +147,7 @@ def attempted(fixes: list[dict[str, Any]], times: Mapping[str, Sequence[float]],
     made = result({**STEADY, "cached": [0.011] * 3, **times}, fixes=fixes, base="warm", **more)
     found = differential(made)
     assert found is not None
-    return tried(found, made)
+    return judge_fixes(found, made)
 
 
 def fix(name_: str, same: str | None = "order", **more: Any) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def test_a_prediction_never_exceeds_what_the_cores_give() -> None:
         line["cpu"] = line["machine"] = line["wall"] * 0.9
     found = differential(made)
     assert found is not None
-    (each,) = tried(found, made)
+    (each,) = judge_fixes(found, made)
     assert each.predicted == pytest.approx(1 / 0.9, rel=1e-3)
 
 
@@ -230,11 +230,11 @@ def test_the_screen_says_why_nothing_could_be_tried(
     calls: list[dict[str, Any]], why: str, tmp_path: Path
 ) -> None:
     asked = result(STEADY, calls=calls, fixes=[])
-    assert why in (untried(asked) or "")
+    assert why in (untried_fixes(asked) or "")
     (tmp_path / "feeding.json").write_text(json.dumps(asked))
     same = Scratch(tmp_path, tmp_path)
-    text = profile_text(profile_run.read(tmp_path, "r", ("python",), {"reason": "completed"}, same).as_json())
-    assert f"nothing could be tried: {untried(asked)}." in " ".join(text.split())
+    text = profile_text(scratch_run.read(tmp_path, "r", ("python",), {"reason": "completed"}, same).as_json())
+    assert f"nothing could be tried: {untried_fixes(asked)}." in " ".join(text.split())
 
 
 def test_a_command_that_failed_shows_its_last_lines(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_command_that_failed_shows_its_last_lines(tmp_path: Path) -> None:
         "fine\norch: round 1 of 5\n\nTraceback\nValueError: no such column\n"
     )
     failed = {"reason": "failed", "detail": "The command ended with status 1."}
-    found = profile_run.read(tmp_path, "r", ("python",), failed, Scratch(tmp_path, tmp_path))
+    found = scratch_run.read(tmp_path, "r", ("python",), failed, Scratch(tmp_path, tmp_path))
     assert found.failed and found.last_lines == ("fine", "Traceback", "ValueError: no such column")
     assert profile_text(found.as_json()).endswith("    Traceback\n    ValueError: no such column")
 
@@ -254,12 +254,12 @@ def test_a_fix_of_what_is_no_stall_helped_by_chance(tmp_path: Path) -> None:
     asked = result({**even, **times}, fixes=[fix("cache"), {**fix("more cores"), "cores": 8}])
     found = differential(asked)
     assert found is not None
-    judged = {each.name: each for each in tried(found, asked)}
+    judged = {each.name: each for each in judge_fixes(found, asked)}
     assert not judged["cache"].helped and judged["cache"].predicted == 1.0
     assert judged["more cores"].helped
     (tmp_path / "feeding.json").write_text(json.dumps(asked))
     same = Scratch(tmp_path, tmp_path)
-    text = profile_text(profile_run.read(tmp_path, "r", ("python",), {"reason": "completed"}, same).as_json())
+    text = profile_text(scratch_run.read(tmp_path, "r", ("python",), {"reason": "completed"}, same).as_json())
     assert "1.33x: no stall to mend" in text
 
 
@@ -286,10 +286,10 @@ def test_what_keras_makes_of_python_objects_is_named_with_what_to_do() -> None:
     named = name(read(slow, source=given))
     assert named.kind == "generator" and "Pictures, a PyDataset, makes them in one thread" in named.words
     assert named.remedy and named.remedy.startswith("give Pictures workers")
-    assert "Pictures" in (untried(result(slow, source=given, fixes=[])) or "")
+    assert "Pictures" in (untried_fixes(result(slow, source=given, fixes=[])) or "")
     handed = {"source": "generator"}
-    assert "generator that `fit` was given" in (untried(result(slow, source=handed, fixes=[])) or "")
-    assert "do not wait" in (untried(result(slow, stalls=False, fixes=[])) or "")
+    assert "generator that `fit` was given" in (untried_fixes(result(slow, source=handed, fixes=[])) or "")
+    assert "do not wait" in (untried_fixes(result(slow, stalls=False, fixes=[])) or "")
 
 
 def test_a_long_first_batch_and_cheap_calls_are_told_beside() -> None:
@@ -321,14 +321,14 @@ def test_what_keras_makes_of_arrays_is_named_by_what_it_does() -> None:
 
 
 def test_nothing_is_said_of_tries_that_nobody_asked_for_or_that_were_made() -> None:
-    assert untried(result(STEADY, calls=CALLS_OF_ARRAYS)) is None
-    assert untried(result(STEADY, calls=[OWN_CALL], fixes=[fix("prefetch")])) is None
+    assert untried_fixes(result(STEADY, calls=CALLS_OF_ARRAYS)) is None
+    assert untried_fixes(result(STEADY, calls=[OWN_CALL], fixes=[fix("prefetch")])) is None
 
 
 def test_many_files_are_told_by_folder(tmp_path: Path) -> None:
     (tmp_path / "feeding.json").write_text(json.dumps(result(STEADY)))
     same = Scratch(tmp_path, tmp_path)
-    told = profile_run.read(tmp_path, "r", ("python",), {"reason": "completed"}, same).as_json()
+    told = scratch_run.read(tmp_path, "r", ("python",), {"reason": "completed"}, same).as_json()
     one = {"opens": 1, "reads": 2, "bytes": 1 << 20, "seconds": 0.5}
     few = [{**one, "path": f"/data/{number}"} for number in range(3)]
     assert "/data/2  1      2      1.0 MiB  0.50 s" in profile_text({**told, "files": few})

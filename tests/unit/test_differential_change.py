@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.profiling.trial_change import changed, diff
+from orchestrator.stalls.patch import change_call, diff
 
 AUTO = "num_parallel_calls=tf.data.AUTOTUNE"
 
@@ -40,7 +40,7 @@ def edit(line: int, call: str, **what: str) -> dict[str, Any]:
     ],
 )
 def test_an_argument_is_added_or_replaced(source: str, line: int, call: str, wanted: str) -> None:
-    found = changed(source, [edit(line, call, keyword=AUTO)])
+    found = change_call(source, [edit(line, call, keyword=AUTO)])
     assert found is not None
     ast.parse(found)
     assert found.replace("\n    f, num", "\n    f, num") == wanted
@@ -49,19 +49,21 @@ def test_an_argument_is_added_or_replaced(source: str, line: int, call: str, wan
 def test_several_edits_of_one_chain() -> None:
     source = "ds = ds.map(f).batch(8)\n"
     edits = [edit(1, "map", keyword=AUTO), edit(1, "batch", after=".prefetch(tf.data.AUTOTUNE)")]
-    assert changed(source, edits) == f"ds = ds.map(f, {AUTO}).batch(8).prefetch(tf.data.AUTOTUNE)\n"
+    assert change_call(source, edits) == f"ds = ds.map(f, {AUTO}).batch(8).prefetch(tf.data.AUTOTUNE)\n"
 
 
 def test_a_line_before_the_statement_keeps_its_indent() -> None:
     source = "def data():\n    return ds.with_options(\n        options)\n"
-    found = changed(source, [edit(2, "with_options", before="options.threading.private_threadpool_size = 2")])
+    found = change_call(
+        source, [edit(2, "with_options", before="options.threading.private_threadpool_size = 2")]
+    )
     assert found is not None
     assert found.splitlines()[1] == "    options.threading.private_threadpool_size = 2"
 
 
 @pytest.mark.parametrize("source", ["ds = ds.batch(8)\n", "x = 1\nds = ds.map(f)\n", "def (:\n"])
 def test_what_is_not_found_is_not_guessed(source: str) -> None:
-    assert changed(source, [edit(1, "map", keyword=AUTO)]) is None
+    assert change_call(source, [edit(1, "map", keyword=AUTO)]) is None
 
 
 def test_the_diff_names_the_file() -> None:

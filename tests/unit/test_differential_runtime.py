@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.api.profile_scratch import Scratch, lay_out
-from orchestrator.profiling.differential_files import reads_of
-from orchestrator.runtime.feeding_files import Known, chill, copied, read_rate, warm
-from orchestrator.runtime.feeding_shim import FOLDER, build
-from orchestrator.runtime.feeding_windows import LEAD, Mode, connections, window
+from orchestrator.runtime.stalls.files import Known, chill, copied, read_rate, warm
+from orchestrator.runtime.stalls.shim import FOLDER, build
+from orchestrator.runtime.stalls.windows import LEAD, Mode, connections, window
+from orchestrator.stalls.file_reads import reads_of
+from orchestrator.stalls.scratch_folder import Scratch, copy_project
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -164,7 +164,7 @@ def test_a_scratch_folder_copies_code_and_links_data(tmp_path: Path) -> None:
     }.items():
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(text)
-    scratch = lay_out(project, tmp_path / "scratch" / "project")
+    scratch = copy_project(project, tmp_path / "scratch" / "project")
     assert not (scratch.copy / "train.py").is_symlink() and (scratch.copy / "train.py").read_text() == "x = 1"
     assert (scratch.copy / "data" / "deep" / "b.bin").readlink() == project / "data" / "deep" / "b.bin"
     assert not (scratch.copy / ".git").exists()
@@ -183,7 +183,7 @@ def test_what_an_earlier_run_left_may_be_written_again_and_stays_as_it_is(tmp_pa
     (project / "data").mkdir(parents=True)
     for name in ("log.bin", "gone.bin", "other.bin", "w.weights.h5", "data/a.bin"):
         (project / name).write_text("mine")
-    scratch = lay_out(project, tmp_path / "scratch" / "project")
+    scratch = copy_project(project, tmp_path / "scratch" / "project")
     assert not (scratch.copy / "w.weights.h5").is_symlink() and (scratch.copy / "log.bin").is_symlink()
     program = (
         "import os, sys\n"

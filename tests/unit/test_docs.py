@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import pkgutil
 import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,41 @@ PAGES = [
 def test_the_page_of_fields_is_the_schema() -> None:
     made = runpy.run_path(str(ROOT / "scripts/profile_docs.py"))["text"]()
     assert (ROOT / "docs/profile.md").read_text() == made
+
+
+def test_the_picture_of_the_rooms_is_drawn_from_their_imports() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    assert runpy.run_path(str(ROOT / "scripts/architecture.py"))["updated"](page) == page
+
+
+def glossary() -> tuple[list[str], list[str]]:
+    """The names that the glossary says exist, and the words that it says are not used."""
+    page = (ROOT / "docs/glossary.md").read_text()
+    return re.findall(r"`(orchestrator\.[\w.]+)`", page), page.split("Not used for any of these: ")[1].strip(
+        " .\n"
+    ).split(", ")
+
+
+@pytest.mark.parametrize("name", glossary()[0])
+def test_each_name_of_the_glossary_exists(name: str) -> None:
+    assert pkgutil.resolve_name(name)
+
+
+def public_names() -> Iterator[str]:
+    for file in sorted((ROOT / "orchestrator").rglob("*.py")):
+        yield file.stem
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                yield node.name
+
+
+def test_public_names_avoid_the_words_that_the_glossary_replaces() -> None:
+    unused = set(glossary()[1])
+    words = {
+        name: set(re.findall(r"[a-z]+", re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()))
+        for name in public_names()
+    }
+    assert {name for name, parts in words.items() if parts & unused} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -14,23 +14,23 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator import providers
-from orchestrator.api import held
-from orchestrator.api import owner as identity
-from orchestrator.api.ending import down
-from orchestrator.api.ending_all import Target
-from orchestrator.api.folder import Folder
-from orchestrator.api.machine import receipt
 from orchestrator.cli.app import app
 from orchestrator.errors import LocalError, UsageError
+from orchestrator.leases.down import down
+from orchestrator.leases.down_all import Target
+from orchestrator.leases.machine import receipt
 from orchestrator.model import LABEL_OWNER, Machine
 from orchestrator.providers.memory import MemoryProvider
 from orchestrator.report.lease import down_text, targets_text
+from orchestrator.session import machines
+from orchestrator.session import owner as identity
+from orchestrator.session.project import Project
 from tests.unit.memory_cloud import intent, leased, opened_lease, serve, spec_for
 
 
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryProvider:
-    monkeypatch.setattr(held, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(machines, "_POLL_SECONDS", 0.0)
     monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / "state"))
     made = MemoryProvider()
     serve(made, monkeypatch, "memory", "local")
@@ -41,11 +41,11 @@ def lease(folder: Path, name: str, cloud: MemoryProvider, owner: str | None = No
     spec = spec_for(name)
     spec = replace(spec, labels={**spec.labels, LABEL_OWNER: owner or identity.owner(cloud)})
     identity.note_folder(name, folder)
-    return leased(Folder(folder), name, cloud, spec)
+    return leased(Project(folder), name, cloud, spec)
 
 
 def run(folder: Path, name: str, *, ended: bool = False, collected: bool = False) -> None:
-    ledger = Folder(folder).ledger(name)
+    ledger = Project(folder).ledger(name)
     ledger.append("run.started", run_id="one", draft={"stack": {}, "data": {}, "parity": None, "timings": {}})
     if ended:
         ledger.append("run.ended", run_id="one", reason="completed")
@@ -95,7 +95,7 @@ def test_runs_in_another_folder_of_mine_keep_their_machine(
     assert len(cloud.alive()) == 2
     report = down(folder=tmp_path / "elsewhere", everything=True, discard=True)
     assert set(report.machines) == {made.id, idle.id}
-    assert Folder(tmp_path / "a").open_leases() == []
+    assert Project(tmp_path / "a").open_leases() == []
 
 
 def test_idle_machines_of_every_folder_are_ended_and_their_leases_closed(
@@ -105,7 +105,7 @@ def test_idle_machines_of_every_folder_are_ended_and_their_leases_closed(
     run(tmp_path / "a", "a", ended=True, collected=True)
     down(folder=tmp_path / "elsewhere", everything=True)
     assert not cloud.alive()
-    assert Folder(tmp_path / "a").open_leases() == []
+    assert Project(tmp_path / "a").open_leases() == []
     assert list(identity.noted_folders()) == []
 
 
@@ -130,13 +130,13 @@ def test_what_the_preview_does_not_list_is_neither_settled_nor_summed(
     gone = lease(tmp_path / "b", "b", cloud)
     run(tmp_path / "b", "b", ended=True)
     cloud.kill(gone)
-    before = Folder(tmp_path / "b").ledger("b").path.read_bytes()
+    before = Project(tmp_path / "b").ledger("b").path.read_bytes()
     preview = Preview()
     report = down(folder=tmp_path / "a", everything=True, approve=preview)
     assert {one.id for one in preview.seen} == {listed.id}
     assert (report.leases, report.machines, report.lost) == (("a",), (listed.id,), ())
-    assert report.cost == Folder(tmp_path / "a").leases()[0].cost(0)
-    assert Folder(tmp_path / "b").ledger("b").path.read_bytes() == before
+    assert report.cost == Project(tmp_path / "a").leases()[0].cost(0)
+    assert Project(tmp_path / "b").ledger("b").path.read_bytes() == before
     assert report.left == ({"lease": "b", "folder": str(tmp_path / "b")},)
     assert f"cd {tmp_path / 'b'} && orch down b" in down_text(report)
     again = down(folder=tmp_path / "a", everything=True)
@@ -150,11 +150,11 @@ def test_a_create_call_without_an_answer_is_listed_and_what_it_made_is_ended(
     tmp_path: Path, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list lags behind while it is shown."""
-    monkeypatch.setattr(held, "_LIST_SECONDS", 0.0)
-    monkeypatch.setattr(held, "_CALL_SECONDS", 0.0)
+    monkeypatch.setattr(machines, "_LIST_SECONDS", 0.0)
+    monkeypatch.setattr(machines, "_CALL_SECONDS", 0.0)
     cloud.list_lag_s = 0.001
     serve(cloud, monkeypatch, "memory", "local")
-    folder, spec = Folder(tmp_path / "a"), spec_for("a")
+    folder, spec = Project(tmp_path / "a"), spec_for("a")
     intent(opened_lease(folder, "a"), spec)
     identity.note_folder("a", folder.root)
     made = cloud.create(spec)
@@ -174,14 +174,14 @@ def test_a_machine_that_was_made_after_the_list_is_left(tmp_path: Path, cloud: M
     def replaced() -> None:
         cloud.kill(first)
         made = cloud.create(spec_for("a", 1))
-        Folder(tmp_path / "a").ledger("a").append("create.accepted", **receipt(1, made))
+        Project(tmp_path / "a").ledger("a").append("create.accepted", **receipt(1, made))
         lease(tmp_path / "b", "b", cloud)
 
     with pytest.raises(UsageError, match="was made after the list was shown") as refused:
         down(folder=tmp_path / "a", everything=True, approve=Preview(replaced))
     assert len(cloud.alive()) == 2
     assert "/h" in (refused.value.exists or "")
-    assert [one.id for one in Folder(tmp_path / "a").open_leases()] == ["a"]
+    assert [one.id for one in Project(tmp_path / "a").open_leases()] == ["a"]
     assert len(down(folder=tmp_path / "a", everything=True).machines) == 2
 
 
@@ -190,7 +190,7 @@ def test_a_lease_whose_ledger_does_not_tell_its_cloud_is_listed_with_its_machine
 ) -> None:
     monkeypatch.setattr(providers, "names", lambda: ("memory",))
     made = lease(tmp_path / "a", "a", cloud)
-    path = Folder(tmp_path / "a").ledger("a").path
+    path = Project(tmp_path / "a").ledger("a").path
     path.write_bytes(b"".join(b"#" + line for line in path.read_bytes().splitlines(keepends=True)))
     with pytest.raises(UsageError, match="it does not tell which runs it has"):
         down(folder=tmp_path / "a", everything=True, clouds=["memory"])
@@ -209,7 +209,7 @@ def test_what_is_not_approved_stays(tmp_path: Path, cloud: MemoryProvider) -> No
 
 def test_a_machine_of_mine_without_its_ledger_needs_discard(tmp_path: Path, cloud: MemoryProvider) -> None:
     lease(tmp_path / "a", "a", cloud)
-    Folder(tmp_path / "a").ledger("a").path.unlink()
+    Project(tmp_path / "a").ledger("a").path.unlink()
     with pytest.raises(UsageError, match="nobody knows"):
         down(folder=tmp_path, everything=True)
     assert len(down(folder=tmp_path, everything=True, discard=True).machines) == 1

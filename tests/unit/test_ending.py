@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api import held
-from orchestrator.api.ending import down
-from orchestrator.api.folder import Folder
-from orchestrator.api.standing import status
 from orchestrator.errors import CleanupUnproven, Fault, ProviderError
+from orchestrator.leases.down import down
+from orchestrator.leases.status import status
 from orchestrator.ledger import Holding
 from orchestrator.model import Ending, Machine
 from orchestrator.providers.memory import MemoryProvider, Mishap, Temper
+from orchestrator.session import machines
+from orchestrator.session.project import Project
 from tests.unit.memory_cloud import intent, leased, opened_lease, serve, spec_for
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
-    monkeypatch.setattr(held, "_POLL_SECONDS", 0.001)
-    monkeypatch.setattr(held, "_LIST_SECONDS", 0.05)
-    return Folder.at(tmp_path)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setattr(machines, "_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(machines, "_LIST_SECONDS", 0.05)
+    return Project.at(tmp_path)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> MemoryProvider:
 
 
 @pytest.mark.parametrize("answers", [2, 3, 10_000])
-def test_empty_lists_do_not_hide_a_machine(place: Folder, cloud: MemoryProvider, answers: int) -> None:
+def test_empty_lists_do_not_hide_a_machine(place: Project, cloud: MemoryProvider, answers: int) -> None:
     made = leased(place, "a", cloud, spec_for("a"))
     cloud.list_nothing(answers)
     report = down(folder=place.root)
@@ -42,10 +42,10 @@ def test_empty_lists_do_not_hide_a_machine(place: Folder, cloud: MemoryProvider,
 
 
 def test_the_key_stays_while_the_machine_may_run(
-    place: Folder, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
+    place: Project, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list is empty from the start, the end is accepted, and the machine goes on."""
-    monkeypatch.setattr(held, "_GONE_LIMIT", 0.1)
+    monkeypatch.setattr(machines, "_GONE_LIMIT", 0.1)
     made = leased(place, "a", cloud, spec_for("a"))
     cloud.list_nothing(10_000)
     cloud._temper = Temper(gone_after=1e9)
@@ -57,7 +57,7 @@ def test_the_key_stays_while_the_machine_may_run(
     assert place.lease("a").open
 
 
-def test_the_key_stays_where_nobody_answers_for_the_machine(place: Folder, cloud: MemoryProvider) -> None:
+def test_the_key_stays_where_nobody_answers_for_the_machine(place: Project, cloud: MemoryProvider) -> None:
     leased(place, "a", cloud, spec_for("a"))
     cloud.list_nothing(10_000)
     cloud.fail_next("find", Mishap(Fault.AUTH))
@@ -69,7 +69,7 @@ def test_the_key_stays_where_nobody_answers_for_the_machine(place: Folder, cloud
 
 
 def test_what_a_create_call_made_that_nobody_answered_is_waited_for(
-    place: Folder, monkeypatch: pytest.MonkeyPatch
+    place: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`up` was killed between the call and its receipt: no id is known, and the list is late."""
     cloud = MemoryProvider(temper=Temper(visible_after=0.3))
@@ -82,7 +82,7 @@ def test_what_a_create_call_made_that_nobody_answered_is_waited_for(
 
 
 def test_a_call_that_failed_without_an_answer_may_have_made_a_machine(
-    place: Folder, monkeypatch: pytest.MonkeyPatch
+    place: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cloud = MemoryProvider(temper=Temper(visible_after=0.3))
     serve(cloud, monkeypatch)
@@ -95,7 +95,7 @@ def test_a_call_that_failed_without_an_answer_may_have_made_a_machine(
     assert not cloud.alive()
 
 
-def test_a_machine_that_another_one_replaced_is_ended_too(place: Folder, cloud: MemoryProvider) -> None:
+def test_a_machine_that_another_one_replaced_is_ended_too(place: Project, cloud: MemoryProvider) -> None:
     """Listed or not: the ledger knows its id."""
     leased(place, "a", cloud, spec_for("a"))
     leased(place, "a", cloud, spec_for("a", 1))
@@ -105,10 +105,10 @@ def test_a_machine_that_another_one_replaced_is_ended_too(place: Folder, cloud: 
 
 
 def test_an_end_that_was_lost_is_asked_for_again(
-    place: Folder, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
+    place: Project, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Accepted, and forgotten: the machine shows no sign of ending."""
-    monkeypatch.setattr(held, "_ASK_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(machines, "_ASK_AGAIN_SECONDS", 0.05)
     leased(place, "a", cloud, spec_for("a"))
     deletes = []
     forgetful = cloud.delete
@@ -118,16 +118,16 @@ def test_an_end_that_was_lost_is_asked_for_again(
     assert not cloud.alive()
 
 
-def test_status_does_not_call_gone_what_a_list_misses(place: Folder, cloud: MemoryProvider) -> None:
+def test_status_does_not_call_gone_what_a_list_misses(place: Project, cloud: MemoryProvider) -> None:
     leased(place, "a", cloud, spec_for("a"))
     cloud.list_nothing(10_000)
     (lease,) = status(folder=place.root, ask=True)
     assert lease.state == "running"
 
 
-def test_up_after_an_empty_list_keeps_the_machine(place: Folder, cloud: MemoryProvider) -> None:
+def test_up_after_an_empty_list_keeps_the_machine(place: Project, cloud: MemoryProvider) -> None:
     """`up` plans from the kept machine; a second one would cost twice."""
-    from orchestrator.api.held import machines_of
+    from orchestrator.session.machines import machines_of
 
     made = leased(place, "a", cloud, spec_for("a"))
     cloud.list_nothing(10_000)
@@ -137,7 +137,7 @@ def test_up_after_an_empty_list_keeps_the_machine(place: Folder, cloud: MemoryPr
 # ---------------------------------------------------------------- what it cost
 
 
-def test_cost_stops_at_the_deadline_and_counts_replaced_machines(place: Folder) -> None:
+def test_cost_stops_at_the_deadline_and_counts_replaced_machines(place: Project) -> None:
     ledger = opened_lease(place, "a")
     begun = time.time() - 7200
     for number, start, deadline in ((0, begun, begun + 1800), (1, begun + 3600, begun + 3600 + 1800)):
@@ -177,5 +177,5 @@ def test_cost_stops_when_the_cloud_says_where_that_can_be(told: float | None, st
     """Times are seconds after the creation; this computer's clock is a day ahead of the cloud's."""
     made = time.time() - 86_400 - 600
     holding = Holding("l", {"id": "vm-0"}, made, made + 86_400, None, 2.0)
-    found = held._stopped_at(Telling(None if told is None else made + told), holding)
+    found = machines._stopped_at(Telling(None if told is None else made + told), holding)
     assert found - made == pytest.approx(stopped, abs=120 if stopped == 600.0 else 0.001)

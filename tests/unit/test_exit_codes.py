@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator import errors
-from orchestrator.api.folder import Folder
-from orchestrator.api.settle import settle
-from orchestrator.api.verdict import judged
 from orchestrator.errors import OrchError, ProviderError, RunFailed, failure_of
+from orchestrator.leases.settle import settle
 from orchestrator.model import Ending, RunRecord
 from orchestrator.report.run import summary
+from orchestrator.runs.outcome import raise_for_outcome
+from orchestrator.session.project import Project
 
 REASONS = [
     ("failed", 6),
@@ -35,7 +35,7 @@ def test_the_reason_of_a_run_s_end_is_the_exit_code(tmp_path: Path, reason: str,
     ended = {"code": None, "signal": None, "reason": reason, "detail": "So."}
     record = RunRecord("one", str(tmp_path), ended)
     with pytest.raises(failure_of(reason)) as caught:
-        judged(record, "p.yaml")
+        raise_for_outcome(record, "p.yaml")
     assert caught.value.exit_code == code
     assert isinstance(caught.value, RunFailed)
     assert caught.value.record is record
@@ -80,7 +80,7 @@ TAKEN = Ending("The cloud took it back.", preempted=True)
 def test_what_a_gone_machine_means_for_its_run(
     tmp_path: Path, ended: str | None, ending: Ending | None, expected: str
 ) -> None:
-    place = Folder(tmp_path)
+    place = Project(tmp_path)
     ledger = place.ledger("tiny-1")
     ledger.append("lease.opened", lease="tiny-1", profile=PROFILE)
     ledger.append("run.started", run_id="home", draft=DRAFT)
@@ -102,12 +102,12 @@ def test_a_run_that_lacked_memory_names_what_it_used_and_what_measures_it(tmp_pa
     seen = {"peak_memory": 3 << 30, "memory": 4 << 30}
     record = RunRecord("one", str(tmp_path), ended, profile=seen, timings={"pull_s": 1.0})
     with pytest.raises(failure_of("out_of_memory")) as caught:
-        judged(record, "p.yaml")
+        raise_for_outcome(record, "p.yaml")
     assert "up to 3.0 GiB of 4.0 GiB" in caught.value.message
     said = str(caught.value.next_command)
     assert said.startswith("orch size p.yaml --write") and "resources.memory" in said
     screen = summary(record)
     assert "3.0 GiB of 4.0 GiB" in screen and "orch size" in screen
     with pytest.raises(failure_of("out_of_memory")):
-        judged(RunRecord("one", str(tmp_path), ended), "p.yaml")
+        raise_for_outcome(RunRecord("one", str(tmp_path), ended), "p.yaml")
     assert "orch size" in summary(RunRecord("one", str(tmp_path), ended)), "without samples, too"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.folder import Folder
+from orchestrator.session.project import Project
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def seen_by_git(project: Path) -> str:
 
 
 def test_state_and_runs_are_ignored(project: Path) -> None:
-    Folder(project).ignore_runs()
+    Project(project).ignore_runs()
     (project / "runs/one").mkdir()
     (project / "runs/one/run.json").write_text("{}")
     (project / "runs/one/model.keras").write_text("m")
@@ -32,12 +32,12 @@ def test_state_and_runs_are_ignored(project: Path) -> None:
 def test_runs_of_before_are_ignored_from_now_on(project: Path) -> None:
     (project / "runs/one").mkdir(parents=True)
     (project / "runs/one/run.json").write_text("{}")
-    Folder(project).ignore_runs()
+    Project(project).ignore_runs()
     assert seen_by_git(project) == ""
 
 
 def test_a_folder_of_the_users_that_is_called_runs_stays_visible(project: Path) -> None:
     (project / "runs").mkdir()
     (project / "runs/events.out.tfevents").write_text("e")
-    Folder(project).ignore_runs()
+    Project(project).ignore_runs()
     assert "runs/events.out.tfevents" in seen_by_git(project)

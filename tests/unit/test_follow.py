@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 
 from orchestrator import jobs
-from orchestrator.api import follow
-from orchestrator.api.folder import Folder
 from orchestrator.model import RunState
+from orchestrator.runs import follow
+from orchestrator.session.project import Project
 
 
 class Shown:
@@ -46,7 +46,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(jobs, "follow", tail)
     monkeypatch.setattr(jobs, "state", lambda *_: RunState("ended"))
     ledger = SimpleNamespace(path=tmp_path / "ledger.jsonl")
-    return cast("Any", SimpleNamespace(ledger=ledger, host=None, agent=None, place=Folder(tmp_path)))
+    return cast("Any", SimpleNamespace(ledger=ledger, host=None, agent=None, place=Project(tmp_path)))
 
 
 def kept(session: Any) -> bytes:
@@ -57,16 +57,16 @@ def kept(session: Any) -> bytes:
 def test_what_was_shown_when_the_interrupt_came_is_not_shown_again(session: Any) -> None:
     shown = Shown(presses=1)
     with pytest.raises(KeyboardInterrupt):
-        follow.to_the_end(session, "run", shown)
+        follow.follow_to_end(session, "run", shown)
     assert shown.went_on
-    follow.to_the_end(session, "run", shown)
+    follow.follow_to_end(session, "run", shown)
     assert shown.text == b"one\ntwo\n"
 
 
 def test_a_second_interrupt_does_not_wait(session: Any) -> None:
     shown = Shown(presses=2)
     with pytest.raises(KeyboardInterrupt):
-        follow.to_the_end(session, "run", shown)
+        follow.follow_to_end(session, "run", shown)
     assert not shown.went_on
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -79,8 +79,8 @@ def test_what_was_shown_is_kept_although_the_machine_goes(
         raise jobs.FollowInterrupted("gone", offset + 4)
 
     monkeypatch.setattr(jobs, "follow", cut)
-    monkeypatch.setattr(follow, "over_breaks", _lost)
-    assert follow.to_the_end(session, "run", Shown(0)) is None
+    monkeypatch.setattr(follow, "reconnecting", _lost)
+    assert follow.follow_to_end(session, "run", Shown(0)) is None
     assert kept(session) == b"one\n"
 
 
@@ -93,15 +93,15 @@ def _lost(_session: Any, act: Any, *, advanced: Any) -> None:
 @pytest.mark.parametrize("left", [b"", b"on", b"one\ntwo\n"])
 def test_what_is_missing_here_is_kept_and_not_shown_twice(session: Any, left: bytes) -> None:
     """A follower of another process, or the user, may have left less or more than this one was shown."""
-    follow.to_the_end(session, "run", Shown(0))
+    follow.follow_to_end(session, "run", Shown(0))
     (session.place.run("run") / "output.log").write_bytes(left)
     shown = Shown(0)
-    follow.to_the_end(session, "run", shown)
+    follow.follow_to_end(session, "run", shown)
     assert (shown.text, kept(session)) == (b"", b"one\ntwo\n")
 
 
 def test_nobody_looks_and_it_is_kept_all_the_same(session: Any) -> None:
-    follow.to_the_end(session, "run", None)
+    follow.follow_to_end(session, "run", None)
     assert kept(session) == b"one\ntwo\n"
 
 
@@ -113,12 +113,12 @@ def test_a_disk_that_takes_no_more_does_not_stop_the_following(
 
     monkeypatch.setattr(os, "pwrite", full)
     shown = Shown(0)
-    follow.to_the_end(session, "run", shown)
+    follow.follow_to_end(session, "run", shown)
     assert shown.text == b"one\ntwo\n"
 
 
 def test_an_endless_output_does_not_fill_the_disk(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "KEPT_MOST", 6)
     shown = Shown(0)
-    follow.to_the_end(session, "run", shown)
+    follow.follow_to_end(session, "run", shown)
     assert shown.text == b"one\ntwo\n" and kept(session) == b"one\ntw"

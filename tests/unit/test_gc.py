@@ -13,12 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.api import gc as module
-from orchestrator.api import owner as identity
-from orchestrator.api.folder import Folder
-from orchestrator.api.gc import MARGIN, GcReport, due, expiry, gc
 from orchestrator.cli.gc import gc_text
 from orchestrator.errors import Fault, ProviderError
+from orchestrator.leases import gc as module
+from orchestrator.leases.gc import MARGIN, GcReport, due, expiry, gc
 from orchestrator.model import (
     LABEL_EXPIRES,
     LABEL_LASTS,
@@ -29,6 +27,8 @@ from orchestrator.model import (
     MachineState,
 )
 from orchestrator.providers.memory import CATALOG, MemoryProvider, Mishap, Temper
+from orchestrator.session import owner as identity
+from orchestrator.session.project import Project
 from tests.conftest import ROOT
 from tests.unit.memory_cloud import opened_lease
 
@@ -262,7 +262,7 @@ def test_a_machine_with_results_that_nobody_has_is_kept(tmp_path: Path, ended: b
     """Its ledger lies in another folder of this user."""
     labels = {**late(60), LABEL_LEASE: "busy", LABEL_OWNER: identity.owner(MemoryProvider())}
     made = cloud(labels)
-    place = Folder(tmp_path / "elsewhere")
+    place = Project(tmp_path / "elsewhere")
     ledger = opened_lease(place, "busy")
     identity.note_folder("busy", place.root)
     ledger.append("run.started", run_id="one", draft={})
@@ -281,7 +281,7 @@ def test_a_machine_with_results_that_nobody_has_is_kept(tmp_path: Path, ended: b
 def test_results_may_be_given_up(tmp_path: Path) -> None:
     labels = {**late(60), LABEL_LEASE: "busy", LABEL_OWNER: identity.owner(MemoryProvider())}
     made = cloud(labels)
-    opened_lease(Folder(tmp_path), "busy").append("run.started", run_id="one", draft={})
+    opened_lease(Project(tmp_path), "busy").append("run.started", run_id="one", draft={})
     assert swept(made).of("kept")
     assert swept(made, discard=True).of("ended")
 

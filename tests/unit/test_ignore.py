@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.runtime import tree
+from orchestrator.runtime.transfer import tree
 from orchestrator.sync.ignore import Ignore
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="no git on this computer")

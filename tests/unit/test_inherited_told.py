@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.api.session import inherited_lines
 from orchestrator.ledger.lease import LeasedRun
+from orchestrator.session.session import inherited_lines
 
 
 @pytest.mark.parametrize(

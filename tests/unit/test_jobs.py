@@ -19,7 +19,7 @@ import pytest
 from orchestrator import jobs
 from orchestrator.errors import UsageError
 from orchestrator.model import Agent, Job, RunState
-from orchestrator.runtime import ending
+from orchestrator.runtime.agent import ending
 from tests.unit.job_runs import (
     HOST,
     folder,

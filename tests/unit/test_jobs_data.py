@@ -13,7 +13,7 @@ from orchestrator import jobs, sync
 from orchestrator.errors import UsageError
 from orchestrator.hosts import HereHost
 from orchestrator.model import Agent, Job, RunState, TreeLink
-from orchestrator.runtime import tree
+from orchestrator.runtime.transfer import tree
 from tests.unit.far_side import agent_at
 
 HOST = HereHost()
@@ -148,9 +148,9 @@ def test_linked_files_are_not_read_again(agent: Agent, data: Path, monkeypatch: 
     read: list[bytes] = []
     real = tree.content
     root = str(tree_of(agent))
-    from orchestrator.runtime import treerecord
+    from orchestrator.runtime.transfer import record
 
     monkeypatch.setattr(tree, "content", lambda path: (read.append(path), real(path))[1])
-    treerecord.verify(root, treerecord.digest_of(root))
+    record.verify(root, record.digest_of(root))
     assert read == []
     assert sync.push(HOST, agent, sync.scan(data, data=True), "data-0").sent_files == 0

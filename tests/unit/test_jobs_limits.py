@@ -16,7 +16,7 @@ from orchestrator import jobs
 from orchestrator.errors import RunFailed
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Completed, Exit, Job, TreeLink
-from orchestrator.runtime.ending import Facts, explain
+from orchestrator.runtime.agent.ending import Facts, explain
 from orchestrator.stack.runtime_files import lay_out
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it sets limits in the kernel")

@@ -14,7 +14,7 @@ from orchestrator import jobs
 from orchestrator.errors import UsageError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Entry, Job, TreeLink
-from orchestrator.runtime.outputs import matcher
+from orchestrator.runtime.transfer.outputs import matcher
 from orchestrator.stack.runtime_files import lay_out
 
 HOST = HereHost()

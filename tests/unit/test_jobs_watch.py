@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 
 from orchestrator import jobs
-from orchestrator.api.session import Session
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job, Machine, MachineState, Silent
-from orchestrator.runtime import deadline, rundir
-from orchestrator.runtime.watch import Idleness, Orders, due
+from orchestrator.runtime import rundir
+from orchestrator.runtime.agent import deadline
+from orchestrator.runtime.agent.watch import Idleness, Orders, due
+from orchestrator.session.session import Session
 from orchestrator.stack.runtime_files import lay_out
 
 HOST = HereHost()

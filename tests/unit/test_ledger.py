@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.api.folder import Folder
 from orchestrator.ledger import Event, Ledger, fold
+from orchestrator.session.project import Project
 
 PROFILE = {"name": "digits", "cloud": "local", "path": "p.yaml", "overrides": [], "digest": "d"}
 MACHINE = {"id": "m-1", "instance_type": "local", "zone": "here", "detail": {}}
@@ -146,7 +146,7 @@ def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_lease_whose_opening_a_full_disk_kept_out_is_none(tmp_path: Path) -> None:
-    place = Folder.at(tmp_path)
+    place = Project.at(tmp_path)
     for name, left in (("nothing-1", b""), ("torn-2", b'{"v": 1, "seq": 0, "ti')):
         path = place.ledger(name).path
         path.parent.mkdir(parents=True)

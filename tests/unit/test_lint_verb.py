@@ -11,13 +11,13 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner, Result
 
-from orchestrator.api.lint import hint, lint, look, tell_once
 from orchestrator.api.schemas import schema
 from orchestrator.cli.app import app
 from orchestrator.errors import EXIT_LINT, EXIT_USAGE, LintRefused
 from orchestrator.lint import RULES, check
 from orchestrator.profile import load
 from orchestrator.report.sarif import sarif
+from orchestrator.runs.lint_check import check_project, hint, lint, report_once
 from tests.conftest import DIGITS, ROOT
 from tests.unit.lint_blocks import blocks_of
 
@@ -172,39 +172,39 @@ def test_the_profile_tells_of_variables(project: Path) -> None:
 def test_a_run_is_told_of_its_hazards_once_and_briefly(project: Path) -> None:
     (project / "train.py").write_text(HAZARD + "".join(f"open('/home/ann/{n}', 'rb')\n" for n in range(6)))
     told, state = Heard(), project / ".orch"
-    found = look(load(project / "orch.yaml"))
-    tell_once(found, state, told)
+    found = check_project(load(project / "orch.yaml"))
+    report_once(found, state, told)
     assert (
         len(told.said) == 5
         and "train.py:2:13 ORC401" in told.said[1]
         and told.said[4].strip() == "… and 4 more"
     )
-    tell_once(found, state, told)
+    report_once(found, state, told)
     assert len(told.said) == 5
     (project / "train.py").write_text(ERROR)
-    tell_once(look(load(project / "orch.yaml")), state, told)
+    report_once(check_project(load(project / "orch.yaml")), state, told)
     assert "ORC203" in told.said[-1]
 
 
 def test_a_clean_run_is_told_nothing(project: Path) -> None:
     (project / "train.py").write_text("print(1)\n")
     told = Heard()
-    tell_once(look(load(project / "orch.yaml")), project / ".orch", told)
+    report_once(check_project(load(project / "orch.yaml")), project / ".orch", told)
     hint(project / "orch.yaml", told)
     assert told.said == []
 
 
 def test_errors_stop_a_run_that_is_strict(project: Path) -> None:
     profile = load(project / "orch.yaml")
-    assert look(profile, strict=True) is not None  # a warning is no error
+    assert check_project(profile, strict=True) is not None  # a warning is no error
     (project / "train.py").write_text(ERROR)
-    assert look(profile) is not None
+    assert check_project(profile) is not None
     with pytest.raises(LintRefused) as refused:
-        look(profile, strict=True)
+        check_project(profile, strict=True)
     assert "train.py:2:7 ORC203" in str(refused.value) and refused.value.exit_code == EXIT_LINT
     (project / "pyproject.toml").write_text("[tool.orch.lint]\nstrict = true\n")
     with pytest.raises(LintRefused):
-        look(profile)
+        check_project(profile)
     told = Heard()
     hint(project / "orch.yaml", told)
     assert "ORC203" in told.said[1]
@@ -214,7 +214,7 @@ def test_errors_stop_a_run_that_is_strict(project: Path) -> None:
 def test_what_cannot_be_read_stops_no_run(project: Path, text: str) -> None:
     name = "pyproject.toml" if text.startswith("[") else "train.py"
     (project / name).write_text(text)
-    look(load(project / "orch.yaml"), strict=False)
+    check_project(load(project / "orch.yaml"), strict=False)
 
 
 @pytest.mark.usefixtures("project")

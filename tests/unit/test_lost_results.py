@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator.api.folder import Folder
 from orchestrator.cli.app import app
 from orchestrator.model import Machine
 from orchestrator.providers.memory import MemoryProvider
+from orchestrator.session.project import Project
 from tests.unit.memory_cloud import leased, serve, spec_for
 
 DRAFT = {"stack": {}, "data": {}, "parity": None, "timings": {}}
@@ -25,13 +25,13 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> MemoryProvider:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / "state"))
-    return Folder(tmp_path)
+    return Project(tmp_path)
 
 
-def lease_with_a_run(place: Folder, cloud: MemoryProvider, ended: str | None = "completed") -> Machine:
+def lease_with_a_run(place: Project, cloud: MemoryProvider, ended: str | None = "completed") -> Machine:
     machine = leased(place, "one", cloud, spec_for("one"))
     ledger = place.ledger("one")
     ledger.append("run.started", run_id="left", draft=DRAFT)
@@ -45,7 +45,7 @@ def said(*words: str) -> tuple[int, str]:
     return result.exit_code, result.stdout
 
 
-def test_down_says_what_was_lost_with_a_machine_that_was_gone(place: Folder, cloud: MemoryProvider) -> None:
+def test_down_says_what_was_lost_with_a_machine_that_was_gone(place: Project, cloud: MemoryProvider) -> None:
     cloud.delete(lease_with_a_run(place, cloud))
     code, text = said("down")
     assert code == 14
@@ -56,7 +56,7 @@ def test_down_says_what_was_lost_with_a_machine_that_was_gone(place: Folder, clo
     assert said("down")[0] == 0, "there is nothing to say any more"
 
 
-def test_down_says_it_also_where_status_settled_it_before(place: Folder, cloud: MemoryProvider) -> None:
+def test_down_says_it_also_where_status_settled_it_before(place: Project, cloud: MemoryProvider) -> None:
     cloud.delete(lease_with_a_run(place, cloud))
     for words in (("status", "--live"), ("status", "--live"), ("down",)):
         code, text = said(*words)
@@ -66,7 +66,7 @@ def test_down_says_it_also_where_status_settled_it_before(place: Folder, cloud: 
     assert said("down")[0] == 0
 
 
-def test_down_tells_it_in_json_too(place: Folder, cloud: MemoryProvider) -> None:
+def test_down_tells_it_in_json_too(place: Project, cloud: MemoryProvider) -> None:
     cloud.delete(lease_with_a_run(place, cloud, ended=None))
     code, text = said("down", "--json")
     value = json.loads(text)
@@ -74,12 +74,12 @@ def test_down_tells_it_in_json_too(place: Folder, cloud: MemoryProvider) -> None
     assert [(run["run_id"], run["reason"]) for run in value["lost"]] == [("left", "lost")]
 
 
-def test_what_was_to_be_discarded_is_not_lost(place: Folder, cloud: MemoryProvider) -> None:
+def test_what_was_to_be_discarded_is_not_lost(place: Project, cloud: MemoryProvider) -> None:
     cloud.delete(lease_with_a_run(place, cloud))
     assert said("down", "--discard")[0] == 0
 
 
-def test_results_that_are_here_are_not_lost(place: Folder, cloud: MemoryProvider) -> None:
+def test_results_that_are_here_are_not_lost(place: Project, cloud: MemoryProvider) -> None:
     machine = lease_with_a_run(place, cloud)
     place.ledger("one").append("run.collected", run_id="left", left=[])
     cloud.delete(machine)
@@ -87,7 +87,7 @@ def test_results_that_are_here_are_not_lost(place: Folder, cloud: MemoryProvider
     assert said("down")[0] == 0
 
 
-def test_status_says_it_until_the_lease_is_ended(place: Folder, cloud: MemoryProvider) -> None:
+def test_status_says_it_until_the_lease_is_ended(place: Project, cloud: MemoryProvider) -> None:
     machine = lease_with_a_run(place, cloud)
     assert said("status", "--live")[0] == 0
     cloud.delete(machine)
@@ -100,7 +100,7 @@ def test_status_says_it_until_the_lease_is_ended(place: Folder, cloud: MemoryPro
 
 
 def test_down_ends_the_lease_where_the_loss_cannot_be_written_down(
-    place: Folder, cloud: MemoryProvider
+    place: Project, cloud: MemoryProvider
 ) -> None:
     cloud.delete(lease_with_a_run(place, cloud))
     (place.root / "runs").write_text("a file, where a folder would have to be")

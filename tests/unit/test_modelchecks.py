@@ -13,10 +13,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import orchestrator.report
-from orchestrator.api.modelchecks import Side, check
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Entry, RunRecord
 from orchestrator.report.run import summary
+from orchestrator.runs.model_check import Side, check
 from orchestrator.runtime.modelcheck.sandbox import Request, answers
 from tests.unit.far_side import agent_at
 
@@ -161,7 +161,7 @@ def test_a_file_without_a_telling_name_is_known_by_its_content(folders: tuple[Pa
 def test_files_beyond_what_one_command_can_name_are_said_not_to_be_checked(
     folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.api.modelchecks._MOST_FILES", 1)
+    monkeypatch.setattr("orchestrator.runs.model_check._MOST_FILES", 1)
     answer = checked(folders)
     assert answer is not None
     shown = summary(RunRecord("r", "r", {"code": 0, "reason": "completed"}, model_check=answer))
@@ -212,7 +212,7 @@ def test_a_machine_that_answers_anything_is_not_believed(
 def test_a_check_that_does_not_end_is_an_answer_and_no_error(
     folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.api.modelchecks._TIMEOUT", 0.3)
+    monkeypatch.setattr("orchestrator.runs.model_check._TIMEOUT", 0.3)
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)

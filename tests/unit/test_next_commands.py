@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import orchestrator as orch
-from orchestrator.api import doorkey
 from orchestrator.model import Machine
+from orchestrator.session import connect as connecting
 from tests.unit import here_cloud
 from tests.unit.here_cloud import Door, HereCloud
 
@@ -26,7 +26,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HereCloud:
     def connect(_place: Any, _lease: Any, machine: Machine, *_: Any, **__: Any) -> Door:
         return Door(made, machine.id)
 
-    monkeypatch.setattr(doorkey, "connect", connect)
+    monkeypatch.setattr(connecting, "connect", connect)
     return made
 
 

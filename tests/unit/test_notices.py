@@ -16,9 +16,9 @@ import pytest
 from orchestrator import jobs
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job
-from orchestrator.runtime import notices
-from orchestrator.runtime.ending import Facts, explain
-from orchestrator.runtime.supervise import _time_to_save
+from orchestrator.runtime.agent import notices
+from orchestrator.runtime.agent.ending import Facts, explain
+from orchestrator.runtime.agent.supervise import _time_to_save
 from orchestrator.stack.runtime_files import lay_out
 
 ACTION = "/latest/meta-data/spot/instance-action"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.opened import Opened, read_opened
+from orchestrator.reads.opened import Opened, read_opened
 from orchestrator.runtime.observe.files import Files
 from orchestrator.runtime.observe.project import outside, project_modules, roots, sha256
 from orchestrator.runtime.observe.surroundings import surroundings

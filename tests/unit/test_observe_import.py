@@ -109,14 +109,14 @@ def test_processes_that_the_job_starts_are_watched_too(runtime: Path, project: P
 
 
 def test_the_step_clock_is_told(runtime: Path, project: Path) -> None:
-    (runtime / "stepclock.py").write_text("def on_tensorflow(tf): print('told', tf.VALUE)")
+    (runtime / "steps" / "clock.py").write_text("def on_tensorflow(tf): print('told', tf.VALUE)")
     done = python(runtime, project, "import tensorflow", steps="", trace=str(project / "trace.jsonl"))
     assert done.stdout == "told 7\n", done.stderr
 
 
 def test_a_broken_runtime_does_not_break_the_job(runtime: Path, project: Path) -> None:
     (runtime / "observe" / "__init__.py").write_text("raise RuntimeError('broken')")
-    (runtime / "stepclock.py").write_text("raise RuntimeError('broken')")
+    (runtime / "steps" / "clock.py").write_text("raise RuntimeError('broken')")
     done = python(runtime, project, "import tensorflow; print('done')", trace="t")
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 

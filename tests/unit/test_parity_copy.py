@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.confirm_copy import LARGE, Copy, Folders, Seat, Unplaceable
-from orchestrator.api.confirm_trees import Tree, only_listed, unseen
-from orchestrator.api.confirm_trial import started_in
-from orchestrator.parity.imposed import Imposed
-from orchestrator.runtime.mounting import Refused, mount_all
+from orchestrator.parity.intervention import Intervention
+from orchestrator.replay.replay import started_in
+from orchestrator.replay.sandbox import LARGE, Copy, Folders, MountedCopy, Unplaceable
+from orchestrator.replay.working_folders import Tree, only_listed, unseen
+from orchestrator.runtime.replay.mounting import Refused, mount_all
 from tests.conftest import ROOT
 
 
@@ -36,9 +36,9 @@ def project(tmp_path: Path) -> Path:
     return project
 
 
-def laid_out(project: Path, imposed: Imposed | None = None) -> Copy:
+def laid_out(project: Path, imposed: Intervention | None = None) -> Copy:
     base = project / ".orch/here"
-    return Folders(project).lay_out(base / "runs/confirm", imposed or Imposed(), base)
+    return Folders(project).lay_out(base / "runs/confirm", imposed or Intervention(), base)
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -56,8 +56,8 @@ def test_another_file_takes_the_place_of_one_that_is_put_back(project: Path, tmp
     """`.env` of the working folder was deleted since; the program lies in a folder of its own."""
     (project / "pkg").mkdir()
     (tmp_path / "as it was").write_text("SEED=1")
-    back = Imposed(files={str(project / ".env"): tmp_path / "as it was"})
-    other = back | Imposed(files={".env": tmp_path / "theirs"}, times={".env": 1000.0})
+    back = Intervention(files={str(project / ".env"): tmp_path / "as it was"})
+    other = back | Intervention(files={".env": tmp_path / "theirs"}, times={".env": 1000.0})
     base = project / ".orch/here"
     copy = Folders(project, project / "pkg").lay_out(base / "runs/confirm", other, base)
     assert (copy.cwd / ".env").read_text() == "theirs"
@@ -67,7 +67,7 @@ def test_another_file_takes_the_place_of_one_that_is_put_back(project: Path, tmp
 @pytest.mark.parametrize("name", ["data/1.csv", "linked/2.csv", "linked/deep/3.csv", "linked/new.csv", "new"])
 def test_another_file_in_its_place_changes_nothing_of_the_users(project: Path, name: str) -> None:
     before = contents(project.parent)
-    copy = laid_out(project, Imposed(files={name: project.parent / "theirs"}, times={name: 1000.0}))
+    copy = laid_out(project, Intervention(files={name: project.parent / "theirs"}, times={name: 1000.0}))
     assert (copy.cwd / name).read_text() == "theirs"
     assert (copy.cwd / name).stat().st_mtime == 1000.0
     for folder in copy.removable:
@@ -76,7 +76,7 @@ def test_another_file_in_its_place_changes_nothing_of_the_users(project: Path, n
 
 
 def test_a_file_is_taken_away_from_the_copy_alone(project: Path) -> None:
-    copy = laid_out(project, Imposed(files={"linked/2.csv": None}))
+    copy = laid_out(project, Intervention(files={"linked/2.csv": None}))
     assert not (copy.cwd / "linked/2.csv").exists() and (copy.cwd / "linked/deep/3.csv").exists()
     assert (project / "linked/2.csv").exists()
 
@@ -84,7 +84,7 @@ def test_a_file_is_taken_away_from_the_copy_alone(project: Path) -> None:
 def test_what_the_recorded_run_made_is_left_out(project: Path) -> None:
     base = project / ".orch/here"
     made = frozenset((project / "data/1.csv", project / "large"))
-    copy = Folders(project, made=made).lay_out(base / "runs/confirm", Imposed(), base)
+    copy = Folders(project, made=made).lay_out(base / "runs/confirm", Intervention(), base)
     assert sorted(path.name for path in copy.cwd.iterdir()) == ["linked", "train.py"]
 
 
@@ -95,7 +95,7 @@ def test_a_folder_of_nothing_but_what_the_run_made_was_made_by_it(project: Path)
     (project / "empty").mkdir()
     (project / "data/2.csv").write_text("given")
     made = frozenset((project / "cache/deep/x", project / "data/1.csv"))
-    copy = Folders(project, made=made).lay_out(base / "runs/confirm", Imposed(), base)
+    copy = Folders(project, made=made).lay_out(base / "runs/confirm", Intervention(), base)
     assert not (copy.cwd / "cache").exists()
     assert (copy.cwd / "empty").is_dir()
     assert [path.name for path in (copy.cwd / "data").iterdir()] == ["2.csv"]
@@ -103,14 +103,14 @@ def test_a_folder_of_nothing_but_what_the_run_made_was_made_by_it(project: Path)
 
 def test_what_lies_nowhere_cannot_be_put_in_its_place(project: Path) -> None:
     with pytest.raises(Unplaceable):
-        laid_out(project, Imposed(files={"/no-such-folder/1.csv": project / "train.py"}))
+        laid_out(project, Intervention(files={"/no-such-folder/1.csv": project / "train.py"}))
 
 
 # ---------------------------------------------------------------- as the run sees it
 
 _LOOK = """
 import json, os, sys
-from orchestrator.runtime.mounting import mount_all
+from orchestrator.runtime.replay.mounting import mount_all
 mount_all(json.loads(sys.argv[1]))
 os.chdir(sys.argv[2])
 print(json.dumps([os.getcwd(), *(open(name).read() for name in sys.argv[3:])]))
@@ -147,7 +147,7 @@ def test_the_own_content_is_seen_at_the_other_sides_path(project: Path, tmp_path
     other = tmp_path / "other"
     other.mkdir()
     (other / "train.py").write_text("theirs")
-    copy = laid_out(project, Imposed(path=other))
+    copy = laid_out(project, Intervention(path=other))
     assert seen(copy, "train.py", "data/1.csv") == [str(other), "mine", "mine"]
     assert (other / "train.py").read_text() == "theirs" and not (other / "written").exists()
 
@@ -158,7 +158,7 @@ def test_a_copy_is_seen_at_the_original_path_with_what_it_links_to(project: Path
     (project / "inside").symlink_to(project / "data")
     keep = project / ".orch/here/runs/confirm/kept"
     keep.write_text("ours")
-    copy = laid_out(project, Imposed(path=project, files={"data/1.csv": project.parent / "theirs"}))
+    copy = laid_out(project, Intervention(path=project, files={"data/1.csv": project.parent / "theirs"}))
     found = seen(copy, "data/1.csv", "large", "linked/2.csv", str(keep))
     assert [found[0], *(text.strip() for text in found[1:])] == [
         str(project),
@@ -176,7 +176,7 @@ def test_a_file_beside_the_project_is_another_for_the_run_alone(project: Path, t
         str(tmp_path / "far/2.csv"): tmp_path / "theirs",
         str(tmp_path / "far/4.csv"): tmp_path / "theirs",
     }
-    copy = laid_out(project, Imposed(files=files))
+    copy = laid_out(project, Intervention(files=files))
     names = [str(tmp_path / f"far/{name}") for name in ("2.csv", "4.csv", "deep/3.csv")]
     assert seen(copy, *names) == [str(copy.cwd), "theirs", "theirs", "mine"]
     assert contents(tmp_path / "far") == {"2.csv": "mine", "3.csv": "mine"}
@@ -245,7 +245,7 @@ def test_a_name_is_of_the_programs_own_folder_before_those_around_it(tmp_path: P
     (tmp_path / "theirs").write_text("theirs")
     folders = Folders(tmp_path, tmp_path / "src")
     names = ("prep.py", "x.npy", "both", "new")
-    imposed = Imposed(files=dict.fromkeys(names, tmp_path / "theirs"))
+    imposed = Intervention(files=dict.fromkeys(names, tmp_path / "theirs"))
     copy = folders.lay_out(tmp_path / ".orch/runs", imposed, tmp_path / ".orch")
     found = {
         p.relative_to(copy.cwd).as_posix()
@@ -275,7 +275,7 @@ def test_where_a_program_is_started(tmp_path: Path, start: str, inside: str | No
     for folder in ("src", "data"):
         (tmp_path / "copy" / folder).mkdir(parents=True)
     copy = tmp_path / "copy"
-    seat = Seat(Path("/p"), copy, copy, tmp_path / "under")
+    seat = MountedCopy(Path("/p"), copy, copy, tmp_path / "under")
     found = started_in(copy / "src/train.py", start, Copy(copy, (seat,)))
     assert found == (None if inside is None else copy / inside)
 
@@ -284,7 +284,7 @@ def test_of_many_files_no_more_names_are_laid_out_than_is_quick_and_code_comes_f
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, most in (("MANY", 40), ("WIDE", 5), ("MOST_NAMES", 60)):
-        monkeypatch.setattr(f"orchestrator.api.confirm_copy.{name}", most)
+        monkeypatch.setattr(f"orchestrator.replay.sandbox.{name}", most)
     for folder, files in (
         ("a_wide/all", 50),
         ("b_deep/1", 30),
@@ -295,7 +295,7 @@ def test_of_many_files_no_more_names_are_laid_out_than_is_quick_and_code_comes_f
         (project / folder).mkdir(parents=True)
         for number in range(files):
             (project / folder / f"{number}.bin").write_text("x")
-    copy = laid_out(project, Imposed())
+    copy = laid_out(project, Intervention())
     assert not (copy.cwd / "z/src").is_symlink() and (copy.cwd / "z/src/1.bin").is_file()
     assert (copy.cwd / "a_wide/all").is_symlink() and not (copy.cwd / "a_wide").is_symlink()
     assert [(copy.cwd / "b_deep" / each).is_symlink() for each in "123"].count(True) >= 1

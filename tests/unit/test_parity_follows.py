@@ -11,22 +11,22 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.api.confirm_baseline import unsettled
-from orchestrator.api.confirm_runs import Runs
-from orchestrator.api.confirm_search import Search
-from orchestrator.api.confirm_sides import Clock, Sides
-from orchestrator.api.confirm_trial import Trial
 from orchestrator.model import Divergence, Silent, Tried, Verdict
 from orchestrator.parity import judge
 from orchestrator.parity.changes import changes
-from orchestrator.parity.explain import Diagnosis, concluded, place
-from orchestrator.parity.imposed import Candidate, Imposed, Other
-from orchestrator.parity.ladder import Finding, climb
+from orchestrator.parity.explain import Diagnosis, conclude, place
+from orchestrator.parity.intervention import Candidate, Intervention, Other
+from orchestrator.parity.ladder import Finding, compare_stages
 from orchestrator.parity.plan import brings_about, candidates
 from orchestrator.parity.recording import Recording, read
+from orchestrator.replay.baseline import find_one_sided_nondeterminism
+from orchestrator.replay.replay import Replay
+from orchestrator.replay.replayer import Replayer
+from orchestrator.replay.search import Search
+from orchestrator.replay.sides import Clock, Sides
 from orchestrator.report.parity import letter
-from orchestrator.runtime.imposing import reseeded
 from orchestrator.runtime.observe.project import name_of_file, roots
+from orchestrator.runtime.replay.interventions import reseeded
 from tests.unit.parity_runs import ENVIRONMENT, Run, step
 
 NUDGED = {"gradient_b_kernel": [0.25, 1.5 * (1 + 2.0**-22)]}
@@ -38,9 +38,9 @@ class Training:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._count = 0
-        self.always = Imposed()
+        self.always = Intervention()
 
-    def recorded(self, imposed: Imposed) -> Recording:
+    def recorded(self, imposed: Intervention) -> Recording:
         variable = imposed.env.get("WORKERS", "2")
         threads = int(imposed.plan.get("intra_op", variable))
         facts = {
@@ -53,11 +53,11 @@ class Training:
         run = Run([step(), step(**(NUDGED if threads == 1 else {}))], environment=facts)
         return read(run.write(self._folder / str(self._count)))
 
-    def run(self, imposed: Imposed, until: float, *, again: int = 0) -> Trial:
+    def run(self, imposed: Intervention, until: float, *, again: int = 0) -> Replay:
         del until, again
-        return Trial(self.recorded(imposed), 1.0)
+        return Replay(self.recorded(imposed), 1.0)
 
-    def estimate(self, imposed: Imposed, again: int = 0) -> float:
+    def estimate(self, imposed: Intervention, again: int = 0) -> float:
         del imposed, again
         return 0.0
 
@@ -66,15 +66,20 @@ def test_a_variable_that_a_program_makes_threads_of_is_the_cause_and_the_threads
     tmp_path: Path,
 ) -> None:
     runs = Training(tmp_path)
-    a, b = runs.recorded(Imposed()), runs.recorded(Imposed(env={"WORKERS": "1"}))
-    finding = climb(a, b).finding
+    a, b = runs.recorded(Intervention()), runs.recorded(Intervention(env={"WORKERS": "1"}))
+    finding = compare_stages(a, b).finding
     assert finding and finding.rounding
     listed = candidates(
         finding, changes(a.environment, b.environment), "A", a.environment, Other(b.environment, cores=2)
     )
     assert [each.topic for each in listed if each.kind == "difference"] == ["threads", "environment"]
     search = Search(
-        Sides(a, b, "A", Other(b.environment)), cast(Runs, runs), Clock(600), Trial(a, 1.0), None, Silent()
+        Sides(a, b, "A", Other(b.environment)),
+        cast(Replayer, runs),
+        Clock(600),
+        Replay(a, 1.0),
+        None,
+        Silent(),
     )
     found = search.verdict(judge(a, b), finding, listed)
     assert (found.verdict, found.cause) == ("EQUIVALENT", "Confirmed: WORKERS is 2 in A and 1 in B.")
@@ -88,7 +93,7 @@ def test_a_variable_that_a_program_makes_threads_of_is_the_cause_and_the_threads
 
 
 def of(topic: str, kind: str = "difference") -> Candidate:
-    return Candidate(topic, topic, "", Imposed(), kind)
+    return Candidate(topic, topic, "", Intervention(), kind)
 
 
 @pytest.mark.parametrize(
@@ -139,12 +144,12 @@ def test_a_cleared_file_is_not_the_first_difference(
     tmp_path: Path, outcomes: Mapping[str, str], stage: str, tensor: str
 ) -> None:
     a, b = with_file(tmp_path, "1"), with_file(tmp_path, "2", batch_data_0=[9.0, 2.0, 3.0, 4.0])
-    finding, first = climb(a, b).finding, judge(a, b)
+    finding, first = compare_stages(a, b).finding, judge(a, b)
     assert finding and finding.stage == "files"
     tried = tuple(
         Tried(f"the file {name} is not the same", outcome, topic="data") for name, outcome in outcomes.items()
     )
-    found = concluded(first, finding, Diagnosis((of("environment"),), tried), None, {})
+    found = conclude(first, finding, Diagnosis((of("environment"),), tried), None, {})
     assert found.divergence and (found.divergence.stage, found.divergence.tensor) == (stage, tensor)
     assert ("x.npz has other content" in found.detail) == (tensor == "x.npz")
 
@@ -155,30 +160,30 @@ def test_a_cleared_file_is_not_the_first_difference(
 class Drawn(Training):
     """A training that draws its batch anew in each run with what the other side has."""
 
-    def recorded(self, imposed: Imposed) -> Recording:
+    def recorded(self, imposed: Intervention) -> Recording:
         self._count += 1
         drawn = {"batch_data_0": [float(self._count), 2.0, 3.0, 4.0]} if "SEED" in imposed.env else {}
         return read(Run([step(**drawn), step()]).write(self._folder / str(self._count)))
 
-    def run(self, imposed: Imposed, until: float, *, again: int = 0) -> Trial:
+    def run(self, imposed: Intervention, until: float, *, again: int = 0) -> Replay:
         return super().run(self.always | imposed, until, again=again)
 
 
 def test_what_makes_a_script_differ_from_itself_on_one_side_is_named(tmp_path: Path) -> None:
     runs = Drawn(tmp_path)
     unset = Candidate(
-        "environment", "SEED is 1 in A and not set in B", "Set SEED.", Imposed(env={"SEED": None})
+        "environment", "SEED is 1 in A and not set in B", "Set SEED.", Intervention(env={"SEED": None})
     )
-    a, b = runs.recorded(Imposed()), runs.recorded(unset.imposed or Imposed())
-    finding = climb(a, b).finding
+    a, b = runs.recorded(Intervention()), runs.recorded(unset.imposed or Intervention())
+    finding = compare_stages(a, b).finding
     assert finding
     search = Search(
-        Sides(a, b, "A", Other(ENVIRONMENT)), cast(Runs, runs), Clock(600), Trial(a, 1.0), None, Silent()
+        Sides(a, b, "A", Other(ENVIRONMENT)), cast(Replayer, runs), Clock(600), Replay(a, 1.0), None, Silent()
     )
     assert not search.verdict(judge(a, b), finding, [unset]).confirmed
     assert search.unsettles is unset
-    found = unsettled(unset, cast(Runs, runs), Clock(600).until)
-    assert found and found.verdict == "UNSTABLE" and runs.always == Imposed()
+    found = find_one_sided_nondeterminism(unset, cast(Replayer, runs), Clock(600).until)
+    assert found and found.verdict == "UNSTABLE" and runs.always == Intervention()
     assert str(found.cause).endswith("That is so on one side only, by this: SEED is 1 in A and not set in B.")
     assert str(found.fix).endswith("Set SEED.")
 
@@ -241,8 +246,8 @@ def test_a_seed_and_a_start_are_differences() -> None:
     )
     finding = Finding(1, "initial", "a/kernel", "value", "float32", None, 0, None, False, "")
     imposed = {each.topic: each.imposed for each in candidates(finding, (seed, start), "B", b, Other(a))}
-    assert imposed["seed"] == Imposed(plan={"reseed": [2, 1]})
-    assert imposed["start"] == Imposed(start="..")
+    assert imposed["seed"] == Intervention(plan={"reseed": [2, 1]})
+    assert imposed["start"] == Intervention(start="..")
     (unseeded,) = changes({**a, "start": None}, {**b, "start": None, "rng": {"keras_seed": None}})
     (found,) = candidates(finding, (unseeded,), "A", a, Other(b))[:1]
     assert found.imposed is None and found.why

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.api.confirm_zygote import Zygote
-from orchestrator.api.folder import Folder
-from orchestrator.api.session import local_agent
+from orchestrator.replay.fork_server import ForkServer
+from orchestrator.session.project import Project
+from orchestrator.session.session import local_agent
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
@@ -51,11 +51,11 @@ print("FACTS", json.dumps({
 
 
 class Bench:
-    """Runs PROGRAM in forks of one zygote."""
+    """Runs PROGRAM in forks of one fork server."""
 
-    def __init__(self, folder: Path, zygote: Zygote, hook: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, server: ForkServer, hook: Mapping[str, str]) -> None:
         self._folder = folder
-        self._zygote = zygote
+        self._server = server
         self._env = hook
         self._count = 0
 
@@ -73,7 +73,7 @@ class Bench:
             "moved": [],
             "log": str(log),
         }
-        ended = self._zygote.run(request, time.monotonic() + 240)
+        ended = self._server.run(request, time.monotonic() + 240)
         said = log.read_text()
         assert ended["code"] == 0, said
         line = next(line for line in said.splitlines() if line.startswith("FACTS "))
@@ -89,10 +89,10 @@ def bench(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         (folder / "data").mkdir(exist_ok=True)
         (folder / "data" / name).touch()
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "TF_CPP_MIN_LOG_LEVEL": "3", "LANG": "C.UTF-8"}
-    agent = local_agent(Folder(folder))
-    zygote = Zygote(agent, str(tf_python), ["numpy", "tensorflow", "keras"], env, folder / "diary")
-    yield Bench(folder, zygote, env)
-    zygote.close()
+    agent = local_agent(Project(folder))
+    server = ForkServer(agent, str(tf_python), ["numpy", "tensorflow", "keras"], env, folder / "diary")
+    yield Bench(folder, server, env)
+    server.close()
 
 
 @pytest.fixture(scope="module")

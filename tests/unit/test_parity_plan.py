@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from orchestrator.parity.changes import changes
-from orchestrator.parity.imposed import Candidate, Imposed, Other
+from orchestrator.parity.intervention import Candidate, Intervention, Other
 from orchestrator.parity.ladder import Finding
 from orchestrator.parity.places import named_by_variables
 from orchestrator.parity.plan import brings_about, candidates
@@ -58,40 +58,40 @@ def only(listed: tuple[Candidate, ...]) -> Candidate:
 
 
 IMPOSABLE = {
-    "a variable": ({"environment__TF_X": "1"}, Imposed(env={"TF_X": "1"})),
-    "a variable that B lacks": ({"environment": {}}, Imposed(env={"LANG": None})),
+    "a variable": ({"environment__TF_X": "1"}, Intervention(env={"TF_X": "1"})),
+    "a variable that B lacks": ({"environment": {}}, Intervention(env={"LANG": None})),
     "oneDNN by its variable": (
         {"environment__TF_ENABLE_ONEDNN_OPTS": "0", "tensorflow__onednn": False},
-        Imposed(env={"TF_ENABLE_ONEDNN_OPTS": "0"}),
+        Intervention(env={"TF_ENABLE_ONEDNN_OPTS": "0"}),
     ),
     "oneDNN, wherever it comes from": (
         {"tensorflow__onednn": False},
-        Imposed(env={"TF_ENABLE_ONEDNN_OPTS": "0"}),
+        Intervention(env={"TF_ENABLE_ONEDNN_OPTS": "0"}),
     ),
-    "threads": ({"tensorflow__intra_op_threads": 1}, Imposed(plan={"intra_op": 1})),
+    "threads": ({"tensorflow__intra_op_threads": 1}, Intervention(plan={"intra_op": 1})),
     "a processor of less": (
         {"cpu__flags": ["sse4_1", "avx", "avx2"]},
-        Imposed(env={"ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}),
+        Intervention(env={"ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"}),
     ),
     "a processor of much less": (
         {"cpu__flags": ["sse4_1"]},
-        Imposed(env={"ONEDNN_MAX_CPU_ISA": "SSE41", "OPENBLAS_CORETYPE": "Nehalem"}),
+        Intervention(env={"ONEDNN_MAX_CPU_ISA": "SSE41", "OPENBLAS_CORETYPE": "Nehalem"}),
     ),
-    "determinism": ({"tensorflow__deterministic_ops": True}, Imposed(plan={"deterministic": True})),
-    "precision": ({"keras__policy": "mixed_bfloat16"}, Imposed(plan={"policy": "mixed_bfloat16"})),
-    "numbers of another width": ({"keras__floatx": "float64"}, Imposed(plan={"floatx": "float64"})),
-    "TF32": ({"tensorflow__tf32": True}, Imposed(plan={"tf32": True})),
+    "determinism": ({"tensorflow__deterministic_ops": True}, Intervention(plan={"deterministic": True})),
+    "precision": ({"keras__policy": "mixed_bfloat16"}, Intervention(plan={"policy": "mixed_bfloat16"})),
+    "numbers of another width": ({"keras__floatx": "float64"}, Intervention(plan={"floatx": "float64"})),
+    "TF32": ({"tensorflow__tf32": True}, Intervention(plan={"tf32": True})),
     "no graph": (
         {"models": [{**ENVIRONMENT["models"][0], "run_eagerly": True}]},
-        Imposed(plan={"compile": {"run_eagerly": True}}),
+        Intervention(plan={"compile": {"run_eagerly": True}}),
     ),
-    "a clock": ({"environment__TZ": "JST-9"}, Imposed(env={"TZ": "JST-9"})),
+    "a clock": ({"environment__TZ": "JST-9"}, Intervention(env={"TZ": "JST-9"})),
     "a clock that no variable sets": (
         {"timezone__utc_offsets": [32400, 32400]},
-        Imposed(env={"TZ": "ORCH-9:00"}),
+        Intervention(env={"TZ": "ORCH-9:00"}),
     ),
-    "hashes": ({"environment__PYTHONHASHSEED": "7"}, Imposed(env={"PYTHONHASHSEED": "7"})),
-    "arguments": ({"argv": ["--epochs", "3"]}, Imposed(arguments=("--epochs", "3"))),
+    "hashes": ({"environment__PYTHONHASHSEED": "7"}, Intervention(env={"PYTHONHASHSEED": "7"})),
+    "arguments": ({"argv": ["--epochs", "3"]}, Intervention(arguments=("--epochs", "3"))),
 }
 
 
@@ -103,7 +103,7 @@ def test_a_difference_is_imposed(what: str) -> None:
 
 def test_fewer_cores_are_imposed_with_the_threads_that_they_bring() -> None:
     found = {each.topic: each.imposed for each in planned(facts(cpu__count=1), "batch")}
-    assert found["cores"] == Imposed(plan={"cpus": 1})
+    assert found["cores"] == Intervention(plan={"cpus": 1})
 
 
 def test_a_language_is_imposed_by_all_variables_that_make_it() -> None:
@@ -129,7 +129,7 @@ def test_what_cannot_be_imposed_is_listed_with_the_reason(what: str) -> None:
 
 def test_other_packages_are_those_of_the_other_interpreter() -> None:
     found = only(planned(facts(versions__keras="3.0.0"), python="/b/bin/python"))
-    assert found.imposed == Imposed(python="/b/bin/python")
+    assert found.imposed == Intervention(python="/b/bin/python")
     assert "keras 3.15.1 in A and 3.0.0 in B" in found.words
 
 
@@ -146,7 +146,7 @@ def test_code_is_taken_from_the_other_folder_where_it_is_still_the_same(tmp_path
     module.write_text("x = 1\n")
     digest = hashlib.sha256(module.read_bytes()).hexdigest()
     found = only(planned(facts(modules={"train.py": digest}), folder=tmp_path))
-    assert found.imposed == Imposed(files={"train.py": module})
+    assert found.imposed == Intervention(files={"train.py": module})
     module.write_text("x = 2\n")
     found = only(planned(facts(modules={"train.py": digest}), folder=tmp_path))
     assert found.imposed is None and "not on this computer any more" in found.why
@@ -158,7 +158,7 @@ def test_what_was_kept_of_a_run_stands_for_what_was_edited_since(tmp_path: Path)
         kept(tmp_path, hashlib.sha256(content).hexdigest(), content)
     digest = hashlib.sha256(code).hexdigest()
     found = only(planned(facts(modules={"train.py": digest}), kept=tmp_path))
-    assert found.imposed == Imposed(files={"train.py": tmp_path / digest})
+    assert found.imposed == Intervention(files={"train.py": tmp_path / digest})
     mine, theirs = (reading(file("1.csv", "/gone/1.csv", content)) for content in (b"mine", data))
     (change,) = changes(mine, theirs)
     (candidate,) = (
@@ -166,11 +166,13 @@ def test_what_was_kept_of_a_run_stands_for_what_was_edited_since(tmp_path: Path)
         for each in candidates(at("files", "content"), [change], "A", mine, Other(theirs, kept=tmp_path))
         if each.kind == "difference"
     )
-    assert candidate.imposed == Imposed(files={"1.csv": tmp_path / hashlib.sha256(data).hexdigest()})
+    assert candidate.imposed == Intervention(files={"1.csv": tmp_path / hashlib.sha256(data).hexdigest()})
 
 
 def test_the_path_of_a_folder_is_imposed_without_what_is_in_it(tmp_path: Path) -> None:
-    assert only(planned(facts(cwd=str(tmp_path)), "batch", folder=tmp_path)).imposed == Imposed(path=tmp_path)
+    assert only(planned(facts(cwd=str(tmp_path)), "batch", folder=tmp_path)).imposed == Intervention(
+        path=tmp_path
+    )
 
 
 def test_the_computers_name_is_a_difference_where_the_code_asks_for_it() -> None:
@@ -182,7 +184,7 @@ def test_the_computers_name_is_a_difference_where_the_code_asks_for_it() -> None
         for each in candidates(at("batch"), [change], "A", mine, Other(theirs))
         if each.kind == "difference"
     )
-    assert candidate.imposed == Imposed(plan={"host": "two"})
+    assert candidate.imposed == Intervention(plan={"host": "two"})
     assert "one in A and two in B" in candidate.words
 
 
@@ -218,16 +220,16 @@ def kept(folder: Path, name: str, content: bytes) -> Path:
 def test_a_file_goes_where_this_side_reads_it(tmp_path: Path, name: str, place: str) -> None:
     theirs = kept(tmp_path, "1.csv", b"theirs")
     found = of_files(reading(file(name, "/mine/1.csv", b"mine")), reading(file(name, theirs, b"theirs")))
-    assert [each.imposed for each in found] == [Imposed(files={place: theirs})]
+    assert [each.imposed for each in found] == [Intervention(files={place: theirs})]
 
 
 def test_a_file_of_the_other_side_alone_goes_beside_its_neighbours(tmp_path: Path) -> None:
     both = file("--data/1.csv", "/mine/1.csv", b"same")
     theirs = kept(tmp_path, "2.csv", b"more")
     found = of_files(reading(both), reading(both, file("--data/2.csv", theirs, b"more")))
-    assert [each.imposed for each in found] == [Imposed(files={"/mine/2.csv": theirs})]
+    assert [each.imposed for each in found] == [Intervention(files={"/mine/2.csv": theirs})]
     found = of_files(reading(both, file("--data/2.csv", theirs, b"more")), reading(both))
-    assert [each.imposed for each in found] == [Imposed(files={str(theirs): None})]
+    assert [each.imposed for each in found] == [Intervention(files={str(theirs): None})]
 
 
 def test_what_lies_where_variables_lead_comes_before_them(tmp_path: Path) -> None:
@@ -241,8 +243,8 @@ def test_what_lies_where_variables_lead_comes_before_them(tmp_path: Path) -> Non
     assert [entry["name"] for entry in mine["files"]["list"]] == ["$DATA/1.csv", "$DATA/2.csv"]
     found = of_files(mine, theirs)
     assert [each.topic for each in found] == ["data", "data", "paths"]
-    assert found[0].imposed == Imposed(files={str(tmp_path / "one/1.csv"): tmp_path / "two/1.csv"})
-    assert found[2].imposed == Imposed(env={"DATA": str(tmp_path / "two")})
+    assert found[0].imposed == Intervention(files={str(tmp_path / "one/1.csv"): tmp_path / "two/1.csv"})
+    assert found[2].imposed == Intervention(env={"DATA": str(tmp_path / "two")})
 
 
 def test_a_file_that_changed_since_is_not_imposed(tmp_path: Path) -> None:
@@ -268,7 +270,7 @@ def test_an_order_is_imposed_by_listing_and_by_time(tmp_path: Path) -> None:
     os.utime(two, (500, 500))
     first, second = file("d/1.csv", one, b"1"), file("d/2.csv", two, b"2")
     (found,) = of_files(reading(first, second), reading(second, first))
-    assert found.imposed == Imposed(
+    assert found.imposed == Intervention(
         plan={"listing": ["2.csv", "1.csv"]}, times={"d/2.csv": 500.0, "d/1.csv": 1000.0}
     )
 
@@ -309,7 +311,7 @@ def test_files_are_given_the_other_sides_times_as_they_were_recorded() -> None:
     entry = {"name": "x.npy", "path": "/gone/x.npy", "bytes": 1, "sha256": "1", "changed": 1000.0}
     mine, theirs = facts(files__list=[{**entry, "changed": 0.5}]), facts(files__list=[entry])
     (probe,) = [e for e in candidates(at("initial"), (), "B", mine, Other(theirs)) if e.topic == "times"]
-    assert probe.kind == "probe" and probe.imposed == Imposed(times={"x.npy": 1000.0})
+    assert probe.kind == "probe" and probe.imposed == Intervention(times={"x.npy": 1000.0})
     assert probe.words == (
         "when x.npy was last changed: 1970-01-01 00:16:40.000 in A and 1970-01-01 00:00:00.500 in B"
     )
@@ -321,7 +323,7 @@ def test_a_file_that_is_missing_is_put_where_the_other_side_has_it(tmp_path: Pat
     (tmp_path / "x.npy").write_bytes(b"1")
     entry = {"name": "x.npy", "path": str(tmp_path / "x.npy"), "bytes": 1, "whole": False}
     found = only(planned(facts(files__list=[entry]), "initial", folder=tmp_path))
-    assert found.imposed == Imposed(files={"/a/x.npy": tmp_path / "x.npy"})
+    assert found.imposed == Intervention(files={"/a/x.npy": tmp_path / "x.npy"})
 
 
 @pytest.mark.parametrize(("had", "imposed"), [("float64", {"floatx": "float64"}), ("float32", None)])
@@ -358,6 +360,6 @@ def test_a_file_of_keras_on_one_side_alone_keeps_no_other_cause_from_being_confi
     a, b = {**facts(), "files": {"list": [entry]}}, facts()
     found = candidates(at("gradient"), changes(a, b), "A", a, Other(b))
     file = next(each for each in found if each.topic == "keras_json")
-    threads = Candidate("threads", "", "", Imposed())
+    threads = Candidate("threads", "", "", Intervention())
     assert file.imposed is None and not brings_about(file, threads)
     assert brings_about(file, replace(threads, topic="policy"))

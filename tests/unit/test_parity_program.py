@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.confirm_program import folder_of, reworded, worded
+from orchestrator.replay.command_line import folder_of, localise, normalise
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,9 @@ def test_where_a_program_lies(tmp_path: Path, argv: str, folder: str | None) -> 
 def test_a_command_is_put_in_the_words_of_another_computer() -> None:
     mine = ["env", "LR=0.1", "/home/a/venv/bin/python", "/home/a/p/train.py"]
     theirs = ["env", "LR=0.2", "/opt/bin/python3.11", "/srv/p/train.py"]
-    assert worded(mine, Path("/home/a/p")) == ("env", "LR=0.1", "python", "./train.py")
-    wanted = worded(theirs, Path("/srv/p"))
-    assert reworded(mine, Path("/home/a/p"), wanted) == ("env", "LR=0.2", *mine[2:])
+    assert normalise(mine, Path("/home/a/p")) == ("env", "LR=0.1", "python", "./train.py")
+    wanted = normalise(theirs, Path("/srv/p"))
+    assert localise(mine, Path("/home/a/p"), wanted) == ("env", "LR=0.2", *mine[2:])
     shell = ["sh", "-c", "LR=0.1 /v/bin/python train.py --out=/data/python-runs"]
     wanted = ("sh", "-c", "LR=0.2 python train.py --out=/data/python-runs")
-    assert reworded(shell, Path("/p"), wanted)[2] == "LR=0.2 /v/bin/python train.py --out=/data/python-runs"
+    assert localise(shell, Path("/p"), wanted)[2] == "LR=0.2 /v/bin/python train.py --out=/data/python-runs"

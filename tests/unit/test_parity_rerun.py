@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.confirm_stale import changed_since, restored
-from orchestrator.api.confirm_trees import appeared, files_of
-from orchestrator.api.rerun import Rerun, held, keep, note, read
+from orchestrator.replay.recipe import Recipe, keep_inputs, read_recipe, snapshot_inputs, write_recipe
+from orchestrator.replay.staleness import changed_since, restored
+from orchestrator.replay.working_folders import appeared, files_of
 
 SCRIPT = """
 import os
@@ -34,18 +34,18 @@ ENVIRON = {
 
 
 @pytest.fixture
-def noted(tmp_path: Path) -> Rerun:
+def noted(tmp_path: Path) -> Recipe:
     """A run of SCRIPT, noted with ENVIRON."""
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "run/observe").mkdir(parents=True)
     (tmp_path / "run/observe/environment.json").write_text(json.dumps({"modules": {"train.py": "0"}}))
-    note(tmp_path / "run", ["python", "train.py"], tmp_path, "/usr/bin/python3", ENVIRON)
-    found = read(tmp_path / "run")
+    write_recipe(tmp_path / "run", ["python", "train.py"], tmp_path, "/usr/bin/python3", ENVIRON)
+    found = read_recipe(tmp_path / "run")
     assert found is not None
     return found
 
 
-def test_what_acts_or_is_read_is_kept_and_nothing_else(noted: Rerun) -> None:
+def test_what_acts_or_is_read_is_kept_and_nothing_else(noted: Recipe) -> None:
     assert noted.variables == {
         "APP_CLIP": "0.5",
         "PYTHONPATH": "/lib",
@@ -54,20 +54,20 @@ def test_what_acts_or_is_read_is_kept_and_nothing_else(noted: Rerun) -> None:
     }
 
 
-def test_no_secret_is_written(noted: Rerun, tmp_path: Path) -> None:
+def test_no_secret_is_written(noted: Recipe, tmp_path: Path) -> None:
     assert noted.argv
     assert "s3cret" not in (tmp_path / "run/rerun.json").read_text()
 
 
-def test_it_is_repeated_with_what_acted_then(noted: Rerun) -> None:
+def test_it_is_repeated_with_what_acted_then(noted: Recipe) -> None:
     now = {"TF_DETERMINISTIC_OPS": "1", "PYTHONPATH": "/other", "HOME": "/home", "STORE": "x"}
     assert noted.environment(now) == {"HOME": "/root", "STORE": "x", **noted.variables}
 
 
 def test_a_variable_that_was_not_set_is_not_inherited(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    note(tmp_path, ["python", "train.py"], tmp_path, "/usr/bin/python3", {})
-    found = read(tmp_path)
+    write_recipe(tmp_path, ["python", "train.py"], tmp_path, "/usr/bin/python3", {})
+    found = read_recipe(tmp_path)
     assert found is not None and "RUN_SEED" in found.unset
     assert found.environment({"RUN_SEED": "9", "USER": "me"}) == {"USER": "me"}
 
@@ -76,7 +76,7 @@ def test_what_changed_since_is_seen(tmp_path: Path) -> None:
     module, data = tmp_path / "train.py", tmp_path / "data.csv"
     module.write_text("x = 1")
     data.write_text("1;2")
-    known = Rerun(("python", "train.py"), tmp_path, "/usr/bin/python3")
+    known = Recipe(("python", "train.py"), tmp_path, "/usr/bin/python3")
     entry = {"name": "data.csv", "path": str(data), "bytes": 3, "whole": True, "sha256": digest(data)}
     facts = {"modules": {"train.py": digest(module)}, "files": {"list": [entry]}}
     assert changed_since(known, facts) is None
@@ -92,7 +92,7 @@ def test_what_changed_since_is_seen(tmp_path: Path) -> None:
 def test_a_cache_of_a_library_that_changed_makes_no_run_stale(tmp_path: Path) -> None:
     fonts = tmp_path / "fontlist.json"
     fonts.write_text("[]")
-    known = Rerun(("python", "train.py"), tmp_path, "/usr/bin/python3")
+    known = Recipe(("python", "train.py"), tmp_path, "/usr/bin/python3")
     entry = {
         "name": "/c/fontlist.json",
         "path": str(fonts),
@@ -111,7 +111,7 @@ def test_what_was_kept_stands_in_for_what_was_edited_since(tmp_path: Path) -> No
     data.write_text("1;2")
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / digest(data)).write_bytes(data.read_bytes())
-    known = Rerun(("python", "train.py"), tmp_path, "/usr/bin/python3")
+    known = Recipe(("python", "train.py"), tmp_path, "/usr/bin/python3")
     entry = {"name": "data.csv", "path": str(data), "bytes": 3, "whole": True, "sha256": digest(data)}
     facts = {"modules": {"train.py": digest(module)}, "files": {"list": [entry]}}
     assert restored(known, facts, tmp_path / "kept") == {}
@@ -130,8 +130,8 @@ def test_files_that_the_run_made_are_noted(tmp_path: Path) -> None:
     assert made == {"last.npy"}
     run = tmp_path / "run"
     run.mkdir()
-    note(run, ["python", "train.py"], tmp_path, "/usr/bin/python3", {}, made)
-    found = read(run)
+    write_recipe(run, ["python", "train.py"], tmp_path, "/usr/bin/python3", {}, made)
+    found = read_recipe(run)
     assert found is not None and found.made == ("last.npy",)
 
 
@@ -148,7 +148,7 @@ def test_small_code_and_data_are_kept_as_the_run_had_them(tmp_path: Path) -> Non
     value = {"modules": {"train.py": digest(module)}, "files": {"list": entries}}
     (tmp_path / "run/observe").mkdir(parents=True)
     (tmp_path / "run/observe/environment.json").write_text(json.dumps(value))
-    keep(tmp_path / "run", ["python", "train.py"], tmp_path)
+    keep_inputs(tmp_path / "run", ["python", "train.py"], tmp_path)
     assert {path.name for path in (tmp_path / "run/kept").iterdir()} == kept
     assert all(digest(path) == path.name for path in (tmp_path / "run/kept").iterdir())
 
@@ -159,12 +159,12 @@ def test_what_a_run_read_and_then_wrote_over_is_kept_as_it_read_it(tmp_path: Pat
     secret.write_text("s3cret")
     before = digest(weights)
     entry = {"name": "last.npy", "path": str(weights), "bytes": 5, "whole": True, "sha256": before}
-    content = held(tmp_path, files_of(tmp_path))
+    content = snapshot_inputs(tmp_path, files_of(tmp_path))
     assert content == {weights: b"first"}, "and nothing that is called like a secret"
     weights.write_text("second")
     (tmp_path / "run/observe").mkdir(parents=True)
     (tmp_path / "run/observe/environment.json").write_text(json.dumps({"files": {"list": [entry]}}))
-    keep(tmp_path / "run", ["python", "train.py"], tmp_path, content)
+    keep_inputs(tmp_path / "run", ["python", "train.py"], tmp_path, content)
     assert (tmp_path / "run/kept" / before).read_text() == "first"
 
 
@@ -180,6 +180,6 @@ def test_variables_whose_names_stand_elsewhere_are_kept(tmp_path: Path) -> None:
     modules = {"modules": {"train.py": "0", "names.py": "0"}}
     (tmp_path / "run/observe/environment.json").write_text(json.dumps(modules))
     environ = {"LR": "0.1", "HOME": "/root", "MY_TOKEN": "s", "RUN_1": "2", "lower": "x", "OTHER": "y"}
-    note(tmp_path / "run", ["python", "train.py"], tmp_path, "/usr/bin/python3", environ)
-    found = read(tmp_path / "run")
+    write_recipe(tmp_path / "run", ["python", "train.py"], tmp_path, "/usr/bin/python3", environ)
+    found = read_recipe(tmp_path / "run")
     assert found and found.variables == {"LR": "0.1", "RUN_1": "2"}

@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.api.confirm_runs import Runs
-from orchestrator.api.confirm_search import Search
-from orchestrator.api.confirm_sides import Clock, Sides
-from orchestrator.api.confirm_trial import Trial
 from orchestrator.model import Silent, Verdict
 from orchestrator.parity import judge
-from orchestrator.parity.imposed import Candidate, Imposed, Other
-from orchestrator.parity.ladder import climb
+from orchestrator.parity.intervention import Candidate, Intervention, Other
+from orchestrator.parity.ladder import compare_stages
 from orchestrator.parity.recording import Recording, read
+from orchestrator.replay.replay import Replay
+from orchestrator.replay.replayer import Replayer
+from orchestrator.replay.search import Search
+from orchestrator.replay.sides import Clock, Sides
 from tests.unit.parity_runs import ENVIRONMENT, Run, step
 
 Script = Callable[[Mapping[str, str | None]], dict[str, list[float]]]
@@ -31,9 +31,9 @@ class Computed:
         self._script = script
         self._folder = folder
         self._known: dict[str, Recording] = {}
-        self.always = Imposed()
+        self.always = Intervention()
         self.each = 1.0
-        self.asked: list[Imposed] = []
+        self.asked: list[Intervention] = []
 
     def recorded(self, env: Mapping[str, str | None], facts: Mapping[str, Any] = ENVIRONMENT) -> Recording:
         name = repr(sorted(env.items()))
@@ -42,18 +42,18 @@ class Computed:
             self._known[name] = read(run.write(self._folder / str(len(self._known))))
         return self._known[name]
 
-    def run(self, imposed: Imposed, until: float, *, again: int = 0) -> Trial:
+    def run(self, imposed: Intervention, until: float, *, again: int = 0) -> Replay:
         del until, again
         self.asked.append(imposed)
-        return Trial(self.recorded(imposed.env), 1.0)
+        return Replay(self.recorded(imposed.env), 1.0)
 
-    def estimate(self, imposed: Imposed, again: int = 0) -> float:
+    def estimate(self, imposed: Intervention, again: int = 0) -> float:
         del imposed, again
         return self.each
 
 
 def differing(name: str, topic: str = "environment", **more: Any) -> Candidate:
-    imposed = Imposed(env={name: "1"})
+    imposed = Intervention(env={name: "1"})
     return Candidate(topic, f"{name} differs", f"Mend {name}.", imposed, **more)
 
 
@@ -65,10 +65,10 @@ def searched(
     singles = [one for each in listed for one in each.parts or (each,) if each.kind == "difference"]
     everything = {name: value for one in singles if one.imposed for name, value in one.imposed.env.items()}
     a, b = runs.recorded({}), runs.recorded(everything)
-    finding = climb(a, b).finding
+    finding = compare_stages(a, b).finding
     assert finding is not None
     sides = Sides(a, b, "A", Other(ENVIRONMENT))
-    search = Search(sides, cast(Runs, runs), Clock(budget), Trial(a, 1.0), None, Silent())
+    search = Search(sides, cast(Replayer, runs), Clock(budget), Replay(a, 1.0), None, Silent())
     return search.verdict(judge(a, b), finding, listed), runs
 
 
@@ -103,7 +103,7 @@ def test_two_that_act_each_at_its_own_stage(tmp_path: Path) -> None:
 
 def test_of_a_hundred_files_the_one_that_acts_is_found_in_few_runs(tmp_path: Path) -> None:
     parts = tuple(differing(f"F{n}", "data") for n in range(100))
-    whole = Imposed(env={f"F{n}": "1" for n in range(100)})
+    whole = Intervention(env={f"F{n}": "1" for n in range(100)})
     listed = [Candidate("data", "100 files differ", "Sync.", whole, parts=parts), differing("PATH", "folder")]
     found, runs = searched(tmp_path, lambda env: {"loss_loss": [9.0]} if "F42" in env else {}, listed)
     assert found.cause == "Confirmed: F42 differs."
@@ -124,10 +124,10 @@ def test_what_cannot_be_tried_is_said_and_stays_a_suspicion(tmp_path: Path) -> N
     gone = Candidate("data", "GONE differs", "Sync.", None, why="it is not on this computer")
     runs = Computed(lambda env: {"loss_loss": [9.0]} if "GONE" in env else {}, tmp_path)
     a, b = runs.recorded({}), runs.recorded({"GONE": "1"})
-    finding = climb(a, b).finding
+    finding = compare_stages(a, b).finding
     assert finding is not None
     sides = Sides(a, b, "A", Other(ENVIRONMENT))
-    search = Search(sides, cast(Runs, runs), Clock(600), Trial(a, 1.0), None, Silent())
+    search = Search(sides, cast(Replayer, runs), Clock(600), Replay(a, 1.0), None, Silent())
     found = search.verdict(judge(a, b), finding, [gone, differing("OTHER")])
     assert not found.confirmed and str(found.cause).startswith("Suspected")
     assert outcomes(found) == {"GONE": "not tried", "OTHER": "cleared"}
@@ -139,14 +139,14 @@ def test_what_was_cleared_is_no_suspect_any_more(tmp_path: Path) -> None:
     runs = Computed(lambda env: {"batch_data_0": [9.0, 2.0, 3.0, 4.0]} if "GONE" in env else {}, tmp_path)
     there = {**ENVIRONMENT, "environment": {"LANG": "C.UTF-8", "TF_X": "1"}}
     a, b = runs.recorded({}), runs.recorded({"GONE": "1"}, there)
-    finding, first = climb(a, b).finding, judge(a, b)
+    finding, first = compare_stages(a, b).finding, judge(a, b)
     assert finding is not None and "TF_X" in str(first.cause)
     words = str(first.cause).removeprefix("Suspected: ").removesuffix(".")
-    variable = Candidate("environment", words, "Unset it.", Imposed(env={"TF_X": "1"}))
+    variable = Candidate("environment", words, "Unset it.", Intervention(env={"TF_X": "1"}))
     gone = Candidate("data", "GONE differs", "Sync it.", None, why="it is not on this computer")
     for listed, said in (([variable, gone], "Suspected: GONE differs."), ([variable], "Not known: nothing")):
         search = Search(
-            Sides(a, b, "A", Other(there)), cast(Runs, runs), Clock(600), Trial(a, 1.0), None, Silent()
+            Sides(a, b, "A", Other(there)), cast(Replayer, runs), Clock(600), Replay(a, 1.0), None, Silent()
         )
         found = search.verdict(first, finding, listed)
         assert str(found.cause).startswith(said) and not found.confirmed
@@ -165,10 +165,10 @@ def test_the_likely_cause_is_tried_although_time_seems_too_short(tmp_path: Path)
     runs = Computed(lambda env: {"loss_loss": [9.0]} if "ONE" in env else {}, tmp_path)
     runs.each = 1000.0
     a, b = runs.recorded({}), runs.recorded({"ONE": "1"})
-    finding = climb(a, b).finding
+    finding = compare_stages(a, b).finding
     assert finding is not None
     sides = Sides(a, b, "A", Other(ENVIRONMENT))
-    search = Search(sides, cast(Runs, runs), Clock(600), Trial(a, 1.0), None, Silent())
+    search = Search(sides, cast(Replayer, runs), Clock(600), Replay(a, 1.0), None, Silent())
     found = search.verdict(judge(a, b), finding, [differing("ONE"), differing("TWO", kind="probe")])
     assert (found.cause, found.confirmed) == ("Confirmed: ONE differs.", True)
 
@@ -179,10 +179,10 @@ def test_what_was_left_out_by_estimate_is_said_so(tmp_path: Path) -> None:
     runs = Computed(lambda env: {"loss_loss": [9.0]} if "NEITHER" in env else {}, tmp_path)
     runs.each = 1000.0
     a, b = runs.recorded({}), runs.recorded({"NEITHER": "1"})
-    finding = climb(a, b).finding
+    finding = compare_stages(a, b).finding
     assert finding is not None
     sides = Sides(a, b, "A", Other(ENVIRONMENT))
-    search = Search(sides, cast(Runs, runs), Clock(600), Trial(a, 1.0), None, Silent())
+    search = Search(sides, cast(Replayer, runs), Clock(600), Replay(a, 1.0), None, Silent())
     found = search.verdict(judge(a, b), finding, listed)
     assert outcomes(found) == {"ONE": "cleared", "TWO": "not tried"}
     assert found.tried[1].why == "what was left of the 600 s would not have sufficed"
@@ -191,19 +191,19 @@ def test_what_was_left_out_by_estimate_is_said_so(tmp_path: Path) -> None:
 class Lucky(Computed):
     """A run with something imposed is the other side the first time, and never again."""
 
-    def run(self, imposed: Imposed, until: float, *, again: int = 0) -> Trial:
+    def run(self, imposed: Intervention, until: float, *, again: int = 0) -> Replay:
         known = super().run(imposed, until)
-        return Trial(self.recorded({}), 1.0) if again else known
+        return Replay(self.recorded({}), 1.0) if again else known
 
 
 @pytest.mark.parametrize(("topic", "confirmed"), [("order", False), ("environment", True)])
 def test_what_may_be_a_race_must_hold_in_three_runs(tmp_path: Path, topic: str, confirmed: bool) -> None:
     runs = Lucky(lambda env: {"loss_loss": [9.0]} if "ONE" in env else {}, tmp_path)
     a, b = runs.recorded({}), runs.recorded({"ONE": "1"})
-    finding = climb(a, b).finding
+    finding = compare_stages(a, b).finding
     assert finding is not None
     sides = Sides(a, b, "A", Other(ENVIRONMENT))
-    search = Search(sides, cast(Runs, runs), Clock(600), Trial(a, 1.0), None, Silent())
+    search = Search(sides, cast(Replayer, runs), Clock(600), Replay(a, 1.0), None, Silent())
     found = search.verdict(judge(a, b), finding, [differing("ONE", topic)])
     assert (found.confirmed, search.shaken) == (confirmed, not confirmed)
     if not confirmed:
@@ -221,12 +221,12 @@ def test_where_nothing_explains_it_a_replay_locates_it(tmp_path: Path) -> None:
     a = Computed(lambda _env: {}, tmp_path / "a")
     b = Computed(lambda _env: {"batch_data_0": [9.0, 2.0, 3.0, 4.0]}, tmp_path / "b")
     left, right = a.recorded({}), b.recorded({})
-    replay = Candidate("replay", "what enters the model", "", Imposed(env={"REPLAY": "1"}), "replay")
+    replay = Candidate("replay", "what enters the model", "", Intervention(env={"REPLAY": "1"}), "replay")
     a._known[repr([("REPLAY", "1")])] = right
-    finding = climb(left, right).finding
+    finding = compare_stages(left, right).finding
     assert finding is not None
     sides = Sides(left, right, "A", Other(ENVIRONMENT))
-    search = Search(sides, cast(Runs, a), Clock(600), Trial(left, 1.0), None, Silent())
+    search = Search(sides, cast(Replayer, a), Clock(600), Replay(left, 1.0), None, Silent())
     found = search.verdict(judge(left, right), finding, [replay])
     assert not found.confirmed
     assert "Confirmed: the difference lies in what enters the model" in str(found.cause)

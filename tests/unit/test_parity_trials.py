@@ -17,17 +17,18 @@ import pytest
 from typer.testing import CliRunner
 
 import orchestrator as orch
-from orchestrator.api import collect, confirm_copy, rerun
-from orchestrator.api.confirm_copy import Folders
-from orchestrator.api.confirm_runs import Runs
-from orchestrator.api.confirm_workshop import Workshop
-from orchestrator.api.folder import Folder
-from orchestrator.api.rerun import Rerun
-from orchestrator.api.session import local_agent
 from orchestrator.cli.app import app
 from orchestrator.model import RunRecord, Verdict
-from orchestrator.parity.imposed import Imposed
+from orchestrator.parity.intervention import Intervention
+from orchestrator.replay import recipe, sandbox
+from orchestrator.replay.pool import ReplayPool
+from orchestrator.replay.recipe import Recipe
+from orchestrator.replay.replayer import Replayer
+from orchestrator.replay.sandbox import Folders
 from orchestrator.report.parity import letter
+from orchestrator.runs import collect
+from orchestrator.session.project import Project
+from orchestrator.session.session import local_agent
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,7 +39,7 @@ class Bench:
 
     root: Path
     monkeypatch: pytest.MonkeyPatch
-    workshop: Workshop
+    workshop: ReplayPool
 
     def project(self, name: str, files: Mapping[str, str]) -> Path:
         """A folder with these files; names may lead out of it."""
@@ -79,7 +80,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    with Workshop() as workshop:
+    with ReplayPool() as workshop:
         yield Bench(tmp_path / "work", monkeypatch, workshop)
 
 
@@ -236,14 +237,14 @@ def test_what_orch_itself_cannot_do_is_no_trial_of_a_cause(
     files = {"train.py": LEARN, "data.csv": "1,2,3,4"}
     a = bench.record(bench.project("a", files))
     b = bench.record(bench.project("b", {**files, "data.csv": "1,2,3,5"}))
-    put = confirm_copy._put_all
+    put = sandbox._put_all
 
-    def broken(seats: Any, imposed: Imposed, program: Path | None) -> None:
+    def broken(seats: Any, imposed: Intervention, program: Path | None) -> None:
         if any(name.endswith("data.csv") for name in imposed.files):
             raise FileNotFoundError(2, "No such file or directory", "train.py")
         put(seats, imposed, program)
 
-    monkeypatch.setattr(confirm_copy, "_put_all", broken)
+    monkeypatch.setattr(sandbox, "_put_all", broken)
     found = orch.compare(a.folder, b.folder, folder=bench.root, confirm=True, workshop=bench.workshop)
     outcome = next(each for each in found.tried if each.topic == "data")
     assert (outcome.outcome, found.confirmed) == ("internal error", False)
@@ -254,9 +255,9 @@ def test_what_orch_itself_cannot_do_is_no_trial_of_a_cause(
 
 def test_a_program_that_cannot_be_begun_is_a_fault_of_ours(bench: Bench) -> None:
     folder = bench.project("a", {"other.py": "print(1)"})
-    known = Rerun((sys.executable, "train.py"), folder, sys.executable)
-    with Runs(known, Folders(folder), local_agent(Folder.at(bench.root)), {}, 1) as runs:
-        trial = runs.run(Imposed(), time.monotonic() + 60)
+    known = Recipe((sys.executable, "train.py"), folder, sys.executable)
+    with Replayer(known, Folders(folder), local_agent(Project.at(bench.root)), {}, 1) as runs:
+        trial = runs.run(Intervention(), time.monotonic() + 60)
     assert trial.fault and "train.py" in trial.why
 
 
@@ -337,7 +338,7 @@ def test_standard_input_that_never_ends_holds_nothing_up_and_is_no_difference(be
     with os.fdopen(reader, "rb") as source:
         done = orch.record((sys.executable, "train.py"), steps=1, folder=bench.root, stdin=source)
         assert done.exit["code"] == 0
-        noted = rerun.read(done.folder)
+        noted = recipe.read_recipe(done.folder)
         assert noted and noted.stdin is None
         os.close(writer)
 
@@ -368,6 +369,6 @@ def test_a_repetition_that_orch_cannot_begin_is_a_fault_of_ours(
     def broken(*_: Any) -> None:
         raise FileNotFoundError(2, "No such file or directory", "train.py")
 
-    monkeypatch.setattr(confirm_copy, "_put_all", broken)
+    monkeypatch.setattr(sandbox, "_put_all", broken)
     found = orch.compare(a.folder, b.folder, folder=bench.root, confirm=True, workshop=bench.workshop)
     assert not found.confirmed and [each.outcome for each in found.tried] == ["internal error"]

@@ -9,9 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.api.confirm_baseline import REMEDIES, baseline, likely, restless
-from orchestrator.api.confirm_runs import Runs
-from orchestrator.api.confirm_trial import Trial
 from orchestrator.model import Tried, Verdict
 from orchestrator.parity.explain import (
     GENERATORS,
@@ -24,10 +21,13 @@ from orchestrator.parity.explain import (
     generators,
     unstable,
 )
-from orchestrator.parity.imposed import Imposed
-from orchestrator.parity.ladder import climb
-from orchestrator.parity.luck import needed
+from orchestrator.parity.intervention import Intervention
+from orchestrator.parity.ladder import compare_stages
 from orchestrator.parity.recording import Recording, read
+from orchestrator.parity.repeat_statistics import repeats_needed
+from orchestrator.replay.baseline import REMEDIES, baseline, rank_remedies, recheck_stability
+from orchestrator.replay.replay import Replay
+from orchestrator.replay.replayer import Replayer
 from tests.unit.parity_runs import ENVIRONMENT, Run, step
 
 SEEDED = {"tensorflow_seed": 7, "keras_seed": 7, "python": "p", "numpy": "n"}
@@ -60,7 +60,7 @@ def two(
 def test_what_is_tried_first(
     tmp_path: Path, one: dict[str, Any], other: dict[str, Any], change: Any, first: Remedy
 ) -> None:
-    ordered = likely(*two(tmp_path, one, other, change))
+    ordered = rank_remedies(*two(tmp_path, one, other, change))
     assert ordered[0][1] == (first,)
     seeded = first in (GENERATORS, OPERATIONS)
     useful = [each for each in REMEDIES if not seeded or not {SEEDS, OWN_SEEDS} & set(each[1])]
@@ -76,7 +76,7 @@ def test_files_in_another_order_each_time_are_listed_so_or_shuffled(tmp_path: Pa
     )
     a = read(Run([step()], environment=one).write(tmp_path / "a"))
     b = read(Run([step(**OTHERS)], environment=other).write(tmp_path / "b"))
-    assert [remedies for _, remedies in likely(a, b)][:2] == [(GENERATORS,), (LISTINGS,)]
+    assert [remedies for _, remedies in rank_remedies(a, b)][:2] == [(GENERATORS,), (LISTINGS,)]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_files_in_another_order_each_time_are_listed_so_or_shuffled(tmp_path: Pa
 )
 def test_what_is_said(tmp_path: Path, remedies: Any, suspected: Any, said: str) -> None:
     a, b = two(tmp_path, {}, {}, OTHERS)
-    finding = climb(a, b).finding
+    finding = compare_stages(a, b).finding
     assert finding is not None
     found = unstable(finding, remedies, 1, 5, suspected=suspected)
     assert (found.verdict, found.confirmed) == ("UNSTABLE", bool(remedies))
@@ -108,7 +108,7 @@ class Drawn:
 
     forks = False
     original = None
-    always = Imposed()
+    always = Intervention()
 
     def __init__(
         self,
@@ -117,15 +117,15 @@ class Drawn:
         mended: Sequence[Recording] = (),
     ) -> None:
         self._as_it_is, self._mends, self._mended = as_it_is, mends, mended
-        self.asked: list[Imposed] = []
+        self.asked: list[Intervention] = []
 
-    def run(self, imposed: Imposed, until: float, *, again: int = 0) -> Trial:
+    def run(self, imposed: Intervention, until: float, *, again: int = 0) -> Replay:
         del until
         self.asked.append(imposed)
         results = self._mended if imposed.plan == self._mends and self._mended else self._as_it_is
-        return Trial(results[min(again, len(results) - 1)], 1.0)
+        return Replay(results[min(again, len(results) - 1)], 1.0)
 
-    def estimate(self, imposed: Imposed, again: int = 0) -> float:
+    def estimate(self, imposed: Intervention, again: int = 0) -> float:
         del imposed, again
         return 1.0
 
@@ -148,30 +148,30 @@ def far() -> float:
 
 def test_a_script_that_was_the_same_by_luck_is_found_out(tmp_path: Path) -> None:
     a, b = two(tmp_path, SEEDED, SEEDED, OTHERS)
-    found = restless(Trial(a, 1.0), cast(Runs, Drawn([a, b])), far())
+    found = recheck_stability(Replay(a, 1.0), cast(Replayer, Drawn([a, b])), far())
     assert found is not None and (found.verdict, found.confirmed) == ("UNSTABLE", False)
-    assert restless(Trial(a, 1.0), cast(Runs, Drawn([a, a, b])), far()) is None
-    assert restless(Trial(a, 1.0), cast(Runs, Drawn([a, a, b])), far(), most=2) is not None
+    assert recheck_stability(Replay(a, 1.0), cast(Replayer, Drawn([a, a, b])), far()) is None
+    assert recheck_stability(Replay(a, 1.0), cast(Replayer, Drawn([a, a, b])), far(), most=2) is not None
 
 
 def test_a_remedy_that_holds_in_every_run_is_confirmed_with_their_number(tmp_path: Path) -> None:
     a, b, c, mended = results(tmp_path, {}, "abcm")
     runs = Drawn([a, b, c], {"seed": 1}, [mended])
-    found = baseline(results(tmp_path, {}, "z")[0], cast(Runs, runs), far()).verdict
+    found = baseline(results(tmp_path, {}, "z")[0], cast(Replayer, runs), far()).verdict
     assert found is not None and (found.verdict, found.confirmed) == ("UNSTABLE", True)
     assert found.cause == "Confirmed: nothing seeds the data (shuffle, augmentation, generated records)."
     (remedy,) = [each for each in found.tried if each.outcome == "confirmed"]
     assert (
         remedy.why == "3 runs with it mended are equal to the bit; 3 runs as it is have 3 different results"
     )
-    assert runs.asked.count(Imposed(plan={"seed": 1})) >= 3
+    assert runs.asked.count(Intervention(plan={"seed": 1})) >= 3
 
 
 @pytest.mark.parametrize("drawn", ["mmn", "mmmn"])
 def test_two_seeded_runs_that_agree_by_luck_confirm_nothing(tmp_path: Path, drawn: str) -> None:
     """A race with few outcomes: two runs in three agree, whatever is imposed."""
     runs = Drawn(results(tmp_path, {}, "aba"), {"seed": 1}, results(tmp_path, {}, drawn))
-    found = baseline(results(tmp_path, {}, "z")[0], cast(Runs, runs), far()).verdict
+    found = baseline(results(tmp_path, {}, "z")[0], cast(Replayer, runs), far()).verdict
     assert found is not None and (found.verdict, found.confirmed) == ("UNSTABLE", False)
     assert "nothing seeds" not in str(found.cause)
     assert all(each.outcome != "confirmed" for each in found.tried)
@@ -191,7 +191,7 @@ def test_where_seeds_are_set_alike_a_race_is_no_lack_of_seeds(tmp_path: Path) ->
     ]
     a, b = recordings
     runs = Drawn([a, b, a, b])
-    found = baseline(b, cast(Runs, runs), far()).verdict
+    found = baseline(b, cast(Replayer, runs), far()).verdict
     assert found is not None and (found.verdict, found.confirmed) == ("UNSTABLE", False)
     assert str(found.cause).startswith("Suspected: the order in which threads or processes finish")
     assert not any("seed" in imposed.plan for imposed in runs.asked)
@@ -200,7 +200,7 @@ def test_where_seeds_are_set_alike_a_race_is_no_lack_of_seeds(tmp_path: Path) ->
 def test_too_little_time_to_rule_out_luck_is_a_suspicion(tmp_path: Path) -> None:
     a, b, mended = results(tmp_path, {}, "abm")
     runs = Drawn([a, b], {"seed": 1}, [mended])
-    found = baseline(results(tmp_path, {}, "z")[0], cast(Runs, runs), time.monotonic()).verdict
+    found = baseline(results(tmp_path, {}, "z")[0], cast(Replayer, runs), time.monotonic()).verdict
     assert found is not None and not found.confirmed
     assert str(found.cause).startswith("Suspected: nothing seeds the data")
     assert found.tried[0].outcome == "not tried"
@@ -210,7 +210,7 @@ def test_too_little_time_to_rule_out_luck_is_a_suspicion(tmp_path: Path) -> None
     ("seen", "tried", "wanted"), [("abc", 0, 3), ("abc", 1, 4), ("aba", 0, 5), ("ab", 0, 4), ("aabb", 0, 5)]
 )
 def test_the_more_often_runs_agree_anyway_the_more_must_agree(seen: str, tried: int, wanted: int) -> None:
-    assert needed([ord(letter) for letter in seen], tried) == wanted
+    assert repeats_needed([ord(letter) for letter in seen], tried) == wanted
 
 
 def _explained(topic: str, confirmed: bool = True) -> Verdict:
@@ -223,7 +223,7 @@ def _explained(topic: str, confirmed: bool = True) -> Verdict:
 
 
 def _unseeded(tmp_path: Path) -> Verdict:
-    finding = climb(*two(tmp_path, {}, {}, OTHERS)).finding
+    finding = compare_stages(*two(tmp_path, {}, {}, OTHERS)).finding
     assert finding is not None
     return unstable(finding, (SEEDS,), 1, 3)
 
@@ -257,12 +257,12 @@ class Hashing(Drawn):
         super().__init__([usual])
         self._by_seed = by_seed
 
-    def run(self, imposed: Imposed, until: float, *, again: int = 0) -> Trial:
+    def run(self, imposed: Intervention, until: float, *, again: int = 0) -> Replay:
         seed = imposed.env.get("PYTHONHASHSEED")
         if seed is None:
             return super().run(imposed, until, again=again)
         results = self._by_seed[seed]
-        return Trial(results[min(again, len(results) - 1)], 1.0)
+        return Replay(results[min(again, len(results) - 1)], 1.0)
 
 
 @pytest.mark.parametrize(("first", "confirmed"), [("b", True), ("bd", False)])
@@ -271,7 +271,7 @@ def test_hashes_are_accused_only_where_one_seed_gives_one_result(
 ) -> None:
     z, a, c = results(tmp_path, {}, "zac")
     runs = Hashing(a, {"1": results(tmp_path, {}, first), "2": [c]})
-    found = baseline(z, cast(Runs, runs), far())
+    found = baseline(z, cast(Replayer, runs), far())
     assert (found.verdict is not None and found.verdict.confirmed) == confirmed
     if not confirmed:
         assert "not the one that was recorded" in found.obstacle

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from orchestrator import catalog
-from orchestrator.api import rightsize
 from orchestrator.errors import UsageError
 from orchestrator.model import Offer
 from orchestrator.profiling import Evidence, machines
@@ -21,6 +20,7 @@ from orchestrator.profiling.devices import Gpu
 from orchestrator.profiling.evidence import Training
 from orchestrator.profiling.steps import Steps
 from orchestrator.profiling.usage import Usage
+from orchestrator.sizing import rightsize
 from tests.conftest import ROOT
 
 GIB = 1 << 30
@@ -199,14 +199,14 @@ def pulled(tmp_path: Path) -> Path:
 
 
 def test_like_a_run(pulled: Path) -> None:
-    overrides, reasons = rightsize.like("r", pulled)
+    overrides, reasons = rightsize.similar_types("r", pulled)
     assert overrides == ("resources.cpus=6+", "resources.memory=4096 MiB+")
     assert reasons[0] == "6 cores (it kept 1.5 of 8 busy)"
     (pulled / "runs/r/trace.jsonl").write_text('{"event": "header", "cores": 8.0}')
     with pytest.raises(UsageError, match="cannot be told"):
-        rightsize.like("r", pulled)
+        rightsize.similar_types("r", pulled)
     with pytest.raises(UsageError, match="no trace of a run other"):
-        rightsize.like("other", pulled)
+        rightsize.similar_types("other", pulled)
 
 
 def test_like_a_run_beside_others_leaves_the_cores_to_the_profile(pulled: Path) -> None:
@@ -214,7 +214,7 @@ def test_like_a_run_beside_others_leaves_the_cores_to_the_profile(pulled: Path) 
     first, *samples = [json.loads(line) for line in trace.read_text().splitlines()]
     crowd = [{**line, "waited": 8 * line["up"], "busy": [100] * 7 + [0]} for line in samples]
     trace.write_text("\n".join(map(json.dumps, (first, *crowd))))
-    overrides, reasons = rightsize.like("r", pulled)
+    overrides, reasons = rightsize.similar_types("r", pulled)
     assert overrides == ("resources.memory=4096 MiB+",)
     assert "others on the machine kept 5.5 of its cores busy; the profile's number stands" in reasons[0]
 
@@ -224,7 +224,7 @@ def test_like_a_run_whose_gpu_did_nothing(pulled: Path) -> None:
     lines = [json.loads(line) for line in trace.read_text().splitlines()]
     gpu = {"utilisation": 0.0, "memory": 0, "memory_total": 15 * GIB}
     trace.write_text("\n".join(json.dumps({**line, "gpus": [gpu]}) for line in lines))
-    overrides, reasons = rightsize.like("r", pulled)
+    overrides, reasons = rightsize.similar_types("r", pulled)
     assert overrides[-1] == "resources.accelerator=null" and reasons[-1].startswith("no GPU")
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.reading import advice_there, of_profile, of_project
-from orchestrator.api.verdict import judged
 from orchestrator.errors import RunFailed
 from orchestrator.model import RunRecord
 from orchestrator.profile import load
+from orchestrator.reads.advice import advice_there, of_profile, of_project
+from orchestrator.runs.outcome import raise_for_outcome
 
 ORCH = [sys.executable, "-m", "orchestrator"]
 
@@ -107,7 +107,7 @@ def test_what_other_files_name_is_no_data(project: Path, name: str, text: str) -
 def test_a_folder_elsewhere_is_declared_where_the_code_looks_for_it(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.api.undeclared._TEMPORARY", ("/nowhere",))
+    monkeypatch.setattr("orchestrator.reads.undeclared._TEMPORARY", ("/nowhere",))
     images = tmp_path / "images"
     (images / "train").mkdir(parents=True)
     (images / "train" / "a.png").write_text("png")
@@ -163,12 +163,12 @@ def test_a_run_that_failed_for_want_of_unsent_data_says_so_and_what_declares_the
     record.folder.mkdir(parents=True)
     (record.folder / "output.log").write_text("FileNotFoundError: [Errno 2] No such file: 'one/a.csv'\n")
     with pytest.raises(RunFailed) as failed:
-        judged(record, str(project / "orch.yaml"))
+        raise_for_outcome(record, str(project / "orch.yaml"))
     assert "The script names 1 kB that no profile declares: one/ (1 file)." in failed.value.message
     assert failed.value.next_command == "orch init --add-data one && orch train"
     (record.folder / "output.log").write_text("ValueError: something else\n")
     with pytest.raises(RunFailed) as failed:
-        judged(record, str(project / "orch.yaml"))
+        raise_for_outcome(record, str(project / "orch.yaml"))
     assert "no profile declares" not in failed.value.message
 
 

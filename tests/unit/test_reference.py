@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from orchestrator import jobs
-from orchestrator.api import confirm_trees
-from orchestrator.api.folder import Folder
-from orchestrator.api.opened import Opened, read_opened
-from orchestrator.api.reference import Reference
-from orchestrator.api.sent import not_sent, sent_of
-from orchestrator.api.session import local_agent
-from orchestrator.api.undeclared import Undeclared, undeclared
-from orchestrator.api.undeclared_words import lines, sentence
 from orchestrator.errors import LocalError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Job
 from orchestrator.profile import Profile, load
+from orchestrator.reads.opened import Opened, read_opened
+from orchestrator.reads.reference import Reference
+from orchestrator.reads.sent import not_sent, sent_of
+from orchestrator.reads.undeclared import Undeclared, undeclared
+from orchestrator.reads.undeclared_words import profile_lines, undeclared_sentence
+from orchestrator.replay import working_folders
+from orchestrator.session.project import Project
+from orchestrator.session.session import local_agent
 
 PROFILE = "version: 1\nname: demo\ncloud: local\ntrain: {command: python train.py}\n"
 
@@ -62,7 +62,7 @@ def ran(project: Path, script: str, profile: str = PROFILE) -> Ran:
     (project / "train.py").write_text(textwrap.dedent(script))
     (project / "orch.yaml").write_text(profile)
     wanted = load(project / "orch.yaml")
-    agent = local_agent(Folder(project))
+    agent = local_agent(Project(project))
     host = HereHost()
     output: list[bytes] = []
     with Reference.of(wanted).laid_out(agent.base, "reference") as laid:
@@ -94,8 +94,11 @@ READS = "print(len(open('my_data/train/0.bin', 'rb').read()))\n"
 def test_a_git_ignored_folder_is_read_and_named_with_its_size_and_the_lines_to_add(project: Path) -> None:
     run = ran(project, READS)
     assert run.output.strip() == "1000"
-    assert sentence(run.found) == "The script reads 3 kB that no profile declares: my_data/ (3 files)."
-    assert lines(run.found, run.profile.path) == "data:\n  - source: my_data"
+    assert (
+        undeclared_sentence(run.found)
+        == "The script reads 3 kB that no profile declares: my_data/ (3 files)."
+    )
+    assert profile_lines(run.found, run.profile.path) == "data:\n  - source: my_data"
     assert (run.found[0].path, run.found[0].target) == (project / "my_data", None)
 
 
@@ -134,7 +137,7 @@ def test_data_beside_the_project_are_found_and_reported_as_out_of_reach(project:
     run = ran(project, "print(open('../shared/train/a.csv').read())\n")
     assert run.output.strip() == "1,2", run.output
     assert [(each.name, each.reachable) for each in run.found] == [("../shared", False)]
-    assert "have the script read shared" in lines(run.found, run.profile.path)
+    assert "have the script read shared" in profile_lines(run.found, run.profile.path)
 
 
 def test_an_absolute_path_is_declared_with_its_target(project: Path, tmp_path: Path) -> None:
@@ -151,7 +154,7 @@ def test_an_absolute_path_is_declared_with_its_target(project: Path, tmp_path: P
 
 
 def run_again(project: Path, script: str, profile: str) -> Ran:
-    agent = local_agent(Folder(project))
+    agent = local_agent(Project(project))
     subprocess.run(["rm", "-rf", jobs.run_dir(agent, "reference")], check=True)
     return ran(project, script, profile)
 
@@ -240,7 +243,7 @@ def test_a_folder_of_very_many_files_is_read_through_one_link(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, most in (("MANY", 40), ("WIDE", 20)):
-        monkeypatch.setattr(f"orchestrator.api.confirm_copy.{name}", most)
+        monkeypatch.setattr(f"orchestrator.replay.sandbox.{name}", most)
     many = project / "my_data" / "many"
     many.mkdir()
     for number in range(50):
@@ -278,7 +281,7 @@ def test_a_project_that_cannot_be_copied_is_refused_with_what_is_in_the_way(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "train.py")
 
-    monkeypatch.setattr("orchestrator.api.confirm_copy.shutil.copy2", full)
+    monkeypatch.setattr("orchestrator.replay.sandbox.shutil.copy2", full)
     with pytest.raises(LocalError, match="No space left on device"):
         ran(project, READS)
 
@@ -293,7 +296,7 @@ def test_what_was_not_sent_is_tried_as_absent_although_no_run_opens_it(project: 
     names = not_sent(sent_of(load(project / "orch.yaml")))
     assert names == ("elsewhere", "my_data")
 
-    (whole,) = confirm_trees.not_sent(project, names, "A")
+    (whole,) = working_folders.not_sent(project, names, "A")
     assert [part.words.split(" is ")[0] for part in whole.parts] == list(names)
     assert whole.imposed is not None
     base = tmp_path / "base"

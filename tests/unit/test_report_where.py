@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.api.rightsize import _memory_of, profile_of_run
 from orchestrator.api.schemas import schema
 from orchestrator.profiling import evidence
 from orchestrator.report.where import like_text, where_time_went
+from orchestrator.sizing.rightsize import _memory_of, profile_of_run
 from tests.conftest import ROOT
 from tests.unit.test_profiling import LINES
 

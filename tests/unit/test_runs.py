@@ -16,12 +16,13 @@ import jsonschema
 import pytest
 
 import orchestrator as orch
-from orchestrator.api import collect, session
-from orchestrator.api.folder import Folder
 from orchestrator.api.schemas import schema as orch_schema
 from orchestrator.errors import Fault
 from orchestrator.model import NotFetched, Refused
+from orchestrator.runs import collect
 from orchestrator.runtime import rundir
+from orchestrator.session import session
+from orchestrator.session.project import Project
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
@@ -282,7 +283,7 @@ def test_a_run_whose_line_in_the_ledger_was_damaged_is_taken_up_again(job: Job) 
     job.script("import time, uuid\nprint(uuid.uuid4(), flush=True)\ntime.sleep(1)\n")
     orch.up(job.profile, folder=job.folder)
     orch.train(run_id="one", detach=True, folder=job.folder)
-    (ledger,) = Folder(job.folder).ledgers()
+    (ledger,) = Project(job.folder).ledgers()
     ledger.path.write_bytes(ledger.path.read_bytes().replace(b'"run.started"', b'"run.stXrted"'))
     assert not ledger.lease().runs
     done = orch.train(run_id="one", folder=job.folder, progress=job.told)

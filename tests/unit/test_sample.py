@@ -14,8 +14,9 @@ import pytest
 from orchestrator import jobs
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job
-from orchestrator.runtime import cgroups, gpu
+from orchestrator.runtime import cgroups
 from orchestrator.runtime.cadence import Cadence
+from orchestrator.runtime.sampler import gpu
 from orchestrator.stack.runtime_files import lay_out
 
 linux_only = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs Linux's /proc")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.runtime.sample_alarms import Alarms
+from orchestrator.runtime.sampler.alarms import Alarms
 
 GIB = 1 << 30
 HEADER: dict[str, Any] = {

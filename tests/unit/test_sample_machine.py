@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.runtime import sample_cpu, sample_disks, sample_network
 from orchestrator.runtime.cadence import DOUBLING, Cadence
+from orchestrator.runtime.sampler import cpu, network
+from orchestrator.runtime.sampler import disks as sample_disks
 
 linux_only = pytest.mark.skipif(not Path("/proc/diskstats").exists(), reason="needs Linux's /proc")
 
@@ -18,7 +19,7 @@ STAT = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 100 0 50 800 50 0 0 0 0 0\ncpu1 1 2 3 4 5
 
 
 def test_cores_are_read_one_by_one() -> None:
-    assert sample_cpu.cores(STAT) == {
+    assert cpu.cores(STAT) == {
         0: [100, 0, 50, 800, 50, 0, 0, 0, 0, 0],
         1: [1, 2, 3, 4, 5, 6, 7, 8, 0, 0],
     }
@@ -35,20 +36,20 @@ def test_cores_are_read_one_by_one() -> None:
     ],
 )
 def test_how_busy_a_core_was(before: list[int] | None, after: list[int], busy: int | None) -> None:
-    assert sample_cpu._busy(before, after) == busy
+    assert cpu._busy(before, after) == busy
 
 
 def test_swap_and_pressure() -> None:
-    page = sample_cpu._PAGE
-    assert sample_cpu.swapped("pgin 7\npswpin 3\npswpout 5\n") == (3 * page, 5 * page)
-    assert sample_cpu.swapped("") == (None, None)
+    page = cpu._PAGE
+    assert cpu.swapped("pgin 7\npswpin 3\npswpout 5\n") == (3 * page, 5 * page)
+    assert cpu.swapped("") == (None, None)
     text = "some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000\nfull avg10=0.00 total=9\n"
-    assert sample_cpu.stalled(text) == 2.5 and sample_cpu.stalled("") is None
+    assert cpu.stalled(text) == 2.5 and cpu.stalled("") is None
 
 
 @linux_only
 def test_this_machine_is_told_of() -> None:
-    found = sample_cpu.Machine().sample()
+    found = cpu.Machine().sample()
     assert len(found["busy"]) >= 1 and all(value is None or 0 <= value <= 100 for value in found["busy"])
     assert found["steal"] is None or found["steal"] >= 0
     assert len(found["pressure"]) == 3
@@ -113,12 +114,12 @@ def test_bytes_over_the_network_without_loopback() -> None:
   eth0: 100 1 0 0 0 0 0 0 20 2 0 0 0 0 0
   eth1:5 1 0 0 0 0 0 0 6 2 0 0 0 0 0
 """
-    assert sample_network.transferred(text) == (105, 26)
+    assert network.transferred(text) == (105, 26)
 
 
 def test_segments_that_were_sent_again() -> None:
     text = "Ip: A\nIp: 1\nTcp: RtoAlgorithm RetransSegs OutRsts\nTcp: 1 17 3\n"
-    assert sample_network.retransmitted(text) == 17 and sample_network.retransmitted("Ip: A\nIp: 1\n") is None
+    assert network.retransmitted(text) == 17 and network.retransmitted("Ip: A\nIp: 1\n") is None
 
 
 @linux_only
@@ -133,7 +134,7 @@ def test_round_trips_of_open_connections() -> None:
         with socket.create_connection(("127.0.0.1", port)) as one, listening.accept()[0] as other:
             one.sendall(b"x" * 1000)
             assert other.recv(1000)
-            seen = list(sample_network.round_trips(loopback=True))
+            seen = list(network.round_trips(loopback=True))
     if not seen:
         pytest.skip("the kernel tells nothing of sockets here")
     assert all(0 <= milliseconds < 60_000 for milliseconds in seen)

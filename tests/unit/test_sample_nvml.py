@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runtime.gpu import GpuMeter
-from orchestrator.runtime.nvml import Nvml
+from orchestrator.runtime.sampler.gpu import GpuMeter
+from orchestrator.runtime.sampler.nvml import Nvml
 
 LIBRARY = r"""
 #include <string.h>

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from orchestrator.profiling import IoSummary, summarise
-from orchestrator.runtime.steplog import StepLog
+from orchestrator.runtime.steps.log import StepLog
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("stepclock_jobs.py")

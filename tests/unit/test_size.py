@@ -11,16 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.api import sizing, sizing_profile
-from orchestrator.api.undeclared import Undeclared
 from orchestrator.errors import UsageError
 from orchestrator.profile import load
 from orchestrator.profile.edit import Keys, NotEditable, edited
 from orchestrator.profile.tree import Refused
-from orchestrator.profiling.size import model, read
-from orchestrator.profiling.size_minimums import GIB, Files, Minimum, minimums
+from orchestrator.reads.undeclared import Undeclared
 from orchestrator.report.size import size_text
-from orchestrator.runtime.sizing_course import Course, Wish, planned, told
+from orchestrator.runtime.sizing.course import Course, Options, parse_options, planned
+from orchestrator.sizing import profile_change
+from orchestrator.sizing import size as sizing
+from orchestrator.sizing.minimums import GIB, Files, Minimum, minimums
+from orchestrator.sizing.model import model, read
 
 MIB = 1 << 20
 
@@ -148,7 +149,7 @@ def test_a_batch_that_reads_next_to_nothing_is_not_said_to_read() -> None:
 # ---------------------------------------------------------------- trials
 
 
-def course_of(wish: Wish, free: int = 1 << 50) -> tuple[Course, list[int]]:
+def course_of(wish: Options, free: int = 1 << 50) -> tuple[Course, list[int]]:
     """What a course tries of a program whose batches have 64 examples, of 1 MiB and a microsecond each."""
     course = Course(wish, lambda: free, lambda: None)
     tried, trials = [], course.run(64)
@@ -163,22 +164,22 @@ def course_of(wish: Wish, free: int = 1 << 50) -> tuple[Course, list[int]]:
 
 
 def test_a_quarter_a_half_and_all_of_the_batch_are_tried() -> None:
-    course, tried = course_of(Wish("out", steps=3))
+    course, tried = course_of(Options("out", steps=3))
     assert tried == [16] * 4 + [32] * 4 + [64] * 4, "one to warm up, and three that count"
     assert [size["batch"] for size in course.sizes] == [16, 32, 64]
     assert course.notes == []
-    assert planned(Wish("out", batch=200), 64) == [50, 100, 200]
-    assert planned(Wish("out"), 1) == [1, 2, 4]
+    assert planned(Options("out", batch=200), 64) == [50, 100, 200]
+    assert planned(Options("out"), 1) == [1, 2, 4]
 
 
 def test_what_memory_has_no_room_for_is_not_tried_and_said() -> None:
-    course, tried = course_of(Wish("out", steps=2), free=50 * MIB)
+    course, tried = course_of(Options("out", steps=2), free=50 * MIB)
     assert set(tried) == {16, 32}
     assert course.notes == [{"batch": 64, "why": "memory", "bytes": int(64 * MIB * 1.3)}]
 
 
 def test_without_time_for_larger_ones_a_smaller_one_is_tried() -> None:
-    course, tried = course_of(Wish("out", budget=0.0))
+    course, tried = course_of(Options("out", budget=0.0))
     assert set(tried) == {16, 8}
     assert [note["why"] for note in course.notes] == ["time", "time"]
 
@@ -232,13 +233,13 @@ def test_a_change_is_shown_first_and_a_named_gpu_stays(tmp_path: Path) -> None:
     path = tmp_path / "orch.yaml"
     before = PROFILE.replace("resources:\n", "resources:\n  accelerator: T4\n").replace("local", "aws")
     path.write_text(before)
-    after, difference = sizing_profile.change(path, sized_for(path, gpu=True))
+    after, difference = profile_change.change_profile(path, sized_for(path, gpu=True))
     assert path.read_text() == before
     assert "-  memory: 4 GiB           # exactly" in difference
     assert "  accelerator: T4\n" in after
-    sizing_profile.write(path, before, after)
+    profile_change.write_minimums(path, before, after)
     assert path.read_text() == after
-    assert sizing_profile.change(path, sized_for(path, gpu=True))[1] == ""
+    assert profile_change.change_profile(path, sized_for(path, gpu=True))[1] == ""
 
 
 def test_data_that_the_run_read_are_written_with_the_minimums(tmp_path: Path) -> None:
@@ -246,8 +247,8 @@ def test_data_that_the_run_read_are_written_with_the_minimums(tmp_path: Path) ->
     path.write_text(PROFILE)
     read_here = Undeclared(tmp_path / "my_data", "my_data", None, 2000, 3, True)
     sized = replace(sized_for(path), undeclared=(read_here,))
-    after, _ = sizing_profile.change(path, sized)
-    sizing_profile.write(path, PROFILE, after)
+    after, _ = profile_change.change_profile(path, sized)
+    profile_change.write_minimums(path, PROFILE, after)
     assert [tree.source for tree in load(path).data] == [tmp_path / "my_data"]
     assert "reads 2 kB that no profile declares: my_data/ (3 files)." in size_text(sized.as_json())
 
@@ -255,10 +256,10 @@ def test_data_that_the_run_read_are_written_with_the_minimums(tmp_path: Path) ->
 def test_a_profile_that_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "orch.yaml"
     path.write_text(PROFILE)
-    after, _ = sizing_profile.change(path, sized_for(path))
+    after, _ = profile_change.change_profile(path, sized_for(path))
     path.write_text(PROFILE + "# mine\n")
     with pytest.raises(UsageError, match="changed meanwhile"):
-        sizing_profile.write(path, PROFILE, after)
+        profile_change.write_minimums(path, PROFILE, after)
     assert path.read_text() == PROFILE + "# mine\n"
     assert [each.name for each in tmp_path.iterdir()] == ["orch.yaml"]
 
@@ -272,7 +273,7 @@ def test_a_profile_in_another_hand_is_refused_with_the_lines_to_put_in(tmp_path:
         )
     )
     with pytest.raises(UsageError, match=r"left as it is(.|\n)*resources:\n  cpus: 2\+"):
-        sizing_profile.change(path, sized_for(path))
+        profile_change.change_profile(path, sized_for(path))
 
 
 def test_one_python_thread_is_not_answered_with_cores() -> None:
@@ -304,4 +305,4 @@ def test_one_python_thread_is_not_answered_with_cores() -> None:
     ],
 )
 def test_of_what_frameworks_say_the_cause_is_told(text: str, said: str) -> None:
-    assert told(ValueError(text)) == said
+    assert parse_options(ValueError(text)) == said

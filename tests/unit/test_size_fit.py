@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.profiling.size_fit import fit
+from orchestrator.sizing.fit import fit
 
 SIZES = st.lists(st.integers(1, 4096), min_size=2, max_size=5, unique=True)
 BYTES = st.floats(0, 1e10)

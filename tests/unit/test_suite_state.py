@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.owner import note_folder
 from orchestrator.providers.local.store import state_home
+from orchestrator.session.owner import note_folder
 from tests.state_home import STATE_HOME, StateHome
 
 SHOW = "import os; from orchestrator.providers.local.store import state_home; print(state_home(os.environ))"

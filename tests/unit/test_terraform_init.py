@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.api.terraform import ground
+from orchestrator.api.terraform import terraform_outputs
 from orchestrator.errors import UsageError
 from orchestrator.profile import load, starter
-from orchestrator.profile.terraform import Ground, read_ground
+from orchestrator.profile.terraform import TerraformOutputs, read_ground
 
 AWS: dict[str, Any] = {
     "version": 1,
@@ -44,7 +44,7 @@ def state(value: Any) -> str:
 @pytest.mark.parametrize("form", [printed, state])
 def test_both_forms_are_read(form: Any) -> None:
     found = read_ground(form(GCP), "here")
-    assert found == Ground("gcp", ("us-central1", "europe-west4"), GCP["environment"])
+    assert found == TerraformOutputs("gcp", ("us-central1", "europe-west4"), GCP["environment"])
     assert found.exports == ("export GOOGLE_CLOUD_PROJECT=mine-1", "export ORCH_GCP_SUBNETWORK=orch")
 
 
@@ -94,24 +94,24 @@ def test_what_is_no_output_of_ours_is_refused(text: str, said: str) -> None:
 
 def test_a_folder_with_its_state_and_its_workspace(tmp_path: Path) -> None:
     (tmp_path / "terraform.tfstate").write_text(state(AWS))
-    assert ground(tmp_path).cloud == "aws"
+    assert terraform_outputs(tmp_path).cloud == "aws"
     (tmp_path / ".terraform").mkdir()
     (tmp_path / ".terraform" / "environment").write_text("team")
     with pytest.raises(UsageError, match="team"):
-        ground(tmp_path)
+        terraform_outputs(tmp_path)
     other = tmp_path / "terraform.tfstate.d" / "team"
     other.mkdir(parents=True)
     (other / "terraform.tfstate").write_text(state(GCP))
-    assert ground(tmp_path).cloud == "gcp"
-    assert ground(tmp_path / "terraform.tfstate").cloud == "aws"
+    assert terraform_outputs(tmp_path).cloud == "gcp"
+    assert terraform_outputs(tmp_path / "terraform.tfstate").cloud == "aws"
 
 
 def test_a_folder_where_nothing_was_applied(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
-        ground(tmp_path)
+        terraform_outputs(tmp_path)
     assert "terraform" in (refused.value.next_command or "")
     with pytest.raises(UsageError, match="neither"):
-        ground(tmp_path / "nowhere")
+        terraform_outputs(tmp_path / "nowhere")
 
 
 PROGRAM = """\
@@ -140,9 +140,9 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_state_that_is_elsewhere_is_asked_for(elsewhere: Path) -> None:
-    assert ground(elsewhere).cloud == "gcp"
+    assert terraform_outputs(elsewhere).cloud == "gcp"
     (elsewhere / ".terraform.lock.hcl").write_text('provider "registry.opentofu.org/hashicorp/google" {}\n')
-    assert ground(elsewhere).cloud == "gcp"
+    assert terraform_outputs(elsewhere).cloud == "gcp"
     first, second = (elsewhere.parent / "calls").read_text().splitlines()
     assert first.endswith(f"/terraform -chdir={elsewhere} output -json -no-color")
     assert second.split()[0].endswith("/tofu")
@@ -151,13 +151,13 @@ def test_a_state_that_is_elsewhere_is_asked_for(elsewhere: Path) -> None:
 def test_a_program_that_fails_is_quoted(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKEN", "1")
     with pytest.raises(UsageError, match="no access to the state"):
-        ground(elsewhere)
+        terraform_outputs(elsewhere)
 
 
 def test_without_a_program_it_is_said_how(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(elsewhere))
     with pytest.raises(UsageError) as refused:
-        ground(elsewhere)
+        terraform_outputs(elsewhere)
     assert "outputs.json" in (refused.value.next_command or "")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.terraform import ground
+from orchestrator.api.terraform import terraform_outputs
 from tests.unit.terraform_files import CLOUDS, TERRAFORM, schema
 from tests.unit.terraform_provider import serving
 
@@ -152,7 +152,7 @@ def test_what_was_applied_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         done = applied.terraform(*argv)
         assert done.returncode == 0, done.stdout + done.stderr
     assert (folder / "terraform.tfstate").exists() == (not backend)
-    found = ground(folder)
+    found = terraform_outputs(folder)
     assert (found.cloud, found.regions) == ("aws", ("eu-west-1",))
 
 
@@ -164,4 +164,4 @@ def test_another_workspace_has_another_state(tmp_path: Path) -> None:
     for argv in (("init",), ("workspace", "new", "east"), ("apply", "-auto-approve")):
         done = applied.terraform(*argv)
         assert done.returncode == 0, done.stdout + done.stderr
-    assert ground(folder).regions == ("us-east-1",)
+    assert terraform_outputs(folder).regions == ("us-east-1",)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.runtime import frames, tree
-from orchestrator.runtime.confined import Confined
-from orchestrator.runtime.entries import Row, difference, digest, first_difference, hostile, ordered
+from orchestrator.runtime.transfer import frames, tree
+from orchestrator.runtime.transfer.confined import Confined
+from orchestrator.runtime.transfer.entries import Row, difference, digest, first_difference, hostile, ordered
 
 HASH = "ab" * 32
 HASHES = st.sampled_from([HASH, "cd" * 32, "ef" * 32])

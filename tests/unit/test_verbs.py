@@ -16,13 +16,15 @@ import jsonschema
 import pytest
 
 import orchestrator as orch
-from orchestrator.api import collect, logs, pulling, turns
-from orchestrator.api.bookmarks import bookmark_of
-from orchestrator.api.folder import Folder
+from orchestrator.api import logs, pulling
 from orchestrator.api.schemas import schema as orch_schema
 from orchestrator.cli import main
 from orchestrator.model import CancelReport, RunRecord
 from orchestrator.report.run import cancel_text
+from orchestrator.runs import collect
+from orchestrator.runs.bookmarks import bookmark_of
+from orchestrator.session import turns
+from orchestrator.session.project import Project
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
@@ -253,7 +255,7 @@ def test_an_unknown_id_is_answered_with_the_nearest(job: Job, verb: str, leased:
 
 
 def test_cancel_of_a_run_that_is_being_started_names_the_call(job: Job) -> None:
-    place = Folder.at(job.folder)
+    place = Project.at(job.folder)
     orch.up(job.profile, folder=job.folder)
     with turns.turn_of(place, "one", "train", job.told):
         with pytest.raises(orch.UsageError) as refused:
@@ -275,10 +277,10 @@ def test_cancel_text_without_a_time() -> None:
 
 HOLDS = """
 import sys, time
-from orchestrator.api import turns
-from orchestrator.api.folder import Folder
+from orchestrator.session import turns
+from orchestrator.session.project import Project
 from orchestrator.model import Silent
-with turns.turn_of(Folder.at({folder!r}), "one", "train", Silent()):
+with turns.turn_of(Project.at({folder!r}), "one", "train", Silent()):
     print("held", flush=True)
     sys.stdin.readline()
 """
@@ -286,7 +288,7 @@ with turns.turn_of(Folder.at({folder!r}), "one", "train", Silent()):
 
 def test_a_waiting_call_says_once_who_holds_the_lock_and_when_it_continues(tmp_path: Path) -> None:
     """The holder's words come from its own process."""
-    place = Folder.at(tmp_path)
+    place = Project.at(tmp_path)
     program = [sys.executable, "-c", HOLDS.format(folder=str(tmp_path))]
     holder = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdin and holder.stdout
@@ -313,7 +315,7 @@ def test_a_waiting_call_says_once_who_holds_the_lock_and_when_it_continues(tmp_p
 
 
 def test_a_turn_that_was_given_back_says_nothing_of_its_next_holder(tmp_path: Path) -> None:
-    place = Folder.at(tmp_path)
+    place = Project.at(tmp_path)
     with turns.turn_of(place, "one", "train", Told()) as turn:
         turn.give_back()
         with turns.turn_of(place, "one", "pull", Told()):
@@ -323,7 +325,7 @@ def test_a_turn_that_was_given_back_says_nothing_of_its_next_holder(tmp_path: Pa
 
 
 def test_those_who_only_wait_for_up_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    place, told = Folder.at(tmp_path), Told()
+    place, told = Project.at(tmp_path), Told()
     with turns.one_at_a_time(place, "tiny", "up", told):
         pass
     turns.after_up(place, "tiny", told)
@@ -359,7 +361,7 @@ def test_a_follower_of_a_pulled_log_goes_on_where_it_left_off(job: Job) -> None:
     job.ended("two")
     orch.pull_all(folder=job.folder)
     orch.down(folder=job.folder)
-    place = Folder.at(job.folder)
+    place = Project.at(job.folder)
     mark = bookmark_of(place.ledger(place.leases()[0].id), "one")
     mark.advance(len(b"first\n"))
     mark.save()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.watched import next_after_up
+from orchestrator.session.watched import next_after_up
 
 PIN = "{}==1.0 \\\n    --hash=sha256:" + "0" * 64 + "\n"
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.hosts.whole import new_folder, remove_abandoned, scratch_folder, whole, write_whole
+from orchestrator.hosts.atomic import atomic_file, atomic_write, new_folder, remove_abandoned, scratch_folder
 
 
 def killed_while_writing(place: Path) -> None:
     child = os.fork()
     if child == 0:
-        with whole(place) as file:
+        with atomic_file(place) as file:
             file.write(b"half")
             file.flush()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -23,11 +23,11 @@ def killed_while_writing(place: Path) -> None:
 
 def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path: Path) -> None:
     place = tmp_path / "record.json"
-    write_whole(place, b"first")
+    atomic_write(place, b"first")
     killed_while_writing(place)
     assert place.read_bytes() == b"first"
     assert len(list(tmp_path.iterdir())) == 2, "the unfinished file is there"
-    write_whole(place, b"second")
+    atomic_write(place, b"second")
     assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
     assert place.read_bytes() == b"second"
 
@@ -36,7 +36,7 @@ def test_what_killed_writers_left_in_a_folder_is_removed_and_nothing_else(tmp_pa
     killed_while_writing(tmp_path / "identity")
     killed_while_writing(tmp_path / ".gitignore")
     (tmp_path / "model.part").write_bytes(b"of the user")
-    with whole(tmp_path / "record.json") as slow:
+    with atomic_file(tmp_path / "record.json") as slow:
         slow.write(b"slow")
         remove_abandoned(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"model.part", "record.json"}
@@ -44,9 +44,9 @@ def test_what_killed_writers_left_in_a_folder_is_removed_and_nothing_else(tmp_pa
 
 def test_a_writer_that_lives_is_left_alone(tmp_path: Path) -> None:
     place = tmp_path / "record.json"
-    with whole(place) as slow:
+    with atomic_file(place) as slow:
         slow.write(b"slow")
-        write_whole(place, b"quick")
+        atomic_write(place, b"quick")
         assert place.read_bytes() == b"quick"
     assert place.read_bytes() == b"slow"
     assert len(list(tmp_path.iterdir())) == 1
@@ -54,8 +54,8 @@ def test_a_writer_that_lives_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_failed_write_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     place = tmp_path / "record.json"
-    write_whole(place, b"first", 0o600)
-    with pytest.raises(RuntimeError), whole(place) as file:
+    atomic_write(place, b"first", 0o600)
+    with pytest.raises(RuntimeError), atomic_file(place) as file:
         file.write(b"half")
         raise RuntimeError
     assert place.read_bytes() == b"first"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import AcceleratorNeed, Bound, Need, Offer
-from orchestrator.runtime.counted import counted
+from orchestrator.model.counted import counted
 
 INSTANCE_TYPE = "local"
 ZONE = "local"

@@ -33,14 +33,14 @@ def _listeners() -> list[object]:
     """What wants to hear of the frameworks: the observation and the step clock, each if asked for; or sizing,
     which makes steps of its own."""
     if os.environ.get("ORCH_SIZE"):
-        names = ("orch_runtime.sizing", "orch_runtime.observe.opened")
+        names = ("orch_runtime.sizing.sizing", "orch_runtime.observe.opened")
         return [found for name in names if (found := import_module(name).from_environment(os.environ))]
     found = []
     if os.environ.get("ORCH_OBSERVE_STEPS"):
         found.append(import_module("orch_runtime.observe").observation(os.environ))
     if os.environ.get("ORCH_TRACE"):
         try:
-            found.append(import_module("orch_runtime.stepclock"))
+            found.append(import_module("orch_runtime.steps.clock"))
         except ImportError:
             pass
     return [listener for listener in found if listener is not None]
@@ -49,12 +49,12 @@ def _listeners() -> list[object]:
 def _install() -> None:
     _add_package()
     if os.environ.get("ORCH_IMPOSE"):
-        imposing = import_module("orch_runtime.imposing")
-        imposing.install(imposing.from_environment(os.environ), now=False)
+        interventions = import_module("orch_runtime.replay.interventions")
+        interventions.install(interventions.from_environment(os.environ), now=False)
     listeners = _listeners()
     if listeners:
         imports = import_module("orch_runtime.observe.imports")
-        imports.Announcer(imports.FRAMEWORKS, imports.teller(listeners)).install()
+        imports.ImportHook(imports.FRAMEWORKS, imports.notifier(listeners)).install()
 
 
 def _chain() -> None:

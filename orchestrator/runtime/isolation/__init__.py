@@ -1,4 +1,4 @@
-"""Take everything away from this process but a read-only view of named paths and one scratch folder.
+"""Leave this process only a read-only view of named paths and one scratch folder.
 
 `isolate(view)` uses what the kernel offers, each layer independent of the others: namespaces (own user,
 mounts, network, processes), Landlock, a seccomp filter, resource limits. It returns which layers hold, and

@@ -1,4 +1,4 @@
-"""`check-model PATH... [--expect FILE]`: do these models load here, and what do they predict?
+"""Load models in a sandbox, and say what they predict: `check-model PATH [--expect FILE]`.
 
 Runs in the environment that should load them. The files are taken for hostile: a process in an isolation of
 its own reads them (inside.py), this one only starts it and reads its answers (sandbox.py). Prints one JSON

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Dict, List, Optional, Sequence, TextIO, Tuple
 
-from ..isolation import NEEDED, View, isolate  # noqa: TID252 (the package has another name where it runs)
+from ..isolation import NEEDED, View, isolate
 from .explain import Cause, Refusal, explain
 from .files import ModelFile, identify, shards
 from .select import kind_of

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from ..isolation import LAYERS, View  # noqa: TID252 (the package has another name where it runs)
+from ..isolation import LAYERS, View
 from .answers import sound
 from .explain import Cause, Refusal
 from .files import shards

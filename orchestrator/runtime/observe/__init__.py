@@ -7,7 +7,7 @@ import threading
 from typing import Any, Mapping, Optional
 
 from .files import Files
-from .imports import FRAMEWORKS, Announcer, teller
+from .imports import FRAMEWORKS, ImportHook, notifier
 from .opened import Opened
 from .settings import Settings, from_environment
 
@@ -81,11 +81,11 @@ class Observation:
             from .channel import Channel
             from .facts import Facts
             from .hooks import Hooks
-            from .impose import Imposed
+            from .impose import Override
 
             facts = Facts(tf, self._files)
             recorder.environment = facts.gather
-            imposed = Imposed(tf, self._settings, recorder.note)
+            imposed = Override(tf, self._settings, recorder.note)
             recorder.imposed = imposed.summary
             self._hooks = Hooks(Channel(tf, recorder, imposed), facts, self._files)
             self._hooks.on_tensorflow(tf)
@@ -125,7 +125,7 @@ def install_now(settings: Settings) -> None:
     """
     found = Observation(settings)
     found.listen()
-    announcer = Announcer(FRAMEWORKS, teller([found]))
+    announcer = ImportHook(FRAMEWORKS, notifier([found]))
     announcer.install()
     for name in FRAMEWORKS:
         if name in sys.modules:

@@ -17,7 +17,7 @@ import weakref
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
 from .fusion import LEAVE, READ, WAIT, judge
-from .impose import Imposed
+from .impose import Override
 from .reading import Readings, Sink
 from .recorder import Label, Recorder
 
@@ -43,7 +43,7 @@ class Unset(NamedTuple):
 class Channel:
     """The way from TensorFlow values to a Recorder. One for a process, shared by its threads."""
 
-    def __init__(self, tf: Any, recorder: Recorder, imposed: Imposed) -> None:
+    def __init__(self, tf: Any, recorder: Recorder, imposed: Override) -> None:
         self.tf = tf
         self.imposed = imposed
         self.recorder = recorder

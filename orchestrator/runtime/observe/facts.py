@@ -36,7 +36,7 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from ..acting import acting  # noqa: TID252 (the package has another name where it runs)
+from ..acting import acting
 from . import rng
 from .files import Files
 from .hostname import host

@@ -12,7 +12,7 @@ FRAMEWORKS = ("tensorflow", "keras", "tf_keras")
 """Modules whose import is announced."""
 
 
-def teller(listeners: Sequence[Any]) -> Callable[[ModuleType], None]:
+def notifier(listeners: Sequence[Any]) -> Callable[[ModuleType], None]:
     """Passes a framework on to each listener's on_tensorflow or on_keras; a failing one harms no other."""
 
     def tell(module: ModuleType) -> None:
@@ -26,7 +26,7 @@ def teller(listeners: Sequence[Any]) -> Callable[[ModuleType], None]:
     return tell
 
 
-class Announcer(MetaPathFinder):
+class ImportHook(MetaPathFinder):
     """Calls `tell(module)` once after each module named in `names` was imported.
 
     Looking for a module without importing it (importlib.util.find_spec) tells nothing. What `tell`
@@ -74,7 +74,7 @@ class Announcer(MetaPathFinder):
 class _Announcing(Loader):
     """A module's own loader, which speaks when it has done. It takes itself off before it runs."""
 
-    def __init__(self, loader: Any, announcer: Announcer) -> None:
+    def __init__(self, loader: Any, announcer: ImportHook) -> None:
         self._loader = loader
         self._announcer = announcer
 

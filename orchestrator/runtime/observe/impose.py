@@ -20,7 +20,7 @@ Tensors = Dict[str, Dict[str, Any]]
 Note = Callable[[str, str], None]
 
 
-class Imposed:
+class Override:
     """Impose values on a run. `note(what, why)` is called once for each that could not be imposed."""
 
     def __init__(self, tf: Any, settings: Settings, note: Note) -> None:

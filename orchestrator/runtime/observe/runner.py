@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import List
 
 from . import observation
-from .imports import FRAMEWORKS, Announcer, teller
+from .imports import FRAMEWORKS, ImportHook, notifier
 
 
 def main(argv: List[str]) -> int:
@@ -18,7 +18,7 @@ def main(argv: List[str]) -> int:
         argv = argv[1:]
     wanted = observation(os.environ)
     if wanted is not None:
-        Announcer(FRAMEWORKS, teller([wanted])).install()
+        ImportHook(FRAMEWORKS, notifier([wanted])).install()
     if argv[:1] == ["-m"] and len(argv) > 1:
         sys.argv = argv[1:]
         sys.path.insert(0, "")

@@ -13,7 +13,7 @@ from .digest import describe, sample, storable
 from .settings import FORMAT, MAX_REPLAYED, MAX_TENSOR, MAX_TOTAL
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def atomic_write(path: Path, content: bytes) -> None:
     """The file appears with all of `content` or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -23,7 +23,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def write_json(path: Path, value: Dict[str, Any]) -> None:
     """As `write_whole`, keys sorted, one trailing newline."""
-    write_whole(path, (json.dumps(value, sort_keys=True, indent=1) + "\n").encode())
+    atomic_write(path, (json.dumps(value, sort_keys=True, indent=1) + "\n").encode())
 
 
 class Store:
@@ -72,7 +72,7 @@ class Store:
         path = self.directory / relative
         if path.exists():
             return relative, 0
-        write_whole(path, npy(array))
+        atomic_write(path, npy(array))
         return relative, int(array.nbytes)
 
     def append(self, lines: List[Dict[str, Any]]) -> None:
@@ -93,7 +93,7 @@ class Store:
 
     def stopped(self, steps: int) -> None:
         """Say that the process ended itself after `steps` observed steps."""
-        write_whole(self.directory / "stopped", f"{steps}\n".encode())
+        atomic_write(self.directory / "stopped", f"{steps}\n".encode())
 
 
 def npy(array: Any) -> bytes:

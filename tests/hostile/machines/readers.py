@@ -9,29 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.api import (
-    bookmarks,
-    collect,
-    comparing,
-    confirm_runs,
-    confirm_zygote,
-    inputs,
-    logs,
-    modelchecks,
-    opened,
-    profile_run,
-    rerun,
-)
-from orchestrator.api.folder import Folder
+from orchestrator.api import comparing, logs
 from orchestrator.errors import OrchError
 from orchestrator.hosts import HereHost
 from orchestrator.model import Agent, Completed, files
 from orchestrator.model.answers import Malformed, parsed
-from orchestrator.parity import facts, lines, makers, numbers, recording
-from orchestrator.profiling import differential_files, measured, size_result, trace
+from orchestrator.parity import facts, interventions, lines, numbers, recording
+from orchestrator.profiling import trace
+from orchestrator.reads import opened
+from orchestrator.replay import fork_server, recipe, replayer
+from orchestrator.runs import bookmarks, collect, inputs, model_check
+from orchestrator.session.project import Project
+from orchestrator.sizing import result
 from orchestrator.stack import wheels
 from orchestrator.stack.attest import parse_fingerprint
 from orchestrator.stack.interpreter import parse as parse_interpreter
+from orchestrator.stalls import file_reads, measured, scratch_run
 from orchestrator.sync import cache
 
 MOST = 1 << 24
@@ -56,7 +49,7 @@ def _mapping(found: Any) -> None:
 
 def _keras(path: Path) -> dict[str, str]:
     entry = {"path": str(path), "bytes": path.stat().st_size}
-    return makers._keras_settings(entry)
+    return interventions._keras_settings(entry)
 
 
 class _Answers(HereHost):
@@ -68,8 +61,8 @@ class _Answers(HereHost):
 
 
 def _model_check(path: Path) -> Any:
-    side = modelchecks.Side(_Answers(path.read_bytes()), Agent("python", "/r", "/b"), "/o", "/c")
-    answers = modelchecks._results(side, ["a"], None, ())
+    side = model_check.Side(_Answers(path.read_bytes()), Agent("python", "/r", "/b"), "/o", "/c")
+    answers = model_check._results(side, ["a"], None, ())
     assert len(answers) == 1 and not answers[0]["loaded"]
     return answers
 
@@ -83,7 +76,7 @@ def _lines_of(path: Path) -> Any:
 
 
 def _record(path: Path) -> Any:
-    return comparing._record(Folder.at(path.parent), path.parent)
+    return comparing._record(Project.at(path.parent), path.parent)
 
 
 def _copied(folder: Path) -> None:
@@ -100,28 +93,28 @@ def _hashes(path: Path) -> Any:
 
 
 READERS: dict[str, Reader] = {
-    "api.bookmarks._read": Reader("read-r", bookmarks._read),
-    "api.collect._numbers": Reader("metrics.json", collect._numbers),
-    "api.collect.read": Reader("run.json", lambda p: collect.read(p.parent), (OrchError,)),
+    "runs.bookmarks._read": Reader("read-r", bookmarks._read),
+    "runs.collect._numbers": Reader("metrics.json", collect._numbers),
+    "runs.collect.read": Reader("run.json", lambda p: collect.read(p.parent), (OrchError,)),
     "api.comparing._record": Reader("run.json", _record, (OrchError,)),
-    "api.confirm_runs._lines": Reader("unseeded", confirm_runs._lines),
-    "api.confirm_zygote._answered": Reader(
+    "replay.replayer._lines": Reader("unseeded", replayer._lines),
+    "replay.fork_server._answered": Reader(
         "line",
-        lambda p: confirm_zygote._answered(confirm_zygote.Ended, p.read_bytes()),
-        (confirm_zygote.ZygoteLost,),
+        lambda p: fork_server._answered(fork_server.Ended, p.read_bytes()),
+        (fork_server.ForkServerLost,),
         bytes_only=True,
     ),
-    "api.inputs._kept": Reader("code.json", lambda p: inputs._kept(p.parent)),
+    "runs.inputs._kept": Reader("code.json", lambda p: inputs._kept(p.parent)),
     "api.logs._opened": Reader("output.log", _passed_on, (OrchError,)),
-    "api.modelchecks._results": Reader("answer", _model_check, bytes_only=True),
-    "api.opened._of_workers": Reader(
+    "runs.model_check._results": Reader("answer", _model_check, bytes_only=True),
+    "reads.opened._of_workers": Reader(
         "opened-1.jsonl", lambda p: list(opened._of_workers(p.parent)), (OrchError,)
     ),
-    "api.collect.copy_file": Reader("trace.jsonl", lambda p: collect.copy_file(p, p.with_name("copy"))),
-    "api.collect.copy_folder": Reader("a", lambda p: _copied(p.parent)),
-    "api.profile_run._refused": Reader("refused", profile_run._refused),
-    "api.rerun._bytes": Reader("module.py", lambda p: rerun._bytes(p, 1 << 20)),
-    "api.rerun.read": Reader("rerun.json", lambda p: rerun.read(p.parent), (OrchError,)),
+    "runs.collect.copy_file": Reader("trace.jsonl", lambda p: collect.copy_file(p, p.with_name("copy"))),
+    "runs.collect.copy_folder": Reader("a", lambda p: _copied(p.parent)),
+    "stalls.scratch_run._refused": Reader("refused", scratch_run._refused),
+    "replay.recipe._bytes": Reader("module.py", lambda p: recipe._bytes(p, 1 << 20)),
+    "replay.recipe.read_recipe": Reader("rerun.json", lambda p: recipe.read_recipe(p.parent), (OrchError,)),
     "model.answers.parsed": Reader(
         "answer", lambda p: parsed(p.read_bytes(), most=MOST), (Malformed,), bytes_only=True
     ),
@@ -131,15 +124,13 @@ READERS: dict[str, Reader] = {
     "model.files.sha256_of": Reader("a", lambda p: files.sha256_of(p, MOST)),
     "parity.facts._read": Reader("environment.json", facts.read_facts, (Malformed,)),
     "parity.lines.read": Reader("steps.jsonl", _lines_of, bytes_only=True),
-    "parity.makers._keras_settings": Reader("keras.json", _keras),
+    "parity.interventions._keras_settings": Reader("keras.json", _keras),
     "parity.numbers.read_npy": Reader("a.npy", numbers.read_npy, (ValueError,)),
     "parity.recording._lines": Reader("steps.jsonl", recording._lines),
     "parity.recording._object": Reader("status.json", recording._object, (Malformed,)),
-    "profiling.differential_files._table": Reader(
-        "1.reads", lambda p: differential_files.reads_of(p.parent), (Malformed,)
-    ),
-    "profiling.measured.read_result": Reader("feeding.json", measured.read_result, (Malformed,)),
-    "profiling.size_result.read_sizes": Reader("size.json", size_result.read_sizes, (Malformed,)),
+    "stalls.file_reads._table": Reader("1.reads", lambda p: file_reads.reads_of(p.parent), (Malformed,)),
+    "stalls.measured.read_result": Reader("feeding.json", measured.read_result, (Malformed,)),
+    "sizing.result.read_sizes": Reader("size.json", result.read_sizes, (Malformed,)),
     "profiling.trace.read": Reader("trace.jsonl", trace.read),
     "profiling.trace._line": Reader("line", lambda p: trace._line(p.read_bytes()), bytes_only=True),
     "stack.attest.parse_fingerprint": Reader(
@@ -162,23 +153,24 @@ ELSEWHERE = {
     "sync.talk.__init__": "test_trees.py::test_sending_to_one_that_never_ends",
     "sync.pull._fetch_one": "test_trees.py::test_fetching_from_a_machine_that_lies",
     "hosts.here.get": "test_verbs.py::test_what_is_no_regular_file_is_not_fetched",
-    "api.profile_run._change": "test_leaves.py::test_a_fix_shows_no_file_outside_of_the_project",
+    "stalls.scratch_run._change": "test_leaves.py::test_a_fix_shows_no_file_outside_of_the_project",
 }
 """Readers whose answers come by a channel: the test of this folder that lies to them."""
 
 LOCK, WRITE, USER, OURS = "a lock", "it writes", "a file that the user names", "a file of ours, no run's"
 NOT_OF_A_RUN = {
-    "api.confirm_copy._file": USER, "api.confirm_copy._put": USER, "api.confirm_copy._touch": OURS,
-    "api.profile_scratch._fill": USER,
-    "api.confirm_zygote.__init__": WRITE, "api.declaring._written": USER, "api.doorkey._alone": LOCK,
-    "api.folder.ignore_state": OURS, "api.lint._read": USER,
-    "api.lint.tell_once": OURS, "api.literals._strings": USER, "api.literals._values": USER,
-    "api.owner._read": OURS, "api.owner.noted_folders": OURS, "api.schemas.schema": OURS,
-    "api.sent._read": USER, "api.sizing_profile.change": USER, "api.sizing_profile.write": USER,
-    "api.standard_input.__init__": WRITE, "api.terraform._text": USER, "api.turns._file": LOCK,
-    "api.turns._signed": LOCK, "hosts.here.put": USER, "hosts.hostkeys.pins": OURS,
+    "replay.sandbox._file": USER, "replay.sandbox._put": USER, "replay.sandbox._touch": OURS,
+    "stalls.scratch_folder._fill": USER,
+    "replay.fork_server.__init__": WRITE, "api.declaring._written": USER, "session.connect._alone": LOCK,
+    "session.project.ignore_state": OURS, "runs.lint_check._read": USER,
+    "runs.lint_check.report_once": OURS, "reads.literals._strings": USER, "reads.literals._values": USER,
+    "session.owner._read": OURS, "session.owner.noted_folders": OURS, "api.schemas.schema": OURS,
+    "reads.sent._read": USER,
+    "sizing.profile_change.change_profile": USER, "sizing.profile_change.write_minimums": USER,
+    "replay.standard_input.__init__": WRITE, "api.terraform._text": USER, "session.turns._file": LOCK,
+    "session.turns._signed": LOCK, "hosts.here.put": USER, "hosts.hostkeys.pins": OURS,
     "hosts.hostkeys.repin": OURS, "hosts.identity.public_key": OURS, "hosts.ssh._write_file": USER,
-    "hosts.whole.whole": WRITE, "model.files.open_to_write": WRITE,
+    "hosts.atomic.atomic_file": WRITE, "model.files.open_to_write": WRITE,
     "stack.bootstrap.far_script": OURS, "stack.bundle._is_binary": USER,
     "stack.bundle._relocated": USER, "stack.download._download": WRITE, "stack.local._alone": LOCK,
     "stack.local._requires_python": USER, "stack.lock.read_lock": USER, "stack.lock.read_toml": USER,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator import jobs
-from orchestrator.api import collect
 from orchestrator.hosts import HereHost
 from orchestrator.model import Agent, Job, RunState, Silent, TreeLink
+from orchestrator.runs import collect
 from orchestrator.stack.runtime_files import lay_out
 
 BOUND = 60.0

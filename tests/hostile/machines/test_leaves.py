@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from orchestrator import parity
-from orchestrator.api import profile_run
-from orchestrator.api.opened import read_opened
-from orchestrator.api.profile_scratch import Scratch
 from orchestrator.errors import MalformedAnswer
 from orchestrator.parity.changes import changes, versions
 from orchestrator.parity.places import named_alike, named_by_variables, reaches_around
 from orchestrator.parity.recording import Recording, read
 from orchestrator.parity.verdict import NOT_COMPARED
+from orchestrator.reads.opened import read_opened
 from orchestrator.report.profile import profile_text
+from orchestrator.stalls import scratch_run
+from orchestrator.stalls.scratch_folder import Scratch
 from tests.hostile.machines.test_records import DIGEST, STATUS, STEPS, places, recorded, right
 
 FILE = {
@@ -229,15 +229,15 @@ def instead(path: Path, kind: str) -> None:
         os.truncate(path, 10 << 40)
 
 
-def measured(home: Path, data: bytes) -> profile_run.Profiled:
+def measured(home: Path, data: bytes) -> scratch_run.Profiled:
     home.mkdir(parents=True, exist_ok=True)
     (home / "feeding.json").write_bytes(data)
     return judged(home)
 
 
-def judged(home: Path) -> profile_run.Profiled:
+def judged(home: Path) -> scratch_run.Profiled:
     scratch = Scratch(home.parent / "project", Path("/p"))
-    return profile_run.read(home, "r", ("python",), {"reason": "completed"}, scratch)
+    return scratch_run.read(home, "r", ("python",), {"reason": "completed"}, scratch)
 
 
 @pytest.mark.parametrize("place", MEASURED, ids=str)

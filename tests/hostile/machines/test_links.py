@@ -11,10 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.api import collect, inputs, modelchecks, rerun
-from orchestrator.api.follow import Kept
 from orchestrator.hosts import HereHost
 from orchestrator.model import Agent, Completed, Entry, RunRecord
+from orchestrator.replay import recipe
+from orchestrator.runs import collect, inputs, model_check
+from orchestrator.runs.follow import Kept
 
 ORCHESTRATOR = Path(__file__).parents[3] / "orchestrator"
 
@@ -31,8 +32,8 @@ def _follow(run: Path) -> None:
 
 
 def _model_check(run: Path) -> None:
-    side = modelchecks.Side(_Silent(), Agent("python", "/r", "/b"), str(run), "/c")
-    modelchecks.check(side, side, [Entry("m.keras", "file", 1, 0o644, "")], run)
+    side = model_check.Side(_Silent(), Agent("python", "/r", "/b"), str(run), "/c")
+    model_check.check(side, side, [Entry("m.keras", "file", 1, 0o644, "")], run)
 
 
 def _copy(run: Path) -> None:
@@ -44,11 +45,11 @@ def _copy(run: Path) -> None:
 
 
 def _inputs(run: Path) -> None:
-    inputs.keep(run, cast(inputs.Inputs, SimpleNamespace(code={"train.py": "0"})))
+    inputs.keep_inputs(run, cast(inputs.Inputs, SimpleNamespace(code={"train.py": "0"})))
 
 
 def _content(run: Path) -> None:
-    rerun.put(run, "0" * 64, b"of the machine")
+    recipe.keep_content(run, "0" * 64, b"of the machine")
 
 
 def _record(run: Path) -> None:
@@ -60,7 +61,7 @@ WRITES: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     "model check": (_model_check, ("model-check.json",)),
     "copy": (_copy, ("trace.jsonl", "observe")),
     "inputs": (_inputs, ("code.json", "code.json.part")),
-    "content": (_content, (rerun.KEPT, f"{rerun.KEPT}/{'0' * 64}")),
+    "content": (_content, (recipe.KEPT, f"{recipe.KEPT}/{'0' * 64}")),
     "record": (_record, ("run.json",)),
 }
 
@@ -88,7 +89,7 @@ def test_a_pipe_holds_nobody_up(tmp_path: Path, what: str) -> None:
     write, names = WRITES[what]
     for number, name in enumerate(names):
         run = tmp_path / str(number) / "run"
-        if name == rerun.KEPT:
+        if name == recipe.KEPT:
             continue  # a folder of ours
         (run / name).parent.mkdir(parents=True)
         os.mkfifo(run / name)
@@ -103,17 +104,20 @@ def content(path: Path) -> object:
 
 # ---------------------------------------------------------------- that there is no other way
 
-WHOLE = "they go through hosts.whole, model.files.open_to_write, or O_EXCL"
+WHOLE = "they go through hosts.atomic, model.files.open_to_write, or O_EXCL"
 PLAIN_WRITES = {"write_text", "write_bytes"}
 MODES = {"w", "wb", "a", "ab", "a+", "w+", "r+", "r+b"}
+ROOMS = (
+    "api", "stalls", "training", "leases", "runs", "sizing", "reads", "replay", "session", "sync", "jobs.py",
+)  # fmt: skip
 NOT_IN_A_RUN = {
-    "api/confirm_zygote.py": "the diary of a fork server, in a scratch folder",
-    "api/door.py": "known hosts, in the state folder",
-    "api/doorkey.py": "a lock, in the state folder",
-    "api/lint.py": "a note of ours, in the state folder",
-    "api/owner.py": "the state folder",
-    "api/sizing_profile.py": "a scratch folder",
-    "api/turns.py": "locks, in the state folder",
+    "replay/fork_server.py": "the diary of a fork server, in a scratch folder",
+    "api/ssh.py": "known hosts, in the state folder",
+    "session/connect.py": "a lock, in the state folder",
+    "runs/lint_check.py": "a note of ours, in the state folder",
+    "session/owner.py": "the state folder",
+    "sizing/profile_change.py": "a scratch folder",
+    "session/turns.py": "locks, in the state folder",
 }
 
 
@@ -136,7 +140,7 @@ def constant(node: ast.AST) -> bool:
 
 def test_whoever_writes_what_a_run_left_follows_no_link() -> None:
     found = {}
-    for room in ("api", "sync", "jobs.py"):
+    for room in ROOMS:
         top = ORCHESTRATOR / room
         for path in [top] if top.suffix else sorted(top.rglob("*.py")):
             lines = list(plain_writes(ast.parse(path.read_text())))

@@ -12,13 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.api.confirm_zygote import Zygote, ZygoteLost
 from orchestrator.errors import OrchError
 from orchestrator.model import Agent
+from orchestrator.replay.fork_server import ForkServer, ForkServerLost
 from tests.hostile.machines.readers import ELSEWHERE, GARBAGE, NOT_OF_A_RUN, READERS, WITHIN, Reader
 
 ORCHESTRATOR = Path(__file__).parents[3] / "orchestrator"
-ROOMS = ("api", "parity", "profiling", "sync", "stack", "hosts", "report", "plan", "model", "jobs.py")
+ROOMS = (
+    "api", "stalls", "training", "leases", "runs", "sizing", "reads", "replay", "session",
+    "parity", "profiling", "sync", "stack", "hosts", "report", "plan", "model", "jobs.py",
+)  # fmt: skip
 CALLS = {
     "loads", "read_text", "read_bytes", "open", "fdopen", "parsed", "decoded", "regular_bytes",
     "open_regular",
@@ -72,7 +75,7 @@ def test_no_file_that_is_none_breaks_a_reader(tmp_path: Path, name: str) -> None
         path = tmp_path / kind / reader.name
         path.parent.mkdir()
         instead(path, kind)
-        if name == "parity.makers._keras_settings" and kind == "loop":
+        if name == "parity.interventions._keras_settings" and kind == "loop":
             continue  # its test of the size comes first, see _keras
         put_through(reader, path)
 
@@ -104,10 +107,10 @@ SAYS = {
 def test_a_fork_server_that_says_something_else_is_lost(tmp_path: Path, said: str) -> None:
     (tmp_path / "enter.py").write_text(f"import sys\nout = sys.stdout.buffer\n{SAYS[said]}\nout.flush()\n")
     agent = Agent(sys.executable, str(tmp_path), str(tmp_path))
-    zygote = Zygote(agent, sys.executable, (), dict(os.environ), tmp_path / "diary")
-    with pytest.raises(ZygoteLost) as error:
-        zygote.ready(time.monotonic() + 200)
-    zygote.close()
+    server = ForkServer(agent, sys.executable, (), dict(os.environ), tmp_path / "diary")
+    with pytest.raises(ForkServerLost) as error:
+        server.ready(time.monotonic() + 200)
+    server.close()
     assert str(error.value).isprintable() and len(str(error.value)) < 1000
 
 
@@ -131,7 +134,7 @@ def test_every_reader_is_known() -> None:
     tops = [ORCHESTRATOR / room for room in ROOMS]
     files = [file for top in tops for file in ([top] if top.suffix else sorted(top.rglob("*.py")))]
     found = {name for file in files for name in readers_in(file)}
-    through = {"api.comparing._record", "api.confirm_runs._lines"}
+    through = {"api.comparing._record", "replay.replayer._lines"}
     known = {*READERS, *ELSEWHERE, *NOT_OF_A_RUN, *WITHIN}
     assert not found - known, "a new reader: put it through garbage in readers.py"
     assert not known - found - through - WITHIN, "these read nothing any more"

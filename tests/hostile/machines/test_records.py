@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator import parity
-from orchestrator.api import collect, rightsize
 from orchestrator.model import Exit, RunRecord
 from orchestrator.parity.recording import read
 from orchestrator.profiling.trace import parse
+from orchestrator.runs import collect
+from orchestrator.sizing import rightsize
 from tests.hostile.machines.lies import DEEP
 
 ODD: Sequence[Any] = (

@@ -66,8 +66,8 @@ def test_nothing_runs_where_its_files_have_no_place(folder: Path, how: str) -> N
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{}", '{"x": 1}', "[" * 200_000, "\x00", '{"run_id": '])
 def test_a_damaged_record_is_named(folder: Path, text: str) -> None:
-    from orchestrator.api import collect
     from orchestrator.errors import UsageError
+    from orchestrator.runs import collect
 
     run = folder / "runs" / "a"
     run.mkdir(parents=True)

@@ -15,7 +15,7 @@ from orchestrator.errors import HostKeyError, OrchError, StackError
 from orchestrator.hosts import HereHost, hostkeys
 from orchestrator.model import Agent, Fingerprint, Pin
 from orchestrator.model.answers import Malformed
-from orchestrator.runtime.attest import digest
+from orchestrator.runtime.attest.attest import digest
 from orchestrator.stack.attest import attest, parse_fingerprint
 from orchestrator.stack.bootstrap import Survey, ask, glibc_version, parse_survey
 from orchestrator.stack.compare import differences, read_back

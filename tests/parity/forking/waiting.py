@@ -127,7 +127,7 @@ def settle(wish):
 
     sys.path.insert(0, os.path.dirname(os.path.realpath(wish["argv"][0])))
     for finder in sys.meta_path:
-        if type(finder).__name__ == "Announcer":
+        if type(finder).__name__ == "ImportHook":
             finder.imported(tf)
             finder.imported(keras)
 

@@ -183,7 +183,7 @@ def test_a_disk_that_fills_here_leaves_what_was_and_a_repeated_pull_completes(
 
 
 def test_a_socket_and_a_pipe_among_the_outputs_are_named(tmp_path: Path) -> None:
-    from orchestrator.runtime import outputs
+    from orchestrator.runtime.transfer import outputs
 
     os.mkfifo(tmp_path / "pipe")
     with socket.socket(socket.AF_UNIX) as server:
@@ -193,7 +193,7 @@ def test_a_socket_and_a_pipe_among_the_outputs_are_named(tmp_path: Path) -> None
 
 
 def test_every_reason_of_the_far_side_has_its_word_here() -> None:
-    from orchestrator.runtime import entries
+    from orchestrator.runtime.transfer import entries
 
     words = {value for name, value in vars(entries).items() if name.isupper() and isinstance(value, str)}
     assert words <= {str(reason) for reason in Refused}

@@ -88,7 +88,9 @@ def test_hashes_are_kept_and_never_stale(root: Path, tmp_path: Path, monkeypatch
     first = sync.scan(root, cache=cache)
     read: list[bytes] = []
     real = sync.scan.__globals__["tree"].content
-    monkeypatch.setattr("orchestrator.runtime.tree.content", lambda path: (read.append(path), real(path))[1])
+    monkeypatch.setattr(
+        "orchestrator.runtime.transfer.tree.content", lambda path: (read.append(path), real(path))[1]
+    )
     assert sync.scan(root, cache=cache) == first
     assert read == []
     (root / "same").write_text("print(9)\n")  # within the clock's reach: must be read each time

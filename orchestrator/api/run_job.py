@@ -1,0 +1,224 @@
+"""run: up, train, down in one call, for a scheduled job that may be started twice.
+
+What that takes is loaded once the profile was read.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.api.lease import up
+from orchestrator.errors import (
+    HostError,
+    LocalError,
+    OrchError,
+    OutOfMemory,
+    ParityMismatch,
+    ResultsLost,
+    RunFailed,
+)
+from orchestrator.ledger import Lease
+from orchestrator.model import Progress, RunRecord, Silent
+from orchestrator.profile import Profile, load
+from orchestrator.profile.overrides import name_of, secrets_of, without_secrets
+from orchestrator.runs.known import profile_of
+from orchestrator.session.interrupts import Interrupts
+from orchestrator.session.project import Project, check_run_id
+from orchestrator.session.turns import exclusive_use, shared_use
+
+if TYPE_CHECKING:
+    from orchestrator.training.one_run import Output, RunOptions
+
+_ENDED = "The machine was ended; nothing costs."
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of `run`. `words` is the command line that repeats it."""
+
+    place: Project
+    profile: Profile
+    run_id: str
+    overrides: Sequence[str]
+    wish: RunOptions
+    tell: Progress
+    words: str
+
+
+def run(
+    profile: str | Path,
+    *,
+    run_id: str,
+    overrides: Sequence[str] = (),
+    folder: Path | str | None = None,
+    local_parity: bool = False,
+    retry_failed: bool = True,
+    parallel: bool = False,
+    output: Output | None = None,
+    progress: Progress | None = None,
+) -> RunRecord:
+    """up, train, down. Called again with the same `run_id` it finds what it left: record, run or machine.
+
+    A success is returned at once where command, code, data and lock are those of its record; else UsageError
+    names what differs. A run that failed, or was lost with its machine, is tried again as a new attempt with
+    the project as it is now; without `retry_failed` its failure is raised again, and nothing is rented. Of
+    two calls with one id the second waits, and gets what the first got. `parallel`: see `train`.
+
+    The machine is ended in every case but three, which `progress` or the error's `exists` name with the
+    price: results on it could not be brought home, another call uses it, or it was there before (`up`).
+    Raises what `up` and `train` raise, and CleanupUnproven.
+    """
+    place = Project.at(folder)
+    name = check_run_id(run_id)
+    place.require_runs(name)
+    wanted = load(Path(profile), overrides=tuple(overrides), files=True)
+    from orchestrator.runs import attempts
+    from orchestrator.training.one_run import RunOptions
+
+    wish = RunOptions(
+        local_parity=local_parity,
+        retry_failed=retry_failed,
+        parallel=parallel,
+        seen=attempts.latest_attempt(place.run(name)),
+        overrides=secrets_of(overrides),
+        verb="run",
+    )
+    words = _repeated(profile, name, overrides, local_parity)
+    call = _Call(place, wanted, name, overrides, wish, progress or Silent(), words)
+    if wish.seen is None:
+        _require_space(call)
+    try:
+        with shared_use(place, wanted.name):
+            record = _answered(call) or _made(call, output)
+    except BaseException as error:
+        _end_after(call, error)
+        raise
+    try:
+        left = _end(call)
+    except OrchError as error:
+        error.record = record  # type: ignore[attr-defined]
+        raise
+    if left:
+        call.tell.say(left)
+    return record
+
+
+def _require_space(call: _Call) -> None:
+    from orchestrator.runs import space
+
+    space.require_results(call.place, call.profile, "Nothing was rented or sent by this call.", call.words)
+
+
+def _repeated(profile: str | Path, run_id: str, overrides: Sequence[str], local_parity: bool) -> str:
+    told = [*without_secrets(overrides), *(f"{name_of(secret)}=…" for secret in secrets_of(overrides))]
+    sets = [word for override in told for word in ("--set", override)]
+    flag = ["--local-parity"] if local_parity else []
+    return shlex.join(["orch", "run", str(profile), "--run-id", run_id, *flag, *sets])
+
+
+def _answered(call: _Call) -> RunRecord | None:
+    """The record that needs no machine. A run whose machine is gone is settled first."""
+    lease = _lease(call)
+    if lease is not None and lease.uncollected:
+        _settle_where_gone(call, lease)
+        if any(run.run_id == call.run_id for run in call.place.ledger(lease.id).lease().uncollected):
+            return None
+    from orchestrator.training.one_run import recorded
+
+    return recorded(call.place, call.profile, call.run_id, call.wish, call.tell)
+
+
+def _settle_where_gone(call: _Call, lease: Lease) -> None:
+    from orchestrator.leases.settle import settle
+    from orchestrator.providers import open_provider
+    from orchestrator.session.machines import serving
+    from orchestrator.session.reach import ending_of_machine, require_seen
+
+    provider = open_provider(lease.profile["cloud"])
+    require_seen(provider, lease)
+    if serving(provider, lease) is None:
+        for lost in settle(call.place, call.place.ledger(lease.id), ending_of_machine(provider, lease)):
+            call.tell.say(f"{lost.run_id}: {lost.exit['detail']}")
+
+
+def _made(call: _Call, output: Output | None) -> RunRecord:
+    """An attempt, on the machine of the profile; or the end of one that goes on there."""
+    _require_space(call)
+    held = up(
+        call.profile.path,
+        overrides=call.overrides,
+        folder=call.place.root,
+        progress=call.tell,
+        for_run=call.run_id,
+    )
+    lease = call.place.ledger(held.lease).lease()
+    profile = profile_of(lease, call.wish.overrides)
+    from orchestrator.training.one_run import one_run
+
+    return one_run(call.place, lease, profile, call.run_id, call.wish, Interrupts(), output, call.tell)
+
+
+# ---------------------------------------------------------------- the end of the machine
+
+
+def _lease(call: _Call) -> Lease | None:
+    found = [lease for lease in call.place.open_leases() if lease.profile["name"] == call.profile.name]
+    return found[-1] if found else None
+
+
+def _end(call: _Call) -> str | None:
+    """End the machine that `run` made; what is left, and why, where it must not. Raises what `down` does."""
+    from orchestrator.leases.down import down
+
+    with exclusive_use(call.place, call.profile.name) as nobody:
+        lease = _lease(call)
+        if lease is None:
+            return None
+        if not nobody:
+            return _left(lease, "another orch uses it. The last `run` ends it; or: orch down")
+        if lease.for_run is None:
+            return _left(lease, "it was there before this call. Next: orch down")
+        if lease.uncollected:
+            ids = ", ".join(run.run_id for run in lease.uncollected)
+            which = lease.uncollected[0].run_id if len(lease.uncollected) == 1 else "--all"
+            return _left(lease, f"results of {ids} are on it only. Next: orch pull {which}")
+        down(lease.id, folder=call.place.root, progress=call.tell)
+        return None
+
+
+def _left(lease: Lease, why: str) -> str:
+    machine = (lease.machine or {}).get("id", f"of {lease.id}")
+    return f"The machine {machine} was left running, at ${lease.price:.2f}/h until its deadline: {why}"
+
+
+def _end_after(call: _Call, error: BaseException) -> None:
+    """The same after a failure, which then says what is left, and what to do, as things are now."""
+    lease = _lease(call)
+    had = lease is not None and lease.machine is not None
+    try:
+        left = _end(call)
+    except OrchError as unended:
+        left = f"Its machine could not be ended: {unended.message} {unended.exists or ''}".rstrip()
+    if not isinstance(error, OrchError):
+        if left or had:
+            call.tell.say(left or _ENDED)
+        return
+    if not had:
+        return
+    files = f" What came home of the run is in {call.place.run(call.run_id)}."
+    kept = files if isinstance(error, (RunFailed, ParityMismatch)) else ""
+    error.exists = (left or _ENDED) + kept
+    to_fetch = left is not None and isinstance(error, ResultsLost)  # it names the command that fetches them
+    if isinstance(error, LocalError):
+        ends = ": it brings the results home, and ends the machine" if left else ""
+        error.next_command = f"{call.words}    # once that is settled{ends}"
+    elif isinstance(error, OutOfMemory):
+        from orchestrator.runs.outcome import more_memory
+
+        error.next_command = more_memory(str(call.profile.path), call.words)
+    elif isinstance(error, (RunFailed, ParityMismatch, HostError)) and not to_fetch:
+        error.next_command = call.words

@@ -1,0 +1,56 @@
+"""ssh: a person's own door to the machine, with the host key that orch verified."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from orchestrator.errors import HostError, UsageError
+from orchestrator.hosts.identity import known_hosts_line
+from orchestrator.leases.remains import naming
+from orchestrator.providers import open_provider
+from orchestrator.session.machines import serving
+from orchestrator.session.project import Project
+
+
+def ssh_command(
+    command: Sequence[str] = (), *, lease: str | None = None, folder: Path | str | None = None
+) -> list[str]:
+    """The `ssh` command line of the machine: its own key and known_hosts, nothing of the user's."""
+    place = Project.at(folder)
+    held = place.lease(lease)
+    with naming(place.ledger(held.id), shlex.join(["orch", "ssh", *command])):
+        provider = open_provider(held.profile["cloud"])
+        machine = serving(provider, held)
+        endpoint = provider.endpoint(machine) if machine else None
+        if machine is None or endpoint is None:
+            raise HostError(f"The machine of {held.id} does not answer.", next_command="orch status --live")
+    if shutil.which("ssh") is None:
+        raise UsageError("There is no `ssh` on this computer.", next_command="orch doctor")
+    alias = machine.id
+    known = place.known_hosts(held.id).with_name("known_hosts.ssh")
+    known.write_text("".join(known_hosts_line(alias, key) for key in endpoint.host_keys))
+    options = {
+        "UserKnownHostsFile": str(known),
+        "GlobalKnownHostsFile": "/dev/null",
+        "HostKeyAlias": alias,
+        "StrictHostKeyChecking": "yes",
+        "IdentitiesOnly": "yes",
+        "IdentityAgent": "none",
+    }
+    argv = ["ssh", "-F", "/dev/null", "-i", str(place.identity(held.id)), "-p", str(endpoint.port)]
+    for name, value in options.items():
+        argv += ["-o", f'{name}="{value}"' if " " in value else f"{name}={value}"]
+    if endpoint.proxy:  # the rest of the option is a line of shell: no quotes around it
+        argv += ["-o", "ProxyCommand=" + shlex.join(endpoint.proxy).replace("%", "%%")]
+    argv += [f"{endpoint.user}@{endpoint.address}"]
+    return [*argv, "--", shlex.join(command)] if command else argv
+
+
+def exec_ssh(argv: Sequence[str]) -> NoReturn:
+    """Give this process to ssh: its terminal, its signals, its exit code."""
+    os.execvp(argv[0], list(argv))

@@ -1,0 +1,98 @@
+"""What a run costs: the time of its machine, each moment of it split by the runs that ran then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from orchestrator.ledger import Lease, LeasedRun, Ran
+
+_DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Span:
+    """When a job ran: from `begun` until `ended`, in seconds of one clock."""
+
+    begun: float
+    ended: float
+
+
+def share(run: Span, others: Iterable[Span]) -> float:
+    """The machine's seconds that are the run's: of each moment the part that is one by the jobs that ran.
+
+    Summed up over jobs, these are the seconds in which at least one ran.
+    """
+    beside = [other for other in others if other.begun < run.ended and other.ended > run.begun]
+    edges = {run.begun, run.ended}
+    edges |= {edge for other in beside for edge in (other.begun, other.ended) if run.begun < edge < run.ended}
+    cuts = sorted(edges)
+    seconds = 0.0
+    for begun, ended in pairwise(cuts):
+        count = sum(other.begun <= begun and other.ended >= ended for other in beside)
+        seconds += (ended - begun) / (1 + count)
+    return seconds
+
+
+def cost_of(lease: Lease, ran: Ran | None, beside: Iterable[Span], now: float) -> dict[str, float]:
+    """What a run cost, and apart from it what its lease cost until `now`: install, sync, waiting, other runs.
+
+    `ran`: when its job ran, None where it never did. `beside`: jobs that go on, besides those that the ledger
+    knows. What all runs of a lease cost together is never more than the lease. US dollars, seconds.
+    """
+    own = ran.ended - ran.begun if ran else 0.0
+    seconds = share(Span(ran.begun, ran.ended), [*_others(lease, ran), *beside]) if ran else 0.0
+    usd = min(seconds / 3600 * lease.price, _left(lease, ran, now))
+    return {
+        "usd": _down(usd),
+        "seconds": round(own, 3),
+        "price_usd_hour": lease.price,
+        "run_usd": _down(usd),
+        "run_seconds": round(own, 3),
+        "charged_seconds": round(seconds, 3),
+        "lease_usd": round(lease.cost(now), _DIGITS),
+        "lease_seconds": round(lease.seconds(now), 3),
+    }
+
+
+def spans_of_ledger(lease: Lease, run: LeasedRun, now: float, ended: float | None = None) -> Ran:
+    """When a run's job ran, as far as this folder saw it: from its start until `now`, or its machine's
+    deadline or end where that came first. `ended`: when its cloud says that the machine stopped."""
+    known = lease.holding.ended_at if lease.holding else None
+    limits = [limit for limit in (now, lease.deadline, known, ended) if limit is not None]
+    machine = str((lease.machine or {}).get("id", ""))
+    return Ran(run.run_id, run.attempt, machine, run.started_at, max(run.started_at, min(limits)))
+
+
+def cost_so_far(lease: Lease, run_id: str, now: float) -> list[Span]:
+    """The other jobs whose times the ledger does not know yet."""
+    others = [spans_of_ledger(lease, run, now) for run in lease.uncollected if run.run_id != run_id]
+    return [Span(each.begun, each.ended) for each in others]
+
+
+def charge(ran: Ran, cost: Mapping[str, float] | None) -> Ran:
+    """As the ledger keeps it: with what its record says that it cost."""
+    return replace(ran, usd=(cost or {}).get("usd", 0.0))
+
+
+def _others(lease: Lease, ran: Ran) -> list[Span]:
+    """The jobs of the same machine whose times the ledger knows."""
+    known = [each for each in lease.ran if each.machine == ran.machine and not _same(each, ran)]
+    return [Span(each.begun, each.ended) for each in known]
+
+
+def _left(lease: Lease, ran: Ran | None, now: float) -> float:
+    """What the lease cost and no other run was charged. Clocks of two computers may disagree."""
+    spent = sum(each.usd for each in lease.ran if ran is None or not _same(each, ran))
+    return max(0.0, lease.cost(now) - spent)
+
+
+def _same(one: Ran, other: Ran) -> bool:
+    return one.is_of(other.run_id, other.attempt)
+
+
+def _down(usd: float) -> float:
+    """Rounded, and never up: a sum of such costs is not more than the whole."""
+    scale = 10**_DIGITS
+    return float(int(usd * scale) / scale)

@@ -1,0 +1,273 @@
+"""down: end what a lease holds, and prove that it is gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from orchestrator import providers
+from orchestrator.errors import Busy, CleanupUnproven, LocalError, OrchError, ProviderError, UsageError
+from orchestrator.leases.down_all import Approve, down_all
+from orchestrator.leases.remains import describe_remains
+from orchestrator.leases.settle import few, lost_run, settle
+from orchestrator.ledger import Lease, Ledger
+from orchestrator.model import LABEL_LEASE, DownReport, Machine, Progress, Silent
+from orchestrator.providers import open_provider
+from orchestrator.session import unrecorded
+from orchestrator.session.machines import await_existing, end_and_prove, note_ends
+from orchestrator.session.owner import forget_folder
+from orchestrator.session.project import Project
+from orchestrator.session.reach import ending_of_machine, require_seen
+from orchestrator.session.turns import changing, starting
+
+
+def down(
+    lease: str | None = None,
+    *,
+    folder: Path | str | None = None,
+    discard: bool = False,
+    everything: bool = False,
+    others: bool = False,
+    clouds: Sequence[str] = (),
+    approve: Approve | None = None,
+    progress: Progress | None = None,
+) -> DownReport:
+    """End the lease's machine and prove it gone. Nothing leased is success.
+
+    Refuses while results were not pulled, unless `discard`. `everything` ends all machines of this user,
+    whichever folder leased them, and with `others` those of other owners: on this computer, on `clouds` and
+    on the clouds of the leases. `approve` sees all of them before one is ended.
+    Raises Busy, UsageError, ProviderError, CleanupUnproven (something may still cost).
+    """
+    tell = progress or Silent()
+    place = Project.at(folder)
+    place.remove_abandoned()
+    if everything:
+        options: dict[str, Any] = {"discard": discard, "others": others, "clouds": clouds}
+        return _sum(down_all(place, **options, approve=approve, end_lease=_down_one, tell=tell))
+    leases = [place.lease(lease)] if lease or len(place.open_leases()) > 1 else place.open_leases()
+    reports = [_down_one(place, each, discard, tell) for each in leases]
+    return _sum(reports)
+
+
+class _Notes:
+    """A ledger for events on the way. An event that cannot be written is reported, and nothing stops."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._refusals: dict[str, None] = {}
+
+    def add(self, event: str, **data: Any) -> None:
+        try:
+            self._ledger.append(event, **data)
+        except (OSError, UsageError) as error:
+            self.refused(error)
+
+    def remove(self, file: Path) -> None:
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            self.refused(error)
+
+    def refused(self, error: OSError | UsageError | LocalError) -> None:
+        if isinstance(error, OrchError):
+            self._refusals[error.message] = None
+        else:
+            self._refusals[f"{error.filename or self._ledger.path}: {error.strerror or error}."] = None
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return tuple(self._refusals)
+
+
+def _down_one(
+    place: Project, lease: Lease, discard: bool, tell: Progress, only: frozenset[str] | None = None
+) -> DownReport:
+    """End the lease's machine. A run that another call is about to start there counts as one that goes on.
+
+    A machine that another call makes for the lease meanwhile is waited for, and ended; `only` those with
+    these ids where they are given: another one is refused.
+    """
+    turns = (changing,) if discard else (starting, changing)
+    with ExitStack() as locks:
+        for turn in turns:
+            with suppress(OSError):  # a folder that takes no lock takes nobody the power to end a machine
+                locks.enter_context(turn(place, lease.id, "down", tell))
+        return _down_now(place, place.ledger(lease.id).lease(), discard, tell, only)
+
+
+def _down_now(
+    place: Project, lease: Lease, discard: bool, tell: Progress, only: frozenset[str] | None
+) -> DownReport:
+    """End the lease's machine on its cloud; on every cloud where its ledger does not tell which it was."""
+    if not lease.whole:
+        tell.say(
+            f"The ledger of {lease.id} is damaged: the cloud and the machine are asked for what it lacks"
+        )
+    clouds = _clouds_of(lease)
+    notes = _Notes(place.ledger(lease.id))
+    ended: list[Machine] = []
+    unseen: dict[str, ProviderError] = {}
+    for cloud in clouds:
+        try:
+            with describe_remains(place.ledger(lease.id)):
+                ended += _end_on(cloud, place, lease, discard, notes, tell, only)
+        except ProviderError as error:
+            if len(clouds) == 1:
+                raise
+            unseen[cloud] = error
+    if unseen and not ended:
+        raise _unasked(lease, unseen)
+    lost = () if ended else _gone_before(place, lease, clouds, notes)
+    return _closed(place, lease, ended, notes, () if discard else lost)
+
+
+def _gone_before(
+    place: Project, lease: Lease, clouds: Sequence[str], notes: _Notes
+) -> tuple[Mapping[str, str], ...]:
+    """Settle uncollected runs of a machine that was gone already; return how each ended.
+
+    Lost results that an earlier command settled are returned again: it may have been a `status` that
+    nobody read.
+    """
+    before = tuple(
+        {"run_id": run.run_id, "reason": run.exit_reason, "detail": run.lost}
+        for run in lease.runs.values()
+        if run.lost is not None and run.exit_reason == "results_lost"
+    )
+    if not lease.uncollected:
+        return before
+    ledger = place.ledger(lease.id)
+    try:
+        ending = ending_of_machine(open_provider(clouds[0]), lease) if len(clouds) == 1 else None
+        return (*before, *(lost_run(record) for record in settle(place, ledger, ending)))
+    except (OSError, UsageError, LocalError) as error:
+        notes.refused(error)
+    unsettled = ({"run_id": run.run_id, "reason": "results_lost", "detail": ""} for run in lease.uncollected)
+    return (*before, *unsettled)
+
+
+def _clouds_of(lease: Lease) -> tuple[str, ...]:
+    cloud = lease.profile["cloud"]
+    return (cloud,) if providers.exists(cloud) else providers.names()
+
+
+def _end_on(
+    cloud: str,
+    place: Project,
+    lease: Lease,
+    discard: bool,
+    notes: _Notes,
+    tell: Progress,
+    only: frozenset[str] | None,
+) -> Sequence[Machine]:
+    """Delete the machines of the lease and prove that they are gone. Return those that existed."""
+    provider = open_provider(cloud)
+    require_seen(provider, lease)
+    machines = await_existing(provider, lease, tell)
+    if only is not None:
+        _require_listed(lease, [machine for machine in machines if machine.id not in only])
+    lease = note_ends(place.ledger(lease.id), provider, lease, machines)
+    if machines and not discard:
+        lease = unrecorded.require(place, lease, provider, machines)
+    if machines and lease.uncollected and not discard:
+        _refuse(lease)
+    if machines:
+        if lease.uncollected:
+            tell.say(f"Discarding the results of {', '.join(run.run_id for run in lease.uncollected)}")
+        _settle_left(lease, discard, tell)
+        notes.add("delete.intent", machines=[machine.id for machine in machines])
+    end_and_prove(provider, machines, {LABEL_LEASE: lease.id}, tell)
+    return machines
+
+
+def _closed(
+    place: Project,
+    lease: Lease,
+    ended: Sequence[Machine],
+    notes: _Notes,
+    lost: Sequence[Mapping[str, str]],
+) -> DownReport:
+    """Close the lease last: where this is killed before, the next `down` finds it open, and closes it."""
+    ledger = place.ledger(lease.id)
+    for secret in (place.identity(lease.id), place.known_hosts(lease.id)):
+        notes.remove(secret)
+    notes.add("lease.closed")
+    if not notes.missing:
+        forget_folder(lease.id)
+    closed, now = ledger.lease(), time.time()
+    return DownReport(
+        leases=(lease.id,),
+        machines=tuple(machine.id for machine in ended),
+        seconds=closed.seconds(now),
+        cost=closed.cost(now),
+        proven_gone=True,
+        unnoted=notes.missing,
+        lost=lost,
+    )
+
+
+def _require_listed(lease: Lease, new: Sequence[Machine]) -> None:
+    """Refuse to end machines that were made after `down --all` had listed what it would end."""
+    if new:
+        raise UsageError(
+            f"{', '.join(machine.id for machine in new)} of {lease.id} was made after the list was shown.",
+            exists=f"It runs on, at ${sum(machine.price for machine in new):.2f}/h.",
+            next_command="orch down --all    # lists it, too",
+        )
+
+
+def _unasked(lease: Lease, unseen: Mapping[str, ProviderError]) -> CleanupUnproven:
+    said = " ".join(f"{cloud}: {error.message}" for cloud, error in unseen.items())
+    return CleanupUnproven(
+        f"The ledger of {lease.id} does not tell on which cloud its machine is. It is not on those that "
+        f"answered; these did not: {said}",
+        exists="A machine may run there until its deadline.",
+        next_command=f"orch down {lease.id}    # with credentials for that cloud",
+    )
+
+
+def _refuse(lease: Lease) -> None:
+    ids = ", ".join(run.run_id for run in lease.uncollected)
+    first = lease.uncollected[0]
+    one = f"{'logs -f' if first.exit_reason is None else 'pull'} {first.run_id}"
+    bring = one if len(lease.uncollected) == 1 else f"pull --all --lease {lease.id}"
+    raise Busy(
+        f"Results of {ids} are on the machine only; ending it would lose them.",
+        exists=f"The machine runs on, at ${lease.price:.2f}/h.",
+        next_command=f"orch {bring}    # or, to lose them: orch down {lease.id} --discard",
+    )
+
+
+def _settle_left(lease: Lease, discard: bool, tell: Progress) -> None:
+    """Say what of collected runs ends with the machine. Refuse where fetching it again would bring it."""
+    for run in lease.runs.values():
+        coming = [each.path for each in run.left if each.can_come]
+        if coming and not discard:
+            raise Busy(
+                f"{few(coming)} of {run.run_id} is on the machine only, and can still be fetched.",
+                exists=f"The machine runs on, at ${lease.price:.2f}/h.",
+                next_command=f"orch pull --again {run.run_id}    "
+                f"# or, to lose it: orch down {lease.id} --discard",
+            )
+        if run.left:
+            paths = [each.path for each in run.left]
+            tell.say(
+                f"{few(paths)} of {run.run_id} could not be brought here and will be lost with the machine"
+            )
+
+
+def _sum(reports: Sequence[DownReport]) -> DownReport:
+    return DownReport(
+        leases=tuple(name for report in reports for name in report.leases),
+        machines=tuple(name for report in reports for name in report.machines),
+        seconds=max((report.seconds for report in reports), default=0.0),
+        cost=sum(report.cost for report in reports),
+        proven_gone=True,
+        unnoted=tuple(text for report in reports for text in report.unnoted),
+        lost=tuple(run for report in reports for run in report.lost),
+        left=tuple(lease for report in reports for lease in report.left),
+    )

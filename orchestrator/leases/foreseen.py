@@ -1,0 +1,42 @@
+"""Predict stack errors of `train` before a machine is rented."""
+
+from __future__ import annotations
+
+from orchestrator import stack
+from orchestrator.errors import StackError, StackMismatch
+from orchestrator.model import Difference
+from orchestrator.profile import Profile
+from orchestrator.runtime.attest.facts import environment as acting_variables
+from orchestrator.session.session import read_lock, told
+
+
+def _found(profile: Profile, local: stack.LocalStack) -> tuple[Difference, ...]:
+    """Find the differences that `check_stack` would refuse and that are known before there is a machine."""
+    variables = profile.train.environment()
+    here = stack.attest_here(local.python, environment=variables)
+    return stack.foreseen(read_lock(profile), here, acting_variables(variables), profile.stack.allow)
+
+
+def foreseen_problems(profile: Profile) -> tuple[str, ...]:
+    """Compare the lock with this environment and this shell's variables, as `up` does. Change nothing."""
+    if profile.stack.lock is None:
+        return ()
+    try:
+        local = stack.existing_environment(read_lock(profile), profile.code.path, profile.stack.python)
+        found = _found(profile, local) if local else ()
+    except StackError as error:
+        return (f"{error.message} Next: {error.next_command}" if error.next_command else error.message,)
+    return tuple(f"`up` will stop: {told(difference)}" for difference in found)
+
+
+def refuse_foreseen(profile: Profile, local: stack.LocalStack) -> None:
+    """Raise StackMismatch for what is found, before anything is rented."""
+    found = _found(profile, local)
+    if found:
+        listed = "\n".join(f"  {told(difference)}" for difference in found)
+        names = ", ".join(difference.name for difference in found)
+        raise StackMismatch(
+            f"The machine's stack would not be the one here, and the profile does not allow it:\n{listed}",
+            exists="Nothing was made; nothing costs.",
+            next_command=f"fix the difference, or allow it by name: stack.allow: [{names}]",
+        )

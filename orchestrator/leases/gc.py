@@ -1,0 +1,309 @@
+"""gc: end the machines of orch that outlived their deadline, and only those.
+
+A machine ends itself at its deadline. One that is still there a while later could not: this is the second
+line of defence, to be run on a schedule. It goes by labels and needs no ledger and no folder. A ledger that
+is at hand keeps its machine from being ended while results are on that machine only, as with `down`.
+
+How old a machine is, its provider tells by its own clock. This computer's clock decides nothing: it may be
+wrong. A machine of which no age is told is left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import ProviderError
+from orchestrator.leases.down_all import leases_at_hand
+from orchestrator.model import (
+    LABEL_EXPIRES,
+    LABEL_LASTS,
+    LABEL_LEASE,
+    LABEL_OWNER,
+    Machine,
+    Progress,
+    Provider,
+    Silent,
+)
+from orchestrator.providers import open_provider
+from orchestrator.session.owner import is_mine
+from orchestrator.session.project import Project
+
+MARGIN = timedelta(minutes=10)
+"""How long after its deadline a machine may still be ending by itself."""
+
+_POLL_S = 1.0
+_GONE_LIMIT_S = 300.0
+
+Open = Callable[[str], Provider]
+
+
+@dataclass(frozen=True)
+class Found:
+    """One machine of orch: what becomes of it, and why.
+
+    `outcome`: ended (and proven gone), due (a dry run left it), left (not ours to end), kept (it is due,
+    and results are on it only), unproven (it was due, and may still exist). `since`: US dollars that it cost
+    since its deadline.
+    """
+
+    cloud: str
+    id: str
+    name: str
+    instance_type: str
+    zone: str
+    lease: str
+    owner: str
+    price: float
+    expires_at: datetime | None
+    outcome: str
+    reason: str
+    since: float = 0.0
+
+
+@dataclass(frozen=True)
+class GcReport:
+    """What one look at the clouds came to. `unseen`: clouds that did not answer, with what they said."""
+
+    clouds: tuple[str, ...]
+    machines: tuple[Found, ...]
+    unseen: Mapping[str, str]
+    dry_run: bool = False
+
+    @property
+    def proven(self) -> bool:
+        """Every cloud answered, and nothing that was to be ended may still exist."""
+        return not self.unseen and not self.of("unproven") and not self.of("kept")
+
+    def of(self, outcome: str) -> tuple[Found, ...]:
+        return tuple(one for one in self.machines if one.outcome == outcome)
+
+    def as_json(self) -> dict[str, Any]:
+        machines = [{**asdict(one), "expires_at": _iso(one.expires_at)} for one in self.machines]
+        return {
+            "clouds": list(self.clouds),
+            "machines": machines,
+            "unseen": dict(self.unseen),
+            "dry_run": self.dry_run,
+            "proven": self.proven,
+            "price_left_usd_hour": sum(one.price for one in self.machines if one.outcome != "ended"),
+        }
+
+
+def clouds_of(folder: Path | str | None = None) -> tuple[str, ...]:
+    """This computer, and every cloud that a lease of this folder ever was on."""
+    return tuple(sorted({"local", *(lease.profile["cloud"] for lease in Project.at(folder).leases())}))
+
+
+def gc(
+    clouds: Sequence[str],
+    *,
+    dry_run: bool = False,
+    others: bool = False,
+    discard: bool = False,
+    folder: Path | str | None = None,
+    now: datetime | None = None,
+    opened: Open = open_provider,
+    progress: Progress | None = None,
+) -> GcReport:
+    """End this user's machines of orch on `clouds` whose deadline passed MARGIN ago, and see them gone.
+
+    With `others`, those of other owners too. A machine whose ledger lies in `folder`, or in another folder
+    that this user leased from, is kept while that ledger has runs that were not pulled, unless `discard`.
+    `now`: the moment to judge at; by default each machine's own: its creation and its age, as its provider
+    tells them. Safe to run again and beside itself. One cloud or one machine that refuses does not keep the
+    others: look at `proven`. Raises ProviderError where the only cloud that was asked does not answer.
+    """
+    tell = progress or Silent()
+    unpulled = {} if discard else _unpulled(Project.at(folder))
+    machines: list[Found] = []
+    unseen: dict[str, str] = {}
+    for cloud in dict.fromkeys(clouds):
+        try:
+            sweep = _Sweep(opened(cloud), now, dry_run, others, unpulled)
+            machines += sweep.report(tell)
+        except ProviderError as error:
+            if len(set(clouds)) == 1:
+                error.exists = error.exists or "What outlived its deadline there may run, and cost."
+                error.next_command = error.next_command or f"orch gc --cloud {cloud}"
+                raise
+            unseen[cloud] = error.message
+    return GcReport(tuple(dict.fromkeys(clouds)), tuple(machines), unseen, dry_run)
+
+
+def now_of(machine: Machine) -> datetime | None:
+    """The time by the clock of the machine's provider, when it was listed; None where that is not known."""
+    return None if machine.age is None else machine.created_at + timedelta(seconds=machine.age)
+
+
+def due(machine: Machine, now: datetime | None) -> tuple[bool, str]:
+    """Whether a machine is to be ended, and the reason in words. Pure.
+
+    `now`: by the clock that told when it was made; None where no such time is known.
+    """
+    if LABEL_LEASE not in machine.labels:
+        return False, f"it has no label {LABEL_LEASE}: not orch's"
+    expires = expiry(machine)
+    if expires is None:
+        return False, f"its label {LABEL_EXPIRES} tells no time"
+    if now is None:
+        return (
+            False,
+            "its age is not known: its provider told no time, and this computer's clock may be wrong",
+        )
+    late = now - expires
+    by = "" if _digits(machine, LABEL_LASTS) is not None else "by the clock of whoever made it, "
+    if late < timedelta(0):
+        return False, f"{by}its deadline is in {_span(-late)}"
+    if late < MARGIN:
+        return False, f"{by}its deadline passed {_span(late)} ago; it may be ending by itself"
+    return True, f"{by}its deadline passed {_span(late)} ago"
+
+
+def expiry(machine: Machine) -> datetime | None:
+    """Its deadline: so long after its creation, by its provider's clock, as its label tells; of a machine
+    without that label, the time that its maker's clock told. None where neither label tells a time."""
+    lasts, text = _digits(machine, LABEL_LASTS), _digits(machine, LABEL_EXPIRES)
+    try:
+        if lasts is not None:
+            return machine.created_at + timedelta(seconds=lasts)
+        return None if text is None else datetime.fromtimestamp(text, UTC)
+    except (OverflowError, OSError, ValueError):
+        return None
+
+
+def _digits(machine: Machine, label: str) -> int | None:
+    text = machine.labels.get(label, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def _unpulled(place: Project) -> dict[str, str]:
+    """By lease, of those whose ledger is at hand: which runs were not pulled, and from where they can be."""
+    found = {}
+    for folder, lease in leases_at_hand(place):
+        if not lease.whole and not lease.uncollected:
+            found[lease.id] = (
+                f"its ledger is damaged, so results may be on it only. Next, in {folder.root}: orch down; "
+                "or, to lose what is there: orch gc --discard"
+            )
+        if lease.uncollected:
+            ids = ", ".join(run.run_id for run in lease.uncollected)
+            first = lease.uncollected[0].run_id
+            found[lease.id] = (
+                f"results of {ids} are on it only. Next, in {folder.root}: orch pull {first}; "
+                "or, to lose them: orch gc --discard"
+            )
+    return found
+
+
+# ---------------------------------------------------------------- one cloud
+
+
+@dataclass(frozen=True)
+class _Sweep:
+    """One cloud, what may be ended there, and why the rest may not."""
+
+    provider: Provider
+    now: datetime | None
+    dry_run: bool
+    others: bool
+    unpulled: Mapping[str, str]
+
+    def report(self, tell: Progress) -> list[Found]:
+        seen = list(self.provider.list({}))
+        judged = [(machine, *self._judged(machine)) for machine in seen]
+        late = [machine for machine, outcome, _ in judged if outcome == "ended"]
+        refused = _ended(self.provider, late, tell)
+        left = _left(self.provider, late, refused)
+        return [_found(*one, self._now(one[0]), refused, left) for one in judged]
+
+    def _now(self, machine: Machine) -> datetime | None:
+        return self.now or now_of(machine)
+
+    def _judged(self, machine: Machine) -> tuple[str, str]:
+        """What is to become of a machine, and why."""
+        is_due, reason = due(machine, self._now(machine))
+        if not is_due:
+            return "left", reason
+        if not self.others and not is_mine(self.provider, machine):
+            return "left", f"{reason}, and it is another owner's: orch gc --others ends it"
+        if _lease(machine) in self.unpulled:
+            return "kept", f"{reason}, and {self.unpulled[_lease(machine)]}"
+        return ("due" if self.dry_run else "ended"), reason
+
+
+def _ended(provider: Provider, late: Iterable[Machine], tell: Progress) -> dict[str, str]:
+    """Ask for the end of each; what refused, by the machine's id."""
+    refused = {}
+    for machine in late:
+        tell.say(f"Ending {machine.id}: {_lease(machine)} should have ended it at {_iso(expiry(machine))}")
+        try:
+            provider.delete(machine)
+        except ProviderError as error:
+            refused[machine.id] = error.message
+    return refused
+
+
+def _left(provider: Provider, late: Sequence[Machine], refused: Mapping[str, str]) -> set[str]:
+    """Which of them still exist, asked for by their ids, once time is up; none where all are gone."""
+    awaited = [machine for machine in late if machine.id not in refused]
+    limit = time.monotonic() + _GONE_LIMIT_S
+    while awaited:
+        try:
+            awaited = [machine for machine in awaited if provider.find(machine) is not None]
+        except ProviderError:
+            break  # nobody saw them gone
+        if time.monotonic() >= limit:
+            break
+        time.sleep(_POLL_S if awaited else 0)
+    return {machine.id for machine in awaited}
+
+
+def _found(
+    machine: Machine,
+    outcome: str,
+    reason: str,
+    now: datetime | None,
+    refused: Mapping[str, str],
+    left: set[str],
+) -> Found:
+    if machine.id in refused:
+        outcome, reason = "unproven", f"{reason}, and its end was refused: {refused[machine.id]}"
+    elif machine.id in left:
+        outcome, reason = "unproven", f"{reason}, and it is listed still, long after its end was accepted"
+    expires = expiry(machine)
+    return Found(
+        cloud=machine.provider,
+        id=machine.id,
+        name=machine.name,
+        instance_type=machine.instance_type,
+        zone=machine.zone,
+        lease=_lease(machine),
+        owner=machine.labels.get(LABEL_OWNER, ""),
+        price=machine.price,
+        expires_at=expires,
+        outcome=outcome,
+        reason=reason,
+        since=max(0.0, (now - expires).total_seconds()) / 3600 * machine.price if expires and now else 0.0,
+    )
+
+
+def _lease(machine: Machine) -> str:
+    return machine.labels.get(LABEL_LEASE, "")
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.isoformat().replace("+00:00", "Z") if moment else None
+
+
+def _span(span: timedelta) -> str:
+    minutes = int(span.total_seconds()) // 60
+    if minutes < 1:
+        return f"{int(span.total_seconds())} s"
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 2880 else f"{minutes // 1440} days"

@@ -1,0 +1,227 @@
+"""The machine of a lease: kept, or made of the best offer that can be had; it answers then."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from orchestrator.errors import Busy, Fault, ProviderError, UsageError
+from orchestrator.hosts.identity import public_key
+from orchestrator.leases.offered import planned_of
+from orchestrator.leases.settle import settle
+from orchestrator.leases.status import machine_facts
+from orchestrator.ledger import Attempt, Lease, Ledger
+from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Offer, Progress, Provider
+from orchestrator.plan import Delete, Keep, Plan
+from orchestrator.profile import Profile
+from orchestrator.runs.spec import spec_labels, user_data
+from orchestrator.session import unrecorded
+from orchestrator.session.owner import owner
+from orchestrator.session.project import Project
+from orchestrator.session.reach import MachineGone, Reached, ending_of_machine, wait_until_reachable
+from orchestrator.session.turns import changing
+
+
+def machine_of(
+    ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, place: Project, tell: Progress
+) -> Reached:
+    """Carry the plan out: the lease's one machine, kept or made of the best offer that can be had.
+
+    It answers then: a cloud may accept a machine and take it back before it runs."""
+    lease = ledger.lease()
+    for action in planned.actions:
+        if isinstance(action, Delete):
+            known = unrecorded.require(place, ledger.lease(), provider, (action.machine,))
+            _delete(ledger, known, provider, action, tell)
+    kept = next((action.machine for action in planned.actions if isinstance(action, Keep)), None)
+    if kept:
+        with changing(place, lease.id, "up", tell):
+            _require_open(ledger, wanted)
+            _adopt(ledger, lease, kept, wanted)
+        try:
+            return wait_until_reachable(provider, ledger.lease(), tell)
+        except MachineGone as gone:
+            _taken_back(ledger, provider, kept, gone)
+        planned = planned_of(wanted, provider, ())
+    for lost in settle(place, ledger, ending_of_machine(provider, lease)):
+        tell.say(f"{lost.run_id}: {lost.exit['detail']}")
+    return _create(ledger, provider, planned, wanted, place, tell)
+
+
+def _delete(ledger: Ledger, lease: Lease, provider: Provider, action: Delete, tell: Progress) -> None:
+    if lease.uncollected and lease.machine and lease.machine["id"] == action.machine.id:
+        raise Busy(
+            f"The machine {action.machine.id} cannot serve any more ({action.reason}), and results of "
+            f"{lease.uncollected[0].run_id} were not pulled from it.",
+            exists=f"It is still there, at ${action.machine.price:.2f}/h.",
+            next_command="orch down --discard    # those results are lost then",
+        )
+    tell.say(f"Ending {action.machine.id}: {action.reason}")
+    ledger.append("delete.intent", machines=[action.machine.id])
+    provider.delete(action.machine)
+
+
+def _adopt(ledger: Ledger, lease: Lease, machine: Machine, wanted: Profile) -> None:
+    spec = spec_labels(lease.id, wanted, "")[LABEL_SPEC]
+    if machine.labels.get(LABEL_SPEC) not in (None, spec):
+        raise UsageError(
+            f"The machine {machine.id} was made for other resources than {wanted.name} asks for now.",
+            exists=f"It runs on, at ${machine.price:.2f}/h.",
+            next_command=f"orch down --lease {lease.id} && orch up {shlex.quote(str(wanted.path))}",
+        )
+    if lease.machine is None or lease.machine["id"] != machine.id:
+        number = lease.attempts[-1].number if lease.attempts else 0
+        ledger.append("create.accepted", **receipt(number, machine))
+
+
+def _create(
+    ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, place: Project, tell: Progress
+) -> Reached:
+    refusals: list[ProviderError] = []
+    for spec in _specs(ledger.lease(), planned.offers, wanted, owner(provider)):
+        with changing(place, ledger.lease().id, "up", tell):
+            _require_open(ledger, wanted)
+            machine = _made(ledger, provider, spec, place, tell)
+        if isinstance(machine, ProviderError):
+            refusals.append(machine)
+            continue
+        try:
+            return wait_until_reachable(provider, ledger.lease(), tell)
+        except MachineGone as gone:
+            refusals.append(_taken_back(ledger, provider, machine, gone))
+            tell.say(refusals[-1].message)
+    tried = "; ".join(error.message for error in refusals) or planned.refusal or "nothing is offered"
+    raise ProviderError(
+        Fault.CAPACITY,
+        f"No machine could be had. {tried}",
+        exists="Nothing was made; nothing costs.",
+        next_command=f"orch plan {shlex.quote(str(wanted.path))}",
+    )
+
+
+def _require_open(ledger: Ledger, wanted: Profile) -> None:
+    """Refuse to make or adopt a machine for a lease that `down` has closed since this call began."""
+    lease = ledger.lease()
+    if lease.open:
+        return
+    raise UsageError(
+        f"The lease {lease.id} was ended by another call, before its machine was ready.",
+        exists="Nothing is running; nothing costs.",
+        next_command=f"orch up {shlex.quote(str(wanted.path))}",
+    )
+
+
+def _made(
+    ledger: Ledger, provider: Provider, spec: MachineSpec, place: Project, tell: Progress
+) -> Machine | ProviderError:
+    """Make one create call. Return the machine, or the refusal where another offer may do.
+
+    The lease's key is made here at first, and again where a `down` that was killed has deleted it.
+    """
+    lease, offer = ledger.lease(), spec.offer
+    key = public_key(place.identity(lease.id), f"orch-{lease.id}")
+    tell.say(f"Creating {offer.instance_type} in {offer.zone or offer.region} at ${offer.price:.2f}/h")
+    ledger.append("create.intent", **_intent(spec))
+    try:
+        machine = provider.create(replace(spec, ssh_public_key=key))
+    except ProviderError as error:
+        _note_refusal(ledger, spec.attempt, error)
+        if error.fault is not Fault.CAPACITY:
+            raise
+        return error
+    ledger.append("create.accepted", **receipt(spec.attempt, machine))
+    return machine
+
+
+def _taken_back(ledger: Ledger, provider: Provider, machine: Machine, gone: MachineGone) -> ProviderError:
+    """Why a machine that was accepted never served, recorded as its attempt's refusal.
+
+    Raises it where another offer would fare no better, and `gone` where no provider refused anything.
+    """
+    ending = gone.ending
+    if ending is None or ending.fault is None:
+        raise gone
+    provider.delete(machine)  # some clouds leave a disk
+    error = ProviderError(ending.fault, ending.message, code=ending.code, next_command=ending.next_command)
+    accepted = (a.number for a in ledger.lease().attempts if a.outcome == "accepted")
+    _note_refusal(ledger, max(accepted, default=0), error)
+    if ending.fault not in (Fault.CAPACITY, Fault.TRANSIENT):
+        error.exists = "Nothing is running; nothing costs."
+        raise error from gone
+    return error
+
+
+def _note_refusal(ledger: Ledger, attempt: int, error: ProviderError) -> None:
+    refused = {"fault": str(error.fault), "code": error.code, "message": error.message}
+    ledger.append("create.refused", attempt=attempt, **refused)
+
+
+def _specs(lease: Lease, offers: Sequence[Offer], wanted: Profile, owner: str) -> Iterator[MachineSpec]:
+    """One spec an offer, in order, without a key. An attempt that a killed `up` left open comes first,
+    unchanged: the provider then finds what it may have made already."""
+    number = max((attempt.number for attempt in lease.attempts), default=-1) + 1
+    left = next((a for a in lease.attempts if not a.settled and a.deadline > time.time()), None)
+    if left:
+        same = [o for o in offers if (o.instance_type, o.zone) == (left.instance_type, left.zone)]
+        for offer in same[:1]:
+            yield _spec(lease, left.number, offer, wanted, owner, _Life.of(left))
+        offers = [offer for offer in offers if offer not in same[:1]]
+    for count, offer in enumerate(offers):
+        yield _spec(lease, number + count, offer, wanted, owner, _Life.from_now(wanted))
+
+
+class _Life(NamedTuple):
+    """When a machine ends by this computer's clock, and how many seconds that is from its start."""
+
+    deadline: datetime
+    lasts: float | None
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> _Life:
+        return cls(datetime.fromtimestamp(attempt.deadline, UTC), attempt.lasts)
+
+    @classmethod
+    def from_now(cls, wanted: Profile) -> _Life:
+        now = datetime.now(UTC).replace(microsecond=0)
+        return cls(now + timedelta(seconds=wanted.max_duration), wanted.max_duration)
+
+
+def _spec(lease: Lease, number: int, offer: Offer, wanted: Profile, owner: str, life: _Life) -> MachineSpec:
+    return MachineSpec(
+        id=f"orch-{lease.id}",
+        attempt=number,
+        offer=offer,
+        disk=wanted.need().disk,
+        deadline=life.deadline,
+        labels=spec_labels(lease.id, wanted, owner, life.deadline, life.lasts),
+        ssh_public_key="",
+        user_data=user_data(),
+        lasts=life.lasts,
+    )
+
+
+def _intent(spec: MachineSpec) -> dict[str, Any]:
+    offer = spec.offer
+    return {
+        "attempt": spec.attempt,
+        "spec_id": spec.id,
+        "instance_type": offer.instance_type,
+        "zone": offer.zone,
+        "price": offer.price,
+        "deadline": spec.deadline.timestamp(),
+        "lasts": spec.lasts,
+    }
+
+
+def receipt(number: int, machine: Machine) -> dict[str, Any]:
+    return {
+        "attempt": number,
+        "machine": machine_facts(machine),
+        "created_at": machine.created_at.timestamp(),
+        "deadline": machine.deadline.timestamp() if machine.deadline else None,
+        "price": machine.price,
+    }

@@ -1,0 +1,87 @@
+"""What is offered for a profile, and on which cloud: the plan, before anything is made."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orchestrator.catalog.for_plan import RECORDED, offers_for, warnings_for
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.leases import foreseen
+from orchestrator.leases.remains import naming
+from orchestrator.ledger import Lease
+from orchestrator.model import Machine, Offer, Provider
+from orchestrator.plan import Keep, Plan
+from orchestrator.plan import plan as make_plan
+from orchestrator.profile import Profile, load
+from orchestrator.providers import open_provider
+from orchestrator.session.machines import machines_of
+from orchestrator.session.project import Project
+
+
+def foreseen_plan(place: Project, wanted: Profile, overrides: Sequence[str]) -> Plan:
+    """What `up` would do, with what it would refuse among the warnings. Changes nothing."""
+    lease = open_lease_of(place, wanted)
+    if lease:
+        wanted, _ = one_cloud(place, wanted, overrides)
+    with naming(place.ledger(lease.id) if lease else None, shlex.join(["orch", "plan", str(wanted.path)])):
+        provider = open_provider(wanted.cloud) if lease or wanted.cloud not in RECORDED else None
+        machines = machines_of(provider, lease) if provider and lease else ()
+        planned = planned_of(wanted, provider, machines)
+    return replace(planned, warnings=(*planned.warnings, *foreseen.foreseen_problems(wanted)))
+
+
+def one_cloud(place: Project, wanted: Profile, overrides: Sequence[str]) -> tuple[Profile, tuple[str, ...]]:
+    """`cloud: any` becomes the cloud of its open lease, else that of the best offer on record."""
+    if wanted.cloud != "any":
+        return wanted, tuple(overrides)
+    lease = open_lease_of(place, wanted)
+    chosen = lease.profile["cloud"] if lease else _cheapest_cloud(wanted)
+    named = (*overrides, f"cloud={chosen}")
+    return load(Path(wanted.path), overrides=named, files=True), named
+
+
+def _cheapest_cloud(wanted: Profile) -> str:
+    planned = planned_of(wanted, None, ())
+    if not planned.offers:
+        raise ProviderError(
+            Fault.CAPACITY,
+            planned.refusal or "Nothing is offered that fits.",
+            exists="Nothing was made; nothing costs.",
+            next_command=f"orch plan {shlex.quote(str(wanted.path))}",
+        )
+    return planned.offers[0].cloud
+
+
+def open_lease_of(place: Project, wanted: Profile) -> Lease | None:
+    found = [lease for lease in place.open_leases() if lease.profile["name"] == wanted.name]
+    return found[-1] if found else None
+
+
+def planned_of(wanted: Profile, provider: Provider | None, machines: Sequence[Machine]) -> Plan:
+    """Offers are asked for only where no machine serves already."""
+    kept = _planned(wanted, (), machines)
+    if any(isinstance(action, Keep) for action in kept.actions):
+        return kept
+    need = wanted.need()
+    made = _planned(wanted, offers_for(need, provider), machines)
+    return replace(made, warnings=(*_shared(made.offers), *warnings_for(need)))
+
+
+def _shared(offers: Sequence[Offer]) -> Iterator[str]:
+    """That the first offer is no machine for steady work, and which is."""
+    if offers and offers[0].burstable:
+        lasting = next((offer for offer in offers if not offer.burstable), None)
+        other = f" {lasting.instance_type} (${lasting.price:.4f}/h) keeps them." if lasting else ""
+        yield (
+            f"{offers[0].instance_type} has its cores to itself for a part of the time only: steady training "
+            f"slows down there, or costs more.{other}"
+        )
+
+
+def _planned(wanted: Profile, offers: Sequence[Offer], machines: Sequence[Machine]) -> Plan:
+    now = datetime.now(UTC)
+    return make_plan(wanted.need(), offers, machines, max_duration=wanted.max_duration, now=now)

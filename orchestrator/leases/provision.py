@@ -1,0 +1,129 @@
+"""A machine that is ready for runs: made or found, reached, with its stack installed and proven."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+
+from orchestrator.errors import ProviderError, UsageError
+from orchestrator.leases import foreseen
+from orchestrator.leases.machine import machine_of
+from orchestrator.leases.offered import one_cloud, open_lease_of, planned_of
+from orchestrator.leases.remains import describe_remains
+from orchestrator.leases.status import lease_status
+from orchestrator.leases.tier import describe_tier
+from orchestrator.ledger import Lease, Ledger
+from orchestrator.model import LeaseStatus, Progress
+from orchestrator.plan import Plan
+from orchestrator.profile import Profile
+from orchestrator.providers import open_provider
+from orchestrator.runs import space
+from orchestrator.runs.lint_check import check_project, report_once
+from orchestrator.runs.spec import profile_facts
+from orchestrator.session.gpu_check import require_gpus
+from orchestrator.session.machines import await_existing
+from orchestrator.session.owner import forget_folder, note_folder
+from orchestrator.session.project import Project, new_lease_id
+from orchestrator.session.reach import require_seen
+from orchestrator.session.session import Session, local_stack, open_session, read_lock, stack_facts
+from orchestrator.session.turns import one_at_a_time
+
+Approve = Callable[[Plan], bool]
+
+_NOBODY_WAS_ASKED = frozenset(("DefaultCredentialsError", "NoCredentialsError", "PartialCredentialsError"))
+"""The clients' own refusals where there are no credentials: nothing was sent, so nothing was made."""
+
+
+def provision(
+    place: Project,
+    wanted: Profile,
+    *,
+    overrides: Sequence[str],
+    approve: Approve | None,
+    strict: bool,
+    tell: Progress,
+    for_run: str | None,
+) -> LeaseStatus:
+    """As `up`, once its profile was read."""
+    wanted, overrides = one_cloud(place, wanted, overrides)
+    space.require_records(place, "Nothing was made by this call.", f"orch up {shlex.quote(str(wanted.path))}")
+    with describe_remains(_ledger_at_hand(place, wanted), wanted.path):
+        read_lock(wanted)  # what cannot be installed is refused before anything is made
+        hazards = check_project(wanted, strict=strict)
+    provider = open_provider(wanted.cloud)
+    if wanted.cloud == "local":
+        describe_tier(tell)
+    with one_at_a_time(place, wanted.name, "run" if for_run else "up", tell):
+        lease = open_lease_of(place, wanted)
+        with describe_remains(place.ledger(lease.id) if lease else None, wanted.path):
+            if lease:
+                require_seen(provider, lease)
+            machines = await_existing(provider, lease, tell) if lease else ()
+            planned = planned_of(wanted, provider, machines)
+        if approve and not approve(planned):
+            raise UsageError("Not approved; nothing was made.")
+        with describe_remains(_ledger_at_hand(place, wanted), wanted.path):
+            local = local_stack(wanted, tell)  # may take minutes, and fail
+            if not machines:
+                foreseen.refuse_foreseen(wanted, local)
+        ledger = _ledger_for(place, lease, wanted, overrides, for_run)
+        report_once(hazards, place.state, tell)
+        with describe_remains(ledger):
+            try:
+                reached = machine_of(ledger, provider, planned, wanted, place, tell)
+            except ProviderError as error:
+                error.attempts = [asdict(attempt) for attempt in ledger.lease().attempts]
+                if lease is None and error.code in _NOBODY_WAS_ASKED:
+                    _forget_unmade(place, ledger)
+                raise
+            with open_session(place, ledger, wanted, progress=tell, reached=reached) as session:
+                require_gpus(session)
+                _installed(session, tell)
+                session.watch_idleness()
+                session.confine()
+    return lease_status(ledger.lease(), session.machine)
+
+
+def _ledger_at_hand(place: Project, wanted: Profile) -> Ledger | None:
+    """That of the open lease: its machine goes on to cost whatever is refused here."""
+    lease = open_lease_of(place, wanted)
+    return place.ledger(lease.id) if lease else None
+
+
+def _ledger_for(
+    place: Project, lease: Lease | None, wanted: Profile, overrides: Sequence[str], for_run: str | None
+) -> Ledger:
+    facts = profile_facts(wanted, overrides)
+    if lease is None:
+        place.ignore_runs()
+        name = new_lease_id(wanted.name)
+        ledger = place.ledger(name)
+        note_folder(name, place.root)
+        ledger.append("lease.opened", lease=name, profile=facts, for_run=for_run)
+        return ledger
+    ledger = place.ledger(lease.id)
+    if lease.for_run and for_run is None:
+        ledger.append("lease.kept")
+    if lease.profile != facts:
+        ledger.append("profile.changed", profile=facts)
+    return ledger
+
+
+def _forget_unmade(place: Project, ledger: Ledger) -> None:
+    """Close a lease that never had a machine: without credentials `down` could not even ask for one."""
+    lease = ledger.lease()
+    if all(attempt.settled and attempt.outcome != "accepted" for attempt in lease.attempts):
+        place.identity(lease.id).unlink(missing_ok=True)
+        ledger.append("lease.closed")
+        forget_folder(lease.id)
+
+
+def _installed(session: Session, tell: Progress) -> None:
+    begun = time.monotonic()
+    stack = session.install()
+    seconds = time.monotonic() - begun
+    facts = {**stack_facts(stack), "seconds": round(seconds, 3)}
+    session.ledger.append("stack.installed", agent=asdict(session.agent), stack=facts)
+    tell.say("Stack: " + ("already there" if stack.skipped else f"installed in {seconds:.0f} s"))

@@ -1,0 +1,137 @@
+"""Make a run's record from the ledger, and settle runs whose machine is gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import Any
+
+from orchestrator.errors import ResultsLost
+from orchestrator.leases import billing
+from orchestrator.ledger import Lease, LeasedRun, Ledger, Ran
+from orchestrator.model import Ending, Exit, MachineState, Provider, RunRecord
+from orchestrator.providers import open_provider
+from orchestrator.runs import attempts, collect
+from orchestrator.runs.outcome import raise_for_outcome
+from orchestrator.session.machines import serving
+from orchestrator.session.project import Project
+from orchestrator.session.reach import MachineGone
+
+_NAMED = 5
+_UNEXPLAINED = "Its machine is gone: the deadline came, it was powered off, or its provider ended it."
+
+
+def record_of(
+    place: Project,
+    lease: Lease,
+    run_id: str,
+    draft: Mapping[str, Any],
+    *,
+    ran: Ran | None = None,
+    beside: Sequence[billing.Span] | None = None,
+    **facts: Any,
+) -> RunRecord:
+    """The record of a run of `lease`; `facts` are those that only its end tells, `exit` among them.
+
+    `ran`: when its job ran, and `beside`: other jobs that go on, as the machine tells; else the ledger.
+    """
+    now = time.time()
+    run = lease.runs.get(run_id)
+    attempt = draft.get("attempt", {"number": 1})
+    begun = run.started_at if run and run.attempt == attempt["number"] else None
+    if run and begun is not None:
+        ran = ran or billing.spans_of_ledger(lease, run, now)
+    if beside is None:
+        beside = billing.cost_so_far(lease, run_id, now)
+    record = RunRecord(
+        run_id=run_id,
+        path=str(place.run(run_id)),
+        command=draft.get("command"),
+        code=draft.get("code"),
+        stack=draft["stack"],
+        data=draft["data"],
+        parity=draft["parity"],
+        timings=draft["timings"],
+        cost=billing.cost_of(lease, ran, beside, now),
+        **{"machine": lease.machine, **facts},
+    )
+    return replace(
+        record, attempts=attempts.describe_attempts(place, {**attempt, "started_at": begun}, record)
+    )
+
+
+def settle(place: Project, ledger: Ledger, ending: Ending | None) -> tuple[RunRecord, ...]:
+    """Record every run as lost whose results were on the lease's machine only. The machine must be gone.
+
+    Such a run blocks nothing any more. Safe to repeat. Returns the records that were written.
+    """
+    lease = ledger.lease()
+    return tuple(_settled(place, ledger, ledger.lease(), run, ending) for run in lease.uncollected)
+
+
+def require_gone(provider: Provider, lease: Lease) -> None:
+    """ResultsLost where the machine is only stopped: its disk may have what was not pulled, and costs."""
+    machine = serving(provider, lease)
+    if machine is None or machine.state is not MachineState.STOPPED or not lease.uncollected:
+        return
+    ids = ", ".join(run.run_id for run in lease.uncollected)
+    raise ResultsLost(
+        f"{machine.id} is stopped, and results of {ids} were not pulled from it.",
+        exists=str(machine.detail.get("stopped") or "Its disk exists, with those results, and may cost."),
+        next_command=f"orch down {lease.id} --discard    # they are lost then; "
+        f"or start it in the cloud's console and: orch pull {lease.uncollected[0].run_id}",
+    )
+
+
+def lost_run(record: RunRecord) -> dict[str, str]:
+    """Describe a settled run for the report of `down`."""
+    ended = record.exit
+    return {"run_id": record.run_id, "reason": str(ended["reason"]), "detail": str(ended.get("detail", ""))}
+
+
+def few(paths: Sequence[str]) -> str:
+    """The first of some paths, and how many more there are."""
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return ", ".join(paths[:_NAMED]) + more
+
+
+@contextmanager
+def settle_on_exit(place: Project, ledger: Ledger, run_id: str) -> Iterator[None]:
+    """If the machine turns out to be gone, settle its runs and raise the error for `run_id`."""
+    try:
+        yield
+    except MachineGone as gone:
+        require_gone(open_provider(ledger.lease().profile["cloud"]), ledger.lease())
+        lost = {record.run_id: record for record in settle(place, ledger, gone.ending)}
+        if run_id in lost:
+            raise_for_outcome(lost[run_id], ledger.lease().profile["path"])
+        raise
+
+
+def _settled(
+    place: Project, ledger: Ledger, lease: Lease, run: LeasedRun, ending: Ending | None
+) -> RunRecord:
+    exit_ = _end_of(run, ending)
+    ran = billing.spans_of_ledger(lease, run, time.time(), ending.at if ending else None)
+    record = record_of(place, lease, run.run_id, run.draft, ran=ran, exit=collect.exit_json(exit_))
+    collect.write(record)
+    charged = asdict(billing.charge(ran, record.cost))
+    ledger.append("run.lost", run_id=run.run_id, reason=exit_.reason, detail=exit_.detail, ran=charged)
+    return record
+
+
+def _end_of(run: LeasedRun, ending: Ending | None) -> Exit:
+    """If the run had ended, its results are lost, not the run."""
+    why = ending.message if ending else _UNEXPLAINED
+    if run.exit_reason == "preempted" or (run.exit_reason in (None, "lost") and ending and ending.preempted):
+        return Exit(None, None, "preempted", why)
+    if run.exit_reason in (None, "lost"):
+        return Exit(None, None, "lost", why)
+    return Exit(
+        None,
+        None,
+        "results_lost",
+        f"It had ended ({run.exit_reason}), and its results were not pulled. {why}",
+    )

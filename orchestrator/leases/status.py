@@ -1,0 +1,167 @@
+"""status: what the ledger says, and what the provider still lists. Quick: no profile, no SDK.
+
+SSH only where a run's end was not seen from here: then its machine is asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import HostError, LocalError, UsageError
+from orchestrator.leases.remains import describe_remains
+from orchestrator.ledger import Lease, LeasedRun
+from orchestrator.model import Agent, LeaseStatus, Machine, MachineState, Provider
+from orchestrator.providers import exists, open_provider
+from orchestrator.session.machines import machines_of, note_ends
+from orchestrator.session.owner import is_mine
+from orchestrator.session.project import Project
+from orchestrator.session.reach import require_seen
+
+_ANSWER_SECONDS = 5.0
+
+
+def status(*, folder: Path | str | None = None, ask: bool = False) -> tuple[LeaseStatus, ...]:
+    """Every open lease of this folder. `ask` asks clouds too; the local provider is always asked."""
+    place = Project.at(folder)
+    return tuple(_told(place, lease, ask) for lease in place.open_leases())
+
+
+def leases_elsewhere() -> tuple[str, ...]:
+    """This user's local machines, whichever folder leased them. Clouds are not asked."""
+    local = open_provider("local")
+    return tuple(machine.id for machine in local.list({}) if is_mine(local, machine))
+
+
+def _told(place: Project, lease: Lease, ask: bool) -> LeaseStatus:
+    with describe_remains(place.ledger(lease.id)):
+        return _asked(place, lease, ask)
+
+
+def _asked(place: Project, lease: Lease, ask: bool) -> LeaseStatus:
+    cloud = lease.profile["cloud"]
+    if not exists(cloud) or (cloud != "local" and not ask):  # a damaged ledger may not tell which it is
+        return lease_status(lease, None, asked=False)
+    provider = open_provider(cloud)
+    require_seen(provider, lease)
+    machines = machines_of(provider, lease)
+    lease = note_ends(place.ledger(lease.id), provider, lease, machines)
+    if not machines:
+        return lease_status(_settled(place, lease, provider), None)
+    runs_known = lease.whole
+    if not lease.whole:
+        from orchestrator.session import unrecorded
+
+        with suppress(HostError):
+            lease, runs_known = unrecorded.ask(place, lease, provider, machines), True
+    runs = _now(place, lease, provider, machines[0])
+    return lease_status(lease, machines[0], runs=runs, runs_known=runs_known)
+
+
+def _settled(place: Project, lease: Lease, provider: Provider) -> Lease:
+    """Return the lease; runs not collected when its machine went away are marked as lost."""
+    if not lease.uncollected:
+        return lease
+    from orchestrator.leases.settle import settle
+    from orchestrator.session.reach import ending_of_machine
+
+    ledger = place.ledger(lease.id)
+    with suppress(OSError, UsageError, LocalError):  # it is told as it was, where it cannot be written down
+        settle(place, ledger, ending_of_machine(provider, lease))
+    return ledger.lease()
+
+
+def _now(place: Project, lease: Lease, provider: Provider, machine: Machine) -> Mapping[str, str]:
+    """How the runs stand whose end nobody here has seen, asked of the machine itself. By run id.
+
+    It is told of fetched runs at the same time, where it was not yet.
+    """
+    unseen = [run for run in lease.runs.values() if run.exit_reason is None and "agent" in run.draft]
+    ask = unseen or lease.untold
+    endpoint = provider.endpoint(machine) if ask and machine.state is MachineState.RUNNING else None
+    if endpoint is None:
+        return {}
+    from orchestrator import jobs
+    from orchestrator.session.connect import connect
+    from orchestrator.session.releasing import release_again
+
+    try:
+        host = connect(place, lease, machine, endpoint, timeout=_ANSWER_SECONDS)
+        with closing(host):
+            states = {run.run_id: jobs.state(host, Agent(**run.draft["agent"]), run.run_id) for run in unseen}
+            release_again(place, place.ledger(lease.id), host)
+    except HostError:
+        return {run.run_id: "unknown: the machine does not answer" for run in unseen}
+    ledger = place.ledger(lease.id)
+    with suppress(OSError, UsageError):  # what was seen here is known also once the machine is gone
+        for name, state in states.items():
+            if state.exit:
+                ledger.append("run.ended", run_id=name, reason=state.exit.reason)
+    return {name: state.exit.reason if state.exit else state.state for name, state in states.items()}
+
+
+def lease_status(
+    lease: Lease,
+    machine: Machine | None,
+    *,
+    asked: bool = True,
+    runs: Mapping[str, str] | None = None,
+    runs_known: bool | None = None,
+) -> LeaseStatus:
+    """`runs`: how runs stand by run id, where the machine was asked. `runs_known`: see LeaseStatus; None
+    where the ledger alone tells."""
+    facts = machine_facts(machine) if machine else lease.machine or {}
+    return LeaseStatus(
+        lease=lease.id,
+        name=lease.profile["name"],
+        cloud=lease.profile["cloud"],
+        state=_state(lease, machine, asked),
+        profile=lease.profile["path"],
+        machine=facts.get("id"),
+        instance_type=facts.get("instance_type"),
+        zone=facts.get("zone"),
+        price=lease.price,
+        cost=lease.cost(time.time()),
+        created_at=lease.created_at,
+        deadline=lease.deadline,
+        detail=facts.get("detail", {}),
+        attempts=[asdict(attempt) for attempt in lease.attempts],
+        runs=[_run(run, (runs or {}).get(run.run_id)) for run in lease.runs.values()],
+        damaged=not lease.whole,
+        runs_known=lease.whole if runs_known is None else runs_known,
+    )
+
+
+def _run(run: LeasedRun, now: str | None) -> dict[str, Any]:
+    state = run.exit_reason or now or "started"
+    return {"run_id": run.run_id, "state": state, "collected": run.collected, "lost": run.lost}
+
+
+def _state(lease: Lease, machine: Machine | None, asked: bool) -> str:
+    if not lease.open:
+        return "closed"
+    if not asked:
+        return "unknown"
+    return str(machine.state) if machine else "gone"
+
+
+def machine_facts(machine: Machine) -> dict[str, Any]:
+    """A machine as the ledger, `status` and `run.json` tell it."""
+    return {
+        "provider": machine.provider,
+        "id": machine.id,
+        "name": machine.name,
+        "state": str(machine.state),
+        "instance_type": machine.instance_type,
+        "zone": machine.zone,
+        "price_usd_hour": machine.price,
+        "detail": {key: value for key, value in machine.detail.items() if _plain(value)},
+    }
+
+
+def _plain(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float | bool | list | tuple | dict)

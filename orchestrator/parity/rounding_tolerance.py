@@ -1,0 +1,89 @@
+"""How far rounding alone drives this model, measured: the band in which a difference counts as rounding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.parity.ladder import ROUGH
+from orchestrator.parity.numbers import gap
+from orchestrator.parity.recording import Recording, Step
+
+STAGES = ("activation", "loss", "gradient", "update")
+"""Stages that rounding can reach: it changes no record and no initial weight."""
+
+MARGIN = 4.0
+"""Innocent differences other than those that were tried may round this many times worse."""
+
+Drift = Mapping[str, Sequence[float]]
+"""Stage → relative L2 difference of that whole stage in each compared step."""
+
+
+@dataclass(frozen=True)
+class RoundingTolerance:
+    """`drift`: the largest of all `flips`, by stage and step; `margin`: see MARGIN."""
+
+    drift: Drift
+    flips: tuple[str, ...]
+    margin: float = MARGIN
+
+    def holds(self, other: Drift) -> bool:
+        """Whether another drift stays within the band, at every stage and step."""
+        return all(
+            value <= self.limit(stage, step)
+            for stage, steps in other.items()
+            for step, value in enumerate(steps)
+        )
+
+    def limit(self, stage: str, step: int) -> float:
+        """The most that rounding explains at a stage of a step (counted from 0)."""
+        known = self.drift.get(stage, ())
+        return self.margin * (known[step] if step < len(known) else 0.0)
+
+
+def measure_drift(a: Recording, b: Recording) -> dict[str, list[float]]:
+    """How far two runs are apart at each stage of each step that both have. Infinite where not a number."""
+    found: dict[str, list[float]] = {stage: [] for stage in STAGES}
+    for left, right in zip(a.steps, b.steps, strict=False):
+        for stage in STAGES:
+            found[stage].append(_apart(left, right, stage))
+    return {stage: values for stage, values in found.items() if values}
+
+
+def _apart(a: Step, b: Step, stage: str) -> float:
+    """Relative L2 of a whole stage: of each tensor its share of elements, scaled to all of them."""
+    left, right = a.stage(stage), b.stage(stage)
+    square = norm = 0.0
+    for name in left.keys() & right.keys():
+        one, other = left[name], right[name]
+        if one.dtype.startswith(("int", "uint", "bool", "string")):
+            continue
+        if one.equals(other):
+            norm += (one.norm or 0.0) ** 2
+            continue
+        found = gap(one, other, ROUGH)
+        if found is None or not math.isfinite(found.square) or not math.isfinite(found.norm_square):
+            return math.inf
+        scale = found.elements / max(1, found.compared)
+        square += found.square * scale
+        norm += found.norm_square * scale
+    if square == 0.0:
+        return 0.0
+    return math.sqrt(square / norm) if norm else math.inf
+
+
+def calibrate(flips: Iterable[tuple[str, Drift]]) -> RoundingTolerance | None:
+    """The band of several flips, None where none of them changed anything."""
+    known = [(words, found) for words, found in flips if any(any(steps) for steps in found.values())]
+    if not known:
+        return None
+    largest = {
+        stage: [
+            max(values)
+            for values in zip(*(found[stage] for _, found in known if stage in found), strict=False)
+        ]
+        for stage in STAGES
+        if any(stage in found for _, found in known)
+    }
+    return RoundingTolerance(largest, tuple(words for words, _ in known))

@@ -1,0 +1,1 @@
+"""The files that a project reads, beside those that its profile declares."""

@@ -1,0 +1,143 @@
+"""Paths of this computer that a project's code names in plain text: in its scripts, defaults of options among
+them, and in the configuration files that it reads."""
+
+from __future__ import annotations
+
+import ast
+import glob
+import os
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from orchestrator.profile.nearby import looks_like_profile
+from orchestrator.profile.settings import SUFFIXES, Unreadable, text_values
+from orchestrator.reads.opened import Opened
+from orchestrator.reads.undeclared import is_secret
+
+MOST_FILES = 300
+LARGEST = 1 << 20
+LONGEST = 300
+"""Files of code that are read, bytes of one, and characters of a path."""
+
+
+_SETTINGS_FOLDERS = ("", "conf", "config", "configs", "settings")
+"""Where configuration files lie, as seen from a script."""
+
+_OF_TOOLS = re.compile(
+    r"\..*|pyproject\.toml|package(-lock)?\.json|tsconfig.*|.*\.lock|docker-compose.*|compose\.ya?ml"
+    r"|environment.*\.ya?ml|mkdocs\.ya?ml|poetry\.toml|pylock.*\.toml|cargo\.toml"
+)
+_WRITTEN = re.compile(
+    r"(^|_)(out|outputs?|outdir|logs?|logdir|logging|saved?|results?|te?mp|cache|export|work|workdir|scratch)(_|$)"
+)
+"""Keys of folders into which a program writes, in lower case with underscores."""
+
+
+class _Found:
+    """Existing files and folders, in the order in which they were named."""
+
+    def __init__(self, project: Path) -> None:
+        self.project = project
+        self.files: dict[str, str] = {}
+        self.folders: dict[str, None] = {}
+        self._near = {project, *project.parents, Path.home()}
+
+    def add(self, text: str, folders: set[Path], *, inside: bool = False) -> None:
+        """Take what `text` names in `folders`; `inside`: only below the project."""
+        for base in sorted(folders):
+            place = Path(os.path.normpath(base / Path(text).expanduser()))
+            if place in self._near or (inside and not place.is_relative_to(self.project)):
+                continue
+            if place.is_dir():
+                self.folders.setdefault(str(place))
+            elif place.is_file() and not is_secret(place.name):
+                self.files.setdefault(str(place), "named")
+
+
+def named_paths(project: Path, code: frozenset[str]) -> Opened:
+    """Find existing paths among the literals of a project's `code`, and among the values of configuration
+    files that it names or that lie beside it. No file is executed."""
+    found = _Found(project)
+    scripts = sorted(each for each in code if each.endswith(".py"))[:MOST_FILES]
+    settings = dict.fromkeys(_beside(scripts, code))
+    for name in scripts:
+        folder = (project / name).parent
+        for text in _strings(project / name):
+            found.add(text, {project, folder})
+            if text.endswith(SUFFIXES):
+                settings.update(dict.fromkeys((project / text, folder / text)))
+    for file in list(settings)[:MOST_FILES]:
+        for text in _values(project / file):
+            found.add(text, {project, (project / file).parent}, inside=True)
+    return Opened(found.files, tuple(found.folders), frozenset(), ())
+
+
+def _beside(scripts: list[str], code: frozenset[str]) -> Iterator[Path]:
+    """The configuration files beside scripts, those of tools left out."""
+    near = {posixpath.join(posixpath.dirname(name), sub) for name in scripts for sub in _SETTINGS_FOLDERS}
+    folders = {folder.rstrip("/") for folder in near}
+    for name in sorted(code):
+        folder, _, last = name.rpartition("/")
+        if folder in folders and last.endswith(SUFFIXES) and not _OF_TOOLS.fullmatch(last.lower()):
+            yield Path(name)
+
+
+def _values(file: Path) -> Iterator[str]:
+    """Texts of a configuration file that may name what the program reads."""
+    try:
+        if not file.is_file() or file.stat().st_size > LARGEST or looks_like_profile(file):
+            return
+        pairs = text_values(file.name, file.read_bytes())
+    except (OSError, ValueError, Unreadable):
+        return
+    texts = {_above_wildcards(text) for key, text in pairs if not _WRITTEN.search(_snake(key))}
+    yield from sorted(text for text in texts if _may_be_path(text))
+
+
+def _snake(key: str) -> str:
+    """`outputDir` and `output-dir` as `output_dir`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[-. ]", "_", key).lower()
+
+
+def _strings(file: Path) -> Iterator[str]:
+    try:
+        if file.stat().st_size > LARGEST:
+            return
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return
+    for_people = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = {_above_wildcards(_text(node)) for node in ast.walk(tree) if id(node) not in for_people}
+    yield from sorted(text for text in texts if _may_be_path(text))
+
+
+def _text(node: ast.AST) -> str:
+    """Evaluate an expression to a path; if only its beginning is known, to the folder."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.JoinedStr):
+        first = _text(node.values[0]) if node.values else ""
+        return posixpath.dirname(first)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        left, right = _text(node.left), _text(node.right)
+        return posixpath.join(left, right) if left and right else ""
+    if isinstance(node, ast.Call) and node.args:
+        parts = [_text(part) for part in node.args]
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        return posixpath.join(*parts) if all(parts) and called in ("Path", "join", "joinpath") else ""
+    return ""
+
+
+def _may_be_path(text: str) -> bool:
+    if len(text) > LONGEST or "\n" in text or "\0" in text or "://" in text:
+        return False
+    return bool(text.strip("./ "))
+
+
+def _above_wildcards(text: str) -> str:
+    """`data` of `data/*.csv`."""
+    while glob.has_magic(text):
+        text = posixpath.dirname(text)
+    return text

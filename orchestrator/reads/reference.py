@@ -1,0 +1,231 @@
+"""The reference side of parity: the user's own folder, as it is here, in a copy that the run may change.
+
+What is git-ignored is there, too, and so is what lies beside the project. Small files are copied, large ones
+and environments are linked to; the runtime's guard refuses to write anything of the user's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import LocalError
+from orchestrator.model.files import first_line
+from orchestrator.parity.intervention import Intervention
+from orchestrator.profile import DataTree, Profile
+from orchestrator.replay.sandbox import Copy, Folders
+from orchestrator.runtime.rundir import open_run
+
+CACHES = ("~/.cache", "~/.config", "~/.keras", "~/tensorflow_datasets")
+"""Where libraries keep what they download; the reference may, too."""
+
+_OWN = re.compile(r"(above|copy|under)-\d+")
+"""Names of folders that a layout makes: a link of such a name would have it write into the user's."""
+
+MANY = 100_000
+"""Entries of a folder above the project that are linked to."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The folder `project`, and the `data` that a profile puts into it; the folder of the `program`, where it
+    lies elsewhere."""
+
+    project: Path
+    data: tuple[DataTree, ...] = ()
+    program: Path | None = None
+
+    @classmethod
+    def of(cls, profile: Profile) -> Reference:
+        """The reference of a profile's runs."""
+        return cls(profile.code.path.resolve(), profile.data)
+
+    @property
+    def original(self) -> Path | None:
+        """Where the user runs it."""
+        return self.project
+
+    def lay_out(self, root: Path, imposed: Intervention, base: Path) -> Copy:
+        """Copy the project below `root`, with what is imposed, and give it what lies around it."""
+        levels = _levels(self.project, root)
+        below = levels[0][1] if levels else root
+        copy = Folders(self.project, self.program).lay_out(below, imposed, base)
+        for original, place in levels:
+            _link_entries(original, place, self.project)
+        own = _of_project(copy, self.project)
+        _open_runs(own, self.project)
+        _link_by_name(levels, self.project, own)
+        self._put_data(own)
+        return copy
+
+    def _copied(self, root: Path, base: Path) -> Copy:
+        """Raises LocalError where the project cannot be copied."""
+        try:
+            return self.lay_out(root, Intervention(), base)
+        except OSError as error:
+            raise LocalError(
+                f"There is no copy of {self.project} for the first steps on this computer: "
+                f"{error.strerror}: {error.filename}.",
+                next_command="orch train    # without --local-parity; or once that is fixed, with it",
+            ) from error
+
+    def _put_data(self, own: Path) -> None:
+        """Data that lie elsewhere are found where the profile says; what the user has there stays."""
+        for tree in self.data:
+            place = own / tree.target
+            if Path(tree.target).is_absolute() or os.path.lexists(place):
+                continue
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(tree.source.resolve())
+
+    @contextmanager
+    def laid_out(self, base: str, run_id: str) -> Iterator[LaidOut]:
+        """The copy for the run `run_id` below our own folder `base`; gone afterwards."""
+        run, scratch = open_run(base, run_id), open_run(base, f"{run_id}-copy")
+        root = Path(scratch.root)
+        try:
+            root.mkdir(parents=True)
+            copy = self._copied(root, Path(base))
+            refusals = root / "refused"
+            plan = self._plan(copy, (run.root, scratch.root), str(refusals))
+            yield LaidOut(copy, self.view(copy, root), plan, refusals)
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+    def _plan(self, copy: Copy, free: tuple[str, ...], refusals: str) -> dict[str, Any]:
+        """Interventions that prevent writes to the user's files and keep directory listings as they are."""
+        sources = [str(tree.source) for tree in self.data]
+        seats = [(str(seat.original), str(seat.seen)) for seat in copy.seats]
+        allowed = [*free, *(seen for _, seen in seats), *map(os.path.expanduser, CACHES)]
+        kept = [*(original for original, _ in seats), *sources]
+        return {
+            "mirror": [[str(s.seen.resolve()), str(s.original.resolve())] for s in copy.seats],
+            "guard": {"kept": kept, "free": allowed, "refusals": refusals},
+        }
+
+    def view(self, copy: Copy, root: Path) -> View:
+        """How paths that the run named lead back to the user's."""
+        seats = [(seat.seen, seat.original) for seat in copy.seats]
+        around = [(place, original) for original, place in _levels(self.project, root)]
+        return View(self.project, tuple((seen.resolve(), path.resolve()) for seen, path in [*seats, *around]))
+
+
+@dataclass(frozen=True)
+class LaidOut:
+    """A reference that was laid out. `plan` is to be imposed on the run; `refusals`: the file that names what
+    the guard refused to write. `view` says how paths that the run named lead back to the user's."""
+
+    copy: Copy
+    view: View
+    plan: Mapping[str, Any]
+    refusals: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment variables that the plan needs."""
+        return {"ORCH_IMPOSE": json.dumps(self.plan)}
+
+    def job(self, command: Sequence[str]) -> dict[str, Any]:
+        """`argv` and `cwd` of a job that runs `command` in the copy."""
+        argv = tuple(str(self.copy.at(Path(word))) if word.startswith("/") else word for word in command)
+        return {"argv": argv, "cwd": str(self.copy.cwd)}
+
+    def refused(self) -> str:
+        """The first path that the run was refused to write, while that is known; "" where there was none."""
+        return first_line(self.refusals)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A path of the user's. `name` is how the program reached it from its working folder, None where it named
+    it by an absolute path."""
+
+    path: Path
+    name: str | None
+
+
+@dataclass(frozen=True)
+class View:
+    """Where a run saw the user's folders: (seen, original) pairs, the innermost first."""
+
+    project: Path
+    pairs: tuple[tuple[Path, Path], ...] = ()
+
+    def back(self, path: str) -> Named:
+        """The user's path for one that the run named."""
+        seen = Path(path)
+        for place, original in self.pairs:
+            if seen.is_relative_to(place):
+                found = original / seen.relative_to(place)
+                return Named(found, os.path.relpath(found, self.project))
+        return Named(seen, None)
+
+
+def in_place(project: Path) -> View:
+    """The view of a run that took place in the project's own folder: names below it count as relative."""
+    own = project.resolve()
+    return View(own, ((own, own),))
+
+
+def _of_project(copy: Copy, project: Path) -> Path:
+    """The copy of the project itself, which may lie within that of a folder around it."""
+    seat = next(seat for seat in copy.seats if project.is_relative_to(seat.original))
+    return seat.copy / project.relative_to(seat.original)
+
+
+def _levels(project: Path, root: Path) -> list[tuple[Path, Path]]:
+    """(folder above the project, where it is imitated), the nearest first, to the root: `../` leads as far as
+    a script likes. The copy lies in the first."""
+    above = list(project.parents)
+    return [
+        (folder, root.joinpath(*(f"above-{depth}" for depth in range(len(above), number, -1))))
+        for number, folder in enumerate(above)
+    ]
+
+
+def _link_by_name(levels: Sequence[tuple[Path, Path]], project: Path, own: Path) -> None:
+    """The project and the folders around it are found by their names as well: `../../work/data`."""
+    inner, copy = project, own
+    for original, place in levels:
+        if not os.path.lexists(place / inner.name):
+            (place / inner.name).symlink_to(copy)
+        inner, copy = original, place
+
+
+def _link_entries(original: Path, place: Path, project: Path) -> None:
+    """Links in `place` to what lies in `original`, less what holds the project."""
+    place.mkdir(parents=True, exist_ok=True)
+    for entry in _first_entries(original):
+        there = place / entry.name
+        ours = _OWN.fullmatch(entry.name) or project.is_relative_to(entry.path)
+        if not ours and not os.path.lexists(there):
+            there.symlink_to(entry.path)
+
+
+def _first_entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            for number, entry in enumerate(found):
+                if number >= MANY:
+                    return
+                yield entry
+    except OSError:
+        return
+
+
+def _open_runs(own: Path, project: Path) -> None:
+    """A folder `runs` is not copied; what the run adds to it must not land in the user's."""
+    runs = own / "runs"
+    if not runs.is_symlink():
+        return
+    runs.unlink()
+    runs.mkdir()
+    for entry in _first_entries(project / "runs"):
+        (runs / entry.name).symlink_to(entry.path)

@@ -1,0 +1,316 @@
+"""The run repeated as it was: is it the one that was recorded, and if not, what is unstable in it?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator.model import Tried, Verdict
+from orchestrator.parity.changes import changes
+from orchestrator.parity.explain import (
+    GENERATORS,
+    HASHES,
+    LISTINGS,
+    OPERATIONS,
+    OWN_SEEDS,
+    SEEDS,
+    THREADS,
+    Place,
+    Remedy,
+    describe_change,
+    generators,
+    place,
+    unstable,
+)
+from orchestrator.parity.intervention import Candidate, Intervention
+from orchestrator.parity.ladder import compare_stages, same_records_overall
+from orchestrator.parity.places import reaches_around
+from orchestrator.parity.recording import Recording
+from orchestrator.parity.repeat_statistics import LEAST, repeats_needed, repeats_shown
+from orchestrator.replay.replay import Replay
+from orchestrator.replay.replayer import Replayer
+
+_SEED = {"seed": 1}
+_ALL = {**_SEED, "generators": True}
+
+REMEDIES: tuple[tuple[Intervention, tuple[Remedy, ...]], ...] = (
+    (Intervention(plan=_SEED), (SEEDS,)),
+    (Intervention(plan={"generators": True}), (GENERATORS,)),
+    (Intervention(plan=_ALL), (SEEDS, GENERATORS)),
+    (Intervention(plan={"deterministic": True}), (OPERATIONS,)),
+    (Intervention(plan={**_ALL, "seed_forced": True}), (OWN_SEEDS,)),
+    (Intervention(plan={**_ALL, "deterministic": True}), (SEEDS, OPERATIONS)),
+    (Intervention(plan={"listing": "sorted"}), (LISTINGS,)),
+    (Intervention(plan={**_ALL, "seed_forced": True, "deterministic": True}), (OWN_SEEDS, OPERATIONS)),
+)
+"""What to impose, and what it says about the script where runs are then equal."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """`own` is the repetition that counterfactuals are measured against; None where there is none, and
+    `obstacle` says why (`fault`: orch itself failed). `differs`: where the script differs from itself, with
+    the `verdict` on that."""
+
+    own: Replay | None = None
+    obstacle: str = ""
+    fault: bool = False
+    differs: Place | None = None
+    verdict: Verdict | None = None
+
+
+def baseline(mine: Recording, runs: Replayer, until: float) -> Baseline:
+    """Repeat the run as it was recorded.
+
+    Where the copy of the folder or the fork changes the run, later runs go without them (`runs` is told).
+    """
+    own = _first(mine, runs, until)
+    if not own.recording.steps:
+        return Baseline(obstacle=f"the run cannot be repeated here: {own.why}", fault=own.fault)
+    differs = place(mine, own.recording)
+    if differs is None:
+        return Baseline(own)
+    second = runs.run(Intervention(), until, again=1)
+    if not second.recording.steps:
+        return Baseline(obstacle=f"the run could not be repeated twice: {second.why}")
+    if place(own.recording, second.recording) is None:
+        found = _same_but_other(mine, own, runs, until)
+        verdict = None if found.own else recheck_stability(own, runs, until, most=2)
+        return replace(found, verdict=verdict, own=own, differs=(1, 0)) if verdict else found
+    differs = place(own.recording, second.recording)
+    return Baseline(own, differs=differs, verdict=_unstable(own, second, runs, until))
+
+
+def _first(mine: Recording, runs: Replayer, until: float) -> Replay:
+    """The run in a copy; seen at its own path where it reads what lies around that; as a process of its own
+    where a fork does not do."""
+    if runs.original and runs.forks and reaches_around(mine.environment):
+        before, runs.always = runs.always, runs.always | Intervention(path=runs.original)
+        own = runs.run(Intervention(), until)
+        if own.recording.steps:
+            return own
+        runs.always = before
+    own = runs.run(Intervention(), until)
+    if not own.recording.steps and runs.forks:
+        runs.forks = False
+        own = runs.run(Intervention(), until)
+    return own
+
+
+def recheck_stability(own: Replay, runs: Replayer, until: float, *, most: int = 1) -> Verdict | None:
+    """The verdict on a script that was the same by luck the first time, and is not in one of `most` further
+    runs; None where it still is."""
+    for again in range(1, most + 1):
+        if until - time.monotonic() < runs.estimate(Intervention(), again):
+            break
+        other = runs.run(Intervention(), until, again=again)
+        if other.recording.steps and place(own.recording, other.recording) is not None:
+            return _unstable(own, other, runs, until)
+    return None
+
+
+def find_one_sided_nondeterminism(by: Candidate, runs: Replayer, until: float) -> Verdict | None:
+    """The verdict on a script that is the same each time as this side has it, and differs from itself with
+    what the other side has."""
+    before = runs.always
+    runs.always = before | (by.imposed or Intervention())
+    try:
+        one, other = (runs.run(Intervention(), until, again=again) for again in (0, 1))
+        found = _unstable(one, other, runs, until)
+    finally:
+        runs.always = before
+    if found is None:
+        return None
+    besides = f"That is so on one side only, by this: {by.words}."
+    return replace(
+        found,
+        cause=f"{found.cause} {besides}",
+        detail=f"{found.detail} {besides}",
+        fix=" ".join(filter(None, (found.fix, by.fix))),
+    )
+
+
+def _same_but_other(mine: Recording, own: Replay, runs: Replayer, until: float) -> Baseline:
+    """Repetitions are equal to each other, not to the recording: what did repeating change?"""
+    before = runs.always
+    if runs.original and runs.forks:
+        runs.always = before | Intervention(path=runs.original)
+        there = runs.run(Intervention(), until)
+        if there.recording.steps and place(mine, there.recording) is None:
+            return Baseline(there)
+        runs.always = before
+    if runs.forks and until - time.monotonic() > runs.import_seconds + (runs.run_seconds or 0.0):
+        runs.forks = False
+        alone = runs.run(Intervention(), until)
+        if alone.recording.steps and place(mine, alone.recording) is None:
+            return Baseline(alone)
+        runs.forks = True
+    return _hashes(mine, runs, until) or Baseline(obstacle=_since(mine, own))
+
+
+Remedies = tuple[tuple[Intervention, tuple[Remedy, ...]], ...]
+
+
+def rank_remedies(a: Recording, b: Recording) -> Remedies:
+    """REMEDIES for a script of which `a` and `b` are two runs, the most probable first.
+
+    Where its generators stood before the first step tells whether it seeds them, and with what: where both
+    runs did alike, another seed mends nothing, and none is tried.
+    """
+    usual = REMEDIES
+    left, right = (side.environment.get("rng") or {} for side in (a, b))
+    seeds = [(left.get(name), right.get(name)) for name in ("tensorflow_seed", "keras_seed")]
+    states = [(left.get(name), right.get(name)) for name in ("python", "numpy")]
+    if any(one is not None and one != other for one, other in seeds):
+        first = [OWN_SEEDS]
+    elif all(one is not None for one, _ in seeds) and all(one == other for one, other in states):
+        finding = compare_stages(a, b).finding
+        files = finding is not None and finding.stage == "files"
+        rounds = finding is not None and finding.rounding
+        usual = tuple(each for each in REMEDIES if not {SEEDS, OWN_SEEDS} & set(each[1]))
+        first = [OPERATIONS] if rounds else [GENERATORS, LISTINGS] if files else [GENERATORS, OPERATIONS]
+    else:
+        first = [SEEDS]
+    ranks = {remedy.words: rank for rank, remedy in enumerate(first)}
+    return tuple(sorted(usual, key=lambda each: max(ranks.get(one.words, len(ranks)) for one in each[1])))
+
+
+@dataclass(frozen=True)
+class Stabilised:
+    """`remedies` were seen to make the script stable (empty: none was); else `suspected` are probable."""
+
+    remedies: tuple[Remedy, ...] = ()
+    suspected: tuple[Remedy, ...] = ()
+    tried: tuple[Tried, ...] = ()
+
+
+def _unstable(own: Replay, other: Replay, runs: Replayer, until: float) -> Verdict | None:
+    return _verdict(own.recording, other.recording, _mended(own, other, runs, until))
+
+
+def _verdict(a: Recording, b: Recording, mended: Stabilised) -> Verdict | None:
+    outcome = compare_stages(a, b)
+    if outcome.finding is None:
+        return None
+    return unstable(
+        outcome.finding,
+        mended.remedies,
+        outcome.finding.step,
+        outcome.compared,
+        suspected=mended.suspected,
+        tried=mended.tried,
+    )
+
+
+def _mended(own: Replay, other: Replay, runs: Replayer, until: float) -> Stabilised:
+    """The first remedy that holds in more runs than luck would let it."""
+    results = _results([own, other, *_further(runs, Intervention(), until)])
+    told: list[Tried] = []
+    ordered = rank_remedies(own.recording, other.recording)
+    for count, (imposed, remedies) in enumerate(ordered):
+        words = _words(remedies, own, other)
+        most = repeats_needed(results, count)
+        equal, holds, failed = _equal(runs, imposed, until, most)
+        if holds and equal >= most:
+            where = runs.run(imposed, until).unseeded
+            named = tuple(generators(where) if each is GENERATORS else each for each in remedies)
+            told.append(Tried(_words(named, own, other), "confirmed", repeats_shown(equal, results), "probe"))
+            return Stabilised(named, tried=tuple(told))
+        if holds:
+            why = "the budget was used up" + (
+                f" after {equal} equal runs, which may be luck" if equal else ""
+            )
+            told.append(Tried(words, "not tried", why, "probe"))
+            return Stabilised(suspected=remedies, tried=tuple(told))
+        if failed:
+            outcome = "internal error" if failed.fault else "not tried"
+            told.append(Tried(words, outcome, f"the run with it failed: {failed.why}", "probe"))
+            continue
+        told.append(Tried(words, "cleared", "with it fixed, runs still differ", "probe"))
+    return Stabilised(
+        suspected=(THREADS,) if _reordered(own.recording, other.recording) else (), tried=tuple(told)
+    )
+
+
+def _reordered(a: Recording, b: Recording) -> bool:
+    """Whether files or records are the same ones in another order."""
+    finding = compare_stages(a, b).finding
+    if finding is None or finding.kind == "order":
+        return finding is not None
+    seen = finding.shows or finding
+    group = seen.tensor.split("/")[0].split("#")[0]
+    return seen.stage == "batch" and same_records_overall(a.steps, b.steps, group)
+
+
+def _equal(runs: Replayer, imposed: Intervention, until: float, most: int) -> tuple[int, bool, Replay | None]:
+    """How many runs with this imposed are equal, of `most`; whether none differed; and one that failed."""
+    first: Recording | None = None
+    for again in range(most):
+        if until - time.monotonic() < runs.estimate(imposed, again):
+            return again, True, None
+        trial = runs.run(imposed, until, again=again)
+        found = trial.recording
+        if not found.steps:
+            return again, False, trial
+        if first is not None and place(first, found) is not None:
+            return again, False, None
+        first = first or found
+    return most, True, None
+
+
+def _further(runs: Replayer, imposed: Intervention, until: float) -> list[Replay]:
+    """One more run, where there is time: what two runs show of luck is little."""
+    if until - time.monotonic() < runs.estimate(imposed, 2):
+        return []
+    third = runs.run(imposed, until, again=2)
+    return [third] if third.recording.steps else []
+
+
+def _results(trials: Sequence[Replay]) -> list[int]:
+    """A number for each run, the same for equal ones."""
+    found: list[int] = []
+    for trial in trials:
+        same = (at for at, one in enumerate(trials) if place(one.recording, trial.recording) is None)
+        found.append(next(same))
+    return found
+
+
+def _words(remedies: Sequence[Remedy], own: Replay, other: Replay) -> str:
+    finding = compare_stages(own.recording, other.recording).finding
+    return describe_change(remedies, finding.stage if finding else "")
+
+
+def _hashes(mine: Recording, runs: Replayer, until: float) -> Baseline | None:
+    """What Python's hashes do, which forks have in common and processes have not."""
+    seeds = [Intervention(env={"PYTHONHASHSEED": seed}) for seed in ("1", "2")]
+    given = (mine.environment.get("hashing") or {}).get("seed", "random")
+    if given != "random" or until - time.monotonic() < sum(map(runs.estimate, seeds)):
+        return None
+    one, other = (runs.run(imposed, until) for imposed in seeds)
+    if not one.recording.steps or not other.recording.steps:
+        return None
+    differs = place(one.recording, other.recording)
+    if differs is None:
+        return None
+    equal, holds, _ = _equal(runs, seeds[0], until, LEAST)
+    if not holds:
+        return None
+    sure, results = equal >= LEAST, [0, 1]
+    why = repeats_shown(equal, results) if sure else "the budget was used up"
+    tried = (Tried(HASHES.words, "confirmed" if sure else "not tried", why, "probe"),)
+    mended = Stabilised((HASHES,) if sure else (), (HASHES,), tried)
+    verdict = _verdict(one.recording, other.recording, mended)
+    return Baseline(one, differs=differs, verdict=verdict) if differs else None
+
+
+def _since(mine: Recording, own: Replay) -> str:
+    found = changes(mine.environment, {**own.recording.environment, **_ours(mine)})
+    said = "; ".join(change.words for change in found[:3]).replace(" in A", " then").replace(" in B", " now")
+    since = f": {said}" if said else ", and nothing recorded says in what"
+    return f"repeated here, the run is not the one that was recorded{since}"
+
+
+def _ours(mine: Recording) -> dict[str, object]:
+    """Facts that are noted beside a recording, not in it."""
+    return {name: mine.environment[name] for name in ("variables", "cwd") if name in mine.environment}

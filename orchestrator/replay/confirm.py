@@ -1,0 +1,125 @@
+"""Confirms the cause of a difference: the first steps again, here, with one thing imposed at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.model import Progress, Tried, Verdict
+from orchestrator.parity.changes import Change, Facts, changes
+from orchestrator.parity.explain import besides, place
+from orchestrator.parity.intervention import Candidate, Intervention, Other
+from orchestrator.parity.ladder import Finding, compare_stages
+from orchestrator.parity.plan import candidates
+from orchestrator.parity.recording import Recording
+from orchestrator.parity.verdict import DIVERGENT, EQUIVALENT, absorbed
+from orchestrator.replay.baseline import baseline, find_one_sided_nondeterminism, recheck_stability
+from orchestrator.replay.recipe import KEPT
+from orchestrator.replay.replay import cores
+from orchestrator.replay.replayer import Replayer
+from orchestrator.replay.search import Search
+from orchestrator.replay.sides import Clock, Sides
+from orchestrator.replay.working_folders import Tree, not_sent, only_listed, unseen
+
+__all__ = ["BUDGET", "Sides", "confirm", "imitation_of", "is_confirmable", "light_steps"]
+
+BUDGET = 120.0
+"""Seconds that confirming may take where nobody says otherwise."""
+
+
+def confirm(sides: Sides, first: Verdict, runs: Replayer, budget: float, tell: Progress) -> Verdict:
+    """The verdict `first` on two recordings, confirmed as far as the budget (seconds) allows."""
+    clock = Clock(budget)
+    tell.say(f"Confirming: the first steps again, for at most {budget:.0f} s")
+    finding = _finding(sides)
+    listed = _candidates(sides, finding, runs)
+    runs.warm(Intervention())
+    runs.warm(next((each.imposed for each in listed if each.imposed), Intervention()))
+    begin = baseline(sides.mine, runs, clock.until)
+    if begin.own is None:
+        failed = Tried("the run as it was, repeated", "internal error", begin.obstacle)
+        told = (*first.tried, failed) if begin.fault else first.tried
+        return replace(first, tried=told, untried=f"Nothing could be confirmed: {begin.obstacle}.")
+    if begin.verdict and begin.differs and begin.differs <= (place(sides.a, sides.b) or begin.differs):
+        return begin.verdict
+    search = Search(sides, runs, clock, begin.own, begin.differs, tell)
+    found = search.verdict(first, finding, listed)
+    if search.unsettles and begin.differs is None:
+        return find_one_sided_nondeterminism(search.unsettles, runs, clock.until) or found
+    if begin.differs is not None:
+        return besides(found, begin.verdict) if begin.verdict else found
+    return recheck_stability(begin.own, runs, clock.until, most=3 if search.shaken else 1) or found
+
+
+def _finding(sides: Sides) -> Finding:
+    """The first difference; runs of different length differ where the shorter one ends."""
+    outcome = compare_stages(sides.a, sides.b)
+    if outcome.finding:
+        return outcome.finding
+    return Finding(outcome.steps + 1, "steps", "", "count", "", None, 0, None, False, "")
+
+
+def _candidates(sides: Sides, finding: Finding, runs: Replayer) -> list[Candidate]:
+    """Differences that were recorded, then files in the folders that nobody was seen to read, then probes."""
+    found = changes(sides.a.environment, sides.b.environment)
+    known = candidates(finding, found, sides.base, sides.mine.environment, sides.other)
+    seen = _seen(found, (sides.a.environment, sides.b.environment), sides.other.beside)
+    names = sides.base, "B" if sides.base == "A" else "A"
+    mine = Tree(runs.original, sides.observe, frozenset(runs.rerun.made), names[0])
+    theirs = Tree(sides.other.folder, sides.other.observe, sides.other.made, names[1])
+    if any(change.topic == "start" for change in found):
+        mine = theirs  # started from different folders, the same names are other files
+    more = unseen(mine, theirs, seen, sides.mine.environment)
+    differences = [each for each in known if each.kind == "difference"]
+    early = finding.stage in ("batch", "initial", "files", "steps")
+    listed = only_listed(mine, theirs) if early else ()
+    unsent = not_sent(runs.original, sides.unsent, names[0]) if early and runs.original else ()
+    return [*differences, *unsent, *more, *listed, *(each for each in known if each.kind != "difference")]
+
+
+def _seen(found: Iterable[Change], facts: Sequence[Facts], beside: Path | None) -> set[str]:
+    """The files and modules that differ, as recorded and as they are called from the working folder: those
+    beside the program are recorded by their place there."""
+    seen: set[str] = set()
+    folders = [str(side["cwd"]) for side in facts if side.get("cwd")]
+    for change in found:
+        if change.topic == "data":
+            paths = [str(entry.get("path", "")) for entry in (change.a, change.b) if entry]
+            inside = [(path, folder) for path in paths for folder in folders if path.startswith(f"{folder}/")]
+            seen |= {change.name, *(os.path.relpath(path, folder) for path, folder in inside)}
+        elif change.topic == "source":
+            places = [os.path.relpath(beside, folder) for folder in folders] if beside else []
+            seen |= {*change.a, *(os.path.normpath(f"{p}/{name}") for p in places for name in change.a)}
+    return seen
+
+
+def imitation_of(
+    folder: Path,
+    recording: Recording,
+    python: str | None = None,
+    cwd: Path | None = None,
+    made: Iterable[str] = (),
+    beside: Path | None = None,
+) -> Other:
+    """The side to imitate: `folder` holds its recording; `python`, `cwd` and `beside` (where its program
+    lies) are its own, if they are here, and `made` the files in it that its run made."""
+    kept = folder / KEPT if (folder / KEPT).is_dir() else None
+    return Other(
+        recording.environment, folder / "observe", cwd, python, cores(), kept, frozenset(made), beside
+    )
+
+
+def is_confirmable(verdict: Verdict, a: Recording, b: Recording) -> bool:
+    """Whether there is a difference to explain, and it is not one that changes nothing."""
+    if verdict.verdict not in (EQUIVALENT, DIVERGENT):
+        return False
+    finding = compare_stages(a, b).finding
+    return finding is None or not absorbed(a, b, finding)
+
+
+def light_steps(verdict: Verdict, recorded: Recording) -> int:
+    """Steps to fingerprint in a repeated run: as far as the first difference is, where it is among them."""
+    first = verdict.divergence.step if verdict.divergence else 0
+    return max(0, min(first - len(recorded.steps), len(recorded.light)))

@@ -1,0 +1,42 @@
+"""What several confirmations in one process can share: imported frameworks, and runs that were repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+
+from orchestrator.replay.fork_server import ForkServers
+from orchestrator.replay.replayer import Replayer
+
+
+class ReplayPool:
+    """Fork servers, and the repeated runs of each recording. A context manager: leaving it ends them all.
+
+    `servers` of them (each holds a framework in memory) are kept. Recordings, projects and data must stay
+    as they are between two confirmations that share one.
+    """
+
+    def __init__(self, servers: int = 2) -> None:
+        self._servers = ForkServers(servers)
+        self._runs: dict[str, Replayer] = {}
+
+    def __enter__(self) -> ReplayPool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def runs(self, key: str, make: Callable[[ForkServers], Replayer]) -> Replayer:
+        """The repeated runs known by `key`, made by `make` the first time."""
+        if key not in self._runs:
+            self._runs[key] = make(self._servers)
+        return self._runs[key]
+
+    def close(self) -> None:
+        """End the fork servers and remove what repeated runs left."""
+        for runs in self._runs.values():
+            runs.close()
+        self._runs.clear()
+        self._servers.close()

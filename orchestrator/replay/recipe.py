@@ -1,0 +1,320 @@
+"""What it takes to run a recorded command again: kept beside the recording as `rerun.json`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from orchestrator.errors import MalformedAnswer
+from orchestrator.hosts.atomic import atomic_file, atomic_write
+from orchestrator.model.answers import Like, Malformed, Most, Sha256, parsed, value
+from orchestrator.model.files import regular_bytes
+from orchestrator.parity.facts import read_facts
+from orchestrator.replay.command_line import folder_of
+from orchestrator.runtime.acting import acts
+
+NAME = "rerun.json"
+
+PLACES = ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR")
+"""Variables that lead to the folders of the user and of libraries."""
+
+_FORMAT = 1
+_MODULES = "PYTHONPATH"
+_READ = re.compile(
+    r"""(?:environ(?:\.(?:get|pop|setdefault))?\s*[\[(]|getenv\s*\()\s*["']([A-Za-z_][A-Za-z0-9_]*)["']"""
+)
+_PREFIXES = re.compile(r"""(?:startswith\(\s*|env_prefix\s*=\s*)["']([A-Za-z][A-Za-z0-9_]*_)["']""")
+_READS = re.compile(r"\benviron\b|\bgetenv\b|\benvvar\b|\bdotenv\b|BaseSettings")
+"""What says that a program reads its environment, in whatever way."""
+_WORDS = re.compile(r"""["']([A-Z][A-Z0-9_]+)["']""")
+_BEGINNINGS = re.compile(r"""["']([A-Z][A-Z0-9_]*_)(?:\{|["']\s*\+)""")
+_EVERYBODYS = frozenset(
+    ("PATH", "HOME", "PWD", "OLDPWD", "USER", "LOGNAME", "SHELL", "TERM", "TMPDIR", "HOSTNAME")
+)
+"""Set for every program, and seldom meant by a word of that spelling."""
+_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE|AUTH", re.IGNORECASE)
+_CREDENTIALS = re.compile(r"://[^/\s]*@")
+
+
+_MOST_NOTED = 1 << 26
+
+_Path = Annotated[str, Like(r"[^\0]+")]
+_Word = Annotated[str, Most(1 << 17), Like(r"[^\0]*")]
+"""An argument, or the value of a variable: what a kernel hands to a program."""
+
+
+@dataclass(frozen=True)
+class _Version:
+    v: int = 0
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """All of rerun.json, see `note`."""
+
+    argv: Annotated[tuple[_Word, ...], Most(100_000)]
+    cwd: Annotated[str, Like(r"/[^\0]*")]
+    python: _Path
+    variables: dict[_Path, _Word]
+    unset: tuple[_Path, ...]
+    host: str
+    made: Annotated[tuple[_Path, ...], Most(1_000_000)] = ()
+    places: dict[_Path, _Word | None] = field(default_factory=dict)
+    stdin: Sha256 | None = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A command as it was recorded. `cwd` and `python` are absolute.
+
+    `variables`: those of its environment that can act, or that the project's code reads by name, and where
+    Python looks for modules; never one that looks like a secret. `unset`: variables that the code reads and
+    that were not set. `made`: files of `cwd` that were not there before it. `places`: where its home folder
+    and its libraries' own folders were (None: not set); they are no difference by themselves. `stdin`: what
+    it read from standard input, a file called by its sha256; None where that was nothing.
+    """
+
+    argv: tuple[str, ...]
+    cwd: Path
+    python: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    host: str = ""
+    made: tuple[str, ...] = ()
+    places: Mapping[str, str | None] = field(default_factory=dict)
+    stdin: Path | None = None
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why it cannot be run again here; None where it can."""
+        if self.host != this_host():
+            return "it was recorded on another computer"
+        if not self.cwd.is_dir():
+            return f"its working folder {self.cwd} is gone"
+        if not os.access(self.python, os.X_OK):
+            return f"its interpreter {self.python} is gone"
+        if self.stdin and not self.stdin.is_file():
+            return "what it read from standard input was not kept"
+        return None
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """The environment of this process, with what acted then instead of what would act now."""
+        kept = {name: value for name, value in inherited.items() if not acts(name) and name != _MODULES}
+        kept = {name: kept[name] for name in kept if name not in self.unset and name not in self.places}
+        there = {name: value for name, value in self.places.items() if value is not None}
+        return {**kept, **there, **self.variables}
+
+
+def this_host() -> str:
+    """Names this computer without telling its name."""
+    return hashlib.sha256(f"orch {platform.node()}".encode()).hexdigest()[:16]
+
+
+def acting_now() -> dict[str, str]:
+    """The variables of this process that can change numbers."""
+    return {name: value for name, value in os.environ.items() if acts(name)}
+
+
+def write_recipe(
+    folder: Path,
+    argv: Sequence[str],
+    cwd: Path,
+    python: str,
+    environ: Mapping[str, str] = os.environ,
+    made: Iterable[str] = (),
+    stdin: bytes | None = None,
+) -> None:
+    """Write `folder`/rerun.json for a run that was recorded into `folder`; `made` and `stdin`: see Rerun."""
+    given = hashlib.sha256(stdin).hexdigest() if stdin else None
+    if given and stdin:
+        keep_content(folder, given, stdin)
+    names = set(_read_by(folder, argv, cwd, environ))
+    shown = {name for name in names if not _SECRET.search(name) and not name.startswith("ORCH_")}
+    shown.add(_MODULES)
+    chosen = {n: v for n, v in environ.items() if (acts(n) or n in shown) and not _secret(n, v)}
+    noted = {
+        "v": _FORMAT,
+        "argv": list(argv),
+        "cwd": str(cwd),
+        "python": str(python),
+        "variables": dict(sorted(chosen.items())),
+        "unset": sorted(name for name in shown - {_MODULES} if name not in environ),
+        "host": this_host(),
+        "made": sorted(made),
+        "places": {name: environ.get(name) for name in PLACES},
+        "stdin": given,
+    }
+    with atomic_file(folder / NAME) as file:
+        file.write((json.dumps(noted, indent=1) + "\n").encode())
+
+
+KEPT = "kept"
+"""Folder beside a recording: the project's modules and small data files as the run had them, by sha256."""
+
+_SMALL = 1 << 20
+_MOST = 16 << 20
+"""Bytes of one file, and of all, that are kept."""
+_SHORT = 64 << 10
+"""Bytes of a text in the home folder, or of a .env file, that is kept."""
+
+
+def snapshot_inputs(cwd: Path, names: Iterable[str]) -> dict[Path, bytes]:
+    """The small files of a folder, 16 MiB in all, before a run that may write over what it has read."""
+    found: dict[Path, bytes] = {}
+    left = _MOST
+    for path in (cwd / name for name in sorted(names) if not _private(name)):
+        content = _content(path)
+        if content is not None and len(content) <= left:
+            found[path] = content
+            left -= len(content)
+    return found
+
+
+def keep_inputs(
+    folder: Path, argv: Sequence[str], cwd: Path, before: Mapping[Path, bytes] | None = None
+) -> None:
+    """Copy what the run in `folder` executed and read, where it is small and still as it was, or was held
+    `before`: after an edit, another run can still be given it. Copies are for their owner alone (0600).
+
+    Nothing that is called like a secret, and nothing hidden in the home folder. Of .env files and the home
+    folder only short texts: a .env may set a seed, and may hold a password as well.
+    """
+    facts = _facts(folder)
+    code = facts.get("modules", {}).items()
+    wanted = [(root / name, digest) for name, digest in code for root in _roots(argv, cwd)]
+    read_ = [entry for entry in (facts.get("files") or {}).get("list") or [] if not entry.get("made")]
+    wanted += [
+        (Path(entry["path"]), entry["sha256"])
+        for entry in read_
+        if entry.get("whole") and entry.get("sha256") and entry.get("path") and not _private(entry["name"])
+    ]
+    home = {Path(entry["path"]) for entry in read_ if entry.get("path") and entry["name"].startswith("~")}
+    left = _MOST
+    for path, digest in wanted:
+        contents = (_content(path), (before or {}).get(path))
+        content = next(
+            (c for c in contents if c is not None and hashlib.sha256(c).hexdigest() == digest), None
+        )
+        if content is None or len(content) > left:
+            continue
+        if (path in home or path.name.startswith(".env")) and not _is_short_text(content):
+            continue
+        left -= len(content)
+        keep_content(folder, digest, content)
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    """What the run in `folder` noted of itself; {} where its recording will be refused for what it holds."""
+    try:
+        return read_facts(folder / "observe" / "environment.json")
+    except Malformed:
+        return {}
+
+
+def keep_content(folder: Path, digest: str, content: bytes) -> None:
+    """Keep a content beside the recording in `folder`, by its sha256."""
+    kept = folder / KEPT
+    if kept.is_symlink():
+        kept.unlink()
+    kept.mkdir(mode=0o700, exist_ok=True)
+    atomic_write(kept / digest, content, 0o600)
+
+
+def _private(name: str) -> bool:
+    return bool(_SECRET.search(name)) or name.startswith("~/.")
+
+
+def _is_short_text(content: bytes) -> bool:
+    try:
+        return len(content) <= _SHORT and "\0" not in content.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def _content(path: Path) -> bytes | None:
+    return _bytes(path, _SMALL)
+
+
+def _bytes(path: Path, most: int) -> bytes | None:
+    """The regular file that `path` leads to; None where there is none of `most` bytes at most."""
+    try:
+        return regular_bytes(path.resolve(), most)
+    except (OSError, RuntimeError, ValueError):  # RuntimeError: links in a circle
+        return None
+
+
+def _roots(argv: Sequence[str], cwd: Path) -> set[Path]:
+    """Where the project's own modules lie: the working folder and the program's."""
+    program = next((word for word in argv[1:] if word.endswith(".py")), "")
+    return {cwd, (cwd / program).resolve().parent, folder_of(argv, cwd) or cwd}
+
+
+def _secret(name: str, value: str) -> bool:
+    return bool(_SECRET.search(name) or _CREDENTIALS.search(value))
+
+
+def _read_by(folder: Path, argv: Sequence[str], cwd: Path, environ: Mapping[str, str]) -> Iterable[str]:
+    """The variables that the recorded run's own modules name when they read the environment; by a prefix,
+    those of `environ` that begin with it. Where the name stands elsewhere, in a list or in another module,
+    those of `environ` that are called like a word of theirs."""
+    named: set[str] = set()
+    beginnings: set[str] = set()
+    reads = False
+    modules = _facts(folder).get("modules", {})
+    program = next((word for word in argv[1:] if word.endswith(".py")), "")
+    for root in _roots(argv, cwd):
+        for name in {*modules, program} - {""}:
+            content = _bytes(root / name, _MOST)
+            if content is None:
+                continue
+            text = content.decode("utf-8", "replace")
+            yield from _READ.findall(text)
+            prefixes = tuple(_PREFIXES.findall(text)) if "environ" in text or "env_prefix" in text else ()
+            yield from (known for known in environ if prefixes and known.startswith(prefixes))
+            reads = reads or bool(_READS.search(text))
+            named.update(_WORDS.findall(text))
+            beginnings.update(_BEGINNINGS.findall(text))
+    for known in environ if reads else ():
+        if known not in _EVERYBODYS and (known in named or known.startswith(tuple(beginnings))):
+            yield known
+
+
+def read_recipe(folder: Path) -> Recipe | None:
+    """What was noted beside a recording; None where nothing was, or another version of orch did.
+
+    Raises MalformedAnswer.
+    """
+    path = folder / NAME
+    try:
+        found = parsed(regular_bytes(path, _MOST_NOTED), most=_MOST_NOTED)
+        if value(_Version, found).v != _FORMAT:
+            return None
+        noted = value(_Noted, found)
+    except FileNotFoundError:
+        return None
+    except Malformed as error:
+        raise MalformedAnswer(
+            f"How the run was started cannot be told: {path} is not what orch writes: {error}. Nothing of it "
+            "was used.",
+            exists=f"Everything else of the run is in {folder}.",
+            next_command=f"{shlex.join(['rm', '-r', str(path)])}    # it can be compared then, not run again",
+        ) from None
+    return Recipe(
+        argv=noted.argv,
+        cwd=Path(noted.cwd),
+        python=str(Path(noted.cwd) / noted.python),
+        variables=noted.variables,
+        unset=noted.unset,
+        host=noted.host,
+        made=noted.made,
+        places=noted.places,
+        stdin=folder / KEPT / noted.stdin if noted.stdin else None,
+    )

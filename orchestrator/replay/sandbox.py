@@ -1,0 +1,382 @@
+"""A working folder for a run that is repeated: a copy, so that nothing of the user's is changed.
+
+Small files are copied. Large ones, folders of very many, and environments are linked to: they are read, and
+the guard of the runtime refuses to write them. A copy can seem to lie elsewhere: the run then has mounts of
+its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+from orchestrator.parity.intervention import SHARED, Intervention
+
+LARGE = 4 << 20
+"""Bytes: larger files are linked to."""
+
+MOST = 64 << 20
+"""Bytes copied in all; what comes later is linked to."""
+
+MOST_FILES = 5000
+
+MANY = 5000
+WIDE = 200
+"""A folder below which lie more names than this, and that holds so many itself, is linked to as a whole."""
+
+MOST_NAMES = 20_000
+"""Names that are laid out in all; folders that come later are linked to as a whole."""
+
+_LEFT_OUT = frozenset((".git", ".hg", ".svn", ".orch", "__pycache__", ".mypy_cache", ".ruff_cache"))
+_LINKED = frozenset(("runs", "node_modules", "site-packages"))
+
+
+class Unplaceable(Exception):
+    """A file cannot be another for one run alone, where it lies. Holds where."""
+
+
+@dataclass(frozen=True)
+class MountedCopy:
+    """One folder of the user's: its `original`, its `copy`, and where the run sees the copy. Mounted where
+    that is not where it lies; what it hides is then seen at `under`."""
+
+    original: Path
+    copy: Path
+    seen: Path
+    under: Path
+    shallow: bool = False
+
+    @property
+    def mounted(self) -> bool:
+        return self.seen != self.copy
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Where a repeated run works: `cwd` as the run sees it, and `seats` for each folder. `mounts`: (folder,
+    where the run is to see it), all of them at once, see runtime.replay.mounting. `removable`
+    goes afterwards."""
+
+    cwd: Path
+    seats: tuple[MountedCopy, ...] = ()
+    mounts: tuple[tuple[Path, Path], ...] = ()
+    removable: tuple[Path, ...] = ()
+
+    @property
+    def moved(self) -> tuple[tuple[Path, Path], ...]:
+        """(original folder, where the run sees its copy) pairs."""
+        return tuple((seat.original, seat.seen) for seat in self.seats)
+
+    def at(self, path: Path) -> Path:
+        """Where the run sees what lies at an original path; itself where that was not copied."""
+        for original, seen in self.moved:
+            if path.is_relative_to(original):
+                return seen / path.relative_to(original)
+        return path
+
+    def reach(self, path: Path) -> Path:
+        """By which path the run reaches what lies at `path`, where a mount hides that."""
+        return _reached(self.seats, path)
+
+
+class Layout(Protocol):
+    """The folder of a repeated run, as that run sees it."""
+
+    @property
+    def original(self) -> Path | None:
+        """Where the recorded run took place; None where every run has a folder of its own."""
+
+    def lay_out(self, root: Path, imposed: Intervention, base: Path) -> Copy:
+        """Lay it out below `root`, with what is imposed. `base`, in which root lies, stays visible to the
+        run."""
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Originals to copy: the working folder, and the program's own where it lies elsewhere. `made` files are
+    left out: the recorded run made them itself, and a repeated one must begin where that began."""
+
+    cwd: Path
+    program: Path | None = None
+    made: frozenset[Path] = frozenset()
+
+    @property
+    def original(self) -> Path | None:
+        """Where the recorded run took place; None where every run has a folder of its own."""
+        return self.cwd
+
+    def lay_out(self, root: Path, imposed: Intervention, base: Path) -> Copy:
+        """Copy below `root`, with what is imposed. `base`, in which root lies, stays visible to the run."""
+        copies = []
+        for number, original in enumerate(self._originals()):
+            copy = root / f"copy-{number}"
+            seen = _seen(original, self.cwd, imposed.path) if imposed.path else copy
+            copies.append(MountedCopy(original, copy, seen, root / f"under-{number}"))
+        copies += self._neighbours(root, imposed, len(copies))
+        seats = (*copies, *_outside(copies, imposed, root))
+        _fill(seats, seats, imposed, base, self.made, self.program)
+        made = Copy(self.cwd, seats)
+        return Copy(made.at(self.cwd), seats, _mounts(seats, base), _removable(seats))
+
+    def _neighbours(self, root: Path, imposed: Intervention, number: int) -> list[MountedCopy]:
+        """What lies around the folder, seen around the path that it seems to have: the path alone is
+        another. Folders that everybody uses stay as they are."""
+        if imposed.path is None or imposed.around or imposed.path.parent == self.cwd.parent:
+            return []
+        seen = imposed.path.parent
+        if {seen, self.cwd.parent} & SHARED or Path.home().is_relative_to(seen):
+            return []
+        copy, under = root / f"copy-{number}", root / f"under-{number}"
+        return [MountedCopy(self.cwd.parent, copy, seen, under, shallow=True)]
+
+    def _originals(self) -> list[Path]:
+        """The fewest folders that hold both."""
+        if self.program is None or self.program.is_relative_to(self.cwd):
+            return [self.cwd]
+        if self.cwd.is_relative_to(self.program):
+            return [self.program]
+        return [self.cwd, self.program]
+
+
+def _seen(original: Path, cwd: Path, path: Path) -> Path:
+    """Where a folder must seem to lie for the working folder to seem to lie at `path`."""
+    if not cwd.is_relative_to(original):
+        return original
+    inside = cwd.relative_to(original).parts
+    if path.parts[len(path.parts) - len(inside) :] != inside:
+        return original
+    return Path(*path.parts[: len(path.parts) - len(inside)])
+
+
+def _outside(seats: Sequence[MountedCopy], imposed: Intervention, root: Path) -> tuple[MountedCopy, ...]:
+    """A seat for each folder beside `seats` in which a file is to be another: the copy lies over it."""
+    names = [Path(name) for name in (*imposed.files, *imposed.times) if name.startswith("/")]
+    beside = {_standing(n.parent) for n in names if not any(n.is_relative_to(s.original) for s in seats)}
+    outermost = [f for f in sorted(beside) if not any(f != o and f.is_relative_to(o) for o in beside)]
+    return tuple(
+        MountedCopy(folder, root / f"copy-{number}", folder, root / f"under-{number}", shallow=True)
+        for number, folder in enumerate(outermost, len(seats))
+    )
+
+
+def _standing(folder: Path) -> Path:
+    """The folder, or the nearest above it that is there: only on that can be mounted. Raises Unplaceable."""
+    found = next(each for each in (folder, *folder.parents) if each.is_dir())
+    if found == found.parent:
+        raise Unplaceable(f"{folder} is not on this computer")
+    return found
+
+
+def _mounts(seats: Sequence[MountedCopy], base: Path) -> tuple[tuple[Path, Path], ...]:
+    """Copies over what they stand for, outer folders before those in them; our own folder, where they hide
+    it; then what they hide."""
+    mounted = sorted((seat for seat in seats if seat.mounted), key=lambda seat: len(seat.seen.parts))
+    found = [(seat.copy, seat.seen) for seat in mounted]
+    if any(base.is_relative_to(seat.seen) for seat in mounted):
+        found.append((base, base))
+    for seat in mounted:
+        seat.under.mkdir(exist_ok=True)
+        found.append((seat.seen, seat.under))
+    return tuple(found)
+
+
+def _removable(seats: Sequence[MountedCopy]) -> tuple[Path, ...]:
+    return tuple(path for seat in seats for path in (seat.copy, seat.under))
+
+
+def _reached(seats: Sequence[MountedCopy], path: Path) -> Path:
+    for seat in seats:
+        if seat.mounted and path.is_relative_to(seat.seen):
+            return seat.under / path.relative_to(seat.seen)
+    return path
+
+
+def _fill(
+    empty: Sequence[MountedCopy],
+    seats: Sequence[MountedCopy],
+    imposed: Intervention,
+    base: Path,
+    made: frozenset[Path] = frozenset(),
+    program: Path | None = None,
+) -> None:
+    """Copy what the `empty` ones of all `seats` stand for, less what is `made`; then put in their places what
+    is imposed. Folders on which other seats or `base` are mounted are made, and stay empty."""
+    opened = _opened(seats, imposed, program)
+    for seat in empty:
+        places = _mounted_on(seat, seats, base)
+        ways = opened | {folder for place in places for folder in place.parents}
+        copier = _Copier(lambda path: _reached(seats, path), ways, made, places)
+        copier.folder(seat.original, seat.copy, deep=not seat.shallow)
+        for place in places:
+            (seat.copy / place.relative_to(seat.original)).mkdir(parents=True, exist_ok=True)
+    _put_all(seats, imposed, program)
+
+
+def _mounted_on(seat: MountedCopy, seats: Sequence[MountedCopy], base: Path) -> frozenset[Path]:
+    """The folders below a mounted seat on which something else is mounted, as they are called in its
+    original."""
+    if not seat.mounted:
+        return frozenset()
+    targets = [other.seen for other in seats if other.mounted and other is not seat] + [base]
+    inside = (target for target in targets if target != seat.seen and target.is_relative_to(seat.seen))
+    return frozenset(seat.original / target.relative_to(seat.seen) for target in inside)
+
+
+# ---------------------------------------------------------------- copying
+
+
+class _Copier:
+    """Copies folders, less what is `made`. `reach`: by which path the run reaches an original; `opened`:
+    folders that must not be linked to, for something in them is to be another; `left_empty`: folders on
+    which something is mounted."""
+
+    def __init__(
+        self,
+        reach: Callable[[Path], Path],
+        opened: frozenset[Path],
+        made: frozenset[Path],
+        left_empty: frozenset[Path] = frozenset(),
+    ) -> None:
+        self._reach = reach
+        self._opened = opened
+        self._made = made
+        self._left_empty = left_empty
+        self._bytes, self._files, self._names = MOST, MOST_FILES, MOST_NAMES
+
+    def folder(self, source: Path, target: Path, *, deep: bool = True) -> None:
+        """Fill `target` with what is in `source`; its folders are linked to unless `deep`."""
+        target.mkdir(parents=True, exist_ok=True)
+        large: list[tuple[Path, Path]] = []
+        for entry in _entries(source):
+            path, place = Path(entry.path), target / entry.name
+            self._names -= 1
+            if path in self._made:
+                continue
+            if path in self._left_empty:
+                place.mkdir()
+                continue
+            if path in self._opened and path.is_dir():
+                self.folder(path, place, deep=deep and not entry.is_symlink() and not _linked(path))
+            elif entry.is_symlink():
+                place.symlink_to(self._target(path, source))
+            elif entry.is_dir():
+                if deep and not _linked(path) and self._holds_many(path):
+                    large.append((path, place))  # last: what is small, and may be code, comes first
+                elif deep and not _linked(path):
+                    self._small(path, place)
+                else:
+                    place.symlink_to(self._reach(path))
+            elif entry.is_file():
+                self._file(path, place, entry.stat().st_size)
+        for path, place in sorted(large):
+            if len(list(islice(_entries(path), WIDE + 1))) > WIDE:
+                place.symlink_to(self._reach(path))
+            else:
+                self._small(path, place)
+
+    def _small(self, folder: Path, copy: Path) -> None:
+        """Make the folder anew, unless there were too many names already."""
+        if self._names < 0 and not self._made_in(folder):
+            copy.symlink_to(self._reach(folder))
+            return
+        self.folder(folder, copy)
+        self._drop_made(folder, copy)
+
+    def _made_in(self, folder: Path) -> bool:
+        return any(folder in path.parents for path in self._made)
+
+    def _holds_many(self, folder: Path) -> bool:
+        """Whether there are too many names below a folder to link to each, and nothing in it is left out."""
+        below = (name for _, folders, files in os.walk(folder) for name in (*folders, *files))
+        return not self._made_in(folder) and next(islice(below, MANY, None), None) is not None
+
+    def _drop_made(self, folder: Path, copy: Path) -> None:
+        """A folder in which nothing lies but what the run made was made by it, too."""
+        if not any(copy.iterdir()) and self._made_in(folder):
+            copy.rmdir()
+
+    def _file(self, path: Path, place: Path, size: int) -> None:
+        if size > LARGE or size > self._bytes or not self._files:
+            place.symlink_to(self._reach(path))
+            return
+        self._bytes -= size
+        self._files -= 1
+        shutil.copy2(path, place)
+
+    def _target(self, link: Path, folder: Path) -> Path:
+        """A link's target: as it is where it stays within its folder, else absolute."""
+        target = link.readlink()
+        real = Path(os.path.realpath(folder / target))  # a link to itself has no target, and is no error
+        inside = not target.is_absolute() and real.is_relative_to(os.path.realpath(folder))
+        return target if inside else self._reach((folder / target).absolute())
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as found:
+        yield from (entry for entry in found if entry.name not in _LEFT_OUT)
+
+
+def _linked(folder: Path) -> bool:
+    return folder.name in _LINKED or (folder / "pyvenv.cfg").exists()
+
+
+def _opened(seats: Sequence[MountedCopy], imposed: Intervention, program: Path | None) -> frozenset[Path]:
+    """Every original folder on the way to a file that is to be another."""
+    places = [_original(seats, name, program, imposed) for name in (*imposed.files, *imposed.times)]
+    return frozenset(folder for place in places for folder in place.parents)
+
+
+def _original(seats: Sequence[MountedCopy], name: str, program: Path | None, imposed: Intervention) -> Path:
+    """Where an imposed file lies or would lie: relative names are of the first folder that has them (those
+    that are put back at their absolute path, too), or of the first that has the folder they are in; the
+    program's own comes before those around it."""
+    folders = [*([program] if program else []), *(seat.original for seat in seats)]
+    places = [folder / name for folder in folders]
+    there = [place for place in places if os.path.lexists(place) or str(place) in imposed.files]
+    return next(iter(there or [place for place in places if place.parent.is_dir()]), seats[0].original / name)
+
+
+def _put_all(seats: Sequence[MountedCopy], imposed: Intervention, program: Path | None) -> None:
+    for name, source in imposed.files.items():
+        _put(_copied(seats, name, program, imposed), source, lambda path: _reached(seats, path))
+    for name, moment in imposed.times.items():
+        _touch(_copied(seats, name, program, imposed), moment)
+
+
+def _copied(seats: Sequence[MountedCopy], name: str, program: Path | None, imposed: Intervention) -> Path:
+    original = _original(seats, name, program, imposed)
+    seat = next((each for each in seats if original.is_relative_to(each.original)), seats[0])
+    return seat.copy / original.relative_to(seat.original)
+
+
+def _put(place: Path, source: Path | None, reach: Callable[[Path], Path]) -> None:
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    elif os.path.lexists(place):
+        place.unlink()
+    if source is None:
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        place.mkdir()  # for its name alone
+        return
+    if source.stat().st_size > LARGE:
+        place.symlink_to(reach(source))
+    else:
+        shutil.copy2(source, place)
+
+
+def _touch(place: Path, moment: float) -> None:
+    """A file of the copy was last changed at `moment`. One that is linked to stays as it is."""
+    if place.is_symlink() or not place.is_file():
+        return
+    if place.stat().st_nlink > 1:  # it shares its bytes, and its times, with a synced tree
+        own = place.with_name(f"{place.name}.own")
+        shutil.copy2(place, own)
+        own.replace(place)
+    os.utime(place, (moment, moment))

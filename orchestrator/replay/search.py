@@ -1,0 +1,384 @@
+"""Looks for the smallest set of candidates that makes a repeated run equal to the other side's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from orchestrator.model import Progress, Tried, Verdict
+from orchestrator.parity import rounding_tolerance as band_
+from orchestrator.parity.changes import changes
+from orchestrator.parity.explain import ARITHMETIC, Diagnosis, Place, conclude, place
+from orchestrator.parity.intervention import Candidate, Intervention, as_if_recorded
+from orchestrator.parity.ladder import Finding
+from orchestrator.parity.places import named_alike
+from orchestrator.parity.plan import brings_about
+from orchestrator.parity.probes import rounding_perturbations
+from orchestrator.parity.recording import STAGES, Recording
+from orchestrator.parity.repeat_statistics import LEAST
+from orchestrator.parity.smallest import smallest_sufficient
+from orchestrator.replay.replay import Replay
+from orchestrator.replay.replayer import Replayer
+from orchestrator.replay.sides import Clock, Sides
+
+
+class Search:
+    """One search. `own` is the run repeated as it was; `self_place` where the script differs from itself."""
+
+    def __init__(
+        self,
+        sides: Sides,
+        runs: Replayer,
+        clock: Clock,
+        own: Replay,
+        self_place: Place | None,
+        tell: Progress,
+    ) -> None:
+        self._sides = sides
+        self._runs = runs
+        self._clock = clock
+        self._own = own
+        self._self_place = self_place
+        self._tell = tell
+        self._first = place(sides.a, sides.b)
+        self._kind = ""
+        self._tried: dict[int, Tried] = {}
+        self._drifts: dict[str, tuple[str, band_.Drift]] = {}
+        self._late: dict[int, str] = {}
+        self._cut = False
+        self._acting: tuple[Candidate, ...] = ()
+        self._follows: frozenset[str] = frozenset()
+        self._symptom: Candidate | None = None
+        self.unsettles: Candidate | None = None
+        """What of the other side makes the script differ from itself, where nothing makes the runs equal."""
+        self.shaken = False
+        """Whether something was enough in one run and not in another."""
+
+    def verdict(self, first: Verdict, finding: Finding, listed: Sequence[Candidate]) -> Verdict:
+        """The verdict with what was found."""
+        self._kind = finding.kind
+        causes = self._known_causes(listed)
+        self.unsettles = None if causes else self._unsettling(listed)
+        apart = band_.measure_drift(self._sides.a, self._sides.b)
+        rounding = finding.kind == "value" and finding.stage in band_.STAGES
+        band = self._band(causes) if rounding and (finding.rounding or causes) else None
+        self._follows = self._brought_about(causes)
+        told = [self._told(each, causes) for each in self._opened(listed, causes)]
+        diagnosis = Diagnosis(
+            causes=causes,
+            tried=tuple(each for each in told if each is not None),
+            untried=self._untried(listed, causes),
+            until=self._self_place,
+            located=self._located(listed, causes),
+            suspects=self._suspects(listed, causes),
+            acting=self._acting if causes else (),
+            symptom=self._symptom,
+        )
+        return conclude(first, finding, diagnosis, band, apart)
+
+    # ------------------------------------------------------------ searching
+
+    def _known_causes(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """The causes; none where one of them is only what a program makes of something that was not tried."""
+        causes = self._causes(listed)
+        for cause in causes:
+            if any(brings_about(each, cause) and not self._was_tried(each) for each in listed):
+                self._symptom = cause
+                known = self._tried[id(cause)]
+                self._tried[id(cause)] = replace(known, outcome="part", why=_SYMPTOM)
+                return ()
+        return causes
+
+    def _was_tried(self, each: Candidate) -> bool:
+        known = self._tried.get(id(each))
+        return known is not None and known.outcome not in ("not tried", "internal error")
+
+    def _causes(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """What makes the runs equal, and not by luck."""
+        found = self._enough_of(listed)
+        if not found or not self._fickle(found):
+            return found
+        held, seen = self._again(found)
+        self.shaken = held < seen
+        for each in found:
+            known = self._tried[id(each)]
+            why = f"{known.why}, in each of {seen} runs" if seen > 1 else known.why
+            lucky = Tried(each.words, "cleared", _LUCK, each.kind, each.topic)
+            self._tried[id(each)] = lucky if self.shaken else replace(known, why=why)
+        return () if self.shaken else found
+
+    def _enough_of(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """Differences one by one, then several at once, then what nobody recorded; last, replays locate."""
+        able = [each for each in listed if each.imposed]
+        parts: list[Candidate] = []
+        for kind in ("difference", "probe"):
+            for each in (each for each in able if each.kind == kind):
+                outcome = self._try(each, anyhow=not self._tried)
+                if outcome == "confirmed":
+                    return self._deepest(each, able)
+                if outcome == "part":
+                    parts.append(each)
+            several = self._several(able, parts)
+            if several:
+                return several
+        for each in (each for each in able if each.kind == "difference" and id(each) in self._late):
+            if self._try(each, anyhow=True) == "confirmed":
+                return self._deepest(each, able)
+        for each in (each for each in able if each.kind == "replay"):
+            if self._try(each) == "confirmed":
+                break
+        return ()
+
+    def _deepest(self, found: Candidate, able: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """What is enough, or else what brings it about: a variable that the program makes threads of."""
+        self._acting = (found,)
+        for each in able if found.kind == "difference" else ():
+            if brings_about(each, found) and id(each) not in self._tried and self._try(each) == "confirmed":
+                found = each
+                break
+        return self._narrowed((found,)) if found.parts else (found,)
+
+    def _unsettling(self, listed: Sequence[Candidate]) -> Candidate | None:
+        """The first difference that changes the run into another one each time."""
+        for each in listed:
+            known = self._tried.get(id(each))
+            if each.kind != "difference" or known is None or known.why != _OTHERWISE or each.imposed is None:
+                continue
+            if not self._clock.allows(self._runs.estimate(each.imposed, 1)):
+                return None
+            one, other = (self._runs.run(each.imposed, self._clock.until, again=n) for n in (0, 1))
+            if one.recording.steps and other.recording.steps and place(one.recording, other.recording):
+                return each
+        return None
+
+    def _again(self, causes: Sequence[Candidate]) -> tuple[int, int]:
+        """In how many runs with `causes` the other side's result was seen, and in how many it was looked for:
+        in three, or as many as there is time for.
+
+        Runs that differ from themselves, in the order of their records or in what rounds, hit upon the other
+        side's result now and then.
+        """
+        together, seen = Intervention(), 1
+        for each in causes:
+            together |= each.imposed or Intervention()
+        for again in range(1, LEAST):
+            if not self._clock.allows(self._runs.estimate(together, again)):
+                break
+            trial = self._runs.run(together, self._clock.until, again=again)
+            if not trial.recording.steps:
+                break
+            seen += 1
+            if not self._explains(place(trial.recording, self._sides.theirs)):
+                return seen - 1, seen
+        return seen, seen
+
+    def _fickle(self, causes: Sequence[Candidate]) -> bool:
+        return (
+            self._self_place is not None
+            or self._kind == "order"
+            or any(each.kind == "probe" or each.topic in _FICKLE for each in (*causes, *self._acting))
+        )
+
+    def _several(self, able: Sequence[Candidate], parts: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """Several differences at once, and if they are enough, the fewest of them that are.
+
+        First those that alone changed the run, for they act; the folder's path last, for it seldom does.
+        """
+        pool = [each for each in able if each.kind == "difference" or each in parts]
+        pool.sort(key=lambda each: each not in parts)
+        acting = [each for each in pool if self._acts(each)]
+        inside = [each for each in pool if each.topic not in ("folder", "around")]
+        asked: list[list[Candidate]] = []
+        for some in (acting, inside, pool):
+            if len(some) > 1 and some not in asked and self._enough(some):
+                return self._narrowed(smallest_sufficient(some, self._enough))
+            asked.append(some)
+        return ()
+
+    def _acts(self, each: Candidate) -> bool:
+        known = self._tried.get(id(each))
+        return known is not None and known.why != _NOTHING and self._was_tried(each)
+
+    def _narrowed(self, causes: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """The same, with the fewest of what was tried as one."""
+        single = tuple(one for each in causes for one in each.parts or (each,))
+        found = smallest_sufficient(single, self._enough) if single != tuple(causes) else single
+        why = self._equal("with this alone")
+        if len(found) > 1:
+            why = self._equal("with all of this")
+            why += "; whether less is enough was not tried" if self._cut else ", and with nothing less"
+        for each in found:
+            self._tried[id(each)] = Tried(each.words, "confirmed", why, each.kind, each.topic)
+        return found
+
+    def _enough(self, several: Sequence[Candidate]) -> bool:
+        together = Intervention()
+        for each in several:
+            together |= each.imposed or Intervention()
+        if not self._clock.allows(self._runs.estimate(together)):
+            self._cut = True
+            return False
+        trial = self._runs.run(together, self._clock.until)
+        return bool(trial.recording.steps) and self._explains(place(trial.recording, self._sides.theirs))
+
+    def _try(self, each: Candidate, *, anyhow: bool = False) -> str:
+        """`anyhow`: even where it will probably take longer than there is time."""
+        assert each.imposed is not None
+        if not self._clock.allows(0.0):
+            return "not tried"
+        if not anyhow and not self._clock.allows(self._runs.estimate(each.imposed)):
+            self._late[id(each)] = f"what was left of the {self._clock.budget:.0f} s would not have sufficed"
+            return "not tried"
+        trial = self._runs.run(each.imposed, self._clock.until)
+        outcome, why = self._outcome(trial)
+        self._tell.say(f"  {outcome}: {each.words}")
+        seconds = round(trial.seconds, 1)
+        self._tried[id(each)] = Tried(each.words, outcome, why, each.kind, each.topic, seconds)
+        if each.topic in ARITHMETIC and trial.recording.steps:
+            self._drifts[each.topic] = (each.words, band_.measure_drift(self._own.recording, trial.recording))
+        return outcome
+
+    def _outcome(self, trial: Replay) -> tuple[str, str]:
+        if trial.fault:
+            return "internal error", trial.why
+        if not trial.recording.steps:
+            return "not tried", f"the run with it failed: {trial.why}"
+        now = place(trial.recording, self._sides.theirs)
+        if self._explains(now):
+            return "confirmed", self._equal("with this alone")
+        assert now is not None and self._first is not None
+        if now > self._first:
+            return "part", "with it the runs differ later: it explains the first difference, not all"
+        if place(trial.recording, self._own.recording) is None:
+            return "cleared", _NOTHING
+        return "cleared", _OTHERWISE
+
+    def _equal(self, how: str) -> str:
+        mine, theirs = ("A", "B") if self._sides.base == "A" else ("B", "A")
+        equal = f"the first steps of {mine}, repeated {how} changed, are equal to those of {theirs}"
+        if self._self_place is None:
+            return f"{equal} to the bit"
+        step, stage = self._self_place
+        return f"{equal} until the script differs from itself (step {step}, {STAGES[stage]})"
+
+    def _explains(self, now: Place | None) -> bool:
+        return now is None or (self._self_place is not None and now >= self._self_place)
+
+    def _band(self, causes: Sequence[Candidate]) -> band_.RoundingTolerance | None:
+        """Run the innocent flips that were not run as candidates, as far as the budget allows.
+
+        What a cause itself does measures nothing, for it is what is to be measured: it counts only where
+        there is nothing else.
+        """
+        for flip in rounding_perturbations(self._sides.mine.environment):
+            assert flip.imposed is not None
+            if flip.topic in self._drifts or not self._clock.allows(self._runs.estimate(flip.imposed)):
+                continue
+            trial = self._runs.run(flip.imposed, self._clock.until)
+            if trial.recording.steps:
+                self._drifts[flip.topic] = (
+                    flip.words,
+                    band_.measure_drift(self._own.recording, trial.recording),
+                )
+        topics = {cause.topic for cause in (*causes, *self._acting)}
+        others = [drift for topic, drift in self._drifts.items() if topic not in topics]
+        return band_.calibrate(others) or band_.calibrate(self._drifts.values())
+
+    # ------------------------------------------------------------ telling
+
+    def _opened(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> list[Candidate]:
+        """What was tried as one and holds a cause is told one by one."""
+        guilty = {id(cause) for cause in causes}
+        return [
+            one
+            for each in listed
+            for one in (each.parts if any(id(part) in guilty for part in each.parts) else (each,))
+        ]
+
+    def _brought_about(self, causes: Sequence[Candidate]) -> frozenset[str]:
+        """The differences, in words, that a repeated run has, and that imposing the causes takes away."""
+        together = Intervention()
+        for each in causes:
+            together |= each.imposed or Intervention()
+        trial = self._runs.run(together, self._clock.until) if causes else None
+        if trial is None or not trial.recording.steps:
+            return frozenset()
+        a, b = self._sides.a.environment, self._sides.b.environment
+        before = {change.words for change in changes(a, b)} & self._differing(
+            self._own.recording, Intervention()
+        )
+        return frozenset(before - self._differing(trial.recording, together))
+
+    def _differing(self, repeated: Recording, imposed: Intervention) -> set[str]:
+        """The differences, in words, of a repeated run and the other side."""
+        a, b = self._sides.a.environment, self._sides.b.environment
+        now = as_if_recorded(repeated.environment, self._sides.mine.environment, imposed)
+        a, b = named_alike(now, b) if self._sides.base == "A" else named_alike(a, now)
+        return {change.words for change in changes(a, b)}
+
+    def _told(self, each: Candidate, causes: Sequence[Candidate]) -> Tried | None:
+        known = self._tried.get(id(each))
+        if causes and not any(each is one for one in causes) and self._is_brought_about(each):
+            seconds = known.seconds if known else None
+            return Tried(each.words, "follows", _FOLLOWS, each.kind, each.topic, seconds)
+        if known and not (each.topic == "folder" and known.outcome == "not tried"):
+            return known
+        if (causes or self._symptom) and each.kind != "difference":
+            return known
+        if causes and not any(brings_about(each, cause) for cause in causes):
+            return Tried(each.words, "not needed", _STILL, each.kind, each.topic)
+        if each.topic == "folder" and self._runs.always.path is None:
+            return Tried(each.words, "cleared", _SAME_ELSEWHERE, each.kind, each.topic)
+        if each.kind == "replay" and "confirmed" in (one.outcome for one in self._tried.values()):
+            return known  # one that locates it is enough
+        why = each.why or self._late.get(id(each)) or f"the budget of {self._clock.budget:.0f} s was used up"
+        return known or Tried(each.words, "not tried", why, each.kind, each.topic)
+
+    def _is_brought_about(self, each: Candidate) -> bool:
+        return all(one.words in self._follows for one in each.parts or (each,))
+
+    def _untried(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> str | None:
+        if causes:
+            return None
+        told = [self._told(each, causes) for each in listed]
+        left = [each.words for each in told if each and each.outcome in _LEFT]
+        return f"Not tried: {'; '.join(left)}." if left else None
+
+    def _suspects(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """What was not cleared: first what explains a part, then what could not be tried. A symptom is none,
+        nor are the caches of libraries."""
+        differences = [
+            each
+            for each in listed
+            if each.kind == "difference" and each.topic != "cache" and each is not self._symptom
+        ]
+        told = [(each, self._told(each, causes)) for each in differences]
+        return tuple(
+            each for outcome in ("part", *_LEFT) for each, known in told if known and known.outcome == outcome
+        )
+
+    def _located(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> str:
+        if causes:
+            return ""
+        if self._symptom:
+            return (
+                f"Confirmed: the difference lies in this: {self._symptom.words}. What sets it was not tried."
+            )
+        for each in listed:
+            known = self._tried.get(id(each))
+            if each.kind == "replay" and known and known.outcome == "confirmed":
+                return f"Confirmed: the difference lies in {each.words}, and in nothing after it."
+        return ""
+
+
+_LEFT = ("not tried", "internal error")
+_FICKLE = frozenset(("order", "cores", "threads", "determinism"))
+"""Topics of causes that could be no cause but a race."""
+
+_LUCK = "one run with it was equal, another was not: it was luck"
+_OTHERWISE = "tried: it changes the run, but not into the other one"
+_NOTHING = "tried: it changes nothing"
+_SAME_ELSEWHERE = "repeated in another folder, the run is the same"
+_FOLLOWS = "with the cause imposed, it is no difference any more"
+_SYMPTOM = "with it alone the runs are equal, but a program makes it of something that was not tried"
+_STILL = "left as it was, and the runs are equal without it"

@@ -1,0 +1,44 @@
+"""The input of a search for causes: two sides and a time budget."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.parity.intervention import Other
+from orchestrator.parity.recording import Recording
+
+
+class Clock:
+    """The rest of the budget, in seconds."""
+
+    def __init__(self, budget: float) -> None:
+        self.budget = budget
+        self.until = time.monotonic() + budget
+
+    def allows(self, seconds: float) -> bool:
+        """Whether the budget still allows something that takes about `seconds`."""
+        return self.until - time.monotonic() > seconds
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Two recordings, of which `base` ("A" or "B") is run again here and the other imitated. `observe` is
+    where the recording of the base lies. `unsent`: files and folders of the repeated side's project that the
+    other side was not sent, which a program may look for without opening them."""
+
+    a: Recording
+    b: Recording
+    base: str
+    other: Other
+    observe: Path | None = None
+    unsent: tuple[str, ...] = ()
+
+    @property
+    def mine(self) -> Recording:
+        return self.a if self.base == "A" else self.b
+
+    @property
+    def theirs(self) -> Recording:
+        return self.b if self.base == "A" else self.a

@@ -1,0 +1,48 @@
+"""Whether what a recorded run read and executed is still there as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.model.files import sha256_of
+from orchestrator.parity.opened import is_cache
+from orchestrator.replay.command_line import folder_of
+from orchestrator.replay.recipe import Recipe
+
+MOST = 256 << 20
+"""Bytes of data files that are hashed again."""
+
+
+def changed_since(known: Recipe, facts: Mapping[str, Any]) -> str | None:
+    """The first module or data file that is no longer what the run had; None where all seem to be.
+
+    `facts` are those of its recording (environment.json).
+    """
+    return next((name for name, _, _ in _changed(known, facts)), None)
+
+
+def restored(known: Recipe, facts: Mapping[str, Any], kept: Path) -> dict[str, Path | None]:
+    """Files that changed since the run and of which a copy was `kept`: path → that copy."""
+    changed = ((path, kept / digest) for _, path, digest in _changed(known, facts))
+    return {str(path): file for path, file in changed if file.is_file()}
+
+
+def _changed(known: Recipe, facts: Mapping[str, Any]) -> Iterator[tuple[str, Path, str]]:
+    """Name, path and sha256 that it had."""
+    roots = [known.cwd]
+    beside = folder_of(known.argv, known.cwd)
+    if beside:
+        roots.append(beside)
+    for name, digest in (facts.get("modules") or {}).items():
+        if digest not in [sha256_of(root / name) for root in roots]:
+            there = next((root for root in roots if (root / name).is_file()), known.cwd)
+            yield str(name), there / name, digest
+    left = MOST
+    for entry in (facts.get("files") or {}).get("list") or []:
+        if entry.get("made") or not entry.get("whole") or not entry.get("sha256") or is_cache(entry):
+            continue
+        left -= int(entry["bytes"])
+        if left >= 0 and sha256_of(Path(entry["path"])) != entry["sha256"]:
+            yield str(entry["name"]), Path(entry["path"]), str(entry["sha256"])

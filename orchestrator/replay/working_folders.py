@@ -1,0 +1,176 @@
+"""Files of two working folders that differ although no run was seen to read them."""
+
+from __future__ import annotations
+
+import filecmp
+import shlex
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from orchestrator.parity.intervention import Candidate, Intervention
+from orchestrator.parity.plan import together
+
+MOST = 2000
+"""Files looked at in each folder."""
+
+WHOLE = 32 << 20
+"""Bytes: of two larger files of one size, only the times are compared."""
+
+_LEFT_OUT = frozenset(("runs", "node_modules", "site-packages", "__pycache__"))
+
+_FIX = "Sync the project's folder: both sides must have the same files."
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The working folder of `side` ("A" or "B"), where its recording lies, and the files that its run made:
+    they were not there when it began."""
+
+    folder: Path | None
+    observe: Path | None = None
+    made: frozenset[str] = frozenset()
+    side: str = "A"
+
+    @cached_property
+    def began_with(self) -> frozenset[str]:
+        """The files of the folder, as far as its run did not make them."""
+        return frozenset(files_of(self.folder)) - self.made if self.folder else frozenset()
+
+    @cached_property
+    def listed(self) -> frozenset[str]:
+        """What else its folders list: empty folders, and hidden names below the folder itself."""
+        return frozenset(_besides(self.folder)) if self.folder else frozenset()
+
+    def wrote(self, name: str) -> bool:
+        """Whether a file was last changed after the steps that were observed, or is not there."""
+        assert self.folder
+        try:
+            observed = (self.observe or self.folder).joinpath("environment.json").stat().st_mtime
+            return (self.folder / name).stat().st_mtime > observed
+        except OSError:
+            return not (self.folder / name).exists()
+
+
+def unseen(mine: Tree, theirs: Tree, seen: Set[str], facts: Mapping[str, Any]) -> Iterator[Candidate]:
+    """One candidate for all files that differ, those in `seen` left out, and those that the runs made
+    themselves: by their `facts`, or because they are newer than what was observed. None where both sides ran
+    in one folder, or one of the folders is not here."""
+    if mine.folder is None or theirs.folder is None or mine.folder.resolve() == theirs.folder.resolve():
+        return
+    made = {str(e["name"]) for e in (facts.get("files") or {}).get("list") or [] if e.get("made")}
+    sides = _Sides(mine, theirs, mine.folder, theirs.folder)
+    differing = sides.differing() - seen - made
+    names = sorted(name for name in differing if not (mine.wrote(name) and theirs.wrote(name)))
+    parts = [sides.candidate(name) for name in names]
+    if len(parts) == 1:
+        yield parts[0]
+    elif parts:
+        yield together(parts, _FIX)
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """Two trees by what their runs began with. Their folders are `here` (of the run that is repeated) and
+    `there`."""
+
+    mine: Tree
+    theirs: Tree
+    here: Path
+    there: Path
+
+    def differing(self) -> set[str]:
+        left, right = self.mine.began_with, self.theirs.began_with
+        linked = {n for n in left ^ right if (self.here / n).is_symlink() or (self.there / n).is_symlink()}
+        alone = (left ^ right) - {n for n in linked if _same(self.here / n, self.there / n)}
+        return {n for n in left & right if not _same(self.here / n, self.there / n)} | alone
+
+    def candidate(self, name: str) -> Candidate:
+        """The other side's file instead of this side's."""
+        has = [tree.side for tree in (self.mine, self.theirs) if name in tree.began_with]
+        what = "is not the same" if len(has) == 2 else f"is in {has[0]} alone"
+        fix = f"Decide which {name} is right, and copy it to the other side."
+        if len(has) == 1:
+            lacks = "B" if has == ["A"] else "A"
+            fix = f"Delete {name} in {has[0]}, or copy it to {lacks} too."
+        there = self.there / name if name in self.theirs.began_with else None
+        imposed = Intervention(files={str(self.here / name): there})
+        return Candidate("data", f"the file {name} {what} (no run was seen to open it)", fix, imposed)
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        if one.stat().st_size != other.stat().st_size:
+            return False
+        return filecmp.cmp(one, other, shallow=one.stat().st_size > WHOLE)
+    except OSError:
+        return True
+
+
+def not_sent(folder: Path, names: Sequence[str], side: str) -> Iterator[Candidate]:
+    """One candidate for what lies in `folder` of `side` alone, for it was not sent: its presence may act."""
+    parts = []
+    for name in names:
+        words = f"{name} is in {side} alone (no run was seen to open it)"
+        fix = f"Declare it, if the script needs it: orch init --add-data {shlex.quote(name)}. Else remove it."
+        parts.append(Candidate("data", words, fix, Intervention(files={str(folder / name): None})))
+    if len(parts) == 1:
+        yield parts[0]
+    elif parts:
+        yield together(parts, "Declare as data what the script needs: orch init --add-data PATH.")
+
+
+def only_listed(mine: Tree, theirs: Tree) -> Iterator[Candidate]:
+    """A probe for what one side's folders list and the other's do not, although it holds no data: an empty
+    folder, or what a file manager left. A program that counts the names it finds counts these too."""
+    if mine.folder is None or theirs.folder is None or mine.folder.resolve() == theirs.folder.resolve():
+        return
+    differing = sorted(mine.listed ^ theirs.listed)
+    if differing:
+        said = [f"{n} is in {(mine if n in mine.listed else theirs).side} alone" for n in differing[:3]]
+        words = "; ".join(said) + ("; …" if len(differing) > 3 else "")
+        fix = f"Delete {differing[0]}, and have the script choose what it lists by suffix or by name."
+        files = {
+            str(mine.folder / name): theirs.folder / name if name in theirs.listed else None
+            for name in differing
+        }
+        yield Candidate("order", f"what folders list: {words}", fix, Intervention(files=files), "probe")
+
+
+def appeared(before: Set[str], folder: Path) -> Set[str]:
+    """Files of a project that were not there `before` (see files_of); none where there are too many."""
+    return set(files_of(folder)) - before if len(before) < MOST else set()
+
+
+def files_of(folder: Path) -> Iterator[str]:
+    """Relative paths of the first files of a project, environments and hidden folders left out."""
+    waiting, left = [folder], MOST
+    while waiting and left > 0:
+        place = waiting.pop(0)
+        for entry in sorted(place.iterdir()):
+            if entry.is_symlink() or entry.name in _LEFT_OUT or entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                waiting += [] if (entry / "pyvenv.cfg").exists() else [entry]
+            elif left > 0:
+                left -= 1
+                yield entry.relative_to(folder).as_posix()
+
+
+def _besides(folder: Path) -> Iterator[str]:
+    """Relative paths of what files_of passes over below the folder itself, and of empty folders."""
+    waiting, left = [folder], MOST
+    while waiting and left > 0:
+        place = waiting.pop(0)
+        entries = sorted(place.iterdir())
+        left -= len(entries)
+        if not entries and place != folder:
+            yield place.relative_to(folder).as_posix()
+        for entry in entries:
+            if entry.name.startswith("."):
+                if place != folder:
+                    yield entry.relative_to(folder).as_posix()
+            elif entry.is_dir() and not (entry.is_symlink() or entry.name in _LEFT_OUT):
+                waiting += [] if (entry / "pyvenv.cfg").exists() else [entry]

@@ -1,0 +1,140 @@
+"""The attempts at one run id: which one answers a call, what is kept of earlier ones, how they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import UsageError
+from orchestrator.ledger import LeasedRun
+from orchestrator.model import RunRecord
+from orchestrator.profile import Profile
+from orchestrator.runs import collect
+from orchestrator.runs.inputs import Inputs, differences, inputs_of
+from orchestrator.runs.metrics import is_finished
+from orchestrator.runs.outcome import complete_record, raise_for_outcome
+from orchestrator.session.project import Project
+
+FOLDER = "attempts"
+_NOT_STARTED = "not_started"
+
+
+def latest_attempt(folder: Path) -> RunRecord | None:
+    """Return the record of the last ended attempt, even if it was set aside for one that never began."""
+    return collect.read(folder) or next(reversed(_set_aside(folder)), None)
+
+
+def answering_record(
+    place: Project, profile: Profile, run_id: str, *, retry: bool, seen: RunRecord | None
+) -> RunRecord | None:
+    """Return the record that answers a call for `run_id`; None if an attempt must be made.
+
+    `seen` is what `latest` gave when the call began: an attempt that ended since was made by another call,
+    and answers this one as well. Raises UsageError where a success was made of something else than is here
+    now, and the RunFailed of an attempt that is not to be tried again.
+    """
+    done = latest_attempt(place.run(run_id))
+    if done is None:
+        return None
+    done = is_finished(done)
+    machine = (done.machine or {}).get("id")
+    leased = any(machine == (lease.machine or {}).get("id") for lease in place.open_leases())
+    if done.succeeded:
+        _require_same(place, profile, done)
+        return complete_record(done, leased=leased)
+    newer = seen is None or _number(seen) != _number(done)
+    if not newer and (retry or done.exit["reason"] == _NOT_STARTED):
+        return None
+    return raise_for_outcome(done, str(profile.path), leased=leased)
+
+
+def number_of_next(place: Project, run_id: str, run: LeasedRun | None) -> int:
+    """Return the number of the next attempt, from 1."""
+    done = latest_attempt(place.run(run_id))
+    return (
+        max(
+            _number(done) if done else 0,
+            run.attempt if run and not run.found else 0,
+            *_numbers(place.run(run_id)),
+        )
+        + 1
+    )
+
+
+def changed_since(place: Project, run_id: str, now: Inputs) -> list[str]:
+    """List what changed since the previous attempt; empty if this is the first."""
+    done = latest_attempt(place.run(run_id))
+    return differences(done, now) if done else []
+
+
+def archive_attempt(place: Project, run_id: str) -> None:
+    """Move what the last attempt left into `attempts/<number>/`. Safe to be killed in, and to repeat."""
+    folder = place.run(run_id)
+    done = collect.read(folder)
+    part = folder / FOLDER / "part"
+    if done is not None:
+        part.mkdir(parents=True, exist_ok=True)
+        left = [path for path in folder.iterdir() if path.name not in (FOLDER, collect.RECORD)]
+        for path in [*left, folder / collect.RECORD]:  # the record last: with it the folder is whole
+            path.rename(part / path.name)
+    moved = collect.read(part)
+    if moved is not None:
+        part.rename(folder / FOLDER / str(_number(moved)))
+
+
+def describe_attempts(place: Project, run: Mapping[str, Any], record: RunRecord) -> list[dict[str, Any]]:
+    """Make the `attempts` of a record: earlier ones and this one, `run`: number, started_at, changed."""
+    earlier = [_own(each) for each in _set_aside(place.run(record.run_id))]
+    return [*(each for each in earlier if each["number"] < run["number"]), _told(record, run)]
+
+
+def _told(record: RunRecord, run: Mapping[str, Any]) -> dict[str, Any]:
+    cost, started = record.cost or {}, run.get("started_at")
+    return {
+        "number": run["number"],
+        "started_at": started,
+        "ended_at": started + cost.get("run_seconds", 0.0) if started else None,
+        "reason": record.exit["reason"],
+        "detail": record.exit.get("detail", ""),
+        "changed": list(run.get("changed", ())),
+        "machine": (record.machine or {}).get("id"),
+        "usd": cost.get("run_usd"),
+    }
+
+
+def _own(record: RunRecord) -> dict[str, Any]:
+    """Describe the attempt of a record. Records of older versions have only one."""
+    return dict(record.attempts[-1]) if record.attempts else _told(record, {"number": 1})
+
+
+def _number(record: RunRecord) -> int:
+    return int(record.attempts[-1]["number"]) if record.attempts else 1
+
+
+def _set_aside(folder: Path) -> list[RunRecord]:
+    """The records of the attempts before, oldest first. One that cannot be read stays where it is."""
+    records = []
+    for number in _numbers(folder):
+        with suppress(UsageError):
+            records.append(collect.read(folder / FOLDER / str(number)))
+    return [record for record in records if record is not None]
+
+
+def _numbers(folder: Path) -> list[int]:
+    return sorted(int(path.name) for path in (folder / FOLDER).glob("*") if path.name.isdigit())
+
+
+def _require_same(place: Project, profile: Profile, done: RunRecord) -> None:
+    found = differences(done, inputs_of(place, profile))
+    if found:
+        raise UsageError(
+            f"{done.run_id} has succeeded already, and not with what is here now: {'; '.join(found)}.",
+            exists=f"Its record is in {done.folder}. Nothing was started.",
+            next_command=f"repeat the command with another run id, such as {_another(done.run_id)}",
+        )
+
+
+def _another(run_id: str) -> str:
+    return f"{run_id[:97]}-2"

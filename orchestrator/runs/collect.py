@@ -1,0 +1,299 @@
+"""From a run that ended on a machine to `runs/<id>/` here: verified files, checks, one record."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from orchestrator import jobs, sync
+from orchestrator.errors import FileRefused, HostError, LocalError, UsageError
+from orchestrator.hosts.atomic import atomic_write
+from orchestrator.hosts.disk import mount_of, shown
+from orchestrator.model import Agent, Entry, Exit, Host, NotFetched, Progress, Refused, RunRecord, RunState
+from orchestrator.model.answers import LONG, Count, Malformed, Most, value
+from orchestrator.model.files import open_regular, regular_bytes
+from orchestrator.model.plain import plain
+
+RECORD = "run.json"
+
+Facts = Mapping[str, Any]
+
+
+class Artifact(TypedDict):
+    """A file of a run, in its record."""
+
+    path: str
+    bytes: Count
+
+
+class Unfetched(TypedDict):
+    """A path of a run that stayed on the machine, in its record."""
+
+    path: str
+    kind: str
+    declared: bool
+
+
+class NotWritten(TypedDict):
+    """An output that the profile names and the run did not write, in its record."""
+
+    pattern: str
+    looked_for: str
+    nearest: str | None
+    no_other: bool
+
+
+class Exited(TypedDict):
+    """How a run ended, in its record."""
+
+    reason: str
+
+
+class _Needed(TypedDict):
+    run_id: str
+    exit: Exited
+
+
+class Written(_Needed, total=False):
+    """The shape of run.json; each part is what `parity`, `stack` and the others make of it."""
+
+    command: Annotated[list[Annotated[str, Most(1 << 17)]], Most(100_000)] | None
+    code: Facts | None
+    parity: Facts | None
+    stack: Facts | None
+    data: Facts | None
+    metrics: Annotated[Facts, Most(1_000_000)]
+    profile: Facts | None
+    artifacts: Annotated[list[Artifact], Most(1_000_000)]
+    not_fetched: Annotated[list[Unfetched], Most(1_000_000)]
+    unwritten: Annotated[list[NotWritten], Most(1000)]
+    model_check: Facts | None
+    machine: Facts | None
+    cost: Facts | None
+    timings: Mapping[str, float | None]
+    attempts: list[Facts]
+
+
+OUTPUTS = "outputs"
+LOG = "output.log"
+_BLOCK = 1 << 20
+_MOST_COPIED = 1 << 32
+_METRICS_BYTES = 1 << 20
+_METRICS = 1000
+"""Of one file, at most."""
+_LONGEST_KEY = 300
+_LARGEST = 1e308
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """`entries` lie here now, verified; `refused` stayed on the machine.
+
+    `altered`: data files that were written on the machine while the run went on. `unwritten`: the outputs
+    that the profile names and the run did not write.
+    """
+
+    entries: tuple[Entry, ...]
+    refused: tuple[NotFetched, ...] = ()
+    altered: tuple[str, ...] = ()
+    unwritten: tuple[jobs.Unwritten, ...] = ()
+
+
+def fetch(
+    host: Host, agent: Agent, run_id: str, folder: Path, progress: Progress, *, again: bool = False
+) -> Fetched:
+    """Bring a run's files into `folder`, its log, end and trace first: verified, then renamed.
+
+    With `again`, its outputs are listed anew on the machine. Safe to repeat, safe to interrupt. Raises
+    LocalError where this computer cannot take them, and leaves what was here.
+    """
+    source = jobs.run_dir(agent, run_id)
+    with begin_fetch(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lacking = _fetch_story(host, agent, run_id, folder)
+    left = jobs.left(host, agent, run_id, again=again)
+    outputs = folder / OUTPUTS
+    pulled = sync.pull_possible(
+        host, agent, f"{source}/work", left.entries, outputs, progress=progress, as_read=again
+    )
+    return Fetched(pulled.entries, (*lacking, *pulled.refused), left.altered, left.unwritten)
+
+
+def _fetch_story(host: Host, agent: Agent, run_id: str, folder: Path) -> list[NotFetched]:
+    """Its log, its end and its samples; one that will not come keeps nothing else back."""
+    lacking = []
+    for name in (LOG, "exit.json", "trace.jsonl"):
+        try:
+            there = f"{jobs.run_dir(agent, run_id)}/{name}"
+            if name == LOG:
+                _fetch_longer(host, there, folder / name)
+            else:
+                host.get(there, folder / name)
+        except HostError as error:
+            # A lost connection fails here too, and is noticed by the question.
+            if not _may_lack(name, jobs.state(host, agent, run_id)):
+                lacking.append(NotFetched(name, "file", Refused.UNREADABLE, error.message))
+    return lacking
+
+
+def _fetch_longer(host: Host, source: str, target: Path) -> None:
+    """Fetch a file that only grows. FileRefused, and what is here stays, where it became shorter there."""
+    fresh = target.with_name(f".{target.name}.fetched")
+    try:
+        host.get(source, fresh)
+        came, here = fresh.stat().st_size, target.stat().st_size if target.exists() else 0
+        if came < here:
+            raise FileRefused(f"it became shorter on the machine: {came:,} bytes there, {here:,} were shown")
+        fresh.replace(target)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def copy_file(source: Path | str, target: Path | str) -> None:
+    """Copy a regular file of a run on this computer, 4 GiB of it at most; nothing else that lies there."""
+    with suppress(FileNotFoundError, Malformed), open_regular(Path(source)) as file:
+        facts, left = os.fstat(file.fileno()), _MOST_COPIED
+        Path(target).unlink(missing_ok=True)
+        with open(target, "xb") as copy:
+            while left > 0 and (block := file.read(min(left, _BLOCK))):
+                copy.write(block)
+                left -= len(block)
+        os.utime(target, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy the regular files of a folder of a run on this computer; links stay links.
+
+    An earlier copy is replaced. Nothing is written through a link that lies in its place.
+    """
+    if source.is_dir() and not source.is_symlink():
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        else:
+            target.unlink(missing_ok=True)
+        shutil.copytree(source, target, symlinks=True, copy_function=copy_file)
+
+
+@contextmanager
+def begin_fetch(folder: Path) -> Iterator[None]:
+    """Errors of this computer's disk as LocalError."""
+    try:
+        yield
+    except OSError as error:
+        raise LocalError(
+            f"{folder} cannot take the run's files: {error.strerror or error}: {shown(folder)}. "
+            "What was here stays.",
+            exists="The run's results are still on its machine.",
+            next_command=f"orch pull {folder.name}    # once there is room in {mount_of(folder)}",
+        ) from error
+
+
+def _may_lack(name: str, state: RunState) -> bool:
+    """A run that was killed early has no trace; one whose supervisor was killed was never told its end."""
+    return name == "trace.jsonl" or (name == "exit.json" and state.state == "lost")
+
+
+def not_fetched(fetched: Fetched, *, declared: bool) -> list[dict[str, Any]]:
+    """Describe the files that stayed on the machine. `declared`: the profile names the outputs."""
+    return [
+        {
+            "path": each.path,
+            "kind": each.kind,
+            "reason": str(each.reason),
+            "detail": each.detail,
+            "declared": declared,
+        }
+        for each in fetched.refused
+    ]
+
+
+def unwritten(fetched: Fetched, there: str) -> list[dict[str, Any]]:
+    """Describe the declared outputs that the run did not write. `there`: where the run worked."""
+    return [
+        {
+            "pattern": plain(each.pattern),
+            "looked_for": plain(posixpath.join(there, each.pattern)),
+            "nearest": plain(each.nearest) if each.nearest else None,
+            "no_other": each.no_other,
+        }
+        for each in fetched.unwritten
+    ]
+
+
+def artifacts(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    return [
+        {"path": f"{OUTPUTS}/{entry.path}", "sha256": entry.digest, "bytes": entry.size}
+        for entry in entries
+        if entry.kind == "file"
+    ]
+
+
+def metrics(record: RunRecord) -> dict[str, Any]:
+    """The numbers of the run's own metrics files (`metrics.json`, `eval_metrics.json`, ...), merged."""
+    found: dict[str, Any] = {}
+    for artifact in record.artifacts:
+        if artifact["path"].endswith("metrics.json") and artifact["bytes"] <= _METRICS_BYTES:
+            found.update(_numbers(record.folder / artifact["path"]))
+    return found
+
+
+def _numbers(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(regular_bytes(path, _METRICS_BYTES))
+    except (ValueError, OSError, RecursionError):  # Malformed is a ValueError
+        return {}
+    numbers = (
+        [(key, each) for key, each in found.items() if _is_metric(key, each)]
+        if isinstance(found, dict)
+        else []
+    )
+    return dict(numbers[:_METRICS])
+
+
+def _is_metric(key: str, value: object) -> bool:
+    """Whether it is a number under a name that a record can show. What trains astray can be no number."""
+    huge = isinstance(value, int) and abs(value) > _LARGEST
+    return isinstance(value, int | float) and not huge and len(key) <= _LONGEST_KEY
+
+
+def exit_json(exit_: Exit | None) -> dict[str, Any]:
+    if exit_ is None:
+        return {"code": None, "signal": None, "reason": "lost", "detail": "The machine went away."}
+    return asdict(exit_)
+
+
+def write(record: RunRecord) -> None:
+    """`run.json`, whole or not at all: its presence says that the folder is complete. Raises LocalError."""
+    with begin_fetch(record.folder):
+        atomic_write(record.folder / RECORD, json.dumps(record.as_json(), indent=1).encode())
+
+
+def read(folder: Path) -> RunRecord | None:
+    """The record in `folder`; None where there is none. UsageError where what is there is none."""
+    path = folder / RECORD
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(regular_bytes(path, LONG))
+        value(Written, found)
+        return RunRecord.from_json(found, folder)
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise _unreadable(path) from error
+
+
+def _unreadable(path: Path) -> UsageError:
+    folder = path.parent
+    aside = shlex.join(["mv", str(folder), f"{folder}.damaged"])
+    return UsageError(
+        f"{path} is damaged: it is not the record of a run.",
+        exists=f"What else is in {folder} is kept as it is.",
+        next_command=f"orch pull {folder.name}    # while its machine exists; else: {aside}",
+    )

@@ -1,0 +1,47 @@
+"""Runs beside each other on one machine: which there are, and what they leave free."""
+
+from __future__ import annotations
+
+from orchestrator import jobs
+from orchestrator.errors import Busy
+from orchestrator.model import Room
+from orchestrator.model.counted import counted
+from orchestrator.session.session import Session
+
+_GIB = 1 << 30
+
+
+def require_no_other_run(session: Session, run_id: str, parallel: bool) -> None:
+    """Busy while another run goes on there, with what is free; with `parallel` that is only said."""
+    others = [
+        run.run_id
+        for run in session.ledger.lease().uncollected
+        if run.run_id != run_id
+        and run.exit_reason is None
+        and jobs.state(session.host, session.agent, run.run_id).state == "running"
+    ]
+    if not others:
+        return
+    verb = "is" if len(others) == 1 else "are"
+    found = f"{', '.join(others)} {verb} running on {session.machine.id}"
+    free = _words(jobs.room(session.host, session.agent))
+    if not parallel:
+        raise Busy(
+            f"{found}, and {run_id} would run beside it. Free there now: {free}. Nothing was started.",
+            exists=f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h.",
+            next_command=f"orch logs -f {others[0]}    # then this one; or now, beside it: add --parallel",
+        )
+    session.progress.say(f"{found}; {run_id} runs beside it. Free there now: {free}")
+
+
+def _words(room: Room) -> str:
+    parts = [
+        f"{room.cores_free:g} of {counted(room.cores, 'core')}",
+        f"{_amount(room.memory_free, room.memory)} of memory",
+        *(f"{_amount(gpu.memory_free, gpu.memory)} of {gpu.name}" for gpu in room.gpus),
+    ]
+    return ", ".join(parts)
+
+
+def _amount(free: int, whole: int) -> str:
+    return f"{free / _GIB:.1f} of {whole / _GIB:.1f} GiB"

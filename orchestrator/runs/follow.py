@@ -1,0 +1,219 @@
+"""Watching a run over a connection that may break: every byte once, from where the watcher left off."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+from orchestrator import jobs
+from orchestrator.errors import HostError, HostKeyError, MalformedAnswer
+from orchestrator.model import Exit, MachineState, RunState
+from orchestrator.model.answers import Malformed
+from orchestrator.model.files import open_to_write
+from orchestrator.runs.bookmarks import Bookmark, bookmark_of
+from orchestrator.runs.collect import LOG
+from orchestrator.session.connect import connect, is_answering
+from orchestrator.session.session import Session
+
+T = TypeVar("T")
+
+_RECONNECT_SECONDS = 600.0
+_TRIES = 4
+"""Of what fails on a machine that answers. Successes in between start the count again, and so do minutes."""
+_LONG_AGO = 60.0
+_ANSWER_SECONDS = 10.0
+"""For one try: a machine that is taken away stops answering, and then its provider is asked again."""
+
+_PAUSE_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+def bookmark(session: Session, run_id: str) -> Bookmark:
+    return bookmark_of(session.ledger, run_id)
+
+
+def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None] | None) -> Exit | None:
+    """Pass on the run's output from the bookmark until it ends; None where the machine was lost.
+
+    All of it is kept in `runs/<id>/output.log` as it comes, whatever becomes of the machine.
+    A broken connection is made again for ten minutes: the run itself does not notice. An interrupt
+    leaves the bookmark behind the last byte that was shown.
+    """
+    mark = bookmark(session, run_id)
+
+    with Kept(session.place.run(run_id) / LOG) as kept:
+
+        def show(data: bytes) -> None:
+            with _interrupt_later():
+                new = kept.add(data, shown=mark.offset)
+                if output and new:
+                    output(new)
+                mark.advance(len(new))
+
+        def rest() -> RunState:
+            while True:
+                before = kept.offset
+                try:
+                    jobs.follow(session.host, session.agent, run_id, before, show)
+                except jobs.OutputShrank as shrank:
+                    return _end_unseen(session, run_id, shrank)
+                state = jobs.state(session.host, session.agent, run_id)
+                if state.state != "running":
+                    return state
+                if kept.offset == before:
+                    time.sleep(_PAUSE_SECONDS[0])
+
+        try:
+            kept.begin(mark.offset)
+            ended = reconnecting(session, rest, advanced=lambda: kept.offset)
+            return ended.exit if ended else None
+        finally:
+            mark.save()
+
+
+def _end_unseen(session: Session, run_id: str, shrank: jobs.OutputShrank) -> RunState:
+    """Wait for the end of a run whose output cannot be followed any more."""
+    session.progress.say(f"{shrank.message} Waiting for the end of the run without its output.")
+    while (state := jobs.state(session.host, session.agent, run_id)).state == "running":
+        time.sleep(_PAUSE_SECONDS[1])
+    return state
+
+
+KEPT_MOST = 1 << 30
+"""Bytes of a run's output that are kept while it is followed. The whole comes home at its end."""
+
+
+class Kept:
+    """What a run printed, as far as it was received here: bytes at the place that they have there.
+
+    Two followers may write at once: the same bytes go to the same place. A disk that takes no more ends
+    the keeping, not the following; so does anything but a regular file in its place.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+        self.offset = 0
+
+    def __enter__(self) -> Kept:
+        with suppress(OSError, Malformed):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open_to_write(self._path)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            os.close(self._file)
+
+    def begin(self, shown: int) -> None:
+        """Go on from what was shown, or from what was kept where that is less."""
+        self.offset = shown if self._file is None else min(shown, os.fstat(self._file).st_size)
+
+    def add(self, data: bytes, shown: int) -> bytes:
+        """Keep `data`, which comes next; the part of it that lies behind the first `shown` bytes."""
+        if self._file is not None:
+            self._write(data)
+        before, self.offset = self.offset, self.offset + len(data)
+        return data[max(0, shown - before) :]
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None
+        at, left = self.offset, memoryview(data)[: max(0, KEPT_MOST - self.offset)]
+        try:
+            while left:
+                count = os.pwrite(self._file, left, at)
+                at, left = at + count, left[count:]
+        except OSError:
+            os.close(self._file)
+            self._file = None
+
+
+@contextmanager
+def _interrupt_later() -> Iterator[None]:
+    """Ctrl-C waits for the end of what is done here, so that what was shown is what was counted.
+
+    A second one does not wait: showing may hang, on a terminal that is held.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    usual = signal.getsignal(signal.SIGINT) or signal.SIG_DFL
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        if len(came) > 1 and callable(usual):
+            usual(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if came:
+        signal.raise_signal(signal.SIGINT)
+
+
+def reconnecting(session: Session, act: Callable[[], T], *, advanced: Callable[[], int] = int) -> T | None:
+    """What `act` gives, done again where its connection broke; None where the machine was lost.
+
+    `act` is to be one that may be repeated; `advanced` grows with what it got done. A machine that answers
+    and still fails at it, without any advance, is given up: then the last HostError is raised.
+    """
+    done, tries, failed_at = advanced(), 0, time.monotonic()
+    while True:
+        try:
+            return act()
+        except (HostKeyError, MalformedAnswer):
+            raise
+        except HostError as lost:
+            anew = advanced() != done or time.monotonic() - failed_at > _LONG_AGO
+            done, tries, failed_at = advanced(), 1 if anew else tries + 1, time.monotonic()
+            if tries > _TRIES:
+                raise
+            if is_answering(session.host):
+                time.sleep(_PAUSE_SECONDS[0])
+            elif not _reconnect(session, lost):
+                return None
+
+
+def _reconnect(session: Session, lost: HostError) -> bool:
+    """A new connection in place of the broken one; False where the machine does not exist any more."""
+    limit = time.monotonic() + _RECONNECT_SECONDS
+    for count in range(10_000):
+        time.sleep(_PAUSE_SECONDS[min(count, len(_PAUSE_SECONDS) - 1)])
+        machine = session.provider.find(session.machine)
+        if machine is None or machine.state is not MachineState.RUNNING:
+            return False
+        session.progress.say("The connection broke; connecting again (what runs there goes on)")
+        if _connected(session):
+            return True
+        if time.monotonic() > limit:
+            break
+    raise HostError(
+        f"Contact with {session.machine.id} was lost: {lost.message}",
+        exists=f"What runs there goes on, at ${session.machine.price:.2f}/h, until its deadline.",
+        next_command="orch logs -f",
+    ) from lost
+
+
+def _connected(session: Session) -> bool:
+    lease = session.ledger.lease()
+    endpoint = session.provider.endpoint(session.machine)
+    if endpoint is None:
+        return False
+    try:
+        fresh = connect(session.place, lease, session.machine, endpoint, timeout=_ANSWER_SECONDS)
+    except HostKeyError:
+        raise
+    except HostError:
+        return False
+    session.host.close()
+    session.host = fresh
+    return True

@@ -1,0 +1,108 @@
+"""The inputs of a run as they are here now (command, code, data, lock), compared with those of a record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from orchestrator import sync
+from orchestrator.hosts.atomic import atomic_write
+from orchestrator.model import Manifest, RunRecord
+from orchestrator.model.answers import LONG, Malformed, Most, decoded
+from orchestrator.model.counted import counted
+from orchestrator.model.files import regular_bytes
+from orchestrator.profile import Profile
+from orchestrator.session.project import Project
+from orchestrator.session.session import read_lock
+from orchestrator.session.trees import Trees, code_ignored, facts_of
+
+_FILES = "code.json"
+_Kept = Annotated[dict[str, str], Most(1_000_000)]
+_NAMED = 3
+"""How many files of the code are named; the others are counted."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """`code`: each path and what it is. `data` is None where some are absent, which `prepare` makes."""
+
+    command: tuple[str, ...]
+    code: dict[str, str]
+    code_digest: str
+    data: Mapping[str, Any] | None
+    lock: str
+
+
+def inputs_of(place: Project, profile: Profile) -> Inputs:
+    """Read now. Nothing is made and nothing is sent. Raises SyncError, StackError."""
+    code = sync.scan(profile.code.path, ignore=code_ignored(profile), cache=place.cache).manifest
+    present = all(each.source.exists() for each in profile.data)
+    data = [sync.scan(each.source, cache=place.cache, data=True).manifest for each in profile.data if present]
+    return Inputs(
+        command=tuple(profile.train.command),
+        code=_contents(code),
+        code_digest=code.digest,
+        data=facts_of(data) if present else None,
+        lock=read_lock(profile).digest,
+    )
+
+
+def inputs_sent(profile: Profile, trees: Trees, lock: str) -> Inputs:
+    """The same of what was sent just now."""
+    command = tuple(profile.train.command)
+    return Inputs(command, _contents(trees.code), trees.code.digest, trees.data, lock)
+
+
+def keep_inputs(folder: Path, now: Inputs) -> None:
+    """Keep in the run's folder what its code was, by file, so that a later difference can be named."""
+    atomic_write(folder / _FILES, json.dumps(now.code, indent=0).encode())
+
+
+def differences(record: RunRecord, now: Inputs) -> list[str]:
+    """Where what is here now is not what made `record`, a phrase each. What is not recorded is left out."""
+    found = []
+    if record.machine is None:
+        found.append("it ran on this computer, not on a machine")
+    if record.command is not None and tuple(record.command) != now.command:
+        found.append(f"the command was {' '.join(record.command)} and is {' '.join(now.command)}")
+    if record.code is not None and record.code["digest"] != now.code_digest:
+        found.append(f"the code: {_changed_files(_kept(record.folder), now.code)}")
+    if record.data is not None and now.data is not None and record.data["digest"] != now.data["digest"]:
+        found.append(f"the data: {_amount(record.data)} then, {_amount(now.data)} now, not the same bytes")
+    if record.stack is not None and record.stack.get("lock") not in (None, now.lock):
+        found.append("the lock of the packages")
+    return found
+
+
+def _contents(code: Manifest) -> dict[str, str]:
+    return {entry.path: entry.digest or entry.target or entry.kind for entry in code.entries}
+
+
+def _kept(folder: Path) -> dict[str, str] | None:
+    """The files of the code as `keep` wrote them; None where there are none, or they are damaged: the
+    difference is told then without their names."""
+    try:
+        return decoded(_Kept, regular_bytes(folder / _FILES, LONG), most=LONG)
+    except (OSError, Malformed):
+        return None
+
+
+def _changed_files(before: Mapping[str, str] | None, now: Mapping[str, str]) -> str:
+    if before is None:
+        return "not the same files"
+    changed = [f"{path} changed" for path in now if path in before and before[path] != now[path]]
+    new = [f"{path} is new" for path in now if path not in before]
+    gone = [f"{path} is gone" for path in before if path not in now]
+    return _listed([*changed, *new, *gone]) or "modes of files changed"
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = f", and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
+    return ", ".join(words[:_NAMED]) + more
+
+
+def _amount(data: Mapping[str, Any]) -> str:
+    return f"{counted(data.get('files') or 0, 'file')} of {counted(data.get('bytes') or 0, 'byte')}"

@@ -1,0 +1,83 @@
+"""Which run of a folder is meant, and which of its runs wait to be fetched.
+
+Asks no machine, unless a ledger is damaged: its machine knows which runs it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import UsageError
+from orchestrator.ledger import Lease, LeasedRun
+from orchestrator.session.project import Project
+
+if TYPE_CHECKING:
+    from orchestrator.profile import Profile
+
+_RECORD = "run.json"
+
+
+def known_run(place: Project, run_id: str | None, lease: str | None) -> tuple[Lease, LeasedRun]:
+    """The run that is meant: by id, or the latest of the open lease. UsageError names the nearest ids."""
+    held = with_runs_there(place, place.lease(lease or (_lease_of(place, run_id) if run_id else None)))
+    wanted = run_id or next(reversed(list(held.runs)), None)
+    if wanted and wanted in held.runs:
+        return held, held.runs[wanted]
+    if run_id is None:
+        raise UsageError(
+            f"The lease {held.id} has no run yet.{_damage(held)}",
+            next_command="orch train    # or: orch status",
+        )
+    raise no_such_run(f"The lease {held.id} has no run {run_id}.{_damage(held)}", run_id, list(held.runs))
+
+
+def with_runs_there(place: Project, lease: Lease) -> Lease:
+    """The lease; where its ledger is damaged, with the runs that its machine tells, if it can be asked."""
+    if lease.whole:
+        return lease
+    from orchestrator.session.unrecorded import ask_if_possible
+
+    return ask_if_possible(place, lease)
+
+
+def _damage(lease: Lease) -> str:
+    return "" if lease.whole else " Its ledger is damaged, so it may not tell of a run."
+
+
+def _lease_of(place: Project, run_id: str) -> str | None:
+    """The open lease that has the run: the one where it waits to be fetched, or the only one; else None."""
+    having = [lease for lease in open_with_runs(place) if run_id in lease.runs]
+    waiting = [lease for lease in having if not lease.runs[run_id].collected]
+    for found in (waiting, having):
+        if len(found) == 1:
+            return found[0].id
+    return None
+
+
+def open_with_runs(place: Project) -> list[Lease]:
+    """The open leases; of one whose ledger is damaged with the runs that its machine tells."""
+    return [with_runs_there(place, lease) for lease in place.open_leases()]
+
+
+def no_such_run(message: str, run_id: str, ids: Sequence[str]) -> UsageError:
+    """`message`, with the ids that `run_id` may have been meant to be."""
+    near = get_close_matches(run_id, ids, n=3, cutoff=0.5) or list(ids)[:-4:-1]
+    named = f" Its nearest: {', '.join(near)}." if near else ""
+    return UsageError(message + named, next_command="orch status    # lists the runs of each lease")
+
+
+def known_ids(place: Project) -> list[str]:
+    """The runs of open leases, and those whose records are in this folder."""
+    leased = [name for lease in open_with_runs(place) for name in lease.runs]
+    recorded = sorted(path.parent.name for path in place.run(".").glob(f"*/{_RECORD}"))
+    return list(dict.fromkeys([*leased, *recorded]))
+
+
+def profile_of(lease: Lease, overrides: Sequence[str]) -> Profile:
+    """The profile of a lease as its file is now: what to run may change while the machine is held."""
+    from orchestrator.profile import load
+
+    return load(Path(lease.profile["path"]), overrides=(*lease.profile["overrides"], *overrides))

@@ -1,0 +1,284 @@
+"""lint: find the files, read them, and have them checked; before a run, say in a few lines what was found."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.errors import LintRefused, UsageError
+from orchestrator.lint import (
+    RULES,
+    Checked,
+    Config,
+    Finding,
+    Severity,
+    Surroundings,
+    Unknown,
+    check,
+    checked,
+    from_pyproject,
+    imports_of,
+    language_of,
+    without_info,
+)
+from orchestrator.model import Progress
+from orchestrator.model.counted import counted
+from orchestrator.profile import Profile, load
+from orchestrator.runtime.transfer import tree
+from orchestrator.sync.ignore import Ignore
+
+_MAX_BYTES = 20 << 20
+_SEEN = "lint.seen"
+_SHOWN = 3
+_SETTINGS = (".yaml", ".yml", ".json")
+_NEVER = {"node_modules", "site-packages", "runs", "build", "dist"}
+
+
+def lint(
+    paths: Sequence[Path | str] = (),
+    *,
+    profile: Path | str | None = None,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+) -> Checked:
+    """Check files and folders; without any, what `profile` sends as code, or the current folder.
+
+    Of a folder, what a sync would send is checked, Markdown left out; of a file also what it imports is
+    read, so that a seed set elsewhere counts. `select` and `ignore` are added to what [tool.orch.lint] of
+    pyproject.toml says. Raises UsageError for a path that is not there, a rule that does not exist,
+    and where there is nothing to check.
+    """
+    wanted = load(Path(profile)) if profile else None
+    roots = [Path(path) for path in paths] or [_shortest(wanted.code.path) if wanted else Path()]
+    asked = {file: None for root in roots for file in _files(root)}
+    if not asked:
+        raise _nothing(roots)
+    config = _config(roots[0], select, ignore)
+    return _checked([*asked], config, _surroundings(wanted))
+
+
+def _nothing(roots: Sequence[Path]) -> UsageError:
+    where = ", ".join(map(str, roots))
+    documents = [str(path) for root in roots for path in _in_folder(root) if _is_markdown(path)]
+    if not documents:
+        return UsageError(f"There is nothing to check in {where}.")
+    return UsageError(
+        f"There is nothing to check in {where}. Its Markdown is checked only where a file is named, "
+        "because documents also show what not to do.",
+        next_command=f"orch lint {shlex.join(documents[:_SHOWN])}",
+    )
+
+
+def check_project(profile: Profile, *, strict: bool = False) -> Checked | None:
+    """The errors and warnings of the profile's script, what it imports, and its lists of packages.
+
+    None where there is no script to be found. Raises LintRefused where there are errors and `strict`, or
+    [tool.orch.lint] strict, asks to stop for them; and nothing else: what cannot be checked is let pass.
+    """
+    found, config = _seen(profile)
+    if found is None:
+        return None
+    if (strict or config.strict) and found.count(Severity.ERROR):
+        raise LintRefused(
+            "\n".join(_lines(found, limit=10)),
+            exists="Nothing was started.",
+            next_command=f"orch lint --profile {shlex.quote(str(profile.path))}",
+        )
+    return found
+
+
+def _seen(profile: Profile) -> tuple[Checked | None, Config]:
+    """What is found in a profile's script, and the settings; None where there is nothing to look at."""
+    try:
+        scripts = list(_scripts(profile))
+        if not scripts:
+            return None, Config()
+        config = _config(profile.code.path, (), ())
+        lists = [path for path in _listed(profile.code.path) if language_of(path.name) in _LISTS]
+        found = _checked([*scripts, *lists], config, _surroundings(profile), profile.code.path)
+        return without_info(found), config
+    except Exception:  # a hint must never stop the job that it is given for
+        return None, Config()
+
+
+def report_once(found: Checked | None, state: Path, tell: Progress) -> None:
+    """Say in at most five lines what `look` found, unless it was said before; `state` remembers that."""
+    if found is None or not found.findings:
+        return
+    said = hashlib.sha256("\n".join(f"{f.rule} {f.path} {f.message}" for f in found.findings).encode())
+    marker = state / _SEEN
+    if marker.is_file() and marker.read_text().strip() == said.hexdigest():
+        return
+    for line in _lines(found, limit=_SHOWN):
+        tell.say(line)
+    if marker.parent.is_dir():
+        marker.write_text(said.hexdigest() + "\n")
+
+
+def hint(profile: Path, tell: Progress) -> None:
+    """Say in at most five lines what is found in the script of a profile that was just written."""
+    found = _seen(load(profile))[0]  # whatever is strict about it: the profile is written
+    for line in _lines(found, limit=_SHOWN) if found and found.findings else ():
+        tell.say(line)
+
+
+def _gravity(found: Finding) -> tuple[bool, bool, Finding]:
+    """What fails comes first, then what keeps runs from being compared at all: no seed."""
+    return found.severity is not Severity.ERROR, found.rule not in ("ORC301", "ORC302"), found
+
+
+def _lines(found: Checked, limit: int) -> Iterator[str]:
+    ordered = sorted(found.findings, key=_gravity)
+    files = sorted({each.path for each in ordered})
+    count = len(ordered)
+    where = files[0] if len(files) == 1 else counted(len(files), "file")
+    shows = "it" if count == 1 else "them"
+    yield f"{counted(count, 'thing')} in {where} can differ on another machine; `orch lint` shows {shows}:"
+    for each in ordered[:limit]:
+        yield f"  {each.place} {each.rule} {each.message}"
+    if count > limit:
+        yield f"  … and {count - limit} more"
+
+
+# ---------------------------------------------------------------- which files
+
+_LISTS = ("requirements", "pyproject", "conda")
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """The files at `root` that can be checked. A file that is named is checked whatever it is called."""
+    if root.is_file():
+        if root.suffix.lower() in _SETTINGS and language_of(root.name) is None:
+            raise UsageError(
+                f"{root} is no script, notebook or list of packages. A profile is given with --profile.",
+                next_command=f"orch lint --profile {shlex.quote(str(root))}",
+            )
+        yield root
+    elif root.is_dir():
+        yield from (path for path in _in_folder(root) if not _is_markdown(path))
+    else:
+        exists = f"{root} is neither a plain file nor a folder."
+        raise UsageError(exists if os.path.lexists(root) else f"There is no file or folder {root}.")
+
+
+def _in_folder(root: Path) -> Iterator[Path]:
+    """The files below `root` whose language is known, as a sync would send them."""
+    top = root.resolve()
+    listed = tree.survey(os.fspath(top), Ignore(top))
+    for path in sorted(found.row.path for found in listed.found if found.row.kind == "file"):
+        if language_of(path) is not None and not _foreign(path):
+            yield root / path
+
+
+def _is_markdown(path: Path) -> bool:
+    return language_of(path.name) == "markdown"
+
+
+def _foreign(path: str) -> bool:
+    folders = path.split("/")[:-1]
+    return any(name in _NEVER or name.startswith(".") for name in folders)
+
+
+def _scripts(profile: Profile) -> Iterator[Path]:
+    """The Python files that the profile's command names: `train.py`, or `-m package.module`."""
+    words = profile.train.command
+    for number, word in enumerate(words):
+        names = [word] if word.endswith(".py") else []
+        if number and words[number - 1] == "-m":
+            name = word.replace(".", "/")
+            names = [f"{name}.py", f"{name}/__main__.py"]
+        for each in names:
+            path = profile.code.path / each
+            if path.is_file():
+                yield path
+
+
+def _listed(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_file())
+
+
+def _shortest(path: Path) -> Path:
+    """`path` as people would write it from here."""
+    try:
+        return path.relative_to(Path.cwd())
+    except ValueError:
+        return path
+
+
+def _checked(
+    asked: Sequence[Path], config: Config, surroundings: Surroundings, base: Path | None = None
+) -> Checked:
+    """Read `asked` and what they import, and check them under names relative to `base`."""
+    texts: dict[str, str] = {}
+    todo = list(asked)
+    while todo:
+        path = todo.pop()
+        name = _name(path, base)
+        if name in texts:
+            continue
+        text = _read(path)
+        if text is None:
+            continue
+        texts[name] = text
+        if language_of(path.name) == "python":
+            todo += [each for each in _imported(path, text) if _name(each, base) not in texts]
+    only = [_name(path, base) for path in asked]
+    neighbours = [_name(each, base) for folder in {path.parent for path in asked} for each in _listed(folder)]
+    return check(texts, config, surroundings=surroundings, only=only, neighbours=neighbours)
+
+
+def _imported(path: Path, text: str) -> Iterator[Path]:
+    """The files of the project that a script imports, seen from its folder."""
+    for parts in imports_of(path.name, text):
+        for candidate in (path.parent / f"{parts}.py", path.parent / parts / "__init__.py"):
+            if candidate.is_file():
+                yield candidate
+
+
+def _name(path: Path, base: Path | None) -> str:
+    shown = path.relative_to(base) if base and path.is_relative_to(base) else path
+    return shown.as_posix()
+
+
+def _read(path: Path) -> str | None:
+    """The text of a file; None where it cannot be read, or is larger than any program."""
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            return None
+        return (
+            path.read_bytes().decode("utf-8-sig", "surrogateescape").replace("\r\n", "\n").replace("\r", "\n")
+        )
+    except OSError:
+        return None
+
+
+# ---------------------------------------------------------------- settings
+
+
+def _config(start: Path, select: Sequence[str], ignore: Sequence[str]) -> Config:
+    """What the nearest pyproject.toml says from `start` upwards, and the command line on top of it."""
+    try:
+        found = next((text for text in map(_read, _pyprojects(start)) if text and "tool.orch" in text), None)
+        config = from_pyproject(found, RULES) if found else Config()
+        chosen = checked(select, RULES, "--select")
+        left_out = checked(ignore, RULES, "--ignore")
+    except Unknown as error:
+        raise UsageError(str(error)) from None
+    return replace(config, select=chosen or config.select, ignore=(*config.ignore, *left_out))
+
+
+def _pyprojects(start: Path) -> Iterable[Path]:
+    here = start.resolve()
+    folders = (here, *here.parents) if here.is_dir() else here.parents
+    return [path for folder in folders if (path := folder / "pyproject.toml").is_file()]
+
+
+def _surroundings(profile: Profile | None) -> Surroundings:
+    if profile is None:
+        return Surroundings()
+    variables: Mapping[str, object] = profile.train.env
+    return Surroundings(gpu=profile.resources.accelerator is not None, variables=frozenset(variables))

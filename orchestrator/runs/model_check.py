@@ -1,0 +1,169 @@
+"""After a run: does what it saved load here, and do as it did there? Models, weights, scalers, and so on."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import HostError
+from orchestrator.hosts.atomic import atomic_write
+from orchestrator.model import Agent, Entry, Host
+from orchestrator.model.answers import LONG, Malformed, parsed
+from orchestrator.model.files import first_bytes
+from orchestrator.model.plain import last_words
+from orchestrator.runtime.modelcheck.answers import sound
+from orchestrator.runtime.modelcheck.compare import method
+from orchestrator.runtime.modelcheck.explain import Cause, Refusal
+from orchestrator.runtime.modelcheck.select import HEAD, checkable
+
+_TIMEOUT = 600.0
+"""Seconds for all files of one side; one import of the framework is most of it."""
+
+_MOST = 4 * LONG
+"""Bytes of the answer for all files, which gives the values of small arrays."""
+
+_MOST_FILES = 256
+_MOST_NAMES = 60_000
+"""Files that are checked of one run, and bytes of their paths; a shell takes 128 KiB a command."""
+
+_MOST_VALUES = 1 << 62
+
+
+@dataclass(frozen=True)
+class Side:
+    """A computer with the stack's own interpreter (of `agent`), the run's `outputs` and its `code` there."""
+
+    host: Host
+    agent: Agent
+    outputs: str
+    code: str
+
+
+def check(
+    there: Side, here: Side, entries: Sequence[Entry], folder: Path, imports: Sequence[str] = ()
+) -> dict[str, Any] | None:
+    """One answer for all: path, loaded, equal, reason, way_out, not_checked of the worst; `files` with each.
+
+    None where the run left nothing of the kind. The files are read in an isolated process on each side;
+    `isolation` says what isolated it here. `imports` are the modules that the user lets it import. What the
+    machine found is kept in `folder`. A check that fails is an answer, never an error.
+    """
+    files = (entry.path for entry in entries if entry.kind == "file")
+    every = checkable(files, lambda path: _head(Path(here.outputs) / path))
+    if not every:
+        return None
+    names = _first(every, max(len(there.outputs), len(here.outputs)))
+    found = _results(there, names, None, imports)
+    expected = folder / "model-check.json"
+    atomic_write(expected, json.dumps({"v": 1, "results": found}).encode())
+    ours = _results(here, names, expected, imports)
+    answers = [_answer(*each) for each in zip(names, found, ours, strict=True)]
+    answers += [_answer(path, {}, _beyond(len(names))) for path in every[len(names) :]]
+    worst = min(answers, key=_rank)
+    kept = ("path", "kind", "loaded", "equal", "reason", "way_out", "not_checked", "predicted", "method")
+    isolation = next((each["isolation"] for each in ours if each.get("isolation")), None)
+    return {**{key: worst[key] for key in kept}, "isolation": isolation, "files": answers}
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes of a fetched file; b"" where it cannot be read or is a link."""
+    return first_bytes(path, HEAD)
+
+
+def _first(names: Sequence[str], folder: int) -> Sequence[str]:
+    """Of the files those that one command line can name, with a folder of so many characters before each."""
+    spent = 0
+    for place, name in enumerate(names[:_MOST_FILES]):
+        spent += folder + len(name.encode()) + 4
+        if spent > _MOST_NAMES:
+            return names[:place]
+    return names[:_MOST_FILES]
+
+
+def _beyond(checked: int) -> dict[str, Any]:
+    refusal = Refusal(
+        f"{checked:,} were checked",
+        "Save fewer files, as arrays of one .npz; their bytes are verified all the same.",
+        Cause.TOO_MANY,
+    )
+    return {**_failed(refusal.reason), "way_out": refusal.way_out, "not_checked": Cause.TOO_MANY.value}
+
+
+def _rank(answer: Mapping[str, Any]) -> int:
+    """Worst first; of equals the first file, which is a whole model where there is one."""
+    if answer["not_checked"]:
+        return 2
+    if not answer["loaded"]:
+        return 0
+    if answer["equivalent"] is False:
+        return 1
+    return 4 if answer["equal"] else 3
+
+
+def _results(
+    side: Side, names: Sequence[str], expected: Path | None, imports: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The answer for every file on one side; for all of them the same one where the check itself failed."""
+    options = ("--folder", side.code, *(("--expect", str(expected)) if expected else ()))
+    named = [word for module in imports for word in ("--import", module)]
+    paths = (f"{side.outputs}/{name}" for name in names)
+    try:
+        done = side.host.run(side.agent.argv("check-model", *paths, *options, *named), timeout=_TIMEOUT)
+        value = parsed(done.stdout, most=_MOST)
+    except HostError as error:
+        return [_failed(str(error)) for _ in names]
+    except Malformed:
+        words = last_words(done.stderr)
+        return [_failed(f"the check itself ended with {done.returncode}: {words}") for _ in names]
+    results = value.get("results", [value]) if isinstance(value, dict) else []
+    answers = [sound(each) for each in results] if isinstance(results, list) else []
+    if len(answers) != len(names):
+        return [_failed("the check gave another number of answers than of files") for _ in names]
+    return [answer or _failed("the check gave no answer") for answer in answers]
+
+
+def _failed(reason: str) -> dict[str, Any]:
+    return {"loaded": False, "reason": reason, "way_out": "orch pull again; with less running beside it."}
+
+
+def _answer(path: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, Any]:
+    loaded = bool(here.get("loaded"))
+    both = loaded and bool(there.get("loaded"))
+    reason = here.get("reason")
+    not_checked = here.get("not_checked") or (there.get("not_checked") if loaded else None)
+    if not_checked:
+        reason = reason or there.get("reason")
+    elif not there.get("loaded") and not loaded:
+        reason = f"it did not load on the machine either: {there.get('reason')}"
+    return {
+        "path": path,
+        "kind": here.get("kind"),
+        "loaded": loaded,
+        "equal": bool(here.get("equal")) if both else None,
+        "equivalent": bool(here.get("equivalent")) if both else None,
+        "reason": reason,
+        "way_out": here.get("way_out"),
+        "not_checked": not_checked,
+        "predicted": "outputs" in here,
+        "method": method(here),
+        "note": here.get("note"),
+        **_amounts(here),
+    }
+
+
+def _amounts(here: Mapping[str, Any]) -> dict[str, Any]:
+    """How many arrays were compared and how many numbers they hold; how many are infinite or NaN. None of
+    what is no array of numbers."""
+    arrays = here.get("tensors") or ()
+    if here.get("kind") == "text" or not arrays:
+        return {"arrays": None, "values": None, "not_finite": None}
+    not_finite = [each["not_finite"] for each in arrays if "not_finite" in each]
+    return {
+        "arrays": len(arrays),
+        "values": min(_MOST_VALUES, sum(math.prod(each["shape"]) for each in arrays)),
+        "not_finite": sum(not_finite) if not_finite else None,
+    }

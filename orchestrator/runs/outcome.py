@@ -1,0 +1,146 @@
+"""Return the record of an ended run, or raise RunFailed with what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import ProfileError, ResultsLost, failure_of
+from orchestrator.model import Refused, RunRecord
+from orchestrator.model.files import last_bytes
+from orchestrator.profile import load
+from orchestrator.reads.advice import of_profile
+from orchestrator.reads.undeclared_words import declare_command, undeclared_sentence
+from orchestrator.runs.collect import LOG
+
+_NAMED = 5
+_GIB = 1 << 30
+_CAN_COME = frozenset(reason for reason in Refused if reason.can_come)
+_TAIL = 16 << 10
+"""Bytes of what a failed run printed last."""
+
+
+def raise_for_outcome(record: RunRecord, profile: str, *, leased: bool = True) -> RunRecord:
+    """The record of a run that succeeded; any other is raised, with the record beside it.
+
+    `leased`: whether the machine that it ran on is leased still, as far as is known here.
+    """
+    if record.succeeded:
+        return complete_record(record, leased=leased)
+    came_home = "pull_s" in record.timings
+    gone = not leased or record.exit["reason"] in ("preempted", "deadline") or not came_home
+    logged = "Its record and what it printed are" if (record.folder / LOG).exists() else "Its record alone is"
+    left = "Its record, log and files are" if came_home else logged
+    if record.not_fetched:
+        left = f"All but {len(record.not_fetched)} of its paths, which stayed on the machine, are"
+    machine = "The machine is gone." if gone else _runs_on(record)
+    unsent, declare = _unsent(record, Path(profile))
+    again = f"orch down && orch up {shlex.quote(profile)} && orch train"
+    what_next = again if gone else declare or _what_next(record)
+    if record.exit["reason"] == "out_of_memory":
+        what_next = more_memory(profile, again)
+    error = failure_of(record.exit["reason"])(
+        f"{record.run_id} ended: {record.exit.get('detail') or record.exit['reason']}{_held(record)}{unsent}",
+        exists=f"{left} in {record.folder}. {machine}",
+        next_command=what_next,
+    )
+    error.record = record
+    raise error
+
+
+def more_memory(profile: str, again: str) -> str:
+    """The command after a run that lacked memory. `again`: the one that trains again, with more of it."""
+    return (
+        f"orch size {shlex.quote(profile)} --write    # measures, and sets resources.memory, "
+        f"which can be raised by hand too; then: {again}"
+    )
+
+
+def _held(record: RunRecord) -> str:
+    """What a run that lacked memory used and had, as far as it was sampled."""
+    seen = record.profile or {}
+    peak, limit = seen.get("peak_memory"), seen.get("memory")
+    if record.exit["reason"] != "out_of_memory" or not peak:
+        return ""
+    had = f" of {limit / _GIB:.1f} GiB" if limit else ""
+    return f" It was seen to hold up to {peak / _GIB:.1f} GiB{had}, and asked for more."
+
+
+def _runs_on(record: RunRecord) -> str:
+    machine = record.machine or {}
+    return f"{machine.get('id', 'The machine')} runs on, at ${machine.get('price_usd_hour') or 0.0:.2f}/h."
+
+
+def complete_record(record: RunRecord, *, leased: bool = True) -> RunRecord:
+    """The record of a run whose results are here; ResultsLost, with the record, where some stayed there, or a
+    run that completed wrote no output that its profile names.
+
+    `leased`: see `judged`.
+    """
+    missing = record.missing_results
+    if not missing and record.succeeded and record.wrote_no_output:
+        raise _no_output(record)
+    if not missing:
+        return record
+    coming = any(each["reason"] in _CAN_COME for each in missing)
+    again = f"orch pull --again {record.run_id}"
+    there = "They are on its machine still:" if leased else "Its machine is gone, and they are lost."
+    error = ResultsLost(
+        f"{record.run_id}: {len(missing)} of its results did not come home: {_listed(missing)}.",
+        exists=f"Everything else is in {record.folder}. {there}{' ' + _runs_on(record) if leased else ''}",
+        next_command="orch status"
+        if not leased
+        else again
+        if coming
+        else f"{again}    # once that is settled there; or: orch down",
+    )
+    error.record = record
+    raise error
+
+
+def _no_output(record: RunRecord) -> ResultsLost:
+    names = ", ".join(f"{each['pattern']} ({_where(each)})" for each in record.unwritten[:_NAMED])
+    others = f"{len(record.artifacts)} other files that it wrote are" if record.artifacts else "Its record is"
+    error = ResultsLost(
+        f"{record.run_id} completed, and wrote none of the outputs that train.outputs names: {names}.",
+        exists=f"{others} in {record.folder}.",
+        next_command=f"ls -R {shlex.quote(str(record.folder))}    # then: train.outputs, as it writes them",
+    )
+    error.record = record
+    return error
+
+
+def _where(unwritten: Mapping[str, Any]) -> str:
+    nearest = f"; the nearest that it wrote: {unwritten['nearest']}" if unwritten["nearest"] else ""
+    return f"looked for {unwritten['looked_for']}{nearest}"
+
+
+def _listed(missing: Sequence[Mapping[str, Any]]) -> str:
+    first = "; ".join(f"{each['path']} ({each['detail']})" for each in missing[:_NAMED])
+    return f"{first}; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else first
+
+
+def _unsent(record: RunRecord, profile: Path) -> tuple[str, str]:
+    """(what the code names, lies here and was not sent, the command that declares it), where a failed run
+    printed a name of it at its end; else two empty texts."""
+    if record.exit["reason"] != "failed":
+        return "", ""
+    try:
+        said = last_bytes(record.folder / LOG, _TAIL).decode(errors="replace")
+        found = [each for each in of_profile(load(profile)) if each.name in said]
+    except ProfileError:
+        return "", ""
+    if not found:
+        return "", ""
+    return (
+        f"\n{undeclared_sentence(found, 'names')} The machine has none of it.",
+        f"{declare_command(found, profile)} && orch train",
+    )
+
+
+def _what_next(record: RunRecord) -> str:
+    if record.exit["reason"] == "lost":  # its supervisor is; the job itself may go on, unwatched
+        return f"orch cancel {record.run_id} && orch pull {record.run_id}    # then orch down"
+    return f"orch logs {record.run_id}    # then orch down"

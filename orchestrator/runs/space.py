@@ -1,0 +1,129 @@
+"""Space on this computer for what a run writes here: asked for before anything is rented or sent, and named
+where it ran out."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import LocalError, UsageError
+from orchestrator.hosts.disk import amount, existing, free, mount_of, shown
+from orchestrator.hosts.limits import SPARE
+from orchestrator.model import RunRecord
+from orchestrator.profile import Profile
+from orchestrator.runs import collect
+from orchestrator.session.project import Project
+
+RECORDS = 1 << 20
+"""Bytes of ledger, record and trace, for which there must be room at the least."""
+
+_LOOKED_AT = 50
+"""Records of earlier runs that are read, the newest first."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Bytes that will be written below `place`, and what they are."""
+
+    place: Path
+    size: int
+    what: str
+
+
+def require_records(place: Project, exists: str, next_command: str) -> None:
+    """Raises LocalError where not even the ledger and what was sent could be noted down."""
+    _require([_records(place)], exists, next_command)
+
+
+def require_results(place: Project, profile: Profile, exists: str, next_command: str) -> None:
+    """Require room for records and for results: as many bytes as the last run of this command left."""
+    _require([_records(place), *_results(place, profile)], exists, next_command)
+
+
+def _records(place: Project) -> Wanted:
+    kept = sum(path.stat().st_size for path in place.cache.glob("hashes-*.json"))
+    return Wanted(place.state, RECORDS + kept, "of the ledger and of what was sent")
+
+
+def _results(place: Project, profile: Profile) -> Iterator[Wanted]:
+    """Fetching leaves `SPARE` free. Without an earlier run its results may have any size."""
+    runs = place.run("x").parent
+    yield Wanted(runs, SPARE, "that stay free while results are fetched")
+    earlier = _last(runs, profile)
+    if earlier is not None:
+        log = earlier.folder / collect.LOG
+        size = sum(each["bytes"] for each in earlier.artifacts)
+        size += log.stat().st_size if log.exists() else 0
+        yield Wanted(runs, size, f"of results, as {earlier.run_id} had")
+
+
+def _last(runs: Path, profile: Profile) -> RunRecord | None:
+    """Find the latest successful run of the same command; None if there is none."""
+    written = sorted(runs.glob(f"*/{collect.RECORD}"), key=_changed, reverse=True)
+    for path in written[:_LOOKED_AT]:
+        try:
+            record = collect.read(path.parent)
+        except (OSError, UsageError):
+            continue
+        if record and record.succeeded and list(record.command or ()) == list(profile.train.command):
+            return record
+    return None
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _require(wanted: list[Wanted], exists: str, next_command: str) -> None:
+    """Each file system is asked once, for all that goes there."""
+    by_device: dict[int, list[Wanted]] = {}
+    for each in wanted:
+        by_device.setdefault(existing(each.place).stat().st_dev, []).append(each)
+    for together in by_device.values():
+        place, needed = together[0].place, sum(each.size for each in together)
+        if free(place) < needed:
+            parts = ", ".join(f"{amount(each.size)} {each.what}" for each in together)
+            raise LocalError(
+                f"Too little room on this computer: {shown(place)}, of {amount(needed)} needed: {parts}.",
+                exists=exists,
+                next_command=f"{next_command}    # once there is room in {mount_of(place)}",
+            )
+
+
+# ---------------------------------------------------------------- met on the way
+
+
+def refusal_of(error: OSError, place: Project) -> tuple[str, str]:
+    """(a clause: what was refused, and where; when to try again). A write names no path, so that the file
+    systems that orch writes to are looked at."""
+    if error.errno not in _FULL:
+        named = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror or error}{named}", "once that is settled"
+    given = [Path(os.fsdecode(error.filename))] if isinstance(error.filename, str | bytes) else []
+    temporary = Path(tempfile.gettempdir())
+    fullest = min([place.run("x").parent, place.state, temporary], key=free)
+    path = given[0] if given else fullest
+    file = f" ({path})" if given else ""
+    return f"{error.strerror}{file}: {shown(path)}", f"once there is room in {mount_of(path)}"
+
+
+@contextmanager
+def naming_pull(folder: Path) -> Iterator[None]:
+    """Whatever this computer refuses of a run that is fetched into `folder`: the command that goes on."""
+    try:
+        yield
+    except LocalError as error:
+        again = f"orch pull {shlex.quote(folder.name)}"
+        error.next_command = f"{again}    # once there is room in {mount_of(folder)}; what came is kept"
+        raise

@@ -1,0 +1,160 @@
+"""Why a run ended, told apart and said in a sentence for people."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from dataclasses import dataclass
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+from .. import cgroups
+from ..processes import describe_signal
+from ..rundir import open_plain
+
+_TAIL = 1 << 16
+_ROOM = 1 << 20
+"""A file system with less free than this is full."""
+
+_FULL_WORDS = (b"No space left on device", b"ENOSPC", b"Disk quota exceeded")
+_KILLED_WORDS = (b"BrokenProcessPool", b"SIGKILL", b"exit code: -9", b"Killed", b"signal 9")
+_DEVICE_WORDS = (b"ResourceExhaustedError", b"RESOURCE_EXHAUSTED", b"CUDA_ERROR_OUT_OF_MEMORY")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of an end. `code` or `signal` is set, not both.
+
+    `group_kills` and `global_kills`: processes that the kernel killed for want of memory while the run went
+    on, in its own control group and on the whole computer; None where the kernel does not say.
+    `machine_ends`: (reason, sentence) of the announcement that the machine ends: its cloud takes it back, or
+    its deadline comes.
+    `full`: the file system that has no room left, or None. `log_tail`: the last of its output.
+    `data_denied`: the data file that the job's last words say it might not write.
+    """
+
+    code: Optional[int]
+    signal: Optional[int]
+    cancelled: bool = False
+    machine_ends: Optional[Tuple[str, str]] = None
+    observed: bool = False
+    group_kills: Optional[int] = None
+    global_kills: Optional[int] = None
+    full: Optional[str] = None
+    log_tail: bytes = b""
+    not_found: Optional[str] = None
+    data_denied: Optional[str] = None
+
+
+def explain(facts: Facts) -> Dict[str, Any]:
+    """The end as model.Exit has it: code, signal, reason, detail."""
+    reason, detail = _why(facts)
+    return {"code": facts.code, "signal": facts.signal, "reason": reason, "detail": detail}
+
+
+def _why(facts: Facts) -> Tuple[str, str]:
+    if facts.cancelled:
+        return "cancelled", "The run was cancelled."
+    if facts.machine_ends:
+        reason, sentence = facts.machine_ends
+        return reason, f"{sentence} The job was asked to end, and {_ended(facts)}."
+    if facts.code == 0:
+        if facts.observed:
+            return "observed", "The run was stopped after the observed steps, as asked."
+        return "completed", "The command ended with status 0."
+    if facts.not_found:
+        return "failed", facts.not_found
+    if _out_of_memory(facts):
+        return "out_of_memory", "The machine's memory was used up, and the kernel killed the job."
+    if _disk_full(facts):
+        return "disk_full", f"There is no space left on the disk{_where(facts)}; {_how(facts)}."
+    if facts.signal is not None:
+        return "signal", f"The job was ended by signal {facts.signal} ({describe_signal(facts.signal)})."
+    if any(word in facts.log_tail for word in _DEVICE_WORDS):
+        return "failed", f"The command {_how(facts)}: TensorFlow could not allocate memory on its device."
+    if facts.data_denied:
+        return "failed", (
+            f"The command {_how(facts)}: it could not write {facts.data_denied}. Data are read-only for a "
+            "run, because all runs share them; write a copy, or another file beside them."
+        )
+    return "failed", f"The command {_how(facts)}."
+
+
+def _out_of_memory(facts: Facts) -> bool:
+    """A kill in the run's own group is its own. Elsewhere only if the job shows that it was killed too."""
+    if facts.group_kills:
+        return True
+    killed = facts.signal == signal.SIGKILL or facts.code == 128 + signal.SIGKILL
+    told = any(word in facts.log_tail for word in _KILLED_WORDS)
+    return bool(facts.global_kills) and (killed or told)
+
+
+def _disk_full(facts: Facts) -> bool:
+    return facts.full is not None or any(word in facts.log_tail for word in _FULL_WORDS)
+
+
+def _where(facts: Facts) -> str:
+    return f" at {facts.full}" if facts.full else ""
+
+
+def _how(facts: Facts) -> str:
+    if facts.signal is not None:
+        return f"the job was ended by signal {facts.signal} ({describe_signal(facts.signal)})"
+    return f"ended with status {facts.code}"
+
+
+def _ended(facts: Facts) -> str:
+    return _how(facts) if facts.signal is None else f"was ended by signal {facts.signal}"
+
+
+# ---------------------------------------------------------------- gathering
+
+
+@dataclass(frozen=True)
+class Kills:
+    """Counters of the kernel's out-of-memory kills, at one moment."""
+
+    group: Optional[int]
+    everywhere: Optional[int]
+
+
+def kills_now() -> Kills:
+    return Kills(cgroups.own().oom_kills(), cgroups.global_oom_kills())
+
+
+def since(before: Optional[int], now: Optional[int]) -> Optional[int]:
+    """How far a counter moved; None if it cannot be read."""
+    return None if before is None or now is None else max(0, now - before)
+
+
+def full_file_system(*paths: str) -> Optional[str]:
+    """The first of the paths whose file system has no room for data or for another file."""
+    for path in paths:
+        try:
+            about = os.statvfs(path)
+        except OSError:
+            continue
+        free = about.f_bfree if os.geteuid() == 0 else about.f_bavail
+        if free * about.f_frsize < _ROOM or (about.f_files and about.f_ffree == 0):
+            return path
+    return None
+
+
+def data_denied(log_tail: bytes, cwd: str, places: Sequence[str]) -> Optional[str]:
+    """The path that the last refusal in the output names, where it lies in one of the data's `places`."""
+    named = re.findall(rb"Permission denied: '([^'\n]+)'", log_tail)
+    if not named:
+        return None
+    name = os.fsdecode(named[-1])
+    path = os.path.normpath(name if name.startswith("/") else f"{cwd}/{name}")
+    return name if any(path == place or path.startswith(place + os.sep) for place in places) else None
+
+
+def tail(path: str) -> bytes:
+    """The last of a file, at most 64 KiB; b"" where there is none."""
+    try:
+        with open(open_plain(path), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            return file.read(_TAIL)
+    except OSError:
+        return b""

@@ -1,0 +1,171 @@
+"""What a cloud tells a spot machine of its end, asked of the cloud's metadata service.
+
+AWS announces it two minutes before, and may say earlier that it is likely; Google about thirty seconds
+before. The watcher asks and writes `BASE/notice.json`; every supervisor reads that and acts on it.
+"""
+
+# Thin over the kernel: paths are texts here.
+# ruff: noqa: PTH118
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from calendar import timegm
+from dataclasses import asdict, dataclass
+from typing import Any, Dict, Optional
+
+from ..rundir import read_json, write_json
+
+EVERY = {"aws": 5.0, "gcp": 1.0}
+"""Seconds between two looks, by cloud: AWS asks for five; Google's warning is shorter."""
+
+CLOUDS = tuple(EVERY)
+GOOGLE_S = 30.0
+"""How long after its announcement Google ends a machine, at best, in seconds."""
+
+_SERVICE = "http://169.254.169.254"
+_TIMEOUT = 1.0
+_PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK  # a job can put a link or a pipe there
+_TOKEN_S = 21600
+
+
+@dataclass(frozen=True)
+class Notice:
+    """`ends_at`: seconds since 1970 by which the machine may be gone; None where it is only at risk.
+
+    `reason`: that of a run which this ends, preempted or deadline."""
+
+    text: str
+    ends_at: Optional[float] = None
+    reason: str = "preempted"
+
+
+def of_deadline(left: float) -> Notice:
+    """That the machine's deadline comes in `left` seconds."""
+    text = f"The deadline of this machine comes in {max(0.0, left):.0f} s (max_duration)."
+    return Notice(text, time.time() + left, "deadline")
+
+
+class Listener:
+    """Asks one cloud's metadata service. What does not answer in a second says nothing."""
+
+    def __init__(self, cloud: str, service: str = _SERVICE) -> None:
+        self._ask = {"aws": self._of_aws, "gcp": self._of_google}[cloud]
+        self._service = service
+        self._token: Optional[str] = None
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def notice(self) -> Optional[Notice]:
+        """What is announced now; None where nothing is."""
+        try:
+            return self._ask()
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def _of_aws(self) -> Optional[Notice]:
+        action = self._aws("spot/instance-action")
+        if action is not None:
+            told = json.loads(action)
+            when = str(told["time"])
+            words = "ends" if told["action"] == "terminate" else f"takes back ({told['action']})"
+            return Notice(f"AWS {words} this spot machine at {when}.", _seconds(when))
+        risk = self._aws("events/recommendations/rebalance")
+        if risk is None:
+            return None
+        when = str(json.loads(risk)["noticeTime"])
+        return Notice(f"AWS says that this spot machine is likely to be taken back soon (since {when}).")
+
+    def _of_google(self) -> Optional[Notice]:
+        now = time.time()
+        if self._google("instance/preempted") == "TRUE":
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+            return Notice(
+                f"Google takes this spot machine back, announced at {at}: it ends within {GOOGLE_S:.0f} s.",
+                now + GOOGLE_S,
+            )
+        event = self._google("instance/maintenance-event")
+        if event in (None, "", "NONE"):
+            return None
+        return Notice(f"Google announces maintenance of this spot machine's host: {event}.")
+
+    def _aws(self, path: str) -> Optional[str]:
+        if self._token is None:
+            headers = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_S)}
+            self._token = self._answer("/latest/api/token", headers, "PUT")
+        try:
+            return self._answer(f"/latest/meta-data/{path}", {"X-aws-ec2-metadata-token": self._token or ""})
+        except urllib.error.HTTPError as error:
+            if error.code == 401:  # the token is too old: the next look gets another
+                self._token = None
+            raise
+
+    def _google(self, path: str) -> Optional[str]:
+        return self._answer(f"/computeMetadata/v1/{path}", {"Metadata-Flavor": "Google"})
+
+    def _answer(self, path: str, headers: Dict[str, str], method: str = "GET") -> Optional[str]:
+        """The body; None where there is no such thing."""
+        request = urllib.request.Request(self._service + path, headers=headers, method=method)
+        try:
+            with self._opener.open(request, timeout=_TIMEOUT) as response:
+                return str(response.read(1 << 16).decode("utf-8", "replace")).strip()
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return None
+            raise
+
+
+def _seconds(when: str) -> float:
+    return float(timegm(time.strptime(when, "%Y-%m-%dT%H:%M:%SZ")))
+
+
+# ---------------------------------------------------------------- told to the runs
+
+
+def publish(base: str, notice: Notice) -> None:
+    write_json(_path(base), asdict(notice))
+
+
+def published(base: str) -> Optional[Notice]:
+    """The last notice that the watcher heard on this machine."""
+    found = read_json(_path(base))
+    return Notice(**found) if found else None
+
+
+def clear(base: str) -> None:
+    """A notice of another machine, or of this one before it was restarted, means nothing."""
+    try:
+        os.unlink(_path(base))  # noqa: PTH108
+    except FileNotFoundError:
+        pass
+
+
+def note(notice: Notice, log: str, trace: str) -> None:
+    """Say it in a run's output and in its trace."""
+    say(notice.text, log)
+    event: Dict[str, Any] = {"t": round(time.time(), 3), "event": "notice", **asdict(notice)}
+    _append(trace, json.dumps(event) + "\n")
+
+
+def say(text: str, log: str) -> None:
+    """A line of ours among the run's output, so that whoever follows reads it."""
+    _append(log, f"\norch: {text}\n")
+
+
+def _append(path: str, text: str) -> None:
+    """One write: others append to the same file. What a full disk does not take is left out."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | _PLAIN, 0o644)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
+    except OSError:
+        pass
+
+
+def _path(base: str) -> str:
+    return os.path.join(base, "notice.json")

@@ -1,0 +1,1 @@
+"""What a computer and its Python really are."""

@@ -1,0 +1,1 @@
+"""Run programs again in forks, with seeds, files and settings imposed."""

@@ -1,0 +1,296 @@
+"""What a counterfactual run imposes beyond its environment: seeds, precision, compilation, order of files.
+
+A plan is a JSON object with any of
+    env              {name: value or null}: variables set, or unset, although a shell script said otherwise
+    seed             number; every generator is seeded with it before the program begins
+    seed_forced      true: what the program itself says of seeds is not heard
+    reseed           [from, to]: where the program seeds with the first number, it seeds with the second
+    generators       true: numpy.random.default_rng() and random.Random() without a seed get one
+    unseeded         a file, to which is written where the program's own code made one of those
+    host             what the computer is called, for whoever asks in Python
+    cpus             how many of the usable cores
+    intra_op         threads within one operation, whatever the program says
+    deterministic    true or false: deterministic operations, whatever the program says
+    policy           Keras' dtype policy, whatever the program says; floatx, image_data_format likewise
+    tf32             true or false
+    compile          {jit_compile, run_eagerly, steps_per_execution}: for every Model.compile()
+    listing          "sorted", or names in the order in which folders list them (others follow, sorted)
+    mirror           [[copy, original], …]: a copied folder lists its entries in the order of the original
+    guard            {kept, free, refusals}: see guard
+    feed             the training is fed with other inputs, to see what its own costs: see feeding
+"""
+
+# ruff: noqa: PTH100, PTH119, PTH120
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+import sys
+import types
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from ..guard import Guard, watch_hdf5, watch_tensorflow
+from ..observe.imports import FRAMEWORKS, ImportHook, notifier
+from ..observe.project import of_environment
+from . import listing
+
+Plan = Mapping[str, Any]
+
+_MODULES = ("numpy", *FRAMEWORKS)
+
+
+def from_environment(environ: Mapping[str, str]) -> Plan:
+    """The plan in ORCH_IMPOSE; empty where there is none."""
+    text = environ.get("ORCH_IMPOSE", "")
+    return json.loads(text) if text else {}
+
+
+def install(plan: Plan, *, now: bool) -> None:
+    """Impose the plan on this process. `now`: a parent of this process has imported frameworks already."""
+    if not plan:
+        return
+    for name, value in (plan.get("env") or {}).items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    if plan.get("cpus"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(plan["cpus"])])
+    if plan.get("host"):
+        _call_host(str(plan["host"]))
+    if plan.get("guard"):
+        Guard(**plan["guard"]).install()
+    if "listing" in plan or "mirror" in plan:
+        listing.install(plan.get("listing"), plan.get("mirror") or [])
+    listeners: List[Any] = [ActiveIntervention(plan)]
+    if plan.get("feed"):
+        from ..stalls import substitution
+
+        listeners.append(substitution.install(plan["feed"]))
+    if "seed" in plan:
+        random.seed(plan["seed"])
+        if plan.get("seed_forced"):
+            silence(random, "seed")
+    if plan.get("reseed"):
+        reseeded(random, "seed", plan["reseed"])
+    if plan.get("generators"):
+        _seed_unseeded(random.Random, _Heard(plan.get("unseeded")))
+    announcer = ImportHook(_MODULES, _teller(listeners))
+    announcer.install()
+    for name in _MODULES if now else ():
+        if name in sys.modules:
+            announcer.imported(sys.modules[name])
+
+
+def _teller(listeners: List[Any]) -> Callable[[Any], None]:
+    """The first of the listeners, the imposition, also hears of NumPy."""
+    tell = notifier(listeners)
+
+    def told(module: Any) -> None:
+        if module.__name__ == "numpy":
+            listeners[0].on_numpy(module)
+        else:
+            tell(module)
+
+    return told
+
+
+def _call_host(name: str) -> None:
+    """What Python tells of this computer's name."""
+    import platform
+    import socket
+
+    about = list(os.uname())
+    about[1] = name
+    named = os.uname_result(about)
+    os.uname = lambda: named
+    socket.gethostname = lambda: name
+    socket.getfqdn = lambda name=name: name
+    platform._uname_cache = None  # type: ignore[attr-defined]
+
+
+class ActiveIntervention:
+    """A plan, carried out on each framework when it is there."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def on_numpy(self, numpy: Any) -> None:
+        """Seed NumPy's generators."""
+        if "seed" in self._plan:
+            numpy.random.seed(self._plan["seed"] % (1 << 32))
+            if self._plan.get("seed_forced"):
+                silence(numpy.random, "seed")
+        for name in ("seed", "default_rng") if self._plan.get("reseed") else ():
+            reseeded(numpy.random, name, self._plan["reseed"])
+        if self._plan.get("generators"):
+            heard = _Heard(self._plan.get("unseeded"))
+            numpy.random.default_rng = _seeded(numpy.random.default_rng, heard)
+
+    def on_tensorflow(self, tf: Any) -> None:
+        """Seeds, threads, determinism and precision of TensorFlow; what it writes is guarded."""
+        plan = self._plan
+        watch_tensorflow()
+        if "seed" in plan:
+            tf.random.set_seed(plan["seed"])
+            if plan.get("seed_forced"):
+                silence(tf.random, "set_seed")
+        if plan.get("reseed"):
+            reseeded(tf.random, "set_seed", plan["reseed"])
+        if "intra_op" in plan:
+            tf.config.threading.set_intra_op_parallelism_threads(int(plan["intra_op"]))
+            silence(tf.config.threading, "set_intra_op_parallelism_threads")
+        if "deterministic" in plan:
+            wanted = "enable_op_determinism" if plan["deterministic"] else "disable_op_determinism"
+            getattr(tf.config.experimental, wanted, lambda: None)()
+            silence(tf.config.experimental, "enable_op_determinism")
+        if "tf32" in plan:
+            tf.config.experimental.enable_tensor_float_32_execution(bool(plan["tf32"]))
+            silence(tf.config.experimental, "enable_tensor_float_32_execution")
+        if "listing" in plan or "mirror" in plan:
+            listing.on_tensorflow(tf, plan.get("listing"), plan.get("mirror") or [])
+
+    def on_keras(self, keras: Any) -> None:
+        """Seeds, policy and compilation of one Keras; what h5py writes for it is guarded."""
+        plan = self._plan
+        watch_hdf5()
+        if "seed" in plan:
+            keras.utils.set_random_seed(plan["seed"])
+            if plan.get("seed_forced"):
+                silence(keras.utils, "set_random_seed")
+        if plan.get("reseed"):
+            reseeded(keras.utils, "set_random_seed", plan["reseed"])
+        if plan.get("policy"):
+            keras.mixed_precision.set_global_policy(plan["policy"])
+            for owner, name in _policy_setters(keras):
+                silence(owner, name)
+        for name in ("floatx", "image_data_format"):
+            if plan.get(name):
+                getattr(keras.backend, f"set_{name}")(plan[name])
+                silence(keras.backend, f"set_{name}")
+        if plan.get("compile"):
+            _compile_with(keras, plan["compile"])
+
+
+def silence(owner: Any, name: str) -> None:
+    """owner.name() does nothing any more, by whatever name it is known: the plan has decided."""
+    function = getattr(owner, name)
+    if getattr(function, "__code__", None) is not None and not function.__code__.co_freevars:
+        function.__code__ = _unheard.__code__
+    setattr(owner, name, _unheard)
+
+
+def reseeded(owner: Any, name: str, numbers: Sequence[int]) -> None:
+    """owner.name() takes the second of two numbers where it is given the first, by whatever name it is
+    known."""
+    function = getattr(owner, name)
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_freevars:
+        setattr(owner, name, _Reseeding(function, numbers))
+        return
+    original = types.FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    original.__kwdefaults__ = function.__kwdefaults__
+    function.__globals__["_orch_reseeding"] = _Reseeding(original, numbers)
+    function.__defaults__ = function.__kwdefaults__ = None
+    function.__code__ = _reseeding.__code__
+
+
+class _Reseeding:
+    """A function of a seed that takes one number for another."""
+
+    def __init__(self, function: Callable[..., Any], numbers: Sequence[int]) -> None:
+        self._function = function
+        self._from, self._to = numbers
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if "seed" in kwargs:
+            kwargs["seed"] = self._other(kwargs["seed"])
+        return self._function(*(self._other(value) for value in args[:1]), *args[1:], **kwargs)
+
+    def _other(self, value: Any) -> Any:
+        return self._to if isinstance(value, int) and value == self._from else value
+
+
+def _reseeding(*args: Any, **kwargs: Any) -> Any:
+    """The code of a function whose module holds what stands for it."""
+    return _orch_reseeding(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
+
+
+def _unheard(*_args: Any, **_kwargs: Any) -> None:
+    """Stands for a setting that the plan has decided already."""
+
+
+def _policy_setters(keras: Any) -> Iterator[Tuple[Any, str]]:
+    for owner in (keras.mixed_precision, getattr(keras, "config", None)):
+        for name in ("set_global_policy", "set_dtype_policy"):
+            if hasattr(owner, name):
+                yield owner, name
+
+
+def _compile_with(keras: Any, options: Dict[str, Any]) -> None:
+    original = keras.Model.compile
+
+    @functools.wraps(original)
+    def compile_(model: Any, *args: Any, **kwargs: Any) -> Any:
+        kwargs.update(options)
+        return original(model, *args, **kwargs)
+
+    keras.Model.compile = compile_
+
+
+class _Heard:
+    """Writes down which line of the program made a generator without a seed."""
+
+    def __init__(self, path: Optional[str]) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if path else None
+
+    def __call__(self, what: str) -> None:
+        frame = sys._getframe(2)
+        while frame is not None and (of_environment(frame.f_code.co_filename) or _frozen(frame)):
+            frame = frame.f_back  # type: ignore[assignment]
+        if self._file is not None and frame is not None:
+            place = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+            os.write(self._file, f"{what}() in {place}\n".encode())
+
+
+def _frozen(frame: Any) -> bool:
+    """Of the interpreter itself (runpy, importlib), or of this package, which started the program."""
+    name = frame.f_code.co_filename
+    return bool(name.startswith(("<", _LIBRARY, _OURS)))
+
+
+_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def _seed_unseeded(generator: Any, heard: Callable[[str], None]) -> None:
+    """random.Random() without a seed counts up from 1 instead of asking the system."""
+    original, made = generator.seed, [0]
+
+    @functools.wraps(original)
+    def seed(self: Any, a: Any = None, version: int = 2) -> None:
+        if a is None:
+            made[0] += 1
+            heard("random.Random")
+        original(self, made[0] if a is None else a, version)
+
+    generator.seed = seed
+
+
+def _seeded(original: Callable[..., Any], heard: Callable[[str], None]) -> Callable[..., Any]:
+    """A maker of generators that gives one without a seed its number, so that no two are the same."""
+    made = [0]
+
+    @functools.wraps(original)
+    def default_rng(seed: Any = None) -> Any:
+        if seed is None:
+            made[0] += 1
+            heard("numpy.random.default_rng")
+        return original(made[0] if seed is None else seed)
+
+    return default_rng

@@ -1,0 +1,1 @@
+"""Measure what a training step takes at several batch sizes."""

@@ -1,0 +1,1 @@
+"""Feed an unmodified training with other inputs, and time it."""

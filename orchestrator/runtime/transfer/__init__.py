@@ -1,0 +1,1 @@
+"""Trees of files: scanned, sent, received, and laid out for a run."""

@@ -1,0 +1,303 @@
+"""Make a folder what the other side says it is: whole, verified, and safe to repeat after any interruption.
+
+The conversation, in frames, on standard input and output:
+
+    them  {"digest", "verify", "single"}         the tree they want here
+    us    {"same": true, "digest"}               it is here already; the end
+          {"same": false}
+    them  {"rows", "mtimes"}                     all of it
+    us    {"need": [index, …], "remove": n}      the files whose bytes are not here
+    them  one body for each of these
+    us    {"digest"}                             of what now lies here
+    at any time, us  {"error", "text", …}        and the end
+
+Beside the folder lie `<root>.part/`, where bodies wait under their hashes until all have come, and
+`<root>.manifest.json`: the tree as it was left, with the stamps by which unchanged files are known.
+With `single`, a name, the tree is one file of that name and `<root>` itself is that file.
+"""
+
+# ruff: noqa: PTH103, PTH105, PTH108, PTH110, PTH112, PTH113, PTH114, PTH118, PTH120, PTH121, PTH208
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import sys
+import time
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+
+from . import record, tree
+from .confined import Confined
+from .entries import Difference, Row, difference, digest, first_difference, hostile, raw
+from .frames import PIECE, Broken, Gone, Read, Write, receive, receive_body, send
+
+_PATIENCE = 10.0
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+Say = Callable[[Any], None]
+
+
+class Refused(Exception):
+    """Why the tree was not taken; `facts` go to the other side as they are."""
+
+    def __init__(self, kind: str, sentence: str, **facts: Any) -> None:
+        super().__init__(sentence)
+        self.facts = {"error": kind, "text": sentence, **facts}
+
+
+class Wanted(NamedTuple):
+    rows: List[Row]
+    mtimes: List[int]
+
+
+def serve(root: str, read: Read, write: Write) -> int:
+    """Hold the conversation. Exit status 1 where the tree was refused."""
+
+    def say(message: Any) -> None:
+        send(write, message)
+        write(b"")
+
+    try:
+        ask = receive(read)
+        place = _make_place(root, ask["single"])
+        with _alone(place):
+            taken = _take(place, ask, read, say)
+            if ask["single"]:
+                _expose(place, ask["single"], root)
+                record.restamp(place, [ask["single"]])
+        say({"digest": taken})
+    except Refused as refusal:
+        say(refusal.facts)
+    except Broken as error:
+        print(f"The tree was left as it was: {error}.", file=sys.stderr)
+    except OSError as error:
+        say({"error": "failed", "text": str(error)})
+    else:
+        return 0
+    return 1
+
+
+def _take(root: str, ask: Dict[str, Any], read: Read, say: Say) -> str:
+    recalled = record.recall(root)
+    have, known = _look(root, {} if ask["verify"] else recalled)
+    if digest(have) != ask["digest"]:
+        say({"same": False})
+        message = receive(read)
+        want = Wanted([Row(*row) for row in message["rows"]], message["mtimes"])
+        _refuse_hostile(want.rows)
+        known.update(_become(root, have, want, read, say))
+        have, known = _look(root, known)
+        if digest(have) != ask["digest"]:
+            path = first_difference(have, want.rows)
+            raise Refused("differs", "What lies here is not what was sent.", path=path)
+    else:
+        say({"same": True})
+    trusted = tree.settled(known, time.time_ns())
+    if trusted != recalled or record.digest_of(root) != digest(have):
+        record.record(root, have, trusted)
+    shutil.rmtree(f"{root}.part", ignore_errors=True)
+    return digest(have)
+
+
+def _become(root: str, have: List[Row], want: Wanted, read: Read, say: Say) -> tree.Known:
+    """Turn what is at `root` into what is wanted; what is now known of the files put in place."""
+    change = difference(have, want.rows)
+    stage = f"{root}.part"
+    os.makedirs(stage, mode=0o700, exist_ok=True)
+    with Confined(stage) as inside, Confined(root) as target:
+        need = _needed(inside, want, change)
+        bodies = [want.rows[number] for number in need]
+        size = sum(row.size for row in bodies)
+        if size > _free(stage):
+            raise _full(stage, size)
+        say({"need": need, "remove": len(change.remove)})
+        try:
+            _receive(inside, bodies, read)
+            return _settle(target, inside, want, change)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            shutil.rmtree(stage, ignore_errors=True)
+            raise _full(stage, size) from error
+
+
+def _make_place(root: str, single: str) -> str:
+    """The folder that the tree lives in: `root`, or one beside it where `root` is to be a file."""
+    place = f"{root}.single" if single else root
+    if os.path.islink(place):
+        raise Refused("hostile", f"{place} is a link here, and is not followed.")
+    if os.path.isfile(place):
+        os.unlink(place)
+    os.makedirs(place, exist_ok=True)
+    return place
+
+
+@contextlib.contextmanager
+def _alone(root: str) -> Iterator[None]:
+    """Nobody else applies to the same folder meanwhile."""
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise Refused("busy", f"Another sync of {root} is under way.") from None
+                time.sleep(0.05)
+        yield
+    finally:
+        os.close(fd)
+
+
+# ---------------------------------------------------------------- what is here
+
+
+def _look(root: str, known: tree.Known) -> Tuple[List[Row], tree.Known]:
+    listed = tree.survey(root)
+    rows, now = tree.read(root, listed, known)
+    if listed.unreadable:
+        path, why = listed.unreadable[0]
+        raise Refused("failed", f"{root}/{path} cannot be read here: {why}.", path=path)
+    return rows + [Row(path, "special") for path in listed.special], now
+
+
+# ---------------------------------------------------------------- what comes
+
+
+def _refuse_hostile(rows: Sequence[Row]) -> None:
+    for path, why in hostile(rows, sealed=False):
+        raise Refused("hostile", f"{path!r} is refused: {why}.", path=path)
+
+
+def _needed(stage: Confined, want: Wanted, change: Difference) -> List[int]:
+    """One index for each body that neither lies here nor waits in staging from an earlier attempt."""
+    wanted = {want.rows[number].digest for number in change.content}
+    seen = set()
+    for name in os.listdir(stage.fd):
+        if name in wanted and _is_whole(stage, name):
+            seen.add(name)
+        else:
+            stage.remove(name)
+    need = []
+    for number in change.content:
+        if want.rows[number].digest not in seen:
+            seen.add(want.rows[number].digest)
+            need.append(number)
+    return need
+
+
+def _is_whole(stage: Confined, name: str) -> bool:
+    with open(stage.open_file(name), "rb") as file:
+        hasher = hashlib.sha256()
+        for piece in iter(lambda: file.read(PIECE), b""):
+            hasher.update(piece)
+    return hasher.hexdigest() == name
+
+
+def _free(place: str) -> int:
+    about = os.statvfs(os.path.dirname(place))
+    return about.f_bavail * about.f_frsize
+
+
+def _full(place: str, needed: int) -> Refused:
+    free = _free(place)
+    return Refused("disk_full", f"{needed} bytes are needed and {free} are free.", needed=needed, free=free)
+
+
+def _receive(stage: Confined, rows: Sequence[Row], read: Read) -> None:
+    """Take every body; then name the files that were not what their rows say."""
+    changed = []
+    for row in rows:
+        hasher = hashlib.sha256()
+        fd = os.open(
+            "incoming", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=stage.fd
+        )
+        try:
+            with open(fd, "wb", buffering=0) as file:
+                for piece in receive_body(read):
+                    hasher.update(piece)
+                    _write_all(file, piece)
+        except Gone:
+            changed.append(row.path)
+            continue
+        if hasher.hexdigest() != row.digest:
+            changed.append(row.path)
+            continue
+        os.rename("incoming", row.digest, src_dir_fd=stage.fd, dst_dir_fd=stage.fd)
+    if changed:
+        raise Refused("changed", "Files changed while they were sent.", paths=changed)
+
+
+def _write_all(file: Any, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
+
+
+# ---------------------------------------------------------------- into place
+
+
+def _settle(target: Confined, stage: Confined, want: Wanted, change: Difference) -> tree.Known:
+    """Remove what is not wanted, then make what is; what is now known of the files put in place."""
+    for path in reversed(change.remove):
+        target.remove(path)
+    target.forget()
+    left: Dict[str, int] = {}
+    for number in change.content:
+        left[want.rows[number].digest] = left.get(want.rows[number].digest, 0) + 1
+    content, placed = set(change.content), {}
+    for number in sorted(content | set(change.shape), key=lambda number: raw(want.rows[number].path)):
+        row = want.rows[number]
+        if number in content:
+            left[row.digest] -= 1
+            source = row.digest if not left[row.digest] else _copy(stage, row.digest)
+            placed[row.path] = (_place(target, stage, source, row, want.mtimes[number]), row.digest)
+        elif row.kind == "dir":
+            target.make_folder(row.path, row.mode)
+        elif row.kind == "link":
+            target.make_link(row.path, row.target)
+        else:
+            target.set_mode(row.path, row.mode)
+    return placed
+
+
+def _copy(stage: Confined, name: str) -> str:
+    with open(stage.open_file(name), "rb") as source:
+        fd = os.open("copy", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=stage.fd)
+        with open(fd, "wb") as sink:
+            shutil.copyfileobj(source, sink, PIECE)
+    return "copy"
+
+
+def _place(target: Confined, stage: Confined, source: str, row: Row, mtime: int) -> tree.Stamp:
+    """Rename a staged file to where it belongs, with its mode and time; the stamp it has from now on."""
+    folder, name = target.at(row.path)
+    fd = stage.open_file(source)
+    try:
+        os.fchmod(fd, row.mode & 0o777)
+        os.utime(fd, ns=(mtime, mtime))
+        os.rename(source, name, src_dir_fd=stage.fd, dst_dir_fd=folder)
+        return tree.stamp_of(os.fstat(fd))
+    finally:
+        os.close(fd)
+
+
+def _expose(place: str, name: str, root: str) -> None:
+    """Make `root` itself the one file of the tree at `place`: another name of the same bytes."""
+    file = os.path.join(place, name)
+    if os.path.exists(root) and os.path.samefile(root, file):
+        return
+    if os.path.isdir(root) and not os.path.islink(root):
+        shutil.rmtree(root)
+    link = f"{root}.link"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(link)
+    os.link(file, link)
+    os.replace(link, root)

@@ -1,0 +1,318 @@
+"""Lay out a run's working folder from synced trees.
+
+Copied trees are the run's own. The others share their bytes by hard link (by symbolic link across file
+systems); their folders are the run's own, so that new files beside the data stay with the run. An absolute
+target becomes a symbolic link at that path, and nothing that is not ours is ever replaced by one.
+
+A tree that was sent here comes with its digest, and is verified before it is laid out. The files of one that
+is shared are read-only, and `shared.json` keeps by what they are known, so that the run's end can tell
+whether they still are what the run was given.
+"""
+
+# Thin over the kernel: descriptors, modes and races are said in os calls.
+# ruff: noqa: PTH100, PTH101, PTH103, PTH105, PTH108, PTH110, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH120, PTH121, PTH208, PTH211
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+from ..rundir import RunDir, RunError, held, open_run, read_json, write_json
+from . import record
+from . import tree as tree_
+from .entries import raw
+
+SHARED = "shared.json"
+
+Tree = Dict[str, Any]
+"""As model.TreeLink: source, target, copied, digest."""
+
+
+def stage(run: RunDir, trees: List[Tree]) -> None:
+    """Make `<run>/work` and the links at absolute targets, and note what was laid there.
+
+    May be called again after it was cut short: it begins anew. Raises RunError of kind stage.
+    """
+    shutil.rmtree(run.work, ignore_errors=True)
+    shutil.rmtree(run.path("mapped"), ignore_errors=True)
+    os.makedirs(run.work)
+    shared = []
+    for tree in sorted(trees, key=lambda tree: _depth(tree["target"])):
+        if not os.path.lexists(tree["source"]):
+            raise RunError("stage", f"The tree {tree['source']} is not on this machine; sync it first.")
+        with _verified(tree) as hashes:
+            if os.path.isabs(tree["target"]):
+                _map(run, tree)
+            else:
+                _place(run, tree, _inside(run.work, tree["target"]))
+            if hashes is not None and _is_sealed(tree):
+                shared.append({**_sealed(tree, hashes), "view": _view(run, tree)})
+    write_json(run.path(SHARED), {"trees": shared})
+    write_json(run.staged, {"copied": _facts(run.work, trees), "trees": trees})
+
+
+@contextlib.contextmanager
+def _verified(tree: Tree) -> Iterator[Optional[Dict[str, str]]]:
+    """path -> hash of the files of a tree that was sent here, which nobody changes meanwhile; else None."""
+    if not tree.get("digest"):
+        yield None
+        return
+    folder = record.folder_of(os.path.abspath(tree["source"]))
+    with record.locked(folder):
+        try:
+            hashes = record.verify(folder, tree["digest"])
+        except record.Altered as error:
+            raise RunError("stage", f"{error} Start the run again: that sends what differs.") from error
+        yield hashes
+
+
+def _sealed(tree: Tree, hashes: Dict[str, str]) -> Dict[str, Any]:
+    """A shared tree's folder, and each file's stamp after it was linked, with its hash."""
+    folder = record.folder_of(os.path.abspath(tree["source"]))
+    stamps = record.restamp(folder, list(hashes))
+    return {"folder": folder, "files": {path: [stamps[path], hashes[path]] for path in hashes}}
+
+
+def _view(run: RunDir, tree: Tree) -> str:
+    """Where the run has its names of a tree's files."""
+    target = os.path.normpath(tree["target"])
+    base = run.path("mapped") if os.path.isabs(target) else run.work
+    return os.path.normpath(os.path.join(base, target.lstrip("/")))
+
+
+def altered(run: RunDir) -> List[str]:
+    """The shared files, sorted, that are not what they were when the run was laid out: written by force, or
+    replaced by the run with a file of its own."""
+    found = []
+    for shared in (read_json(run.path(SHARED)) or {"trees": []})["trees"]:
+        for path, (stamp, hashed) in shared["files"].items():
+            place = os.path.join(shared["folder"], path)
+            if not _is_still(raw(place), stamp, hashed) or _is_replaced(run, shared, path):
+                found.append(path)
+    return sorted(found)
+
+
+def _is_replaced(run: RunDir, shared: Dict[str, Any], path: str) -> bool:
+    """Whether the run has a file of its own, newer than its beginning, where a shared one was."""
+    stamp, hashed = shared["files"][path]
+    place = raw(os.path.join(shared.get("view") or shared["folder"], path))
+    try:
+        now, begun = os.lstat(place), os.stat(run.staged)
+        if not stat.S_ISREG(now.st_mode) or now.st_ino == stamp[2] or now.st_ctime_ns <= begun.st_mtime_ns:
+            return False
+        return bool(tree_.content(place)[0] != hashed)
+    except OSError:
+        return False
+
+
+def read_only(run: RunDir) -> List[str]:
+    """Where in the run's eyes the shared trees lie, as absolute paths."""
+    trees = (read_json(run.staged) or {"trees": []})["trees"]
+    places = [os.path.join(run.work, tree["target"]) for tree in trees if _is_sealed(tree)]
+    return [os.path.normpath(place) for place in places]
+
+
+def _is_sealed(tree: Tree) -> bool:
+    return bool(tree.get("digest")) and not tree["copied"]
+
+
+def _is_still(place: bytes, stamp: List[int], hashed: str) -> bool:
+    """Whether the file has its content. One that was replaced or removed in the tree is another file: the run
+    keeps the one that it was given."""
+    try:
+        now = tree_.stamp_of(os.lstat(place))
+        if now == tuple(stamp) or now[2] != stamp[2]:
+            return True
+        return now[:2] == tuple(stamp[:2]) and tree_.content(place)[0] == hashed
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _depth(target: str) -> int:
+    """The tree "." comes first, then those that lie inside it."""
+    return 0 if os.path.normpath(target) == "." else 1 + os.path.normpath(target).count("/")
+
+
+def _inside(work: str, target: str) -> str:
+    path = os.path.normpath(os.path.join(work, target))
+    if path != work and not path.startswith(work + os.sep):
+        raise RunError(
+            "stage",
+            f"The target {target!r} lies outside the run's working folder: "
+            "give an absolute path, or one inside it.",
+        )
+    return path
+
+
+def _place(run: RunDir, tree: Tree, target: str) -> None:
+    put = _copy if tree["copied"] else _share
+    source = os.path.abspath(tree["source"])
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    if os.path.isdir(source):
+        _fill(source, target, put, skip=os.path.abspath(run.base))
+    else:
+        _replace(source, target, put)
+
+
+def _fill(source: str, target: str, put: Callable[[str, str], None], skip: str) -> None:
+    """Give `target` every entry of the folder `source`; modes last, for a folder may be read-only.
+
+    `skip` is our own base folder, which may lie inside the project that is laid out.
+    """
+    if os.path.lexists(target) and not (os.path.isdir(target) and not os.path.islink(target)):
+        os.unlink(target)
+    os.makedirs(target, exist_ok=True)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            place = os.path.join(target, entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                if entry.path != skip:
+                    _fill(entry.path, place, put, skip)
+            elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
+                _replace(entry.path, place, put)
+    os.chmod(target, stat.S_IMODE(os.stat(source).st_mode))
+
+
+def _replace(source: str, target: str, put: Callable[[str, str], None]) -> None:
+    """A later tree wins over an earlier one, file by file."""
+    if os.path.isdir(target) and not os.path.islink(target):
+        shutil.rmtree(target)
+    elif os.path.lexists(target):
+        os.unlink(target)
+    if os.path.islink(source):
+        os.symlink(os.readlink(source), target)
+    else:
+        put(source, target)
+
+
+def _copy(source: str, target: str) -> None:
+    shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _share(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError as error:
+        # Another file system, a foreign owner, or too many links to one file already.
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
+            raise
+        os.symlink(source, target)
+
+
+# ---------------------------------------------------------------- absolute targets
+
+
+def _map(run: RunDir, tree: Tree) -> None:
+    """Make the tree appear at an absolute path."""
+    target = os.path.normpath(tree["target"])
+    source = os.path.abspath(tree["source"])
+    if os.path.exists(target) and os.path.samefile(target, source):
+        return
+    if tree["copied"] or tree.get("digest"):  # a tree that was sent here is replaced by the next that is
+        private = os.path.join(run.path("mapped"), target.lstrip("/"))
+        _place(run, tree, private)
+        source = private
+    _link(run, source, target)
+
+
+def _link(run: RunDir, source: str, target: str) -> None:
+    if os.path.lexists(target):
+        _refuse_unless_ours(run, target)
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        temporary = f"{target}.{os.getpid()}.tmp"
+        os.symlink(source, temporary)
+        os.replace(temporary, target)
+    except OSError as error:
+        raise RunError("stage", f"{target} cannot be made: {error.strerror}.") from error
+
+
+def _refuse_unless_ours(run: RunDir, target: str) -> None:
+    points_to = os.readlink(target) if os.path.islink(target) else None
+    if points_to is None or not points_to.startswith(run.base + os.sep):
+        raise RunError(
+            "stage",
+            f"{target} exists on this machine and was not made by a run, so it is not replaced. "
+            "Map the data to another path.",
+        )
+    user = _active_user(run, target)
+    if user is not None:
+        raise RunError("stage", f"The run {user} uses {target} for something else and is not over yet.")
+
+
+def _active_user(run: RunDir, target: str) -> Optional[str]:
+    """Another run that goes on and has something at `target`."""
+    for other in _others(run):
+        spec = read_json(other.spec) or {}
+        targets = [os.path.normpath(tree["target"]) for tree in spec.get("trees", [])]
+        if target in targets and held(other):
+            return other.run_id
+    return None
+
+
+def _others(run: RunDir) -> Iterator[RunDir]:
+    for name in os.listdir(os.path.join(run.base, "runs")):
+        if name != run.run_id:
+            try:
+                yield open_run(run.base, name)
+            except RunError:
+                continue
+
+
+# ---------------------------------------------------------------- what was laid there
+
+
+def _facts(work: str, trees: List[Tree]) -> Dict[str, List[Any]]:
+    """Path -> [ctime_ns, size, mode, link target, mtime_ns] of all that the run has a copy of its own of."""
+    facts = {}
+    for tree in relative(trees):
+        if tree["copied"]:
+            top = _inside(work, tree["target"])
+            deeper = [_inside(work, other["target"]) for other in relative(trees)]
+            for path in [top, *(path for path, _ in walk(top, skip=deeper))]:
+                facts[os.path.relpath(path, work)] = describe(path)
+    return facts
+
+
+def describe(path: str) -> List[Any]:
+    """What tells whether a path was touched: any write moves its ctime, which no program can set back."""
+    about = os.lstat(path)
+    link = os.readlink(path) if stat.S_ISLNK(about.st_mode) else ""
+    return [about.st_ctime_ns, about.st_size, stat.S_IMODE(about.st_mode), link, about.st_mtime_ns]
+
+
+def relative(trees: List[Tree]) -> List[Tree]:
+    """The trees that lie in the working folder, the innermost first."""
+    inside = [tree for tree in trees if not os.path.isabs(tree["target"])]
+    return sorted(inside, key=lambda tree: -_depth(tree["target"]))
+
+
+def walk(top: str, skip: List[str]) -> Iterator[Tuple[str, bool]]:
+    """(path, is a folder) of all below `top`, sorted within each folder, without what lies in `skip`."""
+    left = [_listed(top)]  # one for each level: folders may be nested deeper than calls
+    while left:
+        if not left[-1]:
+            left.pop()
+            continue
+        entry = left[-1].pop()
+        if entry.path in skip:
+            continue
+        is_folder = entry.is_dir(follow_symlinks=False)
+        yield entry.path, is_folder
+        if is_folder:
+            left.append(_listed(entry.path))
+
+
+def _listed(folder: str) -> List["os.DirEntry[str]"]:
+    """List a folder, the last name first; empty if it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name, reverse=True)
+    except OSError:
+        return []

@@ -1,0 +1,1 @@
+"""From a project folder to an open, verified machine."""

@@ -1,0 +1,94 @@
+"""The door of a lease's machine: opened with the lease's own key once the machine has proved itself."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from orchestrator import hosts
+from orchestrator.errors import HostError, HostKeyError
+from orchestrator.ledger import Lease
+from orchestrator.model import Endpoint, Host, Machine, Provider
+from orchestrator.session.project import Project
+
+_CONNECT_SECONDS = 60.0
+_ANSWER_SECONDS = 10.0
+
+
+def connect_verified(
+    place: Project, lease: Lease, provider: Provider, machine: Machine, endpoint: Endpoint
+) -> Host:
+    """A connection whose host key nobody else can have.
+
+    Where the machine was made with a key that travelled to it, that key serves for this once: the
+    machine makes another, which the provider and this folder know it by from then on.
+    """
+    if not _travelled(machine):
+        return connect(place, lease, machine, endpoint)
+    with _alone(place, lease):
+        now = provider.find(machine) or machine
+        vouched = provider.endpoint(now) or endpoint
+        if not _travelled(now):  # another command was quicker
+            return connect(place, lease, now, vouched)
+        return _renewed(place, lease, provider, now, vouched)
+
+
+def _travelled(machine: Machine) -> bool:
+    return bool(machine.detail.get("host_key") == "injected")
+
+
+@contextmanager
+def _alone(place: Project, lease: Lease) -> Iterator[None]:
+    """One command of this folder at a time."""
+    with open(place.known_hosts(lease.id).with_name("door.lock"), "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _renewed(place: Project, lease: Lease, provider: Provider, machine: Machine, endpoint: Endpoint) -> Host:
+    from orchestrator.hosts.renewal import renew
+
+    def vouch(keys: Sequence[str]) -> None:
+        provider.vouch(machine, keys)
+
+    host = connect(place, lease, machine, endpoint)
+    try:
+        return renew(
+            host,
+            endpoint.host_keys[-1],
+            machine_id=machine.id,
+            known_hosts=place.known_hosts(lease.id),
+            vouch=vouch,
+            reconnect=lambda key: connect(place, lease, machine, replace(endpoint, host_keys=(key,))),
+        )
+    except BaseException:
+        host.close()
+        raise
+
+
+def connect(
+    place: Project, lease: Lease, machine: Machine, endpoint: Endpoint, timeout: float = _CONNECT_SECONDS
+) -> Host:
+    """The door of a machine, opened with the lease's own key after its host key was verified."""
+    try:
+        return hosts.connect(
+            endpoint,
+            identity=place.identity(lease.id),
+            known_hosts=place.known_hosts(lease.id),
+            machine_id=machine.id,
+            timeout=timeout,
+        )
+    except HostKeyError as error:
+        error.exists = error.exists or f"{machine.id} runs on, at ${machine.price:.2f}/h; nothing was sent."
+        error.next_command = error.next_command or "orch down --discard"
+        raise
+
+
+def is_answering(host: Host) -> bool:
+    """Whether this connection serves still: it may be broken, or its machine stand still."""
+    try:
+        return host.run(("true",), timeout=_ANSWER_SECONDS).returncode == 0
+    except HostError:
+        return False

@@ -1,0 +1,60 @@
+"""Whether a machine that was rented for its GPUs shows them: TensorFlow would go on without, on the CPU."""
+
+from __future__ import annotations
+
+import shlex
+import time
+
+from orchestrator.errors import StackError
+from orchestrator.model import Bound, Completed
+from orchestrator.model.plain import last_words
+from orchestrator.session.session import Session
+
+_PATIENCE_S = 60.0
+_PAUSE_S = 2.0
+_NO_PROGRAM = 127
+
+
+def require_gpus(session: Session) -> None:
+    """StackError where fewer NVIDIA GPUs answer than the profile asks for. A driver may need a minute."""
+    need = session.profile.need().accelerator
+    if need is None or session.profile.cloud == "local" or _is_of_others(session):
+        return
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        said = session.host.run(("nvidia-smi", "-L"), timeout=60)
+        seen = (
+            sum(line.startswith(b"GPU ") for line in said.stdout.splitlines()) if not said.returncode else 0
+        )
+        if seen >= need.count.value:
+            return
+        if said.returncode in (0, _NO_PROGRAM) or time.monotonic() > end:
+            raise _without(session, need.count, seen, said)
+        time.sleep(_PAUSE_S)
+
+
+def _is_of_others(session: Session) -> bool:
+    """GPUs of AMD, chips of AWS: their drivers have other programs."""
+    from orchestrator import catalog
+
+    kinds = catalog.load(session.machine.provider).kinds
+    vendors = {kind.vendor for kind in kinds if kind.instance_type == session.machine.instance_type}
+    return bool(vendors - {"", "nvidia"})
+
+
+def _without(session: Session, wanted: Bound, seen: int, said: Completed) -> StackError:
+    machine, path = session.machine, shlex.quote(str(session.profile.path))
+    image = machine.detail.get("image", "its image")
+    words = last_words(said.stdout + said.stderr, 200) or "nothing"
+    why = (
+        f"{image} has no driver: there is no nvidia-smi on {machine.name}."
+        if said.returncode == _NO_PROGRAM
+        else f"nvidia-smi on {machine.name} ({image}) shows {seen} GPUs of {wanted}. It said: {words}"
+    )
+    return StackError(
+        f"{machine.instance_type} was rented for its GPU, and {why} Training would go on on its CPU.",
+        exists=f"{machine.id} runs on, at ${machine.price:.2f}/h, until its deadline.",
+        next_command=f"unset ORCH_AWS_IMAGE; orch down && orch up {path}    # or one with the driver"
+        if machine.provider == "aws"
+        else f"orch down && orch up {path}",
+    )

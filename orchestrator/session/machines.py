@@ -1,0 +1,165 @@
+"""The machines that a lease holds: found by its label and by their ids, ended, and proven gone.
+
+A cloud's list may lag behind, so an empty list proves nothing: an id that the ledger knows is always asked
+for by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from orchestrator.errors import CleanupUnproven, UsageError
+from orchestrator.ledger import Holding, Lease, Ledger
+from orchestrator.model import LABEL_LEASE, Labels, Machine, MachineState, Progress, Provider
+from orchestrator.providers import ending_of
+
+_POLL_SECONDS = 0.1
+_GONE_LIMIT = 300.0
+_ASK_AGAIN_SECONDS = 10.0
+_LIST_SECONDS = 1.0
+_CALL_SECONDS = 1.0
+"""How long after its intent a create call is under way."""
+_CLOCK_SECONDS = 60.0
+"""By how much the times that a cloud tells may be off: they are of several of its clocks, some rounded."""
+_EMPTY_ANSWERS = 3
+"""Empty lists in a row after which a create call is taken to have made nothing."""
+
+
+def machines_of(provider: Provider, lease: Lease) -> tuple[Machine, ...]:
+    """Every machine of the lease that exists; the one that serves comes first. Raises ProviderError."""
+    found = {machine.id: machine for machine in provider.list({LABEL_LEASE: lease.id})}
+    for holding in lease.holdings:
+        if holding.ended_at is None and holding.id not in found:
+            there = provider.find(machine_from_holding(holding))
+            if there is not None:
+                found[there.id] = there
+    serving = (lease.machine or {}).get("id")
+    return tuple(sorted(found.values(), key=lambda machine: machine.id != serving))
+
+
+def serving(provider: Provider, lease: Lease) -> Machine | None:
+    """The machine that serves the lease, None where it is gone. Raises ProviderError.
+
+    Beside it another may exist that is on its way out.
+    """
+    known = lease.holding
+    if known is not None:
+        return provider.find(machine_from_holding(known))
+    return next(iter(provider.list({LABEL_LEASE: lease.id})), None)
+
+
+def note_ends(ledger: Ledger, provider: Provider, lease: Lease, found: Sequence[Machine]) -> Lease:
+    """Record when each machine stopped that is not among those `found`, or is stopped. The lease then.
+
+    From then on it costs nothing. A ledger that cannot be written keeps nothing from going on.
+    """
+    running = {machine.id for machine in found if machine.state is not MachineState.STOPPED}
+    over = [holding for holding in lease.holdings if holding.ended_at is None and holding.id not in running]
+    with suppress(OSError, UsageError):
+        for holding in over:
+            ledger.append("machine.ended", machine=holding.id, at=_stopped_at(provider, holding))
+    return ledger.lease() if over else lease
+
+
+def _stopped_at(provider: Provider, holding: Holding) -> float:
+    """What its cloud says, where that can be: between its creation and now, both by the cloud's clock. Else
+    its deadline or now, whichever comes first: it cost at most so long."""
+    now = holding.created_at + max(0.0, time.time() - holding.noted_at)
+    ending = ending_of(provider, machine_from_holding(holding))
+    at = ending.at if ending is not None else None
+    if at is not None and holding.created_at - _CLOCK_SECONDS <= at <= now + _CLOCK_SECONDS:
+        return max(at, holding.created_at)
+    return min(now, holding.deadline or now)
+
+
+def machine_from_holding(holding: Holding) -> Machine:
+    """The machine that the ledger knows, as far as its provider needs it to be asked about it.
+
+    Its `created_at` is by this computer's clock: it tells how young the machine is.
+    """
+    facts = holding.machine
+    return Machine(
+        provider=str(facts.get("provider", "")),
+        id=holding.id,
+        name=str(facts.get("name", holding.id)),
+        state=MachineState.PENDING,
+        labels={LABEL_LEASE: holding.lease},
+        instance_type=str(facts.get("instance_type", "")),
+        zone=str(facts.get("zone", "")),
+        price=holding.price,
+        created_at=datetime.fromtimestamp(holding.noted_at, UTC),
+        detail=facts["detail"] if isinstance(facts.get("detail"), dict) else {},
+    )
+
+
+def await_existing(provider: Provider, lease: Lease, tell: Progress) -> tuple[Machine, ...]:
+    """The lease's machines. What came of a create call that nobody answered is asked for until it must show.
+
+    A cloud may list late what it made, and an empty list proves nothing: without an id to ask for, several
+    empty answers in a row do, once the call is old enough.
+    """
+    found = machines_of(provider, lease)
+    unsettled = not lease.whole or any(not attempt.settled for attempt in lease.attempts)
+    if found or not unsettled or not provider.list_lag_s:
+        return found
+    fresh_until = (lease.attempted_at or 0.0) + _CALL_SECONDS + provider.list_lag_s
+    if time.time() < fresh_until:
+        tell.say("Nothing is listed, but a create call is young: waiting for what it may have made")
+    empty = 1
+    while not found and (empty < _EMPTY_ANSWERS or time.time() < fresh_until):
+        time.sleep(_LIST_SECONDS)
+        found = machines_of(provider, lease)
+        empty += 1
+    return found
+
+
+def end_and_prove(
+    provider: Provider, machines: Sequence[Machine], labels: Labels | None, tell: Progress
+) -> None:
+    """End them, and what else has the labels where some are given, and see each gone by its id.
+
+    Raises CleanupUnproven.
+    """
+    left = {machine.id: machine for machine in machines}
+    limit = time.monotonic() + _GONE_LIMIT
+    asked: dict[str, float] = {}
+    while True:
+        for machine in left.values():
+            _ask_for_the_end(provider, machine, asked, tell)
+        listed = provider.list(labels) if labels else ()
+        left = {machine.id: machine for machine in listed} | _found(provider, left.values())
+        if not left:
+            return
+        if time.monotonic() > limit:
+            raise _unproven(provider, left.values())
+        time.sleep(_POLL_SECONDS)
+
+
+def _found(provider: Provider, machines: Iterable[Machine]) -> dict[str, Machine]:
+    """Those of them that exist, each asked for by its id."""
+    found = (provider.find(machine) for machine in machines)
+    return {machine.id: machine for machine in found if machine is not None}
+
+
+def _ask_for_the_end(provider: Provider, machine: Machine, asked: dict[str, float], tell: Progress) -> None:
+    """Once, and again after a while where the machine shows no sign of ending."""
+    now = time.monotonic()
+    if machine.id not in asked:
+        tell.say(f"Ending {machine.id}")
+    elif machine.state is MachineState.STOPPING or now - asked[machine.id] < _ASK_AGAIN_SECONDS:
+        return
+    asked[machine.id] = now
+    provider.delete(machine)
+
+
+def _unproven(provider: Provider, left: Iterable[Machine]) -> CleanupUnproven:
+    machines = tuple(left)
+    names = ", ".join(machine.id for machine in machines)
+    return CleanupUnproven(
+        f"{provider.name} still knows {names}, {_GONE_LIMIT:.0f} s after accepting their deletion.",
+        exists=f"They may cost up to ${sum(machine.price for machine in machines):.2f}/h.",
+        next_command="orch down",
+    )

@@ -1,0 +1,168 @@
+"""A project's folder: where its leases, keys and pulled runs lie, and which lease is meant."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import LocalError, UsageError
+from orchestrator.hosts.atomic import atomic_write, remove_abandoned
+from orchestrator.ledger import Lease, Ledger
+
+
+@dataclass(frozen=True)
+class Project:
+    """`root` holds `.orch/` (state) and `runs/` (what was pulled)."""
+
+    root: Path
+
+    @classmethod
+    def at(cls, start: Path | str | None = None) -> Project:
+        """The nearest folder upwards that has leases; else `start` (default: the current folder)."""
+        here = Path(start or Path.cwd()).resolve()
+        for folder in (here, *here.parents):
+            if any((folder / ".orch").glob("*/ledger.jsonl")):
+                return cls(folder)
+        return cls(here)
+
+    @property
+    def state(self) -> Path:
+        return self.root / ".orch"
+
+    @property
+    def here(self) -> Path:
+        """The base of what runs on this computer, laid out like a machine's."""
+        return self.state / "here"
+
+    @property
+    def cache(self) -> Path:
+        return self.state / "cache"
+
+    def run(self, run_id: str) -> Path:
+        return self.root / "runs" / run_id
+
+    def ledger(self, lease: str) -> Ledger:
+        return Ledger(self.state / lease / "ledger.jsonl")
+
+    def identity(self, lease: str) -> Path:
+        """The private key that opens this lease's machine, and nothing else."""
+        return self.state / lease / "identity"
+
+    def known_hosts(self, lease: str) -> Path:
+        return self.state / lease / "known_hosts"
+
+    def ledgers(self) -> list[Ledger]:
+        return [Ledger(path) for path in sorted(self.state.glob("*/ledger.jsonl"))]
+
+    def leases(self) -> list[Lease]:
+        """Every lease of this folder, oldest first, those with a damaged ledger among them.
+
+        One whose opening a full disk kept out is none.
+        """
+        begun = (ledger for ledger in self.ledgers() if self._has_begun(ledger))
+        return sorted((ledger.lease() for ledger in begun), key=lambda lease: lease.opened_at)
+
+    def _has_begun(self, ledger: Ledger) -> bool:
+        """A key is made before the first machine, and after the lease was opened."""
+        known = ledger.contents()
+        return bool(known.events) or not known.whole or self.identity(ledger.path.parent.name).exists()
+
+    def open_leases(self) -> list[Lease]:
+        return [lease for lease in self.leases() if lease.open]
+
+    def lease(self, wanted: str | None = None) -> Lease:
+        """The open lease that is meant: by id or profile name, or the only one there is."""
+        found = [
+            lease
+            for lease in self.open_leases()
+            if wanted is None or wanted in (lease.id, lease.profile["name"])
+        ]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(lease.id for lease in found)
+            raise UsageError(
+                f"Several machines are leased in {self.root}: {names}. Say which one is meant.",
+                next_command=f"orch status    # then add --lease {found[-1].id}",
+            )
+        meant = f" named {wanted}" if wanted else ""
+        raise UsageError(
+            f"No machine{meant} is leased in {self.root} or a folder above it.",
+            next_command="orch up PROFILE.yaml",
+        )
+
+    def ignore_state(self) -> None:
+        """Keep our state out of the project's version control."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        marker = self.state / ".gitignore"
+        if not marker.exists() or marker.read_text() != "*\n":
+            atomic_write(marker, b"*\n")
+
+    def ignore_runs(self) -> None:
+        """Keep what runs leave out of version control, unless the folder is the user's own, too."""
+        self.ignore_state()
+        runs = self.root / "runs"
+        if all((entry / "run.json").is_file() for entry in _entries(runs)):
+            with suppress(OSError):
+                atomic_write(runs / ".gitignore", b"*\n")
+
+    def require_runs(self, run_id: str) -> None:
+        """Raise LocalError, before anything runs, where `runs/` or the run's folder could not take a run: a
+        file or a link to nowhere in its place, a folder that may not be written, a read-only project."""
+        try:
+            self.ignore_state()
+        except OSError as error:
+            copy = shlex.quote(f"{self.root.name}-copy")
+            raise LocalError(
+                f"{self.root} cannot take the run's files: {error.strerror}: {error.filename}. "
+                "Nothing was run.",
+                next_command=f"cp -r {shlex.quote(str(self.root))} ~/{copy} && cd ~/{copy}"
+                "    # then the same command again",
+            ) from error
+        for place in (self.root / "runs", self.run(run_id)):
+            if os.path.lexists(place) and not place.is_dir():
+                what = "a link that leads to no folder" if place.is_symlink() else "no folder"
+                aside = shlex.quote(f"{place}.aside")
+                raise LocalError(
+                    f"{place} is {what}, so the run's files have no place. Nothing was run.",
+                    next_command=f"mv {shlex.quote(str(place))} {aside}    # then the same command again",
+                )
+            if place.is_dir() and not os.access(place, os.W_OK | os.X_OK):
+                raise LocalError(
+                    f"{place} may not be written, so the run's files have no place. Nothing was run.",
+                    next_command=f"chmod u+rwx {shlex.quote(str(place))}    # then the same command again",
+                )
+
+    def remove_abandoned(self) -> None:
+        """Remove what commands that were killed left unfinished, keys among it."""
+        for folder in (self.root / "runs", self.state, *_entries(self.state)):
+            remove_abandoned(folder)
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def new_lease_id(name: str) -> str:
+    """`<profile name>-<6 hex>`: unique enough, and safe as a label and as a host name."""
+    return f"{name[:40].rstrip('-')}-{secrets.token_hex(3)}"
+
+
+def new_run_id(name: str) -> str:
+    return f"{name[:40].rstrip('-')}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+
+
+def check_run_id(run_id: str) -> str:
+    """A caller's run id is a folder's name on two machines: letters, digits, . _ - only, at most 100."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", run_id):
+        raise UsageError(
+            f"The run id {run_id!r} cannot be a folder's name everywhere; use letters, digits, '.', '_' "
+            "and '-', at most 100, beginning with a letter or digit."
+        )
+    return run_id

@@ -1,0 +1,131 @@
+"""Waiting until a lease's machine answers; what became of one that does not exist any more."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orchestrator.errors import HostError, ProviderError
+from orchestrator.ledger import Lease
+from orchestrator.model import Ending, Endpoint, Machine, MachineState, Progress, Provider
+from orchestrator.providers import ending_of
+from orchestrator.session.machines import machine_from_holding, serving
+
+_BOOT_SECONDS = 300.0
+_LIST_SECONDS = 1.0
+_POLL_SECONDS = 0.1
+_SOON_SECONDS = 10.0
+_TOLD_AFTER = (0.0, 0.5, 1.0, 2.0)
+"""Pauses, in seconds, before a provider is asked whether a machine that fell silent has ended."""
+
+_OVER = (MachineState.STOPPED, MachineState.STOPPING)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A machine that answers, and by whom it was found."""
+
+    provider: Provider
+    machine: Machine
+    endpoint: Endpoint
+
+
+class MachineGone(HostError):
+    """The lease's machine runs no more. `ending` is what its provider says of that, None where nothing."""
+
+    ending: Ending | None = None
+
+    @property
+    def kind(self) -> str:
+        return HostError.__name__
+
+
+def wait_until_reachable(provider: Provider, lease: Lease, progress: Progress) -> Reached:
+    """The lease's machine once it answers. Raises MachineGone, or HostError where it stays silent."""
+    require_seen(provider, lease)
+    threading.Thread(target=_load_ssh, daemon=True).start()
+    begun = time.monotonic()
+    told, listed, machine = False, -_LIST_SECONDS, None
+    while (waited := time.monotonic() - begun) < _BOOT_SECONDS:
+        if waited - listed >= _LIST_SECONDS:
+            machine, listed = serving(provider, lease), waited
+            if machine is None or machine.state in _OVER:
+                _require_hope(provider, lease, machine, waited)
+        endpoint = provider.endpoint(machine) if machine and machine.state not in _OVER else None
+        if machine and endpoint and machine.state is MachineState.RUNNING:
+            return Reached(provider, machine, endpoint)
+        if endpoint or machine is None:  # it was listed before it ran, or is not listed yet: ask again
+            listed = -_LIST_SECONDS
+        if not told and waited > 2:
+            progress.say("Waiting for the machine to answer")
+            told = True
+        time.sleep(_POLL_SECONDS if waited < _SOON_SECONDS else _POLL_SECONDS * 5)
+    raise HostError(
+        f"The machine of {lease.id} did not answer within {_BOOT_SECONDS:.0f} s.",
+        exists=f"It may be running, at ${lease.price:.2f}/h, until its deadline.",
+        next_command="orch down    # or orch up again, to wait on",
+    )
+
+
+def _load_ssh() -> None:
+    """While the machine boots: what is needed as soon as it answers takes a while to load."""
+    import orchestrator.hosts.ssh  # noqa: F401
+
+
+def require_seen(provider: Provider, lease: Lease) -> None:
+    """ProviderError where the lease's machine cannot be seen as things are configured: it is not gone."""
+    if lease.holding:
+        provider.require_reach(machine_from_holding(lease.holding))
+
+
+def ending_of_machine(provider: Provider, lease: Lease) -> Ending | None:
+    """What the provider says of the end of the lease's machine; None where it exists, or nobody knows."""
+    return ending_of(provider, machine_from_holding(lease.holding)) if lease.holding else None
+
+
+def explain_silence(
+    provider: Provider, lease: Lease, lost: HostError, answers: Callable[[], bool]
+) -> HostError:
+    """MachineGone, with its provider's words, where the machine has ended; else `lost` itself.
+
+    A machine falls silent before its provider tells of its end: one that does not answer is asked for again.
+    """
+    for pause in _TOLD_AFTER:
+        if answers():
+            return lost
+        time.sleep(pause)
+        try:
+            machine = serving(provider, lease)
+        except ProviderError:
+            return lost
+        if machine is None or machine.state in _OVER:
+            return _gone(lease, ending_of_machine(provider, lease))
+    return lost
+
+
+def _require_hope(provider: Provider, lease: Lease, machine: Machine | None, waited: float) -> None:
+    """MachineGone unless the machine may only not be listed yet."""
+    ending = ending_of(provider, machine) if machine else ending_of_machine(provider, lease)
+    if ending is not None or machine is not None or waited > _gone_after(lease):
+        raise _gone(lease, ending)
+
+
+def _gone_after(lease: Lease) -> float:
+    """A machine made seconds ago may not be listed yet; an older one that is not listed is gone."""
+    fresh = lease.created_at is not None and time.time() - lease.created_at < 120
+    return 60.0 if fresh and lease.profile["cloud"] != "local" else 2.0
+
+
+def _gone(lease: Lease, ending: Ending | None) -> MachineGone:
+    lost = ", ".join(run.run_id for run in lease.uncollected)
+    why = ending.message if ending else "its deadline came, it was powered off, or its provider ended it."
+    error = MachineGone(
+        f"The machine of {lease.id} is gone: {why}" + (f" Not pulled from it: {lost}." if lost else ""),
+        exists="Nothing is running; nothing costs.",
+        next_command=f"orch down && orch up {shlex.quote(lease.profile['path'])}",
+    )
+    error.ending = ending
+    return error

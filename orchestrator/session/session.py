@@ -1,0 +1,206 @@
+"""A lease's machine with its door open: connected, key verified, ready to install and to run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator import stack
+from orchestrator.errors import HostError, HostKeyError, StackError
+from orchestrator.ledger import Ledger
+from orchestrator.model import (
+    FAR_BASE,
+    Agent,
+    Difference,
+    Host,
+    Lock,
+    Machine,
+    Progress,
+    Provider,
+)
+from orchestrator.model.plain import last_words
+from orchestrator.profile import Profile
+from orchestrator.providers import open_provider
+from orchestrator.runtime.attest.facts import environment as acting_variables
+from orchestrator.session import unrecorded
+from orchestrator.session.connect import connect_verified, is_answering
+from orchestrator.session.project import Project
+from orchestrator.session.reach import MachineGone, Reached, explain_silence, wait_until_reachable
+from orchestrator.session.releasing import release_again
+
+
+@dataclass
+class Session:
+    """Everything that one command needs of a lease: the folder, its journal, the machine, the door."""
+
+    place: Project
+    ledger: Ledger
+    profile: Profile
+    provider: Provider
+    machine: Machine
+    host: Host
+    agent: Agent
+    progress: Progress
+
+    def install(self) -> stack.Installed:
+        """The lock's packages on the machine, exactly. Quick where they are there already."""
+        lock = self.lock()
+        return stack.install(
+            self.host,
+            self.agent,
+            lock,
+            stack.interpreter(self.local().python),
+            delivery=self.profile.stack.delivery,
+            progress=self.progress,
+        )
+
+    def lock(self) -> Lock:
+        return read_lock(self.profile)
+
+    def local(self) -> stack.LocalStack:
+        """The environment in which the user works, made from the lock where there is none."""
+        return local_stack(self.profile, self.progress)
+
+    def watch_idleness(self) -> None:
+        """The machine powers itself off when nobody used it for the profile's `idle_duration`, and at its
+        deadline, having asked its jobs to save. The deadline that was armed first stays."""
+        seconds = self.profile.idle_duration or 0
+        early = float(self.machine.detail.get("ended_early_s", 0.0))
+        late = float(self.machine.detail.get("ended_by_cloud_s", 0.0)) + early
+        left = max(1.0, self._left() - early) if self.machine.deadline else 0.0
+        argv = self.agent.argv("watch", self.agent.base, "--left", f"{left:.0f}", "--idle", f"{seconds:.0f}")
+        argv = (*argv, "--late", f"{late:.0f}")
+        if self.machine.detail.get("spot"):
+            argv = (*argv, "--spot", self.machine.provider)
+        power_off = self.machine.detail.get("power_off")  # where the user who logs in may not, as such
+        argv = (*argv, "--", *power_off) if power_off else argv
+        done = self.host.run(argv, timeout=30)
+        if done.returncode != 0:
+            raise HostError(
+                f"The machine did not start its idle watch: {last_words(done.stderr)}",
+                exists=f"{self.machine.id} runs on until its deadline.",
+                next_command="orch up " + str(self.profile.path),
+            )
+
+    def confine(self) -> None:
+        """Take from the machine's user what could stop the deadline, where that is within its reach."""
+        command = tuple(self.machine.detail.get("confine", ()))
+        if not command:
+            return
+        done = self.host.run(command, timeout=60)
+        if done.returncode != 0:
+            why = last_words(done.stderr) or f"status {done.returncode}"
+            self.progress.say(f"Jobs on this machine can become root, and so could stop its deadline: {why}")
+
+    def _left(self) -> float:
+        """Seconds until the deadline. Both times are by this computer's clock, so that
+        it does not matter how wrong it is. One that was set meanwhile ends no machine that still runs, and
+        cannot lengthen its life: whoever else keeps the deadline does so by another clock."""
+        assert self.machine.deadline is not None
+        left = self.machine.deadline.timestamp() - time.time()
+        longest = float(self.profile.max_duration)
+        return min(left, longest) if left > 0 else longest
+
+
+def read_lock(profile: Profile) -> Lock:
+    if profile.stack.lock is None:
+        raise StackError(
+            f"{profile.name} names no lock, and {profile.code.path} has none of uv.lock, pylock.toml, "
+            "requirements.lock or a requirements.txt with hashes.",
+            next_command="uv pip compile --generate-hashes requirements.in -o requirements.lock",
+        )
+    return stack.read_lock(profile.stack.lock)
+
+
+def local_stack(profile: Profile, progress: Progress) -> stack.LocalStack:
+    return stack.local_environment(
+        read_lock(profile), profile.code.path, profile.stack.python, progress=progress
+    )
+
+
+def check_stack(session: Session, installed: stack.Installed) -> tuple[Difference, ...]:
+    """Every way in which the machine's stack is not the lock or not the local one, as the job will see it."""
+    variables = session.profile.train.environment()
+    here = stack.attest_here(session.local().python, environment=variables)
+    there = replace(
+        installed.fingerprint,
+        environment={**installed.fingerprint.environment, **acting_variables(variables)},
+    )
+    return stack.differences(session.lock(), here, there, session.profile.stack.allow)
+
+
+def tell_inherited(session: Session) -> None:
+    """Name the variables that the run gets as they are in this shell, unless the last run got the same."""
+    last = max(session.ledger.lease().runs.values(), key=lambda run: run.started_at, default=None)
+    before = last.inherited if last else {}
+    for line in inherited_lines(before, session.profile.train.inherited()):
+        session.progress.say(line)
+
+
+def inherited_lines(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """What to say of inherited variables, as the run `before` got them and as this one does."""
+    if now and now != before:
+        listed = ", ".join(f"{name}={value}" for name, value in now.items())
+        yield f"The run gets these variables of your shell, because they can change numbers: {listed}"
+    if gone := [name for name in before if name not in now]:
+        yield f"The run before got variables that your shell does not set now: {', '.join(gone)}"
+
+
+def told(difference: Difference) -> str:
+    reason = f" ({difference.reason})" if difference.reason else ""
+    here, there = difference.here or "absent", difference.there or "absent"
+    return f"{difference.kind} {difference.name}: here {here}, there {there}{reason}"
+
+
+def stack_facts(installed: stack.Installed) -> dict[str, Any]:
+    fingerprint = installed.fingerprint
+    return {
+        "digest": fingerprint.digest,
+        "python": fingerprint.python,
+        "packages": len(fingerprint.distributions),
+        "interpreter": installed.python,
+    }
+
+
+@contextmanager
+def open_session(
+    place: Project, ledger: Ledger, profile: Profile, *, progress: Progress, reached: Reached | None = None
+) -> Iterator[Session]:
+    """Wait until the machine answers, unless it was `reached` already; verify its key, put the runtime there.
+
+    Raises HostKeyError before anything is sent where the key is not the one its provider vouches for. Where
+    contact is lost in the block, the provider is asked whether the machine is gone: MachineGone says why.
+    """
+    lease = ledger.lease()
+    found = reached or wait_until_reachable(open_provider(profile.cloud), lease, progress)
+    provider, machine = found.provider, found.machine
+    interpreter = stack.interpreter(local_stack(profile, progress).python)
+    host = connect_verified(place, lease, provider, machine, found.endpoint)
+    session = None
+    try:
+        if reached:
+            host.run(("true",), timeout=30)
+            ledger.append("machine.reached", machine=machine.id)
+        base = str(machine.detail.get("base", FAR_BASE))
+        agent = stack.bootstrap(host, base=base, interpreter=interpreter, progress=progress)
+        host.run(("touch", f"{agent.base}/active"), timeout=30)  # whoever comes in keeps it from idling
+        release_again(place, ledger, host, agent)
+        unrecorded.ask_host(ledger, host, base, agent)
+        session = Session(place, ledger, profile, provider, machine, host, agent, progress)
+        yield session
+    except (HostKeyError, MachineGone):
+        raise
+    except HostError as lost:
+        door = session.host if session else host
+        raise explain_silence(provider, ledger.lease(), lost, lambda: is_answering(door)) from lost
+    finally:
+        door = session.host if session else host  # a broken connection may have been replaced
+        door.close()
+
+
+def local_agent(place: Project) -> Agent:
+    """The runtime for what runs on this computer: recordings and the local side of parity."""
+    return stack.local_agent(place.here)

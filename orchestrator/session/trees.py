@@ -1,0 +1,148 @@
+"""Code and data: scanned here, sent, proven equal there, and laid out the same on both sides."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator import sync
+from orchestrator.errors import SyncError, UsageError
+from orchestrator.model import Agent, Manifest, Progress, TreeLink
+from orchestrator.profile import DataTree, Profile
+from orchestrator.session.session import Session
+
+CODE_TREE = "code"
+
+
+@dataclass(frozen=True)
+class Trees:
+    """The trees in a job's working folder on the machine, and facts of the data."""
+
+    there: tuple[TreeLink, ...]
+    code: Manifest
+    data: Mapping[str, Any]
+    seconds: float
+
+
+def send(session: Session) -> Trees:
+    """Send what changed."""
+    begun = time.monotonic()
+    profile = session.profile
+    for each in profile.data:
+        prepare(session, each)
+    code = _sent(session, CODE_TREE, profile.code.path, ignore=code_ignored(profile))
+    there = [_link(session.agent, CODE_TREE, ".", code, copied=True)]
+    manifests = []
+    for number, each in enumerate(profile.data):
+        name = f"data-{number}"
+        data = _sent(session, name, each.source, data=True)
+        there.append(_link(session.agent, name, each.target, data))
+        manifests.append(data.manifest)
+    return Trees(tuple(there), code.manifest, facts_of(manifests), time.monotonic() - begun)
+
+
+def _sent(
+    session: Session, name: str, root: Path, *, ignore: Sequence[str] = (), data: bool = False
+) -> sync.Scan:
+    """The tree `name` on the machine made equal to what is at `root`; the scan that it equals."""
+
+    def look() -> sync.Scan:
+        return sync.scan(root, ignore=ignore, cache=session.place.cache, data=data)
+
+    found = sync.push_latest(session.host, session.agent, look, name, progress=session.progress)
+    for warning in found.warnings:
+        session.progress.say(f"Note: {warning}")
+    return found
+
+
+def code_ignored(profile: Profile) -> tuple[str, ...]:
+    """The profile's patterns, the data's folders (they travel as data), and what this command prints to."""
+    root = profile.code.path.resolve()
+    inside = [
+        "/" + _literal(each.source.resolve().relative_to(root).as_posix())
+        for each in profile.data
+        if each.source.resolve().is_relative_to(root) and each.source.resolve() != root
+    ]
+    inside += ["/" + _literal(path.relative_to(root).as_posix()) for path in _printed_to(root)]
+    return (*profile.code.ignore, *inside, "/runs/")
+
+
+def _printed_to(root: Path) -> set[Path]:
+    """The files below `root` that standard output and error of this process are: `orch run >nightly.log`."""
+    found = set()
+    for number in (1, 2):
+        with contextlib.suppress(OSError):
+            path = Path(f"/dev/fd/{number}").resolve(strict=True)
+            if path.is_relative_to(root) and os.path.samestat(path.stat(), os.fstat(number)):
+                found.add(path)
+    return found
+
+
+def _literal(path: str) -> str:
+    """A path as a pattern that matches only itself."""
+    return re.sub(r"([\\*?\[\]#! ])", r"\\\1", path)
+
+
+def _link(agent: Agent, name: str, target: str, sent: sync.Scan, *, copied: bool = False) -> TreeLink:
+    return TreeLink(sync.tree_path(agent, name), target, copied, sent.manifest.digest)
+
+
+def check_targets(profile: Profile) -> None:
+    """Refuse a reference run that would not find its data: a script that expects them at an absolute path
+    must find them there on this computer, too. Raises UsageError."""
+    for tree in profile.data:
+        target = Path(tree.target)
+        if target.is_absolute() and not target.exists():
+            raise UsageError(
+                f"The script expects its data at {target}, which is not there on this computer; the local "
+                "side of --local-parity would read nothing, or something else.",
+                next_command=f"sudo mkdir -p {shlex.quote(str(target.parent))} && "
+                f"sudo ln -s {shlex.quote(str(tree.source))} {shlex.quote(str(target))}",
+            )
+
+
+def facts_of(manifests: Sequence[Manifest]) -> dict[str, Any]:
+    """The data as a record has them: one digest of all trees, files, bytes."""
+    files = [entry for manifest in manifests for entry in manifest.entries if entry.kind == "file"]
+    digest = hashlib.sha256("\n".join(manifest.digest for manifest in manifests).encode()).hexdigest()
+    return {
+        "digest": digest if manifests else None,
+        "files": len(files),
+        "bytes": sum(entry.size for entry in files),
+    }
+
+
+def prepare(session: Session, tree: DataTree) -> None:
+    """Make absent data by the profile's own command, here, in the local stack."""
+    make(tree, session.profile, lambda: session.local().python, session.progress)
+
+
+def make(tree: DataTree, profile: Profile, python_of: Callable[[], Path], progress: Progress) -> None:
+    """As `prepare`; `python_of` finds the local stack's interpreter, where there is something to make."""
+    if tree.source.exists():
+        return
+    if not tree.prepare:
+        raise SyncError(
+            f"The data {tree.source} does not exist.",
+            next_command="put the data there, or give data[].prepare, the command that makes them",
+        )
+    progress.say(f"Preparing {tree.source.name}: {shlex.join(tree.prepare)}")
+    python = python_of()
+    argv = [str(python), *tree.prepare[1:]] if tree.prepare[0] in ("python", "python3") else tree.prepare
+    done = subprocess.run(argv, cwd=profile.code.path, capture_output=True, text=True, check=False)
+    if done.returncode != 0 or not tree.source.exists():
+        tail = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
+        made = "" if tree.source.exists() else f", and {tree.source} is still absent"
+        raise SyncError(
+            f"{shlex.join(tree.prepare)} ended with exit code {done.returncode}{made}:\n{tail}",
+            next_command=f"cd {shlex.quote(str(profile.code.path))} && {shlex.join(map(str, argv))}",
+        )

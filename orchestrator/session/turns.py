@@ -1,0 +1,231 @@
+"""Who works on a run, or uses a machine, now: file locks, which the kernel frees when their holder dies.
+
+The holder writes its process id, verb and start time into the file, so that a waiting call can name it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from orchestrator.model import Progress
+from orchestrator.session.project import Project
+
+_GRACE_SECONDS = 0.5
+"""A lock that is free again so soon is not worth a word."""
+_POLL_SECONDS = 0.05
+_MOST_BYTES = 1000
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a lock, the verb that it carries out, and since when, in Unix seconds."""
+
+    pid: int
+    verb: str
+    since: float
+
+    @property
+    def words(self) -> str:
+        at = datetime.fromtimestamp(self.since, UTC).strftime("%H:%M:%S UTC")
+        return f"`orch {self.verb}` (process {self.pid}, since {at})"
+
+
+class Turn:
+    """The right to work on one thing. It may be given back before its block ends, and taken again.
+
+    `what` the holder does, after its name: "works on one". `verb`: for whoever waits for us.
+    """
+
+    def __init__(self, handle: IO[str], verb: str, what: str, tell: Progress) -> None:
+        self._handle = handle
+        self._verb = verb
+        self._what = what
+        self._tell = tell
+        self._held = False
+
+    def take(self) -> None:
+        """Wait for the lock. If that takes a while, say who holds it, and when the wait is over."""
+        self.wait(fcntl.LOCK_EX)
+        self._held = True
+        _sign(self._handle, Holder(os.getpid(), self._verb, time.time()))
+
+    def wait(self, lock: int) -> None:
+        """Wait until `lock` (LOCK_EX, or LOCK_SH beside others who only wait) is ours."""
+        if _soon(self._handle, lock):
+            return
+        holder = _signed(self._handle)
+        name = holder.words if holder else "Another orch"
+        self._tell.say(f"{name} {self._what}; waiting for it")
+        fcntl.flock(self._handle, lock)
+        self._tell.say("It is done; going on")
+
+    def give_back(self) -> None:
+        if not self._held:
+            return
+        self._held = False
+        _sign(self._handle, None)
+        fcntl.flock(self._handle, fcntl.LOCK_UN)
+
+
+@contextmanager
+def turn_of(place: Project, run_id: str, verb: str, tell: Progress) -> Iterator[Turn]:
+    """One call at a time starts the run `run_id`, or brings it home. The next one finds what was done."""
+    with _opened(place, f"run-{run_id}") as handle:
+        turn = Turn(handle, verb, f"works on {run_id} in this folder", tell)
+        turn.take()
+        try:
+            yield turn
+        finally:
+            turn.give_back()
+
+
+@contextmanager
+def free(place: Project, run_id: str) -> Iterator[bool]:
+    """Whether nobody works on the run `run_id`. If so, others wait until the block ends."""
+    with _opened(place, f"run-{run_id}") as handle:
+        yield _taken(handle)
+
+
+@contextmanager
+def starting(place: Project, lease: str, verb: str, tell: Progress) -> Iterator[None]:
+    """One call at a time starts a run on the machine of `lease`."""
+    with _opened(place, f"start-{lease}") as handle:
+        turn = Turn(handle, verb, "starts a run on this machine", tell)
+        turn.take()
+        try:
+            yield
+        finally:
+            turn.give_back()
+
+
+@contextmanager
+def changing(place: Project, lease: str, verb: str, tell: Progress) -> Iterator[None]:
+    """One call at a time makes a machine for `lease`, or ends its machines and closes it.
+
+    `up` holds it from the look whether the lease is open to the receipt of the create call; `down` from
+    the look for machines to the closing line. So no machine is made for a lease whose key was deleted.
+    """
+    with _opened(place, f"lease-{lease}") as handle:
+        turn = Turn(handle, verb, f"makes or ends the machine of {lease}", tell)
+        turn.take()
+        try:
+            yield
+        finally:
+            turn.give_back()
+
+
+@contextmanager
+def one_at_a_time(place: Project, name: str, verb: str, tell: Progress) -> Iterator[None]:
+    """Two `up` of one profile take turns; the second finds the first one's machine and its stack."""
+    place.ignore_state()
+    with _file(place.state / f"up-{name}.lock") as handle:
+        turn = Turn(handle, verb, f"makes the machine of {name} ready", tell)
+        turn.take()
+        try:
+            yield
+        finally:
+            turn.give_back()
+
+
+def after_up(place: Project, name: str, tell: Progress) -> None:
+    """Let an `up` of the profile `name` go first that is at work."""
+    place.ignore_state()
+    with _file(place.state / f"up-{name}.lock") as handle:
+        Turn(handle, "", f"makes the machine of {name} ready", tell).wait(fcntl.LOCK_SH)
+
+
+def working_on(place: Project, run_id: str) -> Holder | None:
+    """The process that starts the run `run_id` or brings it home now; None where there is none."""
+    path = place.state / "turns" / f"run-{run_id}.lock"
+    if not path.exists():
+        return None
+    with _file(path) as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _signed(handle)
+    return None
+
+
+@contextmanager
+def shared_use(place: Project, name: str) -> Iterator[None]:
+    """The machine of the profile `name` is used in the block: no `run` ends it meanwhile."""
+    with _opened(place, f"use-{name}") as handle:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        yield
+
+
+@contextmanager
+def exclusive_use(place: Project, name: str) -> Iterator[bool]:
+    """Whether nobody uses the machine of the profile `name`. If so, others wait until the block ends."""
+    with _opened(place, f"use-{name}") as handle:
+        yield _taken(handle)
+
+
+@contextmanager
+def _opened(place: Project, name: str) -> Iterator[IO[str]]:
+    place.ignore_runs()
+    folder: Path = place.state / "turns"
+    folder.mkdir(exist_ok=True)
+    with _file(folder / f"{name}.lock") as handle:
+        yield handle
+
+
+@contextmanager
+def _file(path: Path) -> Iterator[IO[str]]:
+    """Opened for reading and writing; what its holder wrote into it stays."""
+    with open(path, "a+") as handle:
+        yield handle
+
+
+def _taken(handle: IO[str]) -> bool:
+    """Take the lock, unless another holds it."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _soon(handle: IO[str], lock: int) -> bool:
+    """Whether the lock could be had without a wait that anybody notices."""
+    limit = time.monotonic() + _GRACE_SECONDS
+    while True:
+        try:
+            fcntl.flock(handle, lock | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > limit:
+                return False
+        time.sleep(_POLL_SECONDS)
+
+
+def _sign(handle: IO[str], holder: Holder | None) -> None:
+    """Write the holder into the lock's file, past its buffer, which would be written again at its closing.
+
+    A full disk is ignored.
+    """
+    with suppress(OSError):
+        os.ftruncate(handle.fileno(), 0)
+        if holder:
+            os.write(handle.fileno(), json.dumps(asdict(holder)).encode())
+
+
+def _signed(handle: IO[str]) -> Holder | None:
+    """Who holds the lock, where it can be read."""
+    handle.seek(0)
+    try:
+        value = json.loads(handle.read(_MOST_BYTES))
+        holder = Holder(int(value["pid"]), str(value["verb"]), float(value["since"]))
+        return holder if holder.words else None
+    except (ValueError, KeyError, TypeError, OverflowError, OSError, RecursionError):
+        return None

@@ -1,0 +1,136 @@
+"""Runs of a lease's machine that its damaged ledger does not tell: the machine itself is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import asdict, replace
+from typing import Any
+
+from orchestrator import jobs
+from orchestrator.errors import CleanupUnproven, HostError, OrchError, UsageError
+from orchestrator.ledger import Lease, LeasedRun, Ledger
+from orchestrator.model import FAR_BASE, Agent, Host, Machine, MachineState, Provider
+from orchestrator.session.project import Project
+
+_ANSWER_SECONDS = 20.0
+
+
+def ask(place: Project, lease: Lease, provider: Provider, machines: Sequence[Machine]) -> Lease:
+    """The lease with the runs that its machines have and its ledger does not tell, which are recorded.
+
+    A lease whose ledger is whole is returned as it is. Raises HostError where a machine cannot be asked; one
+    that is ending already is not asked.
+    """
+    if lease.whole:
+        return lease
+    for machine in machines:
+        if machine.state is not MachineState.STOPPING:
+            lease = _record(place.ledger(lease.id), lease, _waiting(place, lease, provider, machine))
+    return lease
+
+
+def require(place: Project, lease: Lease, provider: Provider, machines: Sequence[Machine]) -> Lease:
+    """As `ask`, before machines are ended. Raises CleanupUnproven where one cannot be asked."""
+    try:
+        return ask(place, lease, provider, machines)
+    except HostError as error:
+        ids = ", ".join(machine.id for machine in machines)
+        raise CleanupUnproven(
+            f"The ledger of {lease.id} is damaged, and its machine does not tell which runs it has: "
+            f"{error.message.rstrip('.')}. Results may be on it only. Nothing was ended.",
+            exists=f"{ids} still exists, at ${sum(machine.price for machine in machines):.2f}/h.",
+            next_command=f"orch down {lease.id}    # once it answers; or, to lose what is on it: "
+            f"orch down {lease.id} --discard",
+        ) from error
+
+
+def ask_if_possible(place: Project, lease: Lease) -> Lease:
+    """As `ask`, of whatever machine its provider knows; the lease as it is where nobody can be asked."""
+    if lease.whole:
+        return lease
+    from orchestrator.providers import exists, open_provider
+    from orchestrator.session.machines import machines_of
+
+    cloud = lease.profile["cloud"]
+    if not exists(cloud):
+        return lease
+    with suppress(OrchError, OSError):
+        provider = open_provider(cloud)
+        return ask(place, lease, provider, machines_of(provider, lease))
+    return lease
+
+
+def ask_host(ledger: Ledger, host: Host, base: str, agent: Agent) -> None:
+    """Record the runs below `base` of a machine that is connected. Raises HostError, OSError, UsageError."""
+    lease = ledger.lease()
+    if not lease.whole:
+        for name, data in _unknown(lease, jobs.waiting(host, base), agent).items():
+            _append(ledger, name, data)
+
+
+def _waiting(place: Project, lease: Lease, provider: Provider, machine: Machine) -> tuple[jobs.Waiting, ...]:
+    from orchestrator.session import connect
+
+    try:
+        endpoint = provider.endpoint(machine) if machine.state is MachineState.RUNNING else None
+        if endpoint is None:
+            raise HostError(f"{machine.id} is {machine.state}")
+        with closing(connect.connect(place, lease, machine, endpoint, timeout=_ANSWER_SECONDS)) as host:
+            return jobs.waiting(host, str(machine.detail.get("base", FAR_BASE)))
+    except OSError as error:  # the key cannot be read here
+        raise HostError(f"{error.filename or machine.id}: {error.strerror or error}") from error
+
+
+def _record(ledger: Ledger, lease: Lease, waiting: Sequence[jobs.Waiting]) -> Lease:
+    """Return the lease with these runs, whether or not its ledger can be written."""
+    agent = Agent(**lease.agent) if lease.agent and set(lease.agent) == {"python", "root", "base"} else None
+    found = _unknown(lease, waiting, agent)
+    with suppress(OSError, UsageError):
+        for name, data in found.items():
+            _append(ledger, name, data)
+    runs = {
+        name: LeasedRun(
+            name,
+            lease.created_at or lease.opened_at,
+            exit_reason=data["reason"],
+            draft=data["draft"],
+            found=True,
+        )
+        for name, data in found.items()
+    }
+    return replace(lease, runs={**lease.runs, **runs})
+
+
+def _append(ledger: Ledger, name: str, data: Mapping[str, Any]) -> None:
+    ledger.append("run.found", run_id=name, draft=data["draft"])
+    if data["reason"]:
+        ledger.append("run.ended", run_id=name, reason=data["reason"])
+
+
+def _unknown(lease: Lease, waiting: Sequence[jobs.Waiting], agent: Agent | None) -> dict[str, dict[str, Any]]:
+    """By run id: how the run ended, None where it may go on, and what can be said of its start."""
+    found = {}
+    for one in waiting:
+        known = lease.runs.get(one.run_id)
+        if known is None or not _awaits(known):
+            found[one.run_id] = {"reason": one.reason, "draft": _draft(known, agent)}
+    return found
+
+
+def _awaits(run: LeasedRun) -> bool:
+    """Whether it is known that something of the run is on its machine."""
+    return run.lost is None and (not run.collected or any(each.can_come for each in run.left))
+
+
+def _draft(known: LeasedRun | None, agent: Agent | None) -> dict[str, Any]:
+    """`known`: the attempt before at the same id, which was brought home or lost."""
+    number = known.attempt + 1 if known else 1
+    return {
+        "stack": None,
+        "data": None,
+        "parity": None,
+        "timings": {},
+        "attempt": {"number": number, "changed": []},
+        **({"agent": asdict(agent)} if agent else {}),
+    }

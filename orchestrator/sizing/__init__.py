@@ -1,0 +1,1 @@
+"""The least of each resource that a training needs, and what is sold for it."""

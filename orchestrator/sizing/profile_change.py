@@ -1,0 +1,60 @@
+"""The minimums of a sizing, put into a profile's text: shown first, and left alone where that is not sure."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from orchestrator.errors import ProfileError, UsageError
+from orchestrator.hosts.atomic import atomic_file
+from orchestrator.profile import load
+from orchestrator.profile.edit import NotEditable, edited
+from orchestrator.profile.edit_data import NewData, with_data
+from orchestrator.reads.undeclared_words import source_of
+from orchestrator.sizing.minimums import Minimum
+from orchestrator.sizing.size import Sized
+
+
+def change_profile(profile: Path | str, sized: Sized) -> tuple[str, str]:
+    """The profile's text with the minimums in it, and with data that it reads and does not declare, comments
+    and all else as they are; and the difference as a unified diff, empty where there is none. Nothing is
+    written. Raises UsageError where that is not safe."""
+    path = Path(profile)
+    try:
+        before = path.read_bytes().decode("utf-8")
+        changes = {("resources", *each.key.split(".")): each.text for each in _written(path, sized)}
+        after = edited(before, changes)
+        new = [
+            NewData(source_of(each.path, path), each.target) for each in sized.undeclared if each.reachable
+        ]
+        after = with_data(after, new)
+    except (NotEditable, UnicodeDecodeError, ProfileError) as error:
+        raise UsageError(
+            f"{path} was left as it is: {error}. Put these lines into it yourself:\n{sized.snippet.rstrip()}"
+        ) from None
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), str(path), f"{path} (sized)"
+    )
+    return after, "".join(lines)
+
+
+def _written(path: Path, sized: Sized) -> list[Minimum]:
+    """All of them; but a GPU that the profile names stays the one that it is."""
+    gpu = load(path).resources.accelerator
+    named = gpu is not None and gpu.name is not None
+    return [each for each in sized.minimums if not (named and each.key.startswith("accelerator."))]
+
+
+def write_minimums(profile: Path | str, before: str, after: str) -> None:
+    """Put `after` in the place of the profile, whole, if it is still what it was `before` and loads."""
+    path = Path(profile)
+    trial = path.with_name(f".{path.name}.sized")
+    try:
+        trial.write_bytes(after.encode())
+        load(trial)
+    finally:
+        trial.unlink(missing_ok=True)
+    if path.read_bytes().decode("utf-8") != before:
+        raise UsageError(f"{path} was changed meanwhile, and was left as it is.")
+    with atomic_file(path, path.stat().st_mode & 0o777) as part:
+        part.write(after.encode())

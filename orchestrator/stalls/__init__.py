@@ -1,0 +1,1 @@
+"""What the input of a training costs: measured, with fixes tried."""

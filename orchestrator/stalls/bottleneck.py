@@ -1,0 +1,259 @@
+"""What a training's input is held up by: the first rule that applies, each with its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from orchestrator.model.counted import counted
+from orchestrator.stalls.differential import WARM_READS, Differential
+from orchestrator.stalls.findings import findings, many_small_files, remedy
+
+ACCUSED = 0.1
+"""Share of a step that must be stalled before anything is accused."""
+
+SURE = 0.05
+"""What must be left of it without its noise."""
+
+CROWD = 4
+"""Threads for each core that one stage of a pipeline may ask for."""
+
+WAITING = 0.5
+"""Seconds a second with or in want of a core, below which a pipeline waits for something else."""
+
+FULL = 0.8
+"""Of the cores that are to be had."""
+
+OVERLAPS = 1.2
+"""Of a step: preparation that takes no longer would be hidden by working ahead."""
+
+REMOTE_SHARE = 0.25
+REMOTE_BYTES = 4096
+FAULTS = 20.0
+
+
+@dataclass(frozen=True)
+class Named:
+    """`kind`: storage, small files, memory, generator, remote, serial map, threads, decode, cores, no
+    prefetch, preparation, or none; `words` for people. `findings`: what else is worth a word, as (kind,
+    words). `remedy`: what to do where no fix that can be tried helps; None where nothing is held up."""
+
+    kind: str
+    words: str
+    findings: tuple[tuple[str, str], ...] = ()
+    remedy: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        told = [{"kind": kind, "words": words} for kind, words in self.findings]
+        return {"kind": self.kind, "words": self.words, "findings": told, "remedy": self.remedy}
+
+
+def name(found: Differential) -> Named:
+    """The bottleneck. "none" where input holds up less than a tenth of a step, or nothing that is sure."""
+    kind, words = _kind(found)
+    return Named(kind, words, findings(found, kind), None if of_arrays(found.calls) else remedy(found, kind))
+
+
+def _kind(found: Differential) -> tuple[str, str]:
+    share = found.stall.share
+    sure = found.stall.seconds - found.stall.noise >= SURE * found.actual.seconds
+    if not found.stall.significant or not sure or share < ACCUSED:
+        return "none", f"Steps are not held up by their input: {_percent(share)} at most."
+    short = _memory(found)
+    if short:
+        return "memory", short
+    fetch = found.fetch.seconds if found.fetch and found.cold else 0.0
+    if fetch >= found.prep.seconds and found.cold:
+        return _storage(found)
+    return _preparation(found)
+
+
+def _percent(share: float) -> str:
+    return f"{max(0.0, share):.0%}"
+
+
+def _memory(found: Differential) -> str | None:
+    """Files that were read a moment ago are not in the page cache any more, or the job's own pages are
+    not."""
+    warm, cold = found.timings["warm"], found.timings.get("cold")
+    if warm.faults >= FAULTS:
+        return f"Memory is short: {warm.faults:.0f} pages are read back from disk at every step."
+    reads = cold is not None and cold.device > 0 and warm.device >= WARM_READS * cold.device
+    if not reads or found.prep.share < ACCUSED:
+        return None
+    return (
+        f"Memory is short: {warm.device / 1e6:.1f} MB of every batch come from the disk again, although "
+        "these files were read just before."
+    )
+
+
+def _storage(found: Differential) -> tuple[str, str]:
+    share = _percent(found.share(found.fetch) if found.fetch else 0.0)
+    files = many_small_files(found)
+    if files:
+        return "small files", f"Reading holds up {share} of a step: {files}."
+    speed = found.storage_bytes or 0.0
+    return "storage", f"Reading holds up {share} of a step: the disk gives {speed / 1e6:.1f} MB/s."
+
+
+def _preparation(found: Differential) -> tuple[str, str]:
+    share = _percent(found.share(found.prep))
+    pull = found.timings.get("pull") or found.timings["warm"]
+    said = f"Preparing batches holds up {share} of a step"
+    crowd = crowded(found)
+    if crowd:
+        return "threads", f"{said}: {crowd} threads are asked for on {counted(found.cores, 'core')}."
+    busiest = busiest_call(found)
+    works = busiest["words"] if busiest else "the pipeline"
+    works = "Keras' own gathering of batches" if of_arrays(found.calls) else works
+    source = found.source.get("source")
+    if source == "PyDataset":
+        workers = found.source.get("workers") or 1
+        hands = "one thread" if workers == 1 else f"{workers} {_hands(found.source)}"
+        return "generator", f"{said}: {found.source.get('source_name')}, a PyDataset, makes them in {hands}."
+    if pull.seconds <= OVERLAPS * found.ideal and not ahead(found):
+        return "no prefetch", f"{said}, although it takes no longer than a step: nothing is prepared ahead."
+    if pull.cpu + pull.waited < WAITING * pull.seconds:
+        network = _network(found)
+        if pull.connected and network >= REMOTE_SHARE * max(REMOTE_BYTES, found.batch_bytes):
+            rate = network / pull.seconds / 1e6
+            return "remote", f"{said}: it waits for the network ({rate:.1f} MB/s), one request after another."
+        if busiest and busiest["call"] == "from_generator":
+            return "generator", f"{said}: a Python generator gives one example after another."
+        return (
+            "serial map" if serial(busiest) else "preparation"
+        ), f"{said}: {works} waits, and cores are idle."
+    if busiest and busiest["call"] == "from_generator":
+        return "generator", f"{said}: a Python generator makes one example after another."
+    if serial(busiest) and found.actual.cpu < FULL * found.cores * found.actual.seconds:
+        return "serial map", f"{said}: {works} makes one element after another."
+    if busiest and any(_decodes(name) for name in busiest["operations"]):
+        return "decode", f"{said}: {works} takes all cores that are free."
+    if full(found):
+        others = found.actual.others
+        beside = f", of which others kept {others:.1f} busy," if found.actual.busy else ""
+        return (
+            "cores",
+            f"{said}: {found.cores} cores{beside} are not enough for {works} and the step together.",
+        )
+    return ("serial map" if serial(busiest) else "preparation"), f"{said}: {works} takes longest."
+
+
+def _hands(source: Mapping[str, Any]) -> str:
+    return "processes" if source.get("processes") else "threads"
+
+
+def _network(found: Differential) -> float:
+    """Bytes that came over the network for one batch: what comes anyway, without input, is taken off."""
+    pull, idle = found.timings.get("pull") or found.timings["warm"], found.timings["synthetic"]
+    return max(0.0, pull.network - 1.5 * idle.network * pull.seconds / idle.seconds)
+
+
+def _decodes(operation: str) -> bool:
+    """Pictures, sound, packed text; raw bytes are only looked at in another way."""
+    return "Decode" in operation and not operation.endswith("Raw")
+
+
+def crowded(found: Differential) -> int | None:
+    """Threads that one stage asks for, where these are far more than cores."""
+    asked = [call.get("num_parallel_calls") or 0 for call in found.calls]
+    asked += [call.get("private_threadpool") or 0 for call in found.calls]
+    most = max(asked, default=0)
+    return most if most >= CROWD * found.cores and most >= 16 else None
+
+
+def ahead(found: Differential) -> bool:
+    """Whether the pipeline's last stage works ahead of the step."""
+    for call in found.calls:
+        if call["call"] in ("with_options", "repeat"):
+            continue
+        return bool(call["call"] == "prefetch")
+    return False
+
+
+def full(found: Differential) -> bool:
+    """Whether input and step together had all the cores that were to be had."""
+    actual = found.actual
+    return (actual.cpu + actual.waited) / actual.seconds >= FULL * found.cores
+
+
+def serial(call: Mapping[str, Any] | None) -> bool:
+    return call is not None and call["call"] == "map" and call.get("num_parallel_calls") in (None, 1)
+
+
+_NODES = {
+    "map": ("Map", "ParallelMap", "MapAndBatch", "ParallelMapAndBatch"),
+    "interleave": ("Interleave", "ParallelInterleave"),
+    "flat_map": ("FlatMap",),
+    "filter": ("Filter",),
+    "batch": ("Batch", "ParallelBatch"),
+    "padded_batch": ("PaddedBatch",),
+    "shuffle": ("Shuffle",),
+    "from_generator": ("Generator",),
+}
+
+
+def node_seconds(found: Differential, calls: tuple[str, ...]) -> float | None:
+    """Seconds a batch that tf.data counted in nodes of these calls; None where it counted nothing."""
+    if not found.nodes or not found.node_batches:
+        return None
+    wanted = {name for call in calls for name in _NODES.get(call, ())}
+    total = sum(float(node["s"]) for node in found.nodes if _plain(str(node["name"])) in wanted)
+    return total / found.node_batches
+
+
+def _plain(name: str) -> str:
+    return name.rstrip("0123456789").removesuffix("V")
+
+
+def of_arrays(calls: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether Keras made the pipeline, of arrays given to `fit`: it zips indices with them and gathers."""
+    gathers = any(call["call"] == "map" and "GatherV2" in (call.get("operations") or ()) for call in calls)
+    zips = any(call["call"] == "zip" for call in calls)
+    return gathers and zips and not any(call.get("site") for call in calls)
+
+
+def busiest_call(found: Differential) -> dict[str, Any] | None:
+    """The call that took most of tf.data's own account; {call, operations, num_parallel_calls, words, site}.
+
+    Where there is no account, the likeliest: a generator, then a map that does one thing at a time.
+    """
+    kinds = {kind: seconds for kind in _NODES if (seconds := node_seconds(found, (kind,)))}
+    if kinds:
+        kind = max(kinds, key=lambda each: kinds[each])
+        call = next((call for call in found.calls if call["call"] == kind), None)
+    else:
+        call = max(found.calls, key=_likely, default=None)
+    return None if call is None or (not kinds and not _likely(call)) else _worded(call)
+
+
+def _likely(call: Mapping[str, Any]) -> int:
+    python = any("PyFunc" in name for name in call.get("operations") or ())
+    works = call["call"] in ("map", "flat_map", "interleave")
+    generator = call["call"] == "from_generator"
+    return 4 * int(generator) + 2 * int(serial(call)) + int(works) + int(works and python)
+
+
+def _worded(call: Mapping[str, Any]) -> dict[str, Any]:
+    operations = list(call.get("operations") or ())
+    telling = [name for name in operations if name not in _DULL][:3]
+    words = f"{call['call']}({', '.join(telling)})" if telling else str(call["call"])
+    site = call.get("site")
+    where = f" ({PurePath(str(site[0])).name}:{site[1]})" if site else ""
+    return {**call, "operations": operations, "words": words + where}
+
+
+_DULL = (
+    "Pack",
+    "Shape",
+    "StridedSlice",
+    "Squeeze",
+    "Unpack",
+    "ExpandDims",
+    "Mul",
+    "Sub",
+    "RealDiv",
+    "Transpose",
+)

@@ -1,0 +1,138 @@
+"""What is worth a word beside the one thing that holds a training's input up, and what to do about that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestrator.model.counted import counted
+from orchestrator.stalls.differential import Differential
+
+MIXED = 8
+"""A shuffle buffer below this share (one in …) of the examples mixes them hardly at all."""
+
+LONG_FIRST = 0.1
+"""Of an epoch, what its first batch takes, from which on it is told."""
+
+NOTICED = 0.1
+SMALL_FILE = 1 << 20
+MANY = 32
+SMALL_CALL = 200e-6
+"""Seconds of one call of a function for one example, of which calling is a good part."""
+
+Finding = tuple[str, str]
+
+
+def findings(found: Differential, kind: str) -> tuple[Finding, ...]:
+    """(kind, words) of what is not what is held up by, `kind`, and still worth a word."""
+    return (*_mixes(found), *_first(found), *_reading(found, kind), *_single(found, kind))
+
+
+def many_small_files(found: Differential) -> str | None:
+    """Their words, where what is read are many of them."""
+    mean = found.file_bytes / found.files if found.files else 0.0
+    if found.files < max(64, found.batch or 0) or mean >= SMALL_FILE:
+        return None
+    return f"{found.files:,} files of {mean / 1024:.0f} KiB on average, each opened by itself"
+
+
+def _mixes(found: Differential) -> Iterator[Finding]:
+    for call in found.calls:
+        buffer, size = call.get("buffer_size"), call.get("elements") or 0
+        if call["call"] == "shuffle" and buffer and size >= 256 and buffer * MIXED <= size:
+            yield (
+                "shuffle",
+                f"shuffle({buffer:,}) mixes {size:,} examples hardly at all: neighbours stay so.",
+            )
+
+
+def _first(found: Differential) -> Iterator[Finding]:
+    """Only where it is known how many batches an epoch has."""
+    batches = found.facts.get("cardinality") or 0
+    first = found.timings["warm"].first - found.timings["warm"].seconds
+    epoch = first + batches * found.actual.seconds
+    if batches <= 1 or first < LONG_FIRST * epoch:
+        return
+    buffer = max(
+        (call.get("buffer_size") or 0 for call in found.calls if call["call"] == "shuffle"), default=0
+    )
+    why = f": shuffle({buffer:,}) fills first" if buffer > (found.batch or 1) else ""
+    yield (
+        "first batch",
+        f"The first batch takes {first / epoch:.0%} of an epoch of {counted(batches, 'step')}{why}.",
+    )
+
+
+def _reading(found: Differential, kind: str) -> Iterator[Finding]:
+    fetch = found.fetch
+    told = kind in ("storage", "small files", "memory")
+    if fetch is None or not found.cold or found.share(fetch) < NOTICED or told:
+        return
+    files = many_small_files(found)
+    share = f"{found.share(fetch):.0%}"
+    what = f": {files}" if files else ""
+    yield (
+        ("small files" if files else "storage"),
+        f"Reading files that are not in memory holds up {share} of a step{what}.",
+    )
+
+
+def _single(found: Differential, kind: str) -> Iterator[Finding]:
+    """Functions called for each example, that take so little that calling is a good part of it."""
+    if kind == "none" or not found.node_batches:
+        return
+    nodes = found.nodes
+    for node in nodes:
+        given = max((int(nodes[place].get("n") or 0) for place in node.get("inputs") or ()), default=0)
+        maps = "Map" in str(node["name"]) and "Flat" not in str(node["name"])
+        if not maps or given < MANY * found.node_batches or node.get("python") or node.get("draws"):
+            continue
+        each = float(node["s"]) / given
+        if each <= SMALL_CALL and float(node["s"]) >= NOTICED * sum(float(one["s"]) for one in nodes):
+            yield (
+                "batch first",
+                f"A map is called {round(given / found.node_batches):,} times a batch, for {each * 1e6:.0f} "
+                "µs: with .batch(…) before .map(…) it is called once.",
+            )
+            return
+
+
+# ---------------------------------------------------------------- what to do
+
+
+def remedy(found: Differential, kind: str) -> str | None:
+    """What the script's author can do where nothing that was tried helps; None where nothing is held up."""
+    if kind == "generator":
+        return _of_python(found)
+    if kind in ("cores", "decode") and found.actual.busy:
+        return f"measure again while nothing else runs here; {_REMEDIES[kind]}."
+    said = _REMEDIES.get(kind)
+    return f"{said}." if said else None
+
+
+def _of_python(found: Differential) -> str:
+    name = found.source.get("source_name")
+    if name and int(found.source.get("workers") or 1) == 1:
+        return (
+            f"give {name} workers: super().__init__(workers={max(2, min(8, found.cores))}), with "
+            "use_multiprocessing=True where its code is Python's own."
+        )
+    if name:
+        return f"make the examples of {name} once, and keep them in TFRecord files; or take more cores."
+    return (
+        "make the examples with tf.data operations, write them to TFRecord files once, or hand `fit` a "
+        "keras.utils.PyDataset with workers."
+    )
+
+
+_REMEDIES = {
+    "storage": "bring the files to a faster disk, or make them smaller",
+    "small files": "pack the files into TFRecord files of about 100 MB",
+    "memory": "take more memory, or smaller buffers and batches",
+    "remote": "bring the data to the machine, or ask for several at once: num_parallel_calls",
+    "serial map": "do less for each example, before training where it is always the same",
+    "threads": "ask for as many threads as there are cores: tf.data.AUTOTUNE",
+    "decode": "keep pictures decoded or smaller, or take more cores",
+    "cores": "do less for each example, before training where it is always the same, or take more cores",
+    "preparation": "do less for each example, before training where it is always the same",
+    "no prefetch": "end the pipeline with .prefetch(tf.data.AUTOTUNE)",
+}

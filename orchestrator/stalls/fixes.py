@@ -1,0 +1,230 @@
+"""What a fix would give, by what was measured before it was tried; and what it gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.stalls.bottleneck import ahead, node_seconds, of_arrays
+from orchestrator.stalls.differential import Differential, Timing, ratio, timings_of
+
+_OF_STEPS = ("more cores", "fewer threads")
+"""Fixes that help steps which do not wait, too."""
+
+HELPS = 1.05
+"""A fix that gives less is said not to help."""
+
+_THROUGH = ("batch", "padded_batch", "prefetch", "with_options", "repeat")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One fix. `predicted` and `achieved`: how many times as fast a step is; None: nothing is claimed, or it
+    was
+    not measured. `noise` of what was achieved. `parity`: order (the same batches in the same order), examples
+    (the same ones in another order), none, or None where it cannot be told; `why` then says so. `chance`:
+    there was no stall that it could mend."""
+
+    name: str
+    predicted: float | None
+    achieved: float | None
+    noise: float = 0.0
+    parity: str | None = None
+    why: str = ""
+    batches: int = 0
+    edits: Sequence[Mapping[str, Any]] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    chance: bool = False
+
+    @property
+    def helped(self) -> bool:
+        gained = self.achieved is not None and self.achieved >= HELPS and self.achieved - 1 > self.noise
+        return gained and not self.chance
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "predicted": _short(self.predicted),
+            "achieved": _short(self.achieved),
+            "noise": _short(self.noise),
+            "helped": self.helped,
+            "chance": self.chance,
+            "parity": {"same": self.parity, "batches": self.batches, "why": self.why},
+            "edits": [dict(edit) for edit in self.edits],
+            **self.facts,
+        }
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None or value == float("inf") else round(value, 3)
+
+
+def judge_fixes(found: Differential, result: Mapping[str, Any]) -> list[Tried]:
+    """Every fix that a scratch run tried, the best first."""
+    timings = timings_of(result)
+    base = timings.get("base")
+    fixes = result.get("fixes") or ()
+    if base is None:
+        return []
+    judged = [_judged(found, base, timings.get(f"fix {fix['name']}"), fix, result) for fix in fixes]
+    return sorted(judged, key=lambda each: -(each.achieved or 0.0))
+
+
+def untried_fixes(result: Mapping[str, Any]) -> str | None:
+    """Why a scratch run that was to try fixes tried none; None where it tried one, or was not to."""
+    if result.get("fixes") != []:
+        return None
+    calls = result.get("calls") or ()
+    if result.get("stalls") is False:
+        return "steps do not wait for their input, and no fix of it could give anything"
+    source = result.get("source") or {}
+    if source.get("source") == "PyDataset":
+        return f"the batches come from {source.get('source_name')}, a PyDataset, whose code stays as it is"
+    if source.get("source") == "generator":
+        return "the batches come from a Python generator that `fit` was given, which gives one after another"
+    if not any(call.get("site") for call in calls):
+        if of_arrays(calls):
+            return (
+                "Keras makes the batches of arrays by itself; the script has no pipeline of its own to change"
+            )
+        return "the pipeline is made in a library, not by calls of the script"
+    if any(call.get("call") == "from_generator" for call in calls):
+        return (
+            "the examples come from a Python generator, which gives one after another, and not the same in "
+            "every pass"
+        )
+    return (
+        "its calls are parallel, work ahead and are cached already, or cannot be, and no data can be staged"
+    )
+
+
+def winner(all_tried: Sequence[Tried]) -> Tried | None:
+    """The simplest of those that give nearly the most and leave the batches in their order, else as they
+    are."""
+    for kept in (("order",), ("order", None), ("order", None, "examples")):
+        helped = [each for each in all_tried if each.helped and each.parity in kept]
+        if helped:
+            most = max(each.achieved or 0.0 for each in helped)
+            near = [each for each in helped if (each.achieved or 0.0) >= 0.95 * most]
+            return min(near, key=lambda each: len(each.edits))
+    return None
+
+
+def _judged(
+    found: Differential,
+    base: Timing,
+    timing: Timing | None,
+    fix: Mapping[str, Any],
+    result: Mapping[str, Any],
+) -> Tried:
+    parity = fix.get("parity") or {}
+    achieved, noise = ratio(base, timing) if timing else (None, 0.0)
+    seconds = predicted_seconds(found, base, fix, cold=result.get("base") == "cold")
+    facts = {
+        key: fix[key]
+        for key in ("elements", "bytes", "files", "folder", "cores", "parallel", "rate")
+        if key in fix
+    }
+    return Tried(
+        name=str(fix["name"]),
+        predicted=max(1.0, base.seconds / seconds) if seconds else None,
+        achieved=achieved,
+        noise=noise,
+        parity=parity.get("same"),
+        why=str(parity.get("why") or ""),
+        batches=int(parity.get("batches") or 0),
+        edits=fix.get("edits") or (),
+        facts=facts,
+        chance=not found.stall.significant and str(fix["name"]) not in _OF_STEPS,
+    )
+
+
+def predicted_seconds(
+    found: Differential, base: Timing, fix: Mapping[str, Any], *, cold: bool
+) -> float | None:
+    """Seconds of a step with the fix; None where what was measured does not tell.
+
+    A pipeline that works ahead is as fast as the slowest of three: the step, the pipeline by itself, and the
+    CPU time of both on the cores there are, as far as strangers leave them.
+    """
+    pull = found.timings.get("pull cold" if cold else "pull")
+    if pull is None:
+        return None
+    if not found.stall.significant and str(fix["name"]) not in _OF_STEPS:
+        return base.seconds
+    rule = _RULES.get(str(fix["name"]))
+    return rule(found, base, pull, fix) if rule else None
+
+
+def _crowded(found: Differential, base: Timing) -> float:
+    """The CPU's own limit."""
+    return base.cpu * _stretch(found, base, found.cores) / found.cores
+
+
+def _stretch(found: Differential, timing: Timing, threads: int) -> float:
+    """How much longer so many threads take, because strangers want the cores too."""
+    return max(1.0, (threads + timing.others) / found.cores)
+
+
+def _prefetch(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float:
+    del fix
+    return max(found.ideal, pull.seconds, _crowded(found, base))
+
+
+def _parallel_map(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float | None:
+    parts = None if _reading(pull) else _split(found, pull, fix)
+    return parts and max(found.ideal + parts[1], parts[0], _crowded(found, base))
+
+
+def _both(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float | None:
+    parts = None if _reading(pull) else _split(found, pull, fix)
+    return parts and max(found.ideal, parts[1], parts[0], _crowded(found, base))
+
+
+def _reading(pull: Timing) -> bool:
+    """What a disk gives to several readers at once is not known from one."""
+    return pull.device > 0
+
+
+def _split(found: Differential, pull: Timing, fix: Mapping[str, Any]) -> tuple[float, float] | None:
+    """(seconds of the mapping once it is parallel, seconds of all else) for one batch.
+
+    None for Python code: its threads take turns, and how much of it does cannot be seen from outside.
+    """
+    mapping = node_seconds(found, ("map",))
+    if mapping is None or any(
+        "PyFunc" in name for call in found.calls for name in call.get("operations") or ()
+    ):
+        return None
+    mapping = min(mapping, pull.seconds)
+    asked = int(fix.get("parallel") or -1)
+    rest = max(0.0, pull.seconds - mapping)
+    return mapping / (asked if asked > 0 else found.cores), min(rest, pull.cpu) if pull.cpu else rest
+
+
+def _cache(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float | None:
+    """As fast as batches held in memory, which none is that is prepared in another place than cached."""
+    del base, pull
+    above = list(fix.get("above") or ())
+    cached = found.timings.get("cached")
+    if cached is None or any(name not in _THROUGH for name in above):
+        return None
+    batching = node_seconds(found, ("batch", "padded_batch")) if "batch" in above else 0.0
+    return cached.seconds + (0.0 if "prefetch" in above else batching or 0.0)
+
+
+def _staging(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float:
+    del base
+    reading = pull.device / float(fix["rate"]) if fix.get("rate") else 0.0
+    warm = found.timings["warm"].seconds
+    return max(warm, reading) if ahead(found) else warm + reading
+
+
+_RULES = {
+    "prefetch": _prefetch,
+    "parallel map": _parallel_map,
+    "parallel map + prefetch": _both,
+    "cache": _cache,
+    "staging": _staging,
+}

@@ -1,0 +1,110 @@
+"""train --io-analyze: the same measurement on the leased machine, after the run itself came home."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator import jobs
+from orchestrator.errors import HostError, MalformedAnswer
+from orchestrator.hosts.atomic import atomic_write
+from orchestrator.leases.remains import naming
+from orchestrator.model import Job, Progress, Silent, TreeLink
+from orchestrator.model.answers import SHORT
+from orchestrator.runs import collect
+from orchestrator.runs.known import known_run, profile_of
+from orchestrator.runs.spec import require_given
+from orchestrator.session.project import Project
+from orchestrator.session.session import Session, open_session
+from orchestrator.stalls.measured import MOST_BYTES
+from orchestrator.stalls.scratch_folder import Scratch
+from orchestrator.stalls.scratch_run import (
+    KEPT,
+    OBJECT,
+    REFUSED_BYTES,
+    RESULT,
+    Options,
+    Profiled,
+    read,
+    told_lines,
+)
+
+_MOST = {RESULT: MOST_BYTES, "refused": REFUSED_BYTES, "exit.json": SHORT}
+_LOG = 1 << 33
+"""Bytes of a log or a trace of the measurement, which lasts minutes."""
+
+PLACE = "io"
+"""Of a run's folder: what its input costs."""
+
+
+def analyse(
+    run_id: str | None = None,
+    *,
+    wish: Options | None = None,
+    lease: str | None = None,
+    overrides: Sequence[str] = (),
+    folder: Path | str | None = None,
+    progress: Progress | None = None,
+) -> Profiled:
+    """Run the command of a run once more on its machine, in a folder of its own, and measure its input.
+
+    The run itself, its files and its record stay as they are; the result is in `runs/<id>/io/`. Raises
+    HostError where contact was lost, MalformedAnswer where a file of the measurement cannot be one,
+    UsageError where there is no such run.
+    """
+    place = Project.at(folder)
+    held, run = known_run(place, run_id, lease)
+    require_given(held, overrides)
+    tell, profile = progress or Silent(), profile_of(held, overrides)
+    ledger = place.ledger(held.id)
+    with naming(ledger, "orch status"), open_session(place, ledger, profile, progress=tell) as session:
+        home = place.run(run.run_id) / PLACE
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir(parents=True)
+        found = _measured(session, run.run_id, home, wish or Options(attempt=True))
+    value = {"schema": "orch.profile/1", **found.as_json()}
+    atomic_write(home / OBJECT, (json.dumps(value, indent=1) + "\n").encode())
+    return found
+
+
+def _measured(session: Session, run_id: str, home: Path, wish: Options) -> Profiled:
+    job = _job(session, run_id, _free_name(session, run_id), wish)
+    there = jobs.run_dir(session.agent, job.run_id)
+    session.progress.say("Measuring what the input costs, on the same machine")
+    jobs.start(session.host, session.agent, job)
+    try:
+        jobs.follow(session.host, session.agent, job.run_id, 0, told_lines(session.progress))
+    except KeyboardInterrupt:
+        jobs.cancel(session.host, session.agent, job.run_id, grace=2.0)
+        raise
+    exit_ = collect.exit_json(jobs.state(session.host, session.agent, job.run_id).exit)
+    for each in KEPT:
+        try:
+            session.host.get(f"{there}/{each}", home / each, most=_MOST.get(each, _LOG))
+        except MalformedAnswer:
+            raise
+        except HostError:  # it was never written
+            (home / each).unlink(missing_ok=True)
+    scratch = Scratch(Path(session.profile.code.path), Path(there) / "work")
+    return read(home, run_id, job.argv, exit_, scratch)
+
+
+def _free_name(session: Session, run_id: str) -> str:
+    """A run id that was not used on the machine yet."""
+    number = 1
+    while jobs.state(session.host, session.agent, f"{run_id}-io{number}").state != "absent":
+        number += 1
+    return f"{run_id}-io{number}"
+
+
+def _job(session: Session, run_id: str, name: str, wish: Options) -> Job:
+    fields = dict(session.ledger.lease().runs[run_id].draft["job"])
+    # What lies there now is measured, also where a later run has sent something else since.
+    trees = tuple(TreeLink(**{**link, "digest": ""}) for link in fields.pop("trees"))
+    plan = {"feed": wish.plan(jobs.run_dir(session.agent, name))}
+    env = {**session.profile.train.environment(), "ORCH_IMPOSE": json.dumps(plan)}
+    job = Job(**{**fields, "argv": tuple(fields["argv"]), "env": env}, trees=trees)
+    return replace(job, run_id=name)

@@ -1,0 +1,380 @@
+"""profile: what the input of a training costs, and what a fix of its pipeline gives; on a scratch run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator import jobs
+from orchestrator.errors import LocalError, MalformedAnswer, UsageError
+from orchestrator.hosts.atomic import atomic_write
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Agent, Job, Progress, Silent
+from orchestrator.model.answers import Malformed
+from orchestrator.model.files import last_bytes, regular_bytes
+from orchestrator.model.plain import plain
+from orchestrator.profile import load
+from orchestrator.replay.command_line import command_python
+from orchestrator.runs import collect
+from orchestrator.session.project import Project, check_run_id, new_run_id
+from orchestrator.session.session import local_agent
+from orchestrator.sizing import rightsize
+from orchestrator.stalls.bottleneck import Named, name
+from orchestrator.stalls.differential import Differential, differential
+from orchestrator.stalls.file_reads import FileReads, reads_of
+from orchestrator.stalls.fixes import Tried, judge_fixes, untried_fixes, winner
+from orchestrator.stalls.measured import read_result
+from orchestrator.stalls.patch import diff
+from orchestrator.stalls.scratch_folder import Scratch, copy_project
+
+RESULT = "feeding.json"
+OBJECT = "profile.json"
+REFUSED_BYTES = 1 << 24
+_LOG_END = 1 << 16
+_SCRIPT_BYTES = 1 << 22
+
+_LAST, _LONGEST = 8, 200
+"""Lines of a failed command's output that are shown, and characters of one."""
+
+LIMIT = 900.0
+"""Seconds, start-up included, after which a scratch run is ended."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is to be measured. `attempt`: try the fixes; `files`: opens and reads of each path; `trace`: steps
+    under tf.profiler; `seconds` of a window, `rounds` of them, `budget` seconds for all; `staging`: a folder
+    on
+    a fast disk."""
+
+    attempt: bool = False
+    files: bool = False
+    trace: int = 0
+    rounds: int = 5
+    seconds: float = 0.8
+    budget: float = 180.0
+    staging: str | None = None
+
+    def plan(self, folder: str) -> dict[str, Any]:
+        """The "feed" of an imposed plan whose results go into `folder` of that side."""
+        return {
+            "result": f"{folder}/{RESULT}",
+            "try": self.attempt,
+            "rounds": self.rounds,
+            "seconds": self.seconds,
+            "budget": self.budget,
+            "staging": self.staging,
+            "trace": self.trace,
+            "trace_folder": f"{folder}/trace",
+            "files": f"{folder}/files" if self.files else None,
+        }
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """What came out. `found` is None where nothing could be measured, and `why` says so; `system` is what the
+    sampler saw. `change`: the winning fix as a diff of the script. `untried`: why no fix was tried,
+    where that was asked for. `last_lines` of a command that failed."""
+
+    run_id: str
+    folder: Path
+    command: tuple[str, ...]
+    exit: Mapping[str, Any]
+    found: Differential | None = None
+    why: str = ""
+    named: Named | None = None
+    tried: Sequence[Tried] = ()
+    untried: str = ""
+    best: Tried | None = None
+    change: str | None = None
+    reads: Sequence[FileReads] = ()
+    trace: Path | None = None
+    system: Mapping[str, Any] | None = None
+    notes: Sequence[str] = field(default_factory=tuple)
+    last_lines: Sequence[str] = ()
+
+    @property
+    def failed(self) -> bool:
+        """The command itself failed, and nothing was measured."""
+        return self.found is None and self.exit.get("reason") not in ("completed", "cancelled")
+
+    def as_json(self) -> dict[str, Any]:
+        """The published object."""
+        return {
+            "run_id": self.run_id,
+            "folder": str(self.folder),
+            "command": list(self.command),
+            "exit": dict(self.exit),
+            "measured": self.found is not None,
+            "why": self.why or None,
+            "bottleneck": self.named.as_json() if self.named else None,
+            "differential": self.found.as_json() if self.found else None,
+            "tried": [each.as_json() for each in self.tried],
+            "untried": self.untried or None,
+            "best": self.best.name if self.best else None,
+            "change": self.change,
+            "files": [each.as_json() for each in self.reads],
+            "trace": str(self.trace) if self.trace else None,
+            "system": dict(self.system) if self.system else None,
+            "notes": list(self.notes),
+            "last_lines": list(self.last_lines),
+        }
+
+
+def profile(
+    command: Sequence[str] = (),
+    *,
+    wish: Options | None = None,
+    in_place: bool = False,
+    run_id: str | None = None,
+    folder: Path | str | None = None,
+    limit: float = LIMIT,
+    output: Callable[[bytes], None] | None = None,
+    progress: Progress | None = None,
+) -> Profiled:
+    """Measure the training that `command` runs, here, in a scratch copy of the current folder.
+
+    Without a command, that of `orch.yaml`. The run ends by itself once all is measured; what it wrote is
+    gone,
+    what was measured is in `runs/<id>/`. Raises UsageError for a command that cannot be started, LocalError
+    where there is no room for a scratch copy.
+    """
+    wanted = wish or Options()
+    tell = progress or Silent()
+    place = Project.at(folder)
+    place.ignore_runs()
+    argv, environment, cwd = _command(command)
+    python = command_python(argv)
+    run = check_run_id(run_id) if run_id else new_run_id("profile")
+    place.require_runs(run)
+    if place.run(run).exists():
+        raise UsageError(
+            f"A run {run} is in {place.run(run).parent} already.", next_command=f"rm -r {place.run(run)}"
+        )
+    agent = local_agent(place)
+    source = Path(jobs.run_dir(agent, run))
+    with _scratch(cwd, in_place) as scratch, _staging(wanted) as staged:
+        plan = {**scratch.plan(str(source), str(source / "refused")), "feed": staged.plan(str(source))}
+        job = Job(
+            run_id=run,
+            argv=scratch.argv(argv),
+            python=python,
+            cwd=str(scratch.copy),
+            env={**environment, "ORCH_IMPOSE": json.dumps(plan)},
+        )
+        exit_ = _run(agent, job, limit, output or told_lines(tell))
+    home = place.run(run)
+    collect_local(source, home)
+    shutil.rmtree(source, ignore_errors=True)
+    found = read(home, run, tuple(argv), exit_, scratch)
+    value = {"schema": "orch.profile/1", **found.as_json()}
+    atomic_write(home / OBJECT, (json.dumps(value, indent=1) + "\n").encode())
+    return found
+
+
+def _command(command: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str], Path]:
+    """(argv, environment, folder) of a command line, or of the profile in this folder."""
+    if command:
+        return tuple(command), {}, Path.cwd()
+    own = Path("orch.yaml")
+    if not own.exists():
+        raise UsageError(
+            "There is no command, and no orch.yaml here that says one.",
+            next_command="orch profile -- python train.py",
+        )
+    wanted = load(own)
+    return wanted.train.command, wanted.train.environment(), Path(wanted.code.path)
+
+
+@contextmanager
+def _scratch(cwd: Path, in_place: bool) -> Iterator[Scratch]:
+    original = cwd.resolve()
+    if in_place:
+        yield Scratch(original, original)
+        return
+    with tempfile.TemporaryDirectory(prefix="orch-profile-", ignore_cleanup_errors=True) as root:
+        try:
+            laid = copy_project(original, Path(root).resolve() / original.name)
+        except OSError as error:
+            raise LocalError(
+                f"There is no scratch copy of {original}: {error.strerror}.",
+                next_command="orch profile --in-place -- …    # lets the script write where it always does",
+            ) from error
+        yield laid
+
+
+@contextmanager
+def _staging(wish: Options) -> Iterator[Options]:
+    """The wish with a folder of its own for staged data, which goes with it."""
+    if not wish.attempt:
+        yield wish
+        return
+    with tempfile.TemporaryDirectory(
+        prefix="orch-staged-", dir=wish.staging, ignore_cleanup_errors=True
+    ) as root:
+        yield replace(wish, staging=root)
+
+
+def _run(agent: Agent, job: Job, limit: float, output: Callable[[bytes], None]) -> dict[str, Any]:
+    """Run the job to its end, or until `limit` seconds have passed; Ctrl-C ends it."""
+    host = HereHost()
+    jobs.start(host, agent, job)
+    late = threading.Timer(limit, lambda: jobs.cancel(host, agent, job.run_id, grace=2.0))
+    late.daemon = True
+    late.start()
+    try:
+        jobs.follow(host, agent, job.run_id, 0, output)
+    except KeyboardInterrupt:
+        jobs.cancel(host, agent, job.run_id, grace=2.0)
+        shutil.rmtree(jobs.run_dir(agent, job.run_id), ignore_errors=True)
+        raise
+    finally:
+        late.cancel()
+    return collect.exit_json(jobs.state(host, agent, job.run_id).exit)
+
+
+def told_lines(tell: Progress) -> Callable[[bytes], None]:
+    """Of a run's output, our own lines are told while it goes on."""
+    rest = [b""]
+
+    def write(data: bytes) -> None:
+        *lines, rest[0] = (rest[0] + data).split(b"\n")
+        for line in lines:
+            if line.startswith(b"orch: "):
+                tell.say(line[6:].decode(errors="replace"))
+
+    return write
+
+
+KEPT = ("output.log", "trace.jsonl", "exit.json", RESULT, "refused")
+FOLDERS = ("trace", "files")
+
+
+def collect_local(source: Path, home: Path) -> None:
+    """What a scratch run left of its measurement, into `home`."""
+    home.mkdir(parents=True, exist_ok=True)
+    for each in KEPT:
+        collect.copy_file(source / each, home / each)
+    for each in FOLDERS:
+        collect.copy_folder(source / each, home / each)
+
+
+def read(
+    home: Path, run_id: str, command: tuple[str, ...], exit_: Mapping[str, Any], scratch: Scratch
+) -> Profiled:
+    """What lies in `home` of a scratch run, judged. Raises MalformedAnswer."""
+    result = _result(home / RESULT)
+    system = rightsize.profile_of_run(home)
+    found = differential(result) if result.get("v") == 1 and not result.get("unmeasured") else None
+    reads = _reads(home / "files")
+    shutil.rmtree(home / "files", ignore_errors=True)
+    notes = found.notes if found else result.get("notes") or ()
+    plain = Profiled(run_id, home, command, exit_, system=system, notes=notes, reads=reads)
+    trace = home / "trace" if any((home / "trace").rglob("*.xplane.pb")) else None
+    if found is None:
+        unmade = replace(plain, why=_why(home, result, exit_), trace=trace)
+        if unmade.failed:
+            return replace(unmade, system=None, last_lines=_last_lines(home))
+        return replace(unmade, system=None) if result.get("unmeasured") else unmade
+    judged = judge_fixes(found, result)
+    best = winner(judged)
+    return replace(
+        plain,
+        found=found,
+        named=name(found),
+        tried=judged,
+        untried=untried_fixes(result) or "",
+        best=best,
+        change=_change(best, scratch) if best else None,
+        trace=trace,
+    )
+
+
+def _result(path: Path) -> Mapping[str, Any]:
+    try:
+        return read_result(path)
+    except Malformed as error:
+        raise _unmeasured(path.parent, error) from None
+
+
+def _reads(folder: Path) -> Sequence[FileReads]:
+    try:
+        return reads_of(folder)
+    except Malformed as error:
+        raise _unmeasured(folder.parent, error) from None
+
+
+def _unmeasured(home: Path, error: Malformed) -> MalformedAnswer:
+    return MalformedAnswer(
+        f"What the input costs was not measured: {error}. Nothing of it was used.",
+        exists=f"The log of the measurement is {home / 'output.log'}.",
+        next_command="orch status    # what runs and costs; the program may write where orch measures",
+    )
+
+
+def _last_lines(home: Path) -> tuple[str, ...]:
+    """Of what a failed command printed: what it failed of is at the end."""
+    text = plain(last_bytes(home / "output.log", _LOG_END).decode("utf-8", "replace"))
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("orch: ")]
+    return tuple(line[:_LONGEST] for line in lines[-_LAST:])
+
+
+def _why(home: Path, result: Mapping[str, Any], exit_: Mapping[str, Any]) -> str:
+    """Why there is nothing to tell of the input."""
+    if result.get("unmeasured"):
+        return (
+            f"The input was not measured: {result['unmeasured']}. What its steps take, and what passes "
+            "between them, is told after a run: orch record -- COMMAND, or orch train."
+        )
+    if result:
+        return (
+            "No batch could be fed to the training: "
+            + "; ".join(result.get("notes") or ["it gave none"])
+            + "."
+        )
+    path = _refused(home / "refused")
+    if path:
+        return f"The script writes to {path}, which a scratch run may not change; with --in-place it may."
+    if exit_.get("reason") not in ("completed", "cancelled"):
+        return f"The command ended before a second training step was seen: {exit_.get('detail')}"
+    return (
+        "No training step of TensorFlow was seen (Keras' fit, or a loop over a tf.data pipeline that takes "
+        "gradients): only what the whole process used is told, nothing of single steps and their input."
+    )
+
+
+def _refused(path: Path) -> str:
+    """The first path that a scratch run was refused to change; "" where there was none."""
+    try:
+        lines = regular_bytes(path, REFUSED_BYTES).decode("utf-8", "replace").splitlines()
+    except (FileNotFoundError, Malformed):
+        return ""
+    return plain(next((line for line in lines if line.strip()), ""))[:4096]
+
+
+def _change(best: Tried, scratch: Scratch) -> str | None:
+    """The winner as a diff of the user's own files."""
+    files: dict[str, list[Mapping[str, Any]]] = {}
+    for edit in best.edits:
+        files.setdefault(str(edit["file"]), []).append(edit)
+    parts: list[str | None] = []
+    for file, edits in files.items():
+        path = Path(os.path.normpath(scratch.back(Path(os.path.normpath(file)))))
+        if not path.resolve().is_relative_to(scratch.original.resolve()):
+            parts.append(None)  # none of the project's files
+            continue
+        shown = path.relative_to(scratch.original) if path.is_relative_to(scratch.original) else path
+        try:
+            source = regular_bytes(path.resolve(), _SCRIPT_BYTES).decode("utf-8")
+            parts.append(diff(str(shown), source, edits))
+        except (OSError, Malformed, UnicodeDecodeError):
+            parts.append(None)
+    return None if not parts or None in parts else "".join(part for part in parts if part)

@@ -1,0 +1,126 @@
+"""A run that ended, brought here from its machine: files, record, and what the files tell."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator import jobs
+from orchestrator.hosts.here import HereHost
+from orchestrator.leases import billing
+from orchestrator.leases.settle import few, record_of
+from orchestrator.leases.status import machine_facts
+from orchestrator.ledger import Ran
+from orchestrator.model import MODEL_CHECK, PULL, Entry, Exit, RunRecord, RunState
+from orchestrator.runs import collect, model_check, space
+from orchestrator.runs.metrics import read_metrics
+from orchestrator.session.releasing import release
+from orchestrator.session.session import Session, local_agent
+
+
+def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool = False) -> RunRecord:
+    """Fetch and record first: from then on nothing can be lost. Then look at what was fetched.
+
+    What must not or cannot be written here is named in the record and in the ledger, and stays there.
+    """
+    note_end(session, run_id, exit_)
+    draft = dict(session.ledger.lease().runs[run_id].draft)
+    timings = dict(draft["timings"])
+    with measure_duration(timings, PULL), space.naming_pull(session.place.run(run_id)):
+        fetched = collect.fetch(
+            session.host, session.agent, run_id, session.place.run(run_id), session.progress, again=again
+        )
+    state = jobs.state(session.host, session.agent, run_id)
+    ran = _ran(session, run_id, state)
+    if ran:
+        timings["train_s"] = round(ran.ended - ran.begun, 3)
+    done = run_record(
+        session,
+        run_id,
+        {**draft, "timings": timings, "data": _data(draft["data"], fetched.altered)},
+        ran=ran,
+        beside=_beside(session, run_id) if ran else None,
+        exit=collect.exit_json(exit_),
+        artifacts=collect.artifacts(fetched.entries),
+        not_fetched=collect.not_fetched(fetched, declared=bool(session.profile.train.outputs)),
+        unwritten=collect.unwritten(fetched, f"{jobs.run_dir(session.agent, run_id)}/work"),
+    )
+    collect.write(done)
+    if done.unwritten and done.succeeded:
+        names = few([each["pattern"] for each in done.unwritten])
+        session.progress.say(f"Warning: {run_id} did not write {names}, which train.outputs names")
+    left = [{"path": each.path, "can_come": each.can_come} for each in fetched.refused]
+    cost = asdict(billing.charge(ran, done.cost)) if ran else None
+    session.ledger.append("run.collected", run_id=run_id, left=left, ran=cost)
+    try:
+        return _checked(session, read_metrics(done), fetched.entries)
+    finally:  # not before: a machine that counts as idle may end while it is asked
+        if not any(each.can_come for each in fetched.refused):
+            release(session.ledger, session.host, session.agent, run_id)
+
+
+def _ran(session: Session, run_id: str, state: RunState) -> Ran | None:
+    """When the job ran, as its machine measured it."""
+    if not state.started_at or not state.ended_at:
+        return None
+    attempt = session.ledger.lease().runs[run_id].attempt
+    return Ran(run_id, attempt, session.machine.id, state.started_at, max(state.started_at, state.ended_at))
+
+
+def _beside(session: Session, run_id: str) -> list[billing.Span]:
+    """The machine's other jobs of which the ledger knows no times yet, by the machine's own clock."""
+    others = [run.run_id for run in session.ledger.lease().uncollected if run.run_id != run_id]
+    states = [jobs.state(session.host, session.agent, name) for name in others]
+    return [billing.Span(s.started_at, s.ended_at or math.inf) for s in states if s.started_at]
+
+
+def _data(sent: Mapping[str, Any] | None, altered: Sequence[str]) -> Mapping[str, Any] | None:
+    """The data's facts; `altered` names what was not, to the end of the run, what was sent."""
+    return {**(sent or {}), "altered": list(altered)} if altered else sent
+
+
+def _checked(session: Session, record: RunRecord, entries: Sequence[Entry]) -> RunRecord:
+    """The record with whether the fetched models load here and do what they did there."""
+    timings = dict(record.timings)
+    with measure_duration(timings, MODEL_CHECK):
+        check = _model_check(session, record.run_id, entries, record.folder)
+    checked = replace(record, model_check=check, timings=timings)
+    collect.write(checked)
+    return checked
+
+
+def _model_check(
+    session: Session, run_id: str, entries: Sequence[Entry], folder: Path
+) -> dict[str, Any] | None:
+    lease = session.ledger.lease()
+    stack = lease.runs[run_id].draft["stack"] or lease.stack or {}
+    python = str(stack.get("interpreter") or session.agent.python)
+    work, local = f"{jobs.run_dir(session.agent, run_id)}/work", local_agent(session.place)
+    there = model_check.Side(session.host, replace(session.agent, python=python), work, work)
+    ours = replace(local, python=str(session.local().python))
+    code, outputs = str(session.profile.code.path), str(folder / collect.OUTPUTS)
+    here = model_check.Side(HereHost(), ours, outputs, code)
+    return model_check.check(there, here, entries, folder, session.profile.train.check_imports)
+
+
+def note_end(session: Session, run_id: str, exit_: Exit | None) -> None:
+    if session.ledger.lease().runs[run_id].exit_reason is None:
+        session.ledger.append("run.ended", run_id=run_id, reason=exit_.reason if exit_ else "lost")
+
+
+def run_record(session: Session, run_id: str, draft: Mapping[str, Any], **facts: Any) -> RunRecord:
+    """The run's record, with the machine that the session holds."""
+    machine = machine_facts(session.machine)
+    return record_of(session.place, session.ledger.lease(), run_id, draft, machine=machine, **facts)
+
+
+@contextmanager
+def measure_duration(timings: dict[str, float], name: str) -> Iterator[None]:
+    begun = time.monotonic()
+    yield
+    timings[name] = round(time.monotonic() - begun, 3)

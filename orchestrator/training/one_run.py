@@ -1,0 +1,216 @@
+"""One run on a lease's machine, from its first byte to its record here: what `train` and `run` share."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from orchestrator.errors import LocalError, RunFailed, RunLost, UsageError
+from orchestrator.leases.remains import naming
+from orchestrator.leases.settle import require_gone, settle, settle_on_exit
+from orchestrator.ledger import Lease
+from orchestrator.model import Progress, RunRecord
+from orchestrator.model.plain import moment
+from orchestrator.profile import Profile, load
+from orchestrator.profile.overrides import name_of, secrets_of, without_secrets
+from orchestrator.runs import attempts, collect, follow, space
+from orchestrator.runs.lint_check import check_project, report_once
+from orchestrator.runs.metrics import is_finished
+from orchestrator.runs.outcome import raise_for_outcome
+from orchestrator.runs.spec import require_given
+from orchestrator.session.interrupts import Interrupts
+from orchestrator.session.project import Project
+from orchestrator.session.reach import ending_of_machine
+from orchestrator.session.session import Session, open_session
+from orchestrator.session.turns import Turn, after_up, turn_of
+from orchestrator.training.bring_home import bring_home
+from orchestrator.training.start import begin, prepared, running
+
+Output = Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is to be made. `seen` is the last attempt at its id that had ended when the call began.
+
+    `overrides`: what this call changes in the profile, or must give again. `verb`: which one it serves.
+    """
+
+    local_parity: bool = False
+    detach: bool = False
+    strict: bool = False
+    retry_failed: bool = False
+    parallel: bool = False
+    seen: RunRecord | None = None
+    overrides: Sequence[str] = ()
+    verb: str = "train"
+
+    def command(self, profile: Profile, run_id: str) -> str:
+        """The command that makes this wish again; what may be secrets is to be filled in."""
+        of = [str(profile.path)] if self.verb == "run" else []
+        given = [word for each in without_secrets(self.overrides) for word in ("--set", each)]
+        secret = "".join(f" --set {name_of(each)}=…" for each in secrets_of(self.overrides))
+        return shlex.join(["orch", self.verb, *of, "--run-id", run_id, *given]) + secret
+
+
+def one_run(
+    place: Project,
+    held: Lease,
+    profile: Profile,
+    name: str,
+    wish: RunOptions,
+    interrupts: Interrupts,
+    output: Output | None,
+    tell: Progress,
+) -> RunRecord:
+    """As `train`, once it is known what is meant."""
+    interrupts.begun = _pending(place, held, name)  # by another call that may be at work
+    with turn_of(place, name, wish.verb, tell) as turn:
+        pending = interrupts.begun = _pending(place, held, name)
+        if not pending:
+            done = recorded(place, profile, name, wish, tell)
+            if done:
+                return done
+        require_given(held, wish.overrides)
+        after_up(place, profile.name, tell)
+        if not pending:
+            load(profile.path, overrides=(*held.profile["overrides"], *wish.overrides), files=True)
+            _require_space(place, held, profile, name, wish)
+            report_once(check_project(profile, strict=wish.strict), place.state, tell)
+        with opened(place, held, name, profile, tell, again=wish.command(profile, name)) as session:
+            draft = None
+            if not pending:
+                draft = prepared(session, name, local_parity=wish.local_parity, parallel=wish.parallel)
+                interrupts.begun = True
+            if not begin(session, name, draft, parallel=wish.parallel, verb=wish.verb):
+                return raise_for_outcome(_lost(session, name), held.profile["path"])
+            turn.give_back()
+            if wish.detach:
+                return running(session, name)
+            done = raise_for_outcome(finish(session, name, output, turn), held.profile["path"])
+            return replace(done, started=not pending)
+
+
+def _require_space(place: Project, held: Lease, profile: Profile, name: str, wish: RunOptions) -> None:
+    """Of a detached run the results may wait on the machine. Raises LocalError."""
+    exists = f"Nothing was sent. The machine of {held.id} runs on, at ${held.price:.2f}/h."
+    again = f"orch train --run-id {name}"
+    if wish.detach:
+        space.require_records(place, exists, again)
+    else:
+        space.require_results(place, profile, exists, again)
+
+
+def recorded(
+    place: Project, profile: Profile, run_id: str, wish: RunOptions, tell: Progress
+) -> RunRecord | None:
+    """The record that answers the call without a start, which is said; None where an attempt is to be made.
+
+    Raises what `attempts.answer` does.
+    """
+    try:
+        done = attempts.answering_record(place, profile, run_id, retry=wish.retry_failed, seen=wish.seen)
+    except RunFailed as error:
+        error.exists = f"That is how it ended before; nothing was started now. {error.exists}"
+        error.next_command = f"orch logs {run_id}    # to try it again: the same command with --retry-failed"
+        raise
+    if done is None:
+        return None
+    tell.say(
+        f"{run_id} is here already, as it ended{when(done)}, and nothing has changed since. "
+        "Nothing was started, and nothing was rented."
+    )
+    return replace(done, started=False)
+
+
+def when(record: RunRecord) -> str:
+    """ " on <date>", where the record knows it."""
+    ended = record.attempts[-1].get("ended_at") if record.attempts else None
+    return f" on {moment(ended)}" if ended else ""
+
+
+_OF_THE_MACHINE = ("cloud", "region", "zone", "resources", "max_duration", "idle_duration", "max_price")
+
+
+def refuse_another_machine(leased: Profile, wanted: Profile) -> None:
+    """An override of what the machine is would change nothing: it is said rather than ignored."""
+    changed = [name for name in _OF_THE_MACHINE if getattr(leased, name) != getattr(wanted, name)]
+    if changed:
+        raise UsageError(
+            f"`train --set` cannot change {', '.join(changed)}: the machine exists already, as `up` made it.",
+            exists="The machine runs on, as `orch status` shows it.",
+            next_command=f"orch down && orch up {shlex.quote(str(leased.path))} --set …",
+        )
+
+
+@contextmanager
+def opened(
+    place: Project, held: Lease, run_id: str, profile: Profile, tell: Progress, *, again: str
+) -> Iterator[Session]:
+    """The lease's machine. Where it is gone, its runs are settled and `run_id` is told as lost.
+
+    What this computer's disk refuses meanwhile becomes a LocalError that names the machine. `again`: the
+    command that goes on after a failure.
+    """
+    ledger = place.ledger(held.id)
+    with (
+        naming(ledger, again),
+        settle_on_exit(place, ledger, run_id),
+        open_session(place, ledger, profile, progress=tell) as session,
+    ):
+        try:
+            yield session
+        except OSError as error:
+            raise _refused_here(session, held, run_id, error) from error
+
+
+def _refused_here(session: Session, held: Lease, run_id: str, error: OSError) -> LocalError:
+    refused, once = space.refusal_of(error, session.place)
+    began = any(run.run_id == run_id for run in session.place.ledger(held.id).lease().uncollected)
+    machine = f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h."
+    if not began:
+        return LocalError(
+            f"This computer refused: {refused}. What was here stays; {run_id} was not started.",
+            exists=machine,
+            next_command=f"orch train --run-id {run_id}    # {once}",
+        )
+    printed = session.place.run(run_id) / collect.LOG
+    return LocalError(
+        f"This computer refused: {refused}. What was here stays. What the run printed until then "
+        f"is in {printed}.",
+        exists=f"The run {run_id} is on its machine, with its results. {machine}",
+        next_command=f"orch pull {run_id}    # {once}; while it still runs: orch logs -f {run_id}",
+    )
+
+
+def _pending(place: Project, held: Lease, run_id: str) -> bool:
+    """Whether the run was started, and its results are on the machine only; one that only the machine knows
+    is not counted, as what it was made of is not known."""
+    uncollected = place.ledger(held.id).lease().uncollected
+    return any(run.run_id == run_id and not run.found for run in uncollected)
+
+
+def finish(session: Session, run_id: str, output: Output | None, turn: Turn) -> RunRecord:
+    """Follow the run, with others who may; then bring it home, unless one of them was quicker."""
+    exit_ = follow.follow_to_end(session, run_id, output)
+    turn.take()
+    if exit_ is None:
+        return _lost(session, run_id)
+    here = collect.read(session.place.run(run_id))
+    if here is not None and session.ledger.lease().runs[run_id].collected:
+        return is_finished(here)
+    home = follow.reconnecting(session, lambda: bring_home(session, run_id, exit_))
+    return _lost(session, run_id) if home is None else home
+
+
+def _lost(session: Session, run_id: str) -> RunRecord:
+    """The machine went away with the run: what is known of it is recorded, and nothing else."""
+    require_gone(session.provider, session.ledger.lease())
+    ending = ending_of_machine(session.provider, session.ledger.lease())
+    settle(session.place, session.ledger, ending)
+    record = collect.read(session.place.run(run_id))  # written now, or when it was collected
+    if record is None:
+        raise RunLost(f"The machine of {run_id} is gone, and its record here was removed.")
+    return record

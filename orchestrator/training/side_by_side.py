@@ -1,0 +1,224 @@
+"""The first steps here and there, compared: before the long run, not after it.
+
+Here they run in the user's own folder and environment, there on what was sent.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator import jobs, parity, sync
+from orchestrator.errors import DataNotSent, ParityMismatch, RunFailed
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Agent, Host, Job, Progress, Verdict
+from orchestrator.model.counted import counted
+from orchestrator.parity.places import named_alike
+from orchestrator.parity.recording import read
+from orchestrator.parity.verdict import NOT_COMPARED, sided
+from orchestrator.profile import Profile
+from orchestrator.profile.mismatch import key_of
+from orchestrator.reads.opened import read_opened
+from orchestrator.reads.reference import LaidOut, Reference, View
+from orchestrator.reads.sent import not_sent, sent_of
+from orchestrator.reads.undeclared import Undeclared, undeclared
+from orchestrator.reads.undeclared_words import declare_command, profile_lines, undeclared_sentence
+from orchestrator.replay.confirm import Sides, confirm, imitation_of, is_confirmable, light_steps
+from orchestrator.replay.recipe import Recipe, acting_now, this_host
+from orchestrator.replay.replayer import Replayer
+from orchestrator.session.session import Session
+from orchestrator.session.trees import Trees
+from orchestrator.session.watched import is_observable
+
+_LAST_OF_LOG = 1 << 16
+_SIDES = ("here", "there")
+
+
+def compare_first_steps(
+    session: Session, local: Agent, trees: Trees, run_id: str, there_python: str
+) -> Verdict:
+    """Run the profile's first steps on both sides at once and compare every tensor.
+
+    Here that is the user's own folder, in a copy. Where that run opens what the machine lacks, nothing is
+    compared: the verdict is NOT COMPARED and names it. The recordings stay in
+    `runs/<id>/parity/{here,there}`. Raises RunFailed where a side fails.
+    """
+    profile = session.profile
+    steps = counted(profile.parity.steps, "step")
+    session.progress.say(f"Parity: the first {steps}, here and there")
+    folder = session.place.run(run_id) / "parity"
+    observed = f"{run_id}.parity-{secrets.token_hex(3)}"
+    python = str(session.local().python)
+    begun = time.time()
+    with Reference.of(profile).laid_out(local.base, observed) as laid:
+        mine = replace(_observed(profile, observed, python), **laid.job(profile.train.command))
+        mine = replace(mine, env={**mine.env, **laid.environment})
+        theirs = replace(_observed(profile, observed, there_python), trees=trees.there)
+        failures = _both(session, local, mine, theirs, laid)
+    for host, agent, side in ((HereHost(), local, "here"), (session.host, session.agent, "there")):
+        _fetch(host, agent, observed, folder / side)
+    shutil.rmtree(jobs.run_dir(local, observed), ignore_errors=True)
+    lacking = _lacking(profile, laid.view, folder / "here", begun)
+    if lacking:
+        return _nothing_compared(profile, lacking)
+    verdict = parity.named(_judged(session, local, python, folder), *_SIDES)
+    if failures and verdict.verdict == NOT_COMPARED:
+        raise RunFailed("\n".join(failures), next_command="orch train --local-parity    # once fixed")
+    return verdict
+
+
+def mismatch(session: Session, run_id: str, verdict: dict[str, Any]) -> ParityMismatch:
+    """Make the error for a verdict (as JSON) that stops the run."""
+    profile, machine = session.profile, session.machine
+    runs_on = f"{machine.id} runs on, at ${machine.price:.2f}/h."
+    if verdict["undeclared"]:
+        found = [Undeclared(**{**each, "path": Path(each["path"])}) for each in verdict["undeclared"]]
+        return DataNotSent(
+            f"{verdict['detail']}\n{verdict['fix']}",
+            exists=runs_on,
+            next_command=f"{declare_command(found, profile.path)} && orch train --local-parity",
+        )
+    if verdict["verdict"] == NOT_COMPARED and not is_observable(profile):
+        return ParityMismatch(
+            f"{verdict['verdict']}: {verdict['detail']}",
+            exists=runs_on,
+            next_command="orch train    # without --local-parity, which watches TensorFlow and Keras alone",
+        )
+    warn = f"orch train --local-parity --set 'parity.on_mismatch={{{key_of(verdict['verdict'])}: warn}}'"
+    return ParityMismatch(
+        f"{verdict['verdict']}: {verdict['detail']}",
+        exists=f"{runs_on} Both recordings are in {session.place.run(run_id) / 'parity'}.",
+        next_command=f"orch train --local-parity    # once fixed; or, to go on all the same: {warn}",
+    )
+
+
+# ---------------------------------------------------------------- what the machine lacks
+
+
+def _lacking(profile: Profile, view: View, folder: Path, begun: float) -> tuple[Undeclared, ...]:
+    opened = read_opened(folder / "observe")
+    if not opened:
+        return ()
+    return undeclared(opened, sent_of(profile), view, outputs=profile.train.outputs, begun=begun)
+
+
+def _nothing_compared(profile: Profile, found: tuple[Undeclared, ...]) -> Verdict:
+    detail = f"{undeclared_sentence(found)} The machine has none of it, so nothing was compared."
+    fix = f"Add to {profile.path.name}:\n{profile_lines(found, profile.path)}"
+    return Verdict(NOT_COMPARED, detail=detail, fix=fix, undeclared=tuple(each.as_json() for each in found))
+
+
+# ---------------------------------------------------------------- the two runs
+
+
+def _both(session: Session, local: Agent, mine: Job, theirs: Job, laid: LaidOut) -> list[str]:
+    """Run both to their end; how they failed, for those that did."""
+    sides = ((HereHost(), local, mine), (session.host, session.agent, theirs))
+    with ThreadPoolExecutor(max_workers=2) as both:
+        running = [both.submit(_run, host, agent, job) for host, agent, job in sides]
+        try:
+            ended = [each.result() for each in running]
+        except KeyboardInterrupt:
+            for host, agent, job in sides:
+                jobs.cancel(host, agent, job.run_id, grace=1.0)
+            shutil.rmtree(jobs.run_dir(local, mine.run_id), ignore_errors=True)
+            raise
+    told = [_failure(side, end) for side, end in zip(_SIDES, ended, strict=True)]
+    if told[0] and laid.refused():
+        told[0] = (
+            f"The script writes to {laid.refused()}, which its first steps on this computer may not change: "
+            f"they may write below the project and in temporary folders.\n{told[0]}"
+        )
+    return [text for text in told if text]
+
+
+def _observed(profile: Profile, run_id: str, python: str) -> Job:
+    return Job(
+        run_id=run_id,
+        argv=profile.train.command,
+        python=python,
+        env=profile.train.environment(),
+        observe_steps=profile.parity.steps,
+        observe_light=profile.parity.light_steps,
+        stop_after_observed=True,
+    )
+
+
+def _run(host: Host, agent: Agent, job: Job) -> tuple[str, bytes]:
+    """(reason, output) of a job, followed to its end."""
+    jobs.start(host, agent, job)
+    log = bytearray()
+
+    def keep(data: bytes) -> None:
+        log.extend(data)
+        del log[:-_LAST_OF_LOG]
+
+    jobs.follow(host, agent, job.run_id, 0, keep)
+    ended = jobs.state(host, agent, job.run_id).exit
+    return (ended.reason if ended else "lost"), bytes(log)
+
+
+def _failure(side: str, ended: tuple[str, bytes]) -> str:
+    reason, log = ended
+    if reason in ("observed", "completed"):
+        return ""
+    tail = "\n".join("    " + line for line in log.decode(errors="replace").strip().splitlines()[-12:])
+    place = "on this computer" if side == "here" else "on the machine"
+    return f"The script ended with {reason} {place}:\n{tail}"
+
+
+def _fetch(host: Host, agent: Agent, run_id: str, target: Path) -> None:
+    """The recording of one side, replacing what an earlier attempt left."""
+    shutil.rmtree(target, ignore_errors=True)
+    source = f"{jobs.run_dir(agent, run_id)}/observe"
+    entries = sync.far_scan(host, agent, source).entries
+    sync.pull(host, agent, source, entries, target / "observe")
+
+
+# ---------------------------------------------------------------- the verdict
+
+
+def _judged(session: Session, local: Agent, python: str, folder: Path) -> Verdict:
+    """The verdict on both recordings; of a difference the cause is looked for here, within the budget."""
+    here, there = read(folder / "here"), read(folder / "there")
+    named = named_alike(here.environment, there.environment)
+    here, there = (replace(side, environment=facts) for side, facts in zip((here, there), named, strict=True))
+    verdict = parity.judge(here, there)
+    profile = session.profile
+    if not profile.parity.confirm or not is_confirmable(verdict, here, there):
+        return verdict
+    reference = Reference.of(profile)
+    known = Recipe(profile.train.command, reference.project, python, acting_now(), host=this_host())
+    sides = Sides(here, there, "A", imitation_of(folder / "there", there), unsent=not_sent(sent_of(profile)))
+    with Replayer(
+        known,
+        reference,
+        local,
+        here.environment,
+        len(here.steps),
+        light_steps(verdict, here),
+        profile.train.environment(),
+    ) as runs:
+        return confirm(sides, verdict, runs, profile.parity.budget, _Sided(session.progress))
+
+
+class _Sided:
+    """Progress in which the sides are called by their places."""
+
+    def __init__(self, tell: Progress) -> None:
+        self._tell = tell
+        self.transfer = tell.transfer
+
+    def say(self, text: str) -> None:
+        """Say it with `here` and `there`."""
+        self._tell.say(sided(text, *_SIDES))
+
+
+def as_json(verdict: Verdict) -> dict[str, Any]:
+    """The `parity` object of `run.json`."""
+    return verdict.as_json()

@@ -1,0 +1,212 @@
+"""A run made ready and started on the machine of a session: stack, bytes, parity, and then the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from orchestrator import jobs
+from orchestrator.errors import StackMismatch, UsageError
+from orchestrator.leases.settle import few
+from orchestrator.model import Difference, Job, RunRecord, TreeLink
+from orchestrator.profile import Profile
+from orchestrator.reads.advice import advice_there, of_profile
+from orchestrator.runs import attempts, collect, company, follow, inputs
+from orchestrator.session import trees as trees_
+from orchestrator.session.session import Session, check_stack, local_agent, stack_facts, tell_inherited, told
+from orchestrator.session.turns import starting
+from orchestrator.training import side_by_side
+from orchestrator.training.bring_home import measure_duration, run_record
+
+
+def prepared(session: Session, run_id: str, *, local_parity: bool, parallel: bool) -> dict[str, Any]:
+    """Stack, bytes and parity, ready for the job: the draft of the run's record, with the job in it.
+
+    From here on what an earlier attempt left is in `runs/<id>/attempts/`. Raises Busy where another run is
+    on the machine, StackMismatch, SyncError, ParityMismatch.
+    """
+    company.require_no_other_run(session, run_id, parallel)
+    session.watch_idleness()  # `up` may have been killed before it did
+    session.confine()
+    timings: dict[str, float] = {}
+    with measure_duration(timings, "install_s"):
+        installed = session.install()
+        differences = check_stack(session, installed)
+    stack = {
+        **stack_facts(installed),
+        "lock": session.lock().digest,
+        "inherited": session.profile.train.inherited(),
+        "differences": _plain(differences),
+    }
+    _refuse_undeclared(session, differences)
+    tell_inherited(session)
+    local = local_agent(session.place) if local_parity else None
+    if local:
+        trees_.check_targets(session.profile)
+    elif found := of_profile(session.profile):
+        session.progress.say(f"Note: {advice_there(found, session.profile.path)}")
+    with measure_duration(timings, "sync_s"):
+        trees = trees_.send(session)
+    draft: dict[str, Any] = {"stack": stack, "data": dict(trees.data), "parity": None, "timings": timings}
+    draft.update(agent=asdict(session.agent), **_attempt(session, run_id, trees))
+    if local:
+        with measure_duration(timings, "parity_s"):
+            verdict = side_by_side.compare_first_steps(session, local, trees, run_id, installed.python)
+        draft["parity"] = side_by_side.as_json(verdict)
+        _refuse_mismatch(session, run_id, draft)
+    return {**draft, "job": asdict(_job(session.profile, run_id, installed.python, trees))}
+
+
+def begin(
+    session: Session, run_id: str, draft: Mapping[str, Any] | None, *, parallel: bool, verb: str
+) -> bool:
+    """Note the run in the ledger and start its job; without `draft` it is there, and may have begun.
+
+    False where the machine went away. Raises Busy where another run is on the machine, UsageError where its
+    lease was ended meanwhile. `verb`: what this call carries out, for another one that waits.
+    """
+    with starting(session.place, session.ledger.lease().id, verb, session.progress):
+        if draft is not None:
+            _require_open(session, run_id)
+            company.require_no_other_run(session, run_id, parallel)
+            _make_room_there(session, run_id, draft["attempt"]["number"])
+            session.ledger.append("run.started", run_id=run_id, draft=dict(draft))
+        else:
+            state = follow.reconnecting(session, lambda: jobs.state(session.host, session.agent, run_id))
+            if state and state.exit and state.exit.reason != "completed":
+                return True  # it failed, and is only to be fetched: what would be started now does not matter
+            if state and state.state == "absent":
+                company.require_no_other_run(session, run_id, parallel)
+        return _start(session, run_id)
+
+
+def _require_open(session: Session, run_id: str) -> None:
+    lease = session.ledger.lease()
+    if not lease.open:
+        raise UsageError(
+            f"The machine of {lease.id} was ended by another call, before {run_id} was started.",
+            exists="Nothing is running; nothing costs.",
+            next_command=f"orch up {lease.profile['path']}",
+        )
+
+
+def running(session: Session, run_id: str) -> RunRecord:
+    """The record of a run that goes on."""
+    draft = session.ledger.lease().runs[run_id].draft
+    ended = {"code": None, "signal": None, "reason": "running", "detail": f"orch logs -f {run_id}"}
+    return run_record(session, run_id, draft, exit=ended)
+
+
+def _attempt(session: Session, run_id: str, trees: trees_.Trees) -> dict[str, Any]:
+    """Which attempt this is, of what, and what changed since the one before, whose files are set aside."""
+    place, profile = session.place, session.profile
+    attempts.archive_attempt(place, run_id)
+    now = inputs.inputs_sent(profile, trees, session.lock().digest)
+    inputs.keep_inputs(place.run(run_id), now)
+    number = attempts.number_of_next(place, run_id, session.ledger.lease().runs.get(run_id))
+    changed = attempts.changed_since(place, run_id, now)
+    if number > 1:
+        said = "; ".join(changed) or "nothing changed here since the attempt before"
+        session.progress.say(f"{run_id}: attempt {number}: {said}")
+    return {
+        "command": list(now.command),
+        "code": {"digest": now.code_digest, "files": len(now.code)},
+        "attempt": {"number": number, "changed": changed},
+    }
+
+
+def _make_room_there(session: Session, run_id: str, number: int) -> None:
+    """The machine may hold an earlier attempt of this run: it is ended there, and kept under another name.
+
+    Nothing waits for its files any more, neither the machine's idle watch nor `down`. A run that a damaged
+    ledger does not tell is no earlier attempt: it is taken up again.
+    """
+    if jobs.state(session.host, session.agent, run_id).state != "absent":
+        known = session.ledger.lease().runs.get(run_id)
+        if known is None or known.found:
+            session.progress.say(
+                f"{run_id} is on {session.machine.id}, though no record of it is here: taken up again"
+            )
+            return
+        jobs.cancel(session.host, session.agent, run_id, grace=1.0)
+        _supersede(session, run_id, f"{run_id}@{number - 1}")
+        jobs.mark_collected(session.host, session.agent, run_id)
+        jobs.rename(session.host, session.agent, run_id, f"{run_id}@{number - 1}")
+    follow.bookmark(session, run_id).forget()
+
+
+def _supersede(session: Session, run_id: str, name: str) -> None:
+    """Note what of the earlier attempt did not come home: it stays on the machine, as the run `name`."""
+    run = session.ledger.lease().runs.get(run_id)
+    if run is None or not run.left:
+        return
+    paths = [each.path for each in run.left]
+    session.ledger.append("run.superseded", run_id=run_id, attempt=run.attempt, left=paths)
+    session.progress.say(
+        f"{few(paths)} of the attempt before did not come home: on the machine as {name}, lost with it"
+    )
+
+
+def _start(session: Session, run_id: str) -> bool:
+    """Start the run that the ledger announced. One that was started before is only found again.
+
+    False where the machine went away."""
+    fields = dict(session.ledger.lease().runs[run_id].draft["job"])
+    trees = tuple(TreeLink(**link) for link in fields.pop("trees"))
+    env = session.profile.train.environment()
+    job = Job(**{**fields, "argv": tuple(fields["argv"]), "env": env}, trees=trees)
+    outputs = session.profile.train.outputs
+    try:
+        begun = follow.reconnecting(
+            session, lambda: jobs.start(session.host, session.agent, job, outputs=outputs, awaited=True)
+        )
+    except UsageError as refused:
+        refused.exists = f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h."
+        refused.next_command = f"orch logs -f {run_id} && orch pull {run_id}    # the run that is there"
+        raise
+    if begun:
+        session.progress.say(f"Training: {run_id}")
+    return begun is not None
+
+
+def _job(profile: Profile, run_id: str, python: str, trees: trees_.Trees) -> Job:
+    """The job without its environment, which may hold secrets and therefore never enters the ledger."""
+    return Job(
+        run_id=run_id,
+        argv=profile.train.command,
+        python=python,
+        trees=trees.there,
+    )
+
+
+def _plain(differences: Sequence[Difference]) -> list[dict[str, Any]]:
+    return [asdict(difference) for difference in differences]
+
+
+def _refuse_undeclared(session: Session, differences: Sequence[Difference]) -> None:
+    undeclared = [d for d in differences if not d.declared]
+    if not undeclared:
+        return
+    listed = "\n".join(f"  {told(difference)}" for difference in undeclared)
+    names = ", ".join(d.name for d in undeclared)
+    raise StackMismatch(
+        f"The machine's stack is not the one here, and the profile does not allow the difference:\n{listed}",
+        exists=f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h.",
+        next_command=f"fix the difference, or allow it by name: stack.allow: [{names}]",
+    )
+
+
+def _refuse_mismatch(session: Session, run_id: str, draft: Mapping[str, Any]) -> None:
+    parity = draft["parity"]
+    if parity["verdict"] == "IDENTICAL":
+        return
+    if not session.profile.parity.on_mismatch.stops(parity["verdict"]):
+        session.progress.say(f"Parity: {parity['verdict']}: {parity['detail']} The run goes on.")
+        return
+    ended = {"code": None, "signal": None, "reason": "not_started", "detail": "Parity stopped it."}
+    record = run_record(session, run_id, draft, exit=ended)
+    collect.write(record)
+    error = side_by_side.mismatch(session, run_id, parity)
+    error.record = record
+    raise error
