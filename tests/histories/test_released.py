@@ -96,4 +96,4 @@ def test_a_ledger_with_a_line_that_cannot_be_read_tells_nothing(world: World) ->
     with world.places[0].ledger(lease.id).path.open("ab") as file:
         file.write(b"\xff\xfe\n")
     world.status(0)
-    assert fetched_and_untold(world)
+    assert not runs(world)["good-1"].collected
