@@ -179,7 +179,11 @@ def _hurry(patch: pytest.MonkeyPatch) -> None:
     """No waiting, and nothing that needs the packages of a project."""
     patch.setattr(provision, "local_stack", lambda *_: None)
     for module in (offered, provision):
-        patch.setattr(module, "foreseen", SimpleNamespace(refuse=lambda *_: None, sentences=lambda _: ()))
+        patch.setattr(
+            module,
+            "foreseen",
+            SimpleNamespace(refuse_foreseen=lambda *_: None, foreseen_problems=lambda _: ()),
+        )
     patch.setattr(provision, "require_gpus", lambda _: None)
     patch.setattr(provision, "_installed", lambda *_: None)
     patch.setattr(machines_, "_POLL_SECONDS", 0.0)
