@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What the system answers where a file system, or this user's share of it, is full."""
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 

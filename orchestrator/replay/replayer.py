@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import secrets
@@ -16,6 +15,7 @@ from typing import Any
 
 from orchestrator import jobs
 from orchestrator.errors import OrchError
+from orchestrator.hosts.disk import FULL
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job
 from orchestrator.model.files import first_bytes, first_line, last_bytes
@@ -155,7 +155,7 @@ class Replayer:
         except Unplaceable as where:
             ending = f"a file cannot be put in its place: {where}"
         except OSError as error:
-            self._fault = error.errno not in (errno.ENOSPC, errno.EDQUOT)
+            self._fault = error.errno not in FULL
             ending = f"the copy of the folder could not be laid out: {error}"
         seconds = time.monotonic() - begun
         recording = read(Path(run.root))

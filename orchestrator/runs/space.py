@@ -3,7 +3,6 @@ where it ran out."""
 
 from __future__ import annotations
 
-import errno
 import os
 import shlex
 import tempfile
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import LocalError, UsageError
-from orchestrator.hosts.disk import amount, existing, free, mount_of, shown
+from orchestrator.hosts.disk import FULL, amount, existing, free, mount_of, shown
 from orchestrator.hosts.limits import SPARE
 from orchestrator.model import RunRecord
 from orchestrator.profile import Profile
@@ -25,8 +24,6 @@ RECORDS = 1 << 20
 
 _LOOKED_AT = 50
 """Records of earlier runs that are read, the newest first."""
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,7 @@ def _require(wanted: list[Wanted], exists: str, next_command: str) -> None:
 def refusal_of(error: OSError, place: Project) -> tuple[str, str]:
     """(a clause: what was refused, and where; when to try again). A write names no path, so that the file
     systems that orch writes to are looked at."""
-    if error.errno not in _FULL:
+    if error.errno not in FULL:
         named = f": {error.filename}" if error.filename else ""
         return f"{error.strerror or error}{named}", "once that is settled"
     given = [Path(os.fsdecode(error.filename))] if isinstance(error.filename, str | bytes) else []

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from orchestrator.errors import LocalError, UsageError
 from orchestrator.hosts.atomic import atomic_write, remove_abandoned
+from orchestrator.hosts.disk import FULL
 from orchestrator.ledger import Lease, Ledger
 
 
@@ -114,10 +115,13 @@ class Project:
 
     def require_runs(self, run_id: str) -> None:
         """Raise LocalError, before anything runs, where `runs/` or the run's folder could not take a run: a
-        file or a link to nowhere in its place, a folder that may not be written, a read-only project."""
+        file or a link to nowhere in its place, a folder that may not be written, a read-only project. A full
+        disk is not one of these: who needs room asks for it."""
         try:
             self.ignore_state()
         except OSError as error:
+            if error.errno in FULL:
+                return
             copy = shlex.quote(f"{self.root.name}-copy")
             raise LocalError(
                 f"{self.root} cannot take the run's files: {error.strerror}: {error.filename}. "

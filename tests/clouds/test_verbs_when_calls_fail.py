@@ -99,11 +99,11 @@ Calm = dict[str, tuple[Outcome, list[str]]]
 def door(project: Project, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Verbs that work on the machine end where ssh begins."""
 
-    def proven(*_: object) -> None:
+    def arrive(*_: object) -> None:
         raise HostError(ARRIVED)
 
     monkeypatch.chdir(project.root)
-    monkeypatch.setattr(session, "proven", proven)
+    monkeypatch.setattr(session, "connect_verified", arrive)
     monkeypatch.setattr(session, "local_stack", lambda *_: SimpleNamespace(python=Path(sys.executable)))
     monkeypatch.setattr(session.stack, "interpreter", lambda _: None)
     monkeypatch.setattr(gc_, "MARGIN", timedelta(days=-1))
