@@ -70,6 +70,15 @@ class Said:
     err: str
 
 
+HELLO = """\
+import pathlib
+pathlib.Path("out").mkdir()
+pathlib.Path("out/note").write_text("hello")
+print("hello")
+"""
+"""A train.py that writes the output `out`."""
+
+
 def tiny(folder: Path, state: Path, script: str, *, memory: str = "1 GiB", disk: str = "1 GiB") -> Project:
     """A project whose train.py is `script` and whose stack is one small package."""
     folder.mkdir(parents=True, exist_ok=True)

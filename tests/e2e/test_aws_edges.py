@@ -16,7 +16,7 @@ import pytest
 from tests.clouds import tunnels
 from tests.clouds.aws import Cloud
 from tests.clouds.ground_aws import grounded
-from tests.e2e.project import Project, tiny
+from tests.e2e.project import HELLO, Project, tiny
 
 pytestmark = [pytest.mark.machine, pytest.mark.slow]
 
@@ -57,7 +57,7 @@ def project(cloud: Cloud, tmp_path: Path, machines: Path) -> Iterator[Project]:
     """A tiny project for that cloud, not up yet; whatever a test leaves running is ended."""
     cloud.clear_faults()
     cloud.forget_requests()
-    made = tiny(tmp_path / "project", machines, "print('hello')\n")
+    made = tiny(tmp_path / "project", machines, HELLO)
     profile(made)
     made.environ.update(cloud.env)
     yield made

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.clouds import gcp, tunnels
-from tests.e2e.project import Project, tiny
+from tests.e2e.project import HELLO, Project, tiny
 
 pytestmark = [
     pytest.mark.machine,
@@ -46,7 +46,7 @@ def cloud() -> Iterator[gcp.Cloud]:
 @pytest.fixture
 def project(tmp_path: Path, cloud: gcp.Cloud) -> Iterator[Project]:
     """A tiny project for this cloud, not up yet; whatever a test leaves there is ended."""
-    made = tiny(tmp_path / "project", tmp_path / "state", "print('hello')\n")
+    made = tiny(tmp_path / "project", tmp_path / "state", HELLO)
     made.environ.update(cloud.env)
     profile(made)
     yield made
