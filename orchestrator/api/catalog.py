@@ -29,12 +29,12 @@ def show(clouds: Sequence[str] = ()) -> list[dict[str, Any]]:
 
 def _known(clouds: Sequence[str]) -> Sequence[str]:
     for cloud in clouds:
-        if cloud not in catalog.CLOUDS:
+        if cloud not in catalog.clouds():
             raise UsageError(
-                f"There is no catalog of {cloud!r}; there are {', '.join(catalog.CLOUDS)}.",
+                f"There is no catalog of {cloud!r}; there are {', '.join(catalog.clouds())}.",
                 next_command="orch catalog show",
             )
-    return clouds or catalog.CLOUDS
+    return clouds or catalog.clouds()
 
 
 def _renewed(renewed: Renewed) -> dict[str, Any]:

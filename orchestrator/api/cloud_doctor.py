@@ -11,9 +11,8 @@ from typing import Any
 
 from orchestrator import catalog
 from orchestrator.errors import EXIT_AUTH, EXIT_CAPACITY, EXIT_OK, EXIT_PROVISION, UsageError
-from orchestrator.model import Need, Readiness, Topic, Wanted
+from orchestrator.model import Need, Readiness, Topic, Wanted, clouds
 
-CLOUDS = catalog.CLOUDS
 _ACCESS = frozenset({Topic.CREDENTIALS, Topic.API, Topic.PERMISSION})
 
 
@@ -29,14 +28,20 @@ def examine(
     With `profile`: of the machine that `up` would try first; without: of the smallest that is sold.
     `region` instead of the profile's. Raises UsageError and ProfileError; what the cloud refuses is a check.
     """
-    if cloud not in CLOUDS:
-        known = ", ".join(CLOUDS)
+    examined = _examined()
+    if cloud not in examined:
+        known = ", ".join(examined)
         raise UsageError(f"There is no doctor for {cloud!r}; there are {known}.", next_command="orch doctor")
     need = _need(cloud, profile, region, overrides)
-    wanted = Wanted(tuple(catalog.offers(need, clouds=(cloud,))), need.disk, need.region)
-    readiness = importlib.import_module(f"orchestrator.providers.{cloud}.readiness")
-    found: Readiness = readiness.examine(wanted)
+    recorded = catalog.offers(need) if cloud in catalog.clouds() else ()
+    readiness = importlib.import_module(clouds.traits(cloud).readiness)
+    found: Readiness = readiness.examine(Wanted(tuple(recorded), need.disk, need.region))
     return found
+
+
+def _examined() -> tuple[str, ...]:
+    """The clouds that can tell whether a machine could be made."""
+    return tuple(each.name for each in clouds.every() if each.readiness)
 
 
 def _need(cloud: str, profile: str | Path | None, region: str | None, overrides: Sequence[str]) -> Need:
@@ -45,11 +50,11 @@ def _need(cloud: str, profile: str | Path | None, region: str | None, overrides:
     from orchestrator.profile import load
 
     wanted = load(Path(profile), overrides=overrides)
-    if wanted.cloud not in (cloud, "any"):
+    if wanted.cloud not in (cloud, clouds.ANY):
         raise UsageError(
             f"{profile} is for {wanted.cloud}, not for {cloud}.",
             next_command=shlex.join(["orch", "doctor", wanted.cloud, str(profile)])
-            if wanted.cloud in CLOUDS
+            if wanted.cloud in _examined()
             else "orch doctor",
         )
     need = replace(wanted.need(), cloud=cloud)

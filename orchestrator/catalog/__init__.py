@@ -15,35 +15,44 @@ from orchestrator.catalog.keeping import cache_folder, newest
 from orchestrator.catalog.rows import Catalog, Facts
 from orchestrator.catalog.selling import missing, serving
 from orchestrator.model import Need, Offer
+from orchestrator.model import clouds as registered
 
 if TYPE_CHECKING:
     from orchestrator.catalog.renewing import Renewed
 
-__all__ = ["CLOUDS", "Catalog", "Facts", "cache_folder", "load", "near", "offers", "refresh", "warnings"]
-
-CLOUDS = ("aws", "gcp")
+__all__ = ["Catalog", "Facts", "cache_folder", "clouds", "load", "near", "offers", "refresh", "warnings"]
 
 _loaded: dict[Path, Catalog] = {}
+
+
+def clouds() -> tuple[str, ...]:
+    """The clouds of which a catalog ships."""
+    return tuple(each.name for each in registered.every() if each.catalog)
 
 
 def load(cloud: str, *, refreshed: Path | None = None) -> Catalog:
     """The newest catalog of `cloud`: the shipped one, or one that `refresh` kept in the folder `refreshed`
     (default: cache_folder()). Raises KeyError for a cloud without one."""
-    if cloud not in CLOUDS:
-        raise KeyError(f"there is no catalog of {cloud}; there are {', '.join(CLOUDS)}")
+    if cloud not in clouds():
+        raise KeyError(f"there is no catalog of {cloud}; there are {', '.join(clouds())}")
     return newest(cloud, refreshed or cache_folder(), _loaded)
 
 
-def offers(need: Need, *, clouds: Sequence[str] = CLOUDS, refreshed: Path | None = None) -> tuple[Offer, ...]:
-    """What serves `need`, best first as the plan ranks, at most plan.fit.MANY; one offer for each zone known.
+def offers(
+    need: Need, *, clouds: Sequence[str] | None = None, refreshed: Path | None = None
+) -> tuple[Offer, ...]:
+    """What serves `need` in the catalogs of `clouds` (default: all), best first as the plan ranks.
 
+    At most plan.fit.MANY; one offer for each zone known.
     Zone "" where no zone is recorded, or the zone asked for. A spot offer whose price nobody recorded
     states the price on demand, the most that it may cost (`price_is_bound`).
     """
     return serving(need, _of(need, clouds, refreshed))
 
 
-def near(need: Need, *, clouds: Sequence[str] = CLOUDS, refreshed: Path | None = None) -> tuple[Offer, ...]:
+def near(
+    need: Need, *, clouds: Sequence[str] | None = None, refreshed: Path | None = None
+) -> tuple[Offer, ...]:
     """Offers that miss `need` by exactly one thing, for the plan to say which."""
     return missing(need, _of(need, clouds, refreshed))
 
@@ -51,7 +60,7 @@ def near(need: Need, *, clouds: Sequence[str] = CLOUDS, refreshed: Path | None =
 def warnings(
     need: Need,
     *,
-    clouds: Sequence[str] = CLOUDS,
+    clouds: Sequence[str] | None = None,
     refreshed: Path | None = None,
     today: date | None = None,
 ) -> tuple[str, ...]:
@@ -64,7 +73,7 @@ def warnings(
 def refresh(cloud: str, *, region: str | None = None, refreshed: Path | None = None) -> Renewed:
     """Ask `cloud` what it sells now and keep the answer for `load`. The only function here that reaches out.
 
-    AWS is asked for one region (default: the one that boto3 is set to), Google for all or for `region`.
+    Without `region`, a cloud is asked for what its module in this room says: one region, or all.
     Raises ProviderError, and then nothing has changed.
     """
     from orchestrator.catalog.renewing import refresh as renew
@@ -72,5 +81,6 @@ def refresh(cloud: str, *, region: str | None = None, refreshed: Path | None = N
     return renew(load(cloud, refreshed=refreshed), region=region, folder=refreshed)
 
 
-def _of(need: Need, clouds: Sequence[str], refreshed: Path | None) -> list[Catalog]:
-    return [load(cloud, refreshed=refreshed) for cloud in clouds if need.cloud in ("any", cloud)]
+def _of(need: Need, named: Sequence[str] | None, refreshed: Path | None) -> list[Catalog]:
+    asked = clouds() if named is None else named
+    return [load(cloud, refreshed=refreshed) for cloud in asked if need.cloud in (registered.ANY, cloud)]

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.catalog.names import accelerator_name
-from orchestrator.catalog.rows import Sale
+from orchestrator.catalog.rows import Catalog, Sale, Told
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Offer
 
@@ -36,6 +36,12 @@ def home() -> str:
     import boto3
 
     return boto3.Session().region_name or _PRICED_FROM
+
+
+def renew(known: Catalog, region: str | None, now: datetime) -> Told:  # noqa: ARG001 (AWS states everything)
+    """What `region` sells now; without one, the region that boto3 is set to. Raises ProviderError."""
+    kinds, sales = ask(region or home(), now)
+    return Told(kinds, sales, SOURCES, NOTES)
 
 
 def ask(region: str, now: datetime) -> tuple[list[Offer], dict[str, list[Sale]]]:

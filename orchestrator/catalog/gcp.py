@@ -6,12 +6,13 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 from orchestrator.catalog.google_prices import Part, parse_skus
 from orchestrator.catalog.names import GIB, accelerator_name
-from orchestrator.catalog.rows import ATTACHABLE, Attachable, Catalog, Sale
+from orchestrator.catalog.rows import ATTACHABLE, Attachable, Catalog, Sale, Told
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Offer
 
@@ -28,6 +29,12 @@ NOTES = ("Network and the memory of GPUs are as shipped: no API states them.",)
 
 
 # ---------------------------------------------------------------- asking
+
+
+def renew(known: Catalog, region: str | None, now: datetime) -> Told:  # noqa: ARG001 (prices are of now)
+    """What `region` sells now, or without one every region. Raises ProviderError."""
+    kinds, sales, attachable = ask(known, region)
+    return Told(kinds, sales, SOURCES, NOTES, attachable, everything=region is None)
 
 
 def ask(

@@ -5,6 +5,7 @@ A refreshed catalog appears whole or not at all: `<cache>/catalog/<cloud>/<time>
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import tempfile
@@ -14,8 +15,11 @@ from pathlib import Path
 
 from orchestrator.catalog.rows import Catalog
 from orchestrator.catalog.tables import read, write
+from orchestrator.model import clouds
 
 SHIPPED = Path(__file__).parent / "data"
+"""The catalogs of this room's own modules."""
+
 _KEPT = 2
 """Folders of one cloud that stay: the newest, and one that another process may be reading."""
 
@@ -29,10 +33,16 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "orch"
 
 
+def shipped_folder(cloud: str) -> Path:
+    """The folder `data` beside the module that renews the catalog of `cloud`. The module is not loaded."""
+    spec = importlib.util.find_spec(clouds.traits(cloud).catalog)
+    return Path(str(spec and spec.origin)).parent / "data"
+
+
 def newest(cloud: str, folder: Path, loaded: MutableMapping[Path, Catalog]) -> Catalog:
     """The newest of what was refreshed and what was shipped. A refreshed one that cannot be read is passed
     over: it is a cache, and the shipped one is always there."""
-    shipped = _once(SHIPPED, cloud, loaded)
+    shipped = _once(shipped_folder(cloud), cloud, loaded)
     for place in _folders(cloud, folder):
         try:
             found = _once(place, cloud, loaded)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import importlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.catalog import aws, gcp
 from orchestrator.catalog.keeping import cache_folder, keep
-from orchestrator.catalog.rows import Attachable, Catalog, Facts, Sale
+from orchestrator.catalog.rows import Attachable, Catalog, Facts, Sale, Told
 from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import clouds
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,12 @@ def refresh(
 ) -> Renewed:
     """Ask the cloud of `known` and keep the answer, whole or not at all, in `folder` (default: the cache).
 
-    Without `region`, AWS is asked for the region that boto3 is set to, Google for all. What is known of
+    Without `region`, the cloud's module decides whether it asks for one region or for all. What is known of
     other regions stays, with its own date. Raises ProviderError; then nothing has changed.
     """
     at = now or datetime.datetime.now(datetime.UTC)
-    if known.cloud == "aws":
-        place = region or aws.home()
-        kinds, sales = aws.ask(place, at)
-        attachable: tuple[Attachable, ...] = ()
-    else:
-        kinds, sales, attachable = gcp.ask(known, region)
+    told: Told = importlib.import_module(clouds.traits(known.cloud).catalog).renew(known, region, at)
+    sales = told.sales
     regions = {sale.region for found in sales.values() for sale in found}
     if not regions:
         raise ProviderError(
@@ -54,14 +51,13 @@ def refresh(
             exists="The catalog is as it was.",
             next_command=f"orch catalog show {known.cloud}",
         )
-    sources, notes = (aws.SOURCES, aws.NOTES) if known.cloud == "aws" else (gcp.SOURCES, gcp.NOTES)
-    facts = Facts(at.date(), sources, notes, dict.fromkeys(sorted(regions), at.date()))
-    fresh = Catalog(known.cloud, tuple(kinds), sales, attachable, facts)
-    whole = merged(known, fresh, everything=known.cloud == "gcp" and region is None)
+    facts = Facts(at.date(), told.sources, told.notes, dict.fromkeys(sorted(regions), at.date()))
+    fresh = Catalog(known.cloud, tuple(told.kinds), sales, told.attachable, facts)
+    whole = merged(known, fresh, everything=told.everything)
     return Renewed(
         known.cloud,
         tuple(sorted(regions)),
-        len(kinds),
+        len(told.kinds),
         tuple(
             sorted(name for name, found in sales.items() if not any(math.isfinite(s.price) for s in found))
         ),

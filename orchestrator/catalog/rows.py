@@ -99,6 +99,18 @@ class Catalog:
         return f"Prices of {self.cloud} are of {then.isoformat()}, {age} old. Renew them: {command}"
 
 
+@dataclass(frozen=True)
+class Told:
+    """What a cloud says now of one region, or of `everything` that it sells. `sales` are by type's name."""
+
+    kinds: Sequence[Offer]
+    sales: Mapping[str, Sequence[Sale]]
+    sources: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    attachable: tuple[Attachable, ...] = ()
+    everything: bool = False
+
+
 def _given(kind: Offer, gpu: Attachable) -> Iterable[Offer]:
     for count, (cpus, memory) in ATTACHABLE.get(gpu.name, {}).items():
         if kind.cpus <= cpus and kind.memory <= memory * _GIB:

@@ -9,6 +9,7 @@ import typer
 from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.verbs import Verb, Verbs
+from orchestrator.model import clouds
 from orchestrator.model.counted import counted
 
 app = typer.Typer(
@@ -19,7 +20,13 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Clouds = Annotated[list[str] | None, typer.Argument(metavar="[CLOUD...]", help="aws, gcp; default: both.")]
+
+def _which() -> str:
+    named = clouds.elsewhere()
+    return f"{', '.join(named)}; default: {'both' if len(named) == 2 else 'all'}."
+
+
+Clouds = Annotated[list[str] | None, typer.Argument(metavar="[CLOUD...]", help=_which())]
 
 _SHOWN = 8
 

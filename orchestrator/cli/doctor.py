@@ -9,8 +9,12 @@ import typer
 
 from orchestrator.cli.options import Json, Sets
 from orchestrator.cli.output import emit, guarded
+from orchestrator.model import clouds
 
-Cloud = Annotated[str | None, typer.Argument(metavar="[aws|gcp]", help="A cloud; default: this computer.")]
+Cloud = Annotated[
+    str | None,
+    typer.Argument(metavar=f"[{'|'.join(clouds.elsewhere())}]", help="A cloud; default: this computer."),
+]
 Wanted = Annotated[
     Path | None, typer.Argument(metavar="[PROFILE]", help="Check image and quota for its machine.")
 ]

@@ -9,12 +9,14 @@ import typer
 
 from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
+from orchestrator.model import clouds
 
 Clouds = Annotated[
     list[str] | None,
     typer.Option(
         "--cloud",
-        help="aws, gcp or local; repeatable. Default: this computer and the clouds of this folder's leases.",
+        help=f"{', '.join(clouds.elsewhere())} or {clouds.LOCAL}; repeatable. "
+        "Default: this computer and the clouds of this folder's leases.",
     ),
 ]
 

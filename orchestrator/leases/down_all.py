@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator import providers
 from orchestrator.errors import Busy, HostError, UsageError
 from orchestrator.ledger import Lease
-from orchestrator.model import LABEL_LEASE, LABEL_OWNER, DownReport, Machine, Progress, Provider
+from orchestrator.model import LABEL_LEASE, LABEL_OWNER, DownReport, Machine, Progress, Provider, clouds
 from orchestrator.providers import open_provider
 from orchestrator.session.machines import end_and_prove, machines_of
 from orchestrator.session.owner import is_mine, noted_folders
@@ -148,7 +148,7 @@ def leases_at_hand(place: Project) -> Iterator[tuple[Project, Lease]]:
 
 def _clouds(leases: Sequence[tuple[Project, Lease]], named: Sequence[str]) -> list[str]:
     of_leases = (lease.profile["cloud"] for _, lease in leases)
-    return sorted({"local", *named, *(cloud for cloud in of_leases if providers.exists(cloud))})
+    return sorted({clouds.LOCAL, *named, *(cloud for cloud in of_leases if providers.exists(cloud))})
 
 
 def _found(provider: Provider, leases: Sequence[tuple[Project, Lease]]) -> Iterator[_Found]:

@@ -28,6 +28,7 @@ from orchestrator.model import (
     Progress,
     Provider,
     Silent,
+    clouds,
 )
 from orchestrator.providers import open_provider
 from orchestrator.session.owner import is_mine
@@ -96,7 +97,7 @@ class GcReport:
 
 def clouds_of(folder: Path | str | None = None) -> tuple[str, ...]:
     """This computer, and every cloud that a lease of this folder ever was on."""
-    return tuple(sorted({"local", *(lease.profile["cloud"] for lease in Project.at(folder).leases())}))
+    return tuple(sorted({clouds.LOCAL, *(lease.profile["cloud"] for lease in Project.at(folder).leases())}))
 
 
 def gc(

@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orchestrator.catalog.for_plan import RECORDED, offers_for, warnings_for
+from orchestrator.catalog.for_plan import is_recorded, offers_for, warnings_for
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.leases import foreseen
 from orchestrator.leases.remains import naming
 from orchestrator.ledger import Lease
-from orchestrator.model import Machine, Offer, Provider
+from orchestrator.model import Machine, Offer, Provider, clouds
 from orchestrator.plan import Keep, Plan
 from orchestrator.plan import plan as make_plan
 from orchestrator.profile import Profile, load
@@ -28,7 +28,7 @@ def foreseen_plan(place: Project, wanted: Profile, overrides: Sequence[str]) -> 
     if lease:
         wanted, _ = one_cloud(place, wanted, overrides)
     with naming(place.ledger(lease.id) if lease else None, shlex.join(["orch", "plan", str(wanted.path)])):
-        provider = open_provider(wanted.cloud) if lease or wanted.cloud not in RECORDED else None
+        provider = open_provider(wanted.cloud) if lease or not is_recorded(wanted.cloud) else None
         machines = machines_of(provider, lease) if provider and lease else ()
         planned = planned_of(wanted, provider, machines)
     return replace(planned, warnings=(*planned.warnings, *foreseen.foreseen_problems(wanted)))
@@ -36,7 +36,7 @@ def foreseen_plan(place: Project, wanted: Profile, overrides: Sequence[str]) -> 
 
 def one_cloud(place: Project, wanted: Profile, overrides: Sequence[str]) -> tuple[Profile, tuple[str, ...]]:
     """`cloud: any` becomes the cloud of its open lease, else that of the best offer on record."""
-    if wanted.cloud != "any":
+    if wanted.cloud != clouds.ANY:
         return wanted, tuple(overrides)
     lease = open_lease_of(place, wanted)
     chosen = lease.profile["cloud"] if lease else _cheapest_cloud(wanted)

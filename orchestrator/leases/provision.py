@@ -15,7 +15,7 @@ from orchestrator.leases.remains import describe_remains
 from orchestrator.leases.status import lease_status
 from orchestrator.leases.tier import describe_tier
 from orchestrator.ledger import Lease, Ledger
-from orchestrator.model import LeaseStatus, Progress
+from orchestrator.model import LeaseStatus, Progress, clouds
 from orchestrator.plan import Plan
 from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
@@ -53,7 +53,7 @@ def provision(
         read_lock(wanted)  # what cannot be installed is refused before anything is made
         hazards = check_project(wanted, strict=strict)
     provider = open_provider(wanted.cloud)
-    if wanted.cloud == "local":
+    if clouds.is_here(wanted.cloud):
         describe_tier(tell)
     with one_at_a_time(place, wanted.name, "run" if for_run else "up", tell):
         lease = open_lease_of(place, wanted)

@@ -15,7 +15,7 @@ from typing import Any
 from orchestrator.errors import HostError, LocalError, UsageError
 from orchestrator.leases.remains import describe_remains
 from orchestrator.ledger import Lease, LeasedRun
-from orchestrator.model import Agent, LeaseStatus, Machine, MachineState, Provider
+from orchestrator.model import Agent, LeaseStatus, Machine, MachineState, Provider, clouds
 from orchestrator.providers import exists, open_provider
 from orchestrator.session.machines import machines_of, note_ends
 from orchestrator.session.owner import is_mine
@@ -33,7 +33,7 @@ def status(*, folder: Path | str | None = None, ask: bool = False) -> tuple[Leas
 
 def leases_elsewhere() -> tuple[str, ...]:
     """This user's local machines, whichever folder leased them. Clouds are not asked."""
-    local = open_provider("local")
+    local = open_provider(clouds.LOCAL)
     return tuple(machine.id for machine in local.list({}) if is_mine(local, machine))
 
 
@@ -44,7 +44,9 @@ def _told(place: Project, lease: Lease, ask: bool) -> LeaseStatus:
 
 def _asked(place: Project, lease: Lease, ask: bool) -> LeaseStatus:
     cloud = lease.profile["cloud"]
-    if not exists(cloud) or (cloud != "local" and not ask):  # a damaged ledger may not tell which it is
+    if not exists(cloud) or (
+        not clouds.is_here(cloud) and not ask
+    ):  # a damaged ledger may not tell which it is
         return lease_status(lease, None, asked=False)
     provider = open_provider(cloud)
     require_seen(provider, lease)

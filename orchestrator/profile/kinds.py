@@ -10,14 +10,13 @@ from pydantic import BeforeValidator, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from orchestrator.model import Bound
+from orchestrator.model import Bound, clouds
 from orchestrator.profile import mismatch, units, values
 from orchestrator.profile.command import parse_command
 
 MIB, GIB, TIB = 1 << 20, 1 << 30, 1 << 40
 MAX_CPUS = 1024
 MAX_RATE = 9999
-CLOUDS = ("local", "aws", "gcp", "any")
 _NOT_EMPTY = {"type": "string", "minLength": 1}
 
 
@@ -26,13 +25,13 @@ class Parsed:
     """A field's type: `parse` takes what YAML gave or raises ValueError; `schema` tells editors the same."""
 
     parse: Callable[[object], object]
-    schema: dict[str, Any]
+    schema: dict[str, Any] | Callable[[], dict[str, Any]]
 
     def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> CoreSchema:
         return core_schema.no_info_plain_validator_function(self.parse)
 
     def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: object) -> JsonSchemaValue:
-        return dict(self.schema)
+        return dict(self.schema() if callable(self.schema) else self.schema)
 
 
 class OrOneWord:
@@ -48,10 +47,26 @@ def _matching(pattern: str, *examples: str) -> dict[str, Any]:
     return {"type": "string", "pattern": pattern, **({"examples": list(examples)} if examples else {})}
 
 
-def _choice(*choices: str, hidden: tuple[str, ...] = ()) -> Parsed:
+def _choice(*choices: str) -> Parsed:
     return Parsed(
-        lambda value: values.parse_choice(value, choices, hidden), {"type": "string", "enum": list(choices)}
+        lambda value: values.parse_choice(value, choices), {"type": "string", "enum": list(choices)}
     )
+
+
+def cloud_names() -> tuple[str, ...]:
+    """What `cloud` may be, as messages and the schema list it."""
+    return (clouds.LOCAL, *clouds.elsewhere(), clouds.ANY)
+
+
+def _parse_cloud(value: object) -> str:
+    if isinstance(value, str) and clouds.exists(value):
+        return value
+    aliases = {alias: each.name for each in clouds.every() for alias in each.aliases}
+    return values.parse_choice(value, cloud_names(), aliases)
+
+
+def _cloud_schema() -> dict[str, Any]:
+    return {"type": "string", "enum": list(cloud_names())}
 
 
 def _whole(low: int, high: int) -> Parsed:
@@ -127,7 +142,7 @@ Flag = Annotated[bool, Parsed(values.parse_flag, {"type": "boolean"})]
 Steps = Annotated[int, _whole(1, 10_000)]
 FurtherSteps = Annotated[int, _whole(0, 1_000_000)]
 
-Cloud = Annotated[str, _choice(*CLOUDS, hidden=("memory",))]
+Cloud = Annotated[str, Parsed(_parse_cloud, _cloud_schema)]
 Location = Annotated[str, Parsed(values.parse_location, _matching(values.LOCATION_PATTERN, "us-east-1"))]
 Price = Annotated[
     float, Parsed(values.parse_price, {"type": "number", "exclusiveMinimum": 0, "maximum": 10000})

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from orchestrator.model import clouds
 from orchestrator.profile import resolved
 from orchestrator.profile.document import DataSection, Document, ResourcesSection
 from orchestrator.profile.kinds import GIB
@@ -35,9 +36,9 @@ def resolve(
         path=folder.base / path.name,
         name=document.name,
         cloud=document.cloud,
-        region=document.region or (region_of(document.cloud, document.zone) if document.zone else None),
+        region=region_of(document),
         zone=document.zone,
-        resources=_resources(document.resources, rented=document.cloud in ("aws", "gcp", "any")),
+        resources=_resources(document.resources, rented=clouds.is_rented(document.cloud)),
         max_duration=document.max_duration or LOCAL_DURATION,
         idle_duration=document.idle_duration,
         max_price=document.max_price,

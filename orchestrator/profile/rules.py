@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from orchestrator.model import clouds
+from orchestrator.model.clouds import Places
 from orchestrator.profile.document import Document
 from orchestrator.profile.kinds import GIB
 from orchestrator.profile.units import show_size
 from orchestrator.profile.values import FromEnv
 
-_AWS_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]{1,2}")
-_GCP_REGION = re.compile(r"[a-z]+-[a-z]+[0-9]{1,2}")
-_REGIONS = {"aws": (_AWS_REGION, "us-east-1"), "gcp": (_GCP_REGION, "us-central1")}
 _SECRET_NAME = re.compile(r"(^|_)(TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)$|PASSWORD", re.I)
 _SECRET_VALUE = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY|\b(AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_\w{30}|\bhf_\w{30}"
@@ -37,11 +36,11 @@ def breaches(document: Document) -> list[Breach]:
 
 
 def _rents(document: Document) -> bool:
-    return document.cloud in ("aws", "gcp", "any")
+    return clouds.is_rented(document.cloud)
 
 
 def _local_has_no(document: Document) -> Iterator[Breach]:
-    if document.cloud != "local":
+    if not clouds.is_here(document.cloud):
         return
     if document.resources.spot:
         yield Breach(("resources", "spot"), "only clouds sell spare capacity; remove it, or choose a cloud")
@@ -80,42 +79,40 @@ def _gpu(document: Document) -> Iterator[Breach]:
 
 
 def _region(document: Document) -> Iterator[Breach]:
-    if document.cloud == "any":
+    if document.cloud == clouds.ANY:
         for key in ("region", "zone"):
             if getattr(document, key):
-                yield Breach((key,), f"each cloud names its {key}s its own way; choose cloud: aws or gcp")
+                text = f"each cloud names its {key}s its own way; choose cloud: {_either(clouds.elsewhere())}"
+                yield Breach((key,), text)
         return
-    if document.cloud not in _REGIONS or document.region is None:
-        return
-    form, example = _REGIONS[document.cloud]
-    if not form.fullmatch(document.region):
-        text = f"'{document.region}' is no region of {document.cloud}; its regions look like {example}"
+    places, region = _places(document), document.region
+    if places and region is not None and not places.is_region(region):
+        text = f"'{region}' is no region of {document.cloud}; its regions look like {places.region_example}"
         yield Breach(("region",), text)
 
 
 def _zone(document: Document) -> Iterator[Breach]:
-    zone, region = document.zone, document.region
-    if zone is None or document.cloud not in _REGIONS:
+    zone, region, places = document.zone, document.region, _places(document)
+    if zone is None or places is None:
         return
-    if region is not None and _REGIONS[document.cloud][0].fullmatch(region):
-        if not _zone_form(document.cloud, re.escape(region)).fullmatch(zone):
+    if region is not None and places.is_region(region):
+        if not places.lies_in(zone, region):
             yield Breach(("zone",), f"zone '{zone}' lies outside region '{region}'")
-    elif region_of(document.cloud, zone) is None:
-        example = {"aws": "us-east-1a", "gcp": "us-central1-a"}[document.cloud]
-        yield Breach(("zone",), f"'{zone}' is no zone of {document.cloud}; its zones look like {example}")
+    elif places.region_of(zone) is None:
+        text = f"'{zone}' is no zone of {document.cloud}; its zones look like {places.zone_example}"
+        yield Breach(("zone",), text)
 
 
-def _zone_form(cloud: str, region: str) -> re.Pattern[str]:
-    letter = "[a-z]|-[a-z0-9]+-[0-9][a-z]" if cloud == "aws" else "-[a-z]"
-    return re.compile(f"({region})({letter})")
+def _places(document: Document) -> Places | None:
+    return None if document.cloud == clouds.ANY else clouds.traits(document.cloud).places
 
 
-def region_of(cloud: str, zone: str) -> str | None:
-    """The region in which `zone` lies; None where it is no zone of `cloud`."""
-    if cloud not in _REGIONS:
-        return None
-    match = _zone_form(cloud, _REGIONS[cloud][0].pattern).fullmatch(zone)
-    return match[1] if match else None
+def region_of(document: Document) -> str | None:
+    """The region that the document names, or that its zone lies in; None where it says neither."""
+    places = _places(document)
+    if document.region or document.zone is None or places is None:
+        return document.region
+    return places.region_of(document.zone)
 
 
 def _secrets(document: Document) -> Iterator[Breach]:
@@ -164,7 +161,11 @@ class _Paths:
 
 
 def _shown(cloud: str) -> str:
-    return "a cloud" if cloud == "any" else cloud
+    return "a cloud" if cloud == clouds.ANY else cloud
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
 
 
 _RULES: tuple[Callable[[Document], Iterator[Breach]], ...] = (

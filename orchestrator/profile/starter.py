@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.model import clouds
 from orchestrator.profile.edit_data import scalar
 from orchestrator.profile.resolve import default_lock, lock_command
 from orchestrator.profile.terraform import TerraformOutputs
@@ -74,7 +75,6 @@ class FoundData:
     why: str
 
 
-_CLOUD = "cloud: {name:<19}# local, aws, gcp or any (the cheaper of both)"
 _REGION = "# region: us-east-1       # default: the cheapest\n"
 
 
@@ -88,7 +88,7 @@ def starter(project: Path, ground: TerraformOutputs | None = None, data: Sequenc
     code = _read(project / script) if script else ""
     return _TEXT.format(
         name=_name(project),
-        where=_where(ground) if ground else _CLOUD.format(name="local"),
+        where=_where(ground) if ground else _cloud(clouds.LOCAL),
         region="" if ground and ground.region else _REGION,
         stack=_stack(project),
         data=_data(project, code, data),
@@ -99,8 +99,14 @@ def starter(project: Path, ground: TerraformOutputs | None = None, data: Sequenc
     )
 
 
+def _cloud(name: str) -> str:
+    known = ", ".join((clouds.LOCAL, *clouds.elsewhere()))
+    cheapest = "the cheaper of both" if len(clouds.elsewhere()) == 2 else "the cheapest of them"
+    return f"cloud: {name:<19}# {known} or {clouds.ANY} ({cheapest})"
+
+
 def _where(ground: TerraformOutputs) -> str:
-    lines = [_CLOUD.format(name=ground.cloud)]
+    lines = [_cloud(ground.cloud)]
     if ground.region:
         lines.append(f"region: {ground.region:<17} # where terraform made the network")
     return "\n".join([*lines, *(f"# The shell that uses this: {export}" for export in ground.exports)])

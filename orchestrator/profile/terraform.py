@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import UsageError
+from orchestrator.model import clouds
+from orchestrator.model.clouds import CloudTraits
 
 OUTPUT = "orch"
-"""The output of terraform/aws and terraform/gcp that holds what a profile needs."""
+"""The output of each folder in terraform/ that holds what a profile needs."""
 
 VERSION = 1
 _REGION = re.compile(r"[a-z]{2,}(-[a-z0-9]+)+")
@@ -31,7 +33,8 @@ class TerraformOutputs:
     @property
     def region(self) -> str | None:
         """What a profile must say; None where the environment limits the choice and the cheapest may win."""
-        return self.regions[0] if len(self.regions) == 1 or self.cloud == "gcp" else None
+        several = len(self.regions) > 1
+        return None if several and clouds.traits(self.cloud).regions_from_environment else self.regions[0]
 
     @property
     def exports(self) -> tuple[str, ...]:
@@ -48,8 +51,9 @@ def read_ground(text: str, where: str) -> TerraformOutputs:
     if said.get("version") != VERSION:
         raise _refused(where, f"its output {OUTPUT} is of version {said.get('version')!r}, not {VERSION}")
     cloud, regions, environment = said.get("cloud"), said.get("regions"), said.get("environment")
-    if cloud not in ("aws", "gcp"):
-        raise _refused(where, f"its cloud is {cloud!r}; it can be aws or gcp")
+    known = [each.name for each in _made_ready()]
+    if cloud not in known:
+        raise _refused(where, f"its cloud is {cloud!r}; it can be {' or '.join(known)}")
     if not isinstance(regions, list) or not regions or not all(_is(_REGION, name) for name in regions):
         raise _refused(where, f"its regions are {regions!r}, which is no list of regions")
     if not isinstance(environment, dict) or not all(
@@ -68,11 +72,17 @@ def _output(text: str, where: str) -> dict[str, Any]:
     output = outputs.get(OUTPUT) if isinstance(outputs, dict) else None
     value = output.get("value") if isinstance(output, dict) else None
     if not isinstance(value, dict):
+        folders = [each.terraform for each in _made_ready()]
         raise UsageError(
-            f"{where} has no output {OUTPUT}: neither terraform/aws nor terraform/gcp was applied there.",
+            f"{where} has no output {OUTPUT}: neither {' nor '.join(folders)} was applied there.",
             next_command="terraform apply    # there",
         )
     return value
+
+
+def _made_ready() -> list[CloudTraits]:
+    """The clouds for which a folder of Terraform files ships."""
+    return [each for each in clouds.every() if each.terraform]
 
 
 def _is(pattern: re.Pattern[str], value: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -28,8 +28,6 @@ _SYNONYMS = {
     "x64": "x86_64",
     "aarch64": "arm64",
     "yes": "true",
-    "google": "gcp",
-    "ec2": "aws",
 }
 
 
@@ -53,18 +51,19 @@ class Accelerator:
     memory: Bound | None = None
 
 
-def nearest(word: str, known: Sequence[str]) -> str | None:
-    """The one of `known` that `word` was probably meant to be."""
-    if _SYNONYMS.get(word.lower()) in known:
-        return _SYNONYMS[word.lower()]
+def nearest(word: str, known: Sequence[str], aliases: Mapping[str, str] = {}) -> str | None:
+    """The one of `known` that `word` was probably meant to be. `aliases`: other words for some of them."""
+    meant = aliases.get(word.lower()) or _SYNONYMS.get(word.lower())
+    if meant in known:
+        return meant
     return next(iter(difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.6)), None)
 
 
-def parse_choice(value: object, choices: Sequence[str], hidden: Sequence[str] = ()) -> str:
-    """One of `choices`; those in `hidden` are taken too, and never mentioned."""
-    if isinstance(value, str) and (value in choices or value in hidden):
+def parse_choice(value: object, choices: Sequence[str], aliases: Mapping[str, str] = {}) -> str:
+    """One of `choices`. A refusal names the choice that one of `aliases` stands for."""
+    if isinstance(value, str) and value in choices:
         return value
-    near = nearest(value, choices) if isinstance(value, str) else None
+    near = nearest(value, choices, aliases) if isinstance(value, str) else None
     advice = f"; did you mean {near}?" if near else ""
     raise ValueError(f"expected one of {', '.join(choices)}, found {describe(value)}{advice}")
 

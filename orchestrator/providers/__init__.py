@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 from pathlib import Path
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import Ending, Machine, Provider
-
-_REGISTRY = {
-    "aws": ("orchestrator.providers.aws.provider", "open_aws"),
-    "gcp": ("orchestrator.providers.gcp.provider", "open_gcp"),
-    "local": ("orchestrator.providers.local.provider", "open_local"),
-    "memory": ("orchestrator.providers.memory", "open_memory"),
-}
+from orchestrator.model import Ending, Machine, Provider, clouds
 
 
 def ending_of(provider: Provider, machine: Machine) -> Ending | None:
@@ -36,11 +28,11 @@ def made_there(provider: str, machine: Machine) -> ProviderError:
 
 def names() -> tuple[str, ...]:
     """Every provider whose machines outlive this process."""
-    return tuple(name for name in sorted(_REGISTRY) if name != "memory")
+    return clouds.names()
 
 
 def exists(name: str) -> bool:
-    return name in _REGISTRY
+    return clouds.exists(name)
 
 
 def open_provider(name: str, *, state: Path | None = None) -> Provider:
@@ -48,15 +40,13 @@ def open_provider(name: str, *, state: Path | None = None) -> Provider:
 
     Raises ProviderError(INVALID) for a name that is unknown.
     """
-    if name not in _REGISTRY:
+    if not clouds.exists(name):
         raise ProviderError(Fault.INVALID, _unknown(name), code="UnknownProvider")
-    module, opener = _REGISTRY[name]
-    provider: Provider = getattr(importlib.import_module(module), opener)(state)
+    provider: Provider = clouds.resolve(clouds.traits(name).opener)(state)
     return provider
 
 
 def _unknown(name: str) -> str:
-    known = ", ".join(name for name in sorted(_REGISTRY) if name != "memory")  # which lasts as long as a test
-    near = difflib.get_close_matches(name, _REGISTRY, 1, 0.4)
+    near = difflib.get_close_matches(name, names(), 1, 0.4)
     hint = f" Did you mean {near[0]}?" if near else ""
-    return f"There is no provider {name!r}; this version has {known}.{hint}"
+    return f"There is no provider {name!r}; this version has {', '.join(names())}.{hint}"

@@ -18,9 +18,12 @@ from typing import TypeVar
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, MachineState, Need, Offer
+from orchestrator.model.clouds import CloudTraits
 from orchestrator.model.counted import counted
 
 R = TypeVar("R")
+
+TRAITS = CloudTraits(name="memory", opener="orchestrator.providers.memory:open_memory", rented=False)
 
 GIB = 1 << 30
 OPERATIONS = ("offers", "create", "list", "find", "delete", "endpoint", "ending", "require_reach", "vouch")

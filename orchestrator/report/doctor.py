@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.model import Check, CheckState, Readiness, Topic
+from orchestrator.model import Check, CheckState, Readiness, Topic, clouds
 from orchestrator.model.counted import counted
 from orchestrator.report.units import table
 
@@ -44,7 +44,7 @@ def readiness_text(found: Readiness, profile: Path | None) -> str:
 
 
 def _head(found: Readiness) -> Iterator[str]:
-    noun = "account" if found.cloud == "aws" else "project"
+    noun = clouds.traits(found.cloud).account_noun
     parts = [found.cloud, f"{noun} {found.account}" if found.account else "", found.region]
     yield ", ".join(part for part in parts if part)
     if found.offer:

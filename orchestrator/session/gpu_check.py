@@ -6,7 +6,7 @@ import shlex
 import time
 
 from orchestrator.errors import StackError
-from orchestrator.model import Bound, Completed
+from orchestrator.model import Bound, Completed, clouds
 from orchestrator.model.plain import last_words
 from orchestrator.session.session import Session
 
@@ -18,7 +18,7 @@ _NO_PROGRAM = 127
 def require_gpus(session: Session) -> None:
     """StackError where fewer NVIDIA GPUs answer than the profile asks for. A driver may need a minute."""
     need = session.profile.need().accelerator
-    if need is None or session.profile.cloud == "local" or _is_of_others(session):
+    if need is None or clouds.is_here(session.profile.cloud) or _is_of_others(session):
         return
     end = time.monotonic() + _PATIENCE_S
     while True:
@@ -37,6 +37,8 @@ def _is_of_others(session: Session) -> bool:
     """GPUs of AMD, chips of AWS: their drivers have other programs."""
     from orchestrator import catalog
 
+    if session.machine.provider not in catalog.clouds():
+        return False
     kinds = catalog.load(session.machine.provider).kinds
     vendors = {kind.vendor for kind in kinds if kind.instance_type == session.machine.instance_type}
     return bool(vendors - {"", "nvidia"})
@@ -51,10 +53,11 @@ def _without(session: Session, wanted: Bound, seen: int, said: Completed) -> Sta
         if said.returncode == _NO_PROGRAM
         else f"nvidia-smi on {machine.name} ({image}) shows {seen} GPUs of {wanted}. It said: {words}"
     )
+    variable = clouds.traits(machine.provider).image_variable
     return StackError(
         f"{machine.instance_type} was rented for its GPU, and {why} Training would go on on its CPU.",
         exists=f"{machine.id} runs on, at ${machine.price:.2f}/h, until its deadline.",
-        next_command=f"unset ORCH_AWS_IMAGE; orch down && orch up {path}    # or one with the driver"
-        if machine.provider == "aws"
+        next_command=f"unset {variable}; orch down && orch up {path}    # or one with the driver"
+        if variable
         else f"orch down && orch up {path}",
     )

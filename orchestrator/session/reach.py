@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from orchestrator.errors import HostError, ProviderError
 from orchestrator.ledger import Lease
-from orchestrator.model import Ending, Endpoint, Machine, MachineState, Progress, Provider
+from orchestrator.model import Ending, Endpoint, Machine, MachineState, Progress, Provider, clouds
 from orchestrator.providers import ending_of
 from orchestrator.session.machines import machine_from_holding, serving
 
@@ -116,7 +116,7 @@ def _require_hope(provider: Provider, lease: Lease, machine: Machine | None, wai
 def _gone_after(lease: Lease) -> float:
     """A machine made seconds ago may not be listed yet; an older one that is not listed is gone."""
     fresh = lease.created_at is not None and time.time() - lease.created_at < 120
-    return 60.0 if fresh and lease.profile["cloud"] != "local" else 2.0
+    return 60.0 if fresh and not clouds.is_here(lease.profile["cloud"]) else 2.0
 
 
 def _gone(lease: Lease, ending: Ending | None) -> MachineGone:

@@ -20,6 +20,7 @@ from orchestrator.model import (
     Machine,
     Progress,
     Provider,
+    clouds,
 )
 from orchestrator.model.plain import last_words
 from orchestrator.profile import Profile
@@ -73,8 +74,9 @@ class Session:
         left = max(1.0, self._left() - early) if self.machine.deadline else 0.0
         argv = self.agent.argv("watch", self.agent.base, "--left", f"{left:.0f}", "--idle", f"{seconds:.0f}")
         argv = (*argv, "--late", f"{late:.0f}")
-        if self.machine.detail.get("spot"):
-            argv = (*argv, "--spot", self.machine.provider)
+        notices = clouds.traits(self.machine.provider).notices
+        if self.machine.detail.get("spot") and notices:
+            argv = (*argv, "--spot", notices)
         power_off = self.machine.detail.get("power_off")  # where the user who logs in may not, as such
         argv = (*argv, "--", *power_off) if power_off else argv
         done = self.host.run(argv, timeout=30)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from orchestrator import catalog, profiling
 from orchestrator.errors import UsageError
-from orchestrator.model import Need, Offer
+from orchestrator.model import Need, Offer, clouds
 from orchestrator.profiling import Evidence, machines
 from orchestrator.profiling.machines import Times, Wanted
 from orchestrator.session.project import Project
@@ -121,10 +120,10 @@ def _besides_cores(needs: Wanted) -> list[str]:
 def _need(needs: Wanted, machine: Mapping[str, Any] | None) -> Need:
     """Asked of the cloud and region in which it ran; of every cloud where it ran elsewhere."""
     cloud = (machine or {}).get("provider")
-    if cloud not in catalog.CLOUDS:
-        return needs.need("any", None)
-    region = re.match(r"[a-z]+-[a-z-]*[a-z]-?\d+", str((machine or {}).get("zone") or ""))
-    return needs.need(cloud, region[0] if region else None)
+    if cloud not in catalog.clouds():
+        return needs.need(clouds.ANY, None)
+    places = clouds.traits(cloud).places
+    return needs.need(cloud, places.region_of(str((machine or {}).get("zone") or "")) if places else None)
 
 
 def _sold(need: Need) -> Iterator[Offer]:

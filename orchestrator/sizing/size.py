@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator import catalog
 from orchestrator.catalog.for_plan import offers_for, warnings_for
 from orchestrator.errors import UsageError
-from orchestrator.model import AcceleratorNeed, Bound, Need, Offer, Progress, Silent
+from orchestrator.model import AcceleratorNeed, Bound, Need, Offer, Progress, Silent, clouds
 from orchestrator.plan import rank
 from orchestrator.profile import Profile, load
 from orchestrator.reads.advice import advice_here
@@ -34,7 +35,6 @@ BUDGET = 120.0
 LIMIT = 900.0
 """Seconds: for the trials, and in all."""
 
-_CLOUDS = ("aws", "gcp")
 _NOT_SIZED = frozenset((".git", ".hg", ".orch", "runs", "__pycache__", "node_modules"))
 
 
@@ -221,13 +221,13 @@ def _sized(
 def _need(least: Sequence[Minimum], profile: Profile | None) -> Need:
     """What the minimums ask of the clouds; place, price and the GPU's name as the profile says."""
     amounts = {each.key: Bound(each.amount, at_least=True) for each in least}
-    base = profile.need() if profile else Need(cloud="any")
+    base = profile.need() if profile else Need(cloud=clouds.ANY)
     own = base.accelerator if base.accelerator else AcceleratorNeed()
     gpu = replace(own, memory=amounts["accelerator.memory"]) if "accelerator.memory" in amounts else None
-    rented = base.cloud in _CLOUDS
+    rented = base.cloud in catalog.clouds()
     return replace(
         base,
-        cloud=base.cloud if rented else "any",
+        cloud=base.cloud if rented else clouds.ANY,
         region=base.region if rented else None,
         zone=base.zone if rented else None,
         arch=base.arch or "x86_64",

@@ -9,90 +9,21 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import LABEL_LEASE, Machine, MachineSpec, MachineState, Need, Offer, Provider
+from orchestrator.model import MachineState, Need, Provider
 from orchestrator.providers import open_provider
 from orchestrator.providers.memory import CATALOG, OPERATIONS, MemoryProvider, Mishap, Temper
 from orchestrator.providers.retry import RetryingProvider
 from tests.clouds import gcp
 from tests.clouds.aws import Cloud
-
-PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtQzVn0VdkT0Wm2yQ0nXUkPSpPkXyBzQkq5dlqCqk0a nobody"
-LABELS = {LABEL_LEASE: "conformance", "colour": "blue"}
-
-
-@dataclass(frozen=True)
-class Bed:
-    """A provider under test, what to ask of it, and how its time passes (seconds since the epoch).
-
-    `brief_s` is a short time to a deadline that it can keep; `unsold` a type that it does not have, where
-    the type alone says how large a machine is; `tells_end`: it tells when a machine was ended.
-    """
-
-    provider: Provider
-    need: Need
-    disk: int
-    now: Callable[[], float]
-    rest: Callable[[], None]
-    brief_s: float = 3
-    unsold: str = ""
-    tells_end: bool = True
-
-    def offer(self) -> Offer:
-        return self.provider.offers(self.need)[0]
-
-    def spec(
-        self, name: str, attempt: int = 1, *, lasts: float = 600, clock_off: float = 0, **labels: str
-    ) -> MachineSpec:
-        """`clock_off`: by how many seconds the clock is wrong of whoever asks for the machine."""
-        return MachineSpec(
-            id=name,
-            attempt=attempt,
-            offer=self.offer(),
-            disk=self.disk,
-            deadline=datetime.fromtimestamp(self.now(), UTC) + timedelta(seconds=lasts + clock_off),
-            labels={**LABELS, **labels},
-            ssh_public_key=PUBLIC_KEY,
-            lasts=lasts,
-        )
-
-    def await_that(self, holds: Callable[[], bool], patience_s: float = 60) -> None:
-        """Until it holds; fails where it does not within `patience_s` of the provider's own time."""
-        end = self.now() + patience_s
-        while not holds():
-            assert self.now() < end, "it never came to hold"
-            self.rest()
-
-    def names(self, **labels: str) -> list[str]:
-        return sorted(machine.name for machine in self.provider.list({**LABELS, **labels}))
-
-    def find(self, machine: Machine) -> Machine | None:
-        found = [other for other in self.provider.list(LABELS) if other.id == machine.id]
-        assert len(found) <= 1
-        return found[0] if found else None
-
-    def is_running(self, machine: Machine) -> bool:
-        found = self.find(machine)
-        return found is not None and found.state is MachineState.RUNNING
-
-
-class Clock:
-    """Time that passes only when somebody rests."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
+from tests.conformance.bed import Bed, Clock
+from tests.third_cloud.bed import third_bed
 
 
 def memory_bed(temper: Temper, seed: int | None) -> Bed:
@@ -168,44 +99,63 @@ def aws() -> Iterator[Cloud]:
 
 
 SLOW = Temper(visible_after=20, running_after=35, gone_after=15)
+Beds = Callable[[pytest.FixtureRequest], Iterator[Bed]]
+
+
+def in_memory(temper: Temper, seed: int | None) -> Beds:
+    return lambda _: iter([memory_bed(temper, seed)])
+
+
+def on_this_computer(tier: str) -> Beds:
+    def beds(request: pytest.FixtureRequest) -> Iterator[Bed]:
+        require_sshd()
+        if tier:
+            request.getfixturevalue("monkeypatch").setenv("ORCH_LOCAL_TIER", tier)
+        made = local_bed(request.getfixturevalue("tmp_path") / "state")
+        try:
+            yield made
+        finally:
+            for machine in made.provider.list({}):
+                made.provider.delete(machine)
+
+    return beds
+
+
+def on_aws(request: pytest.FixtureRequest) -> Iterator[Bed]:
+    require_sshd()
+    cloud: Cloud = request.getfixturevalue("aws")
+    yield from emptied(aws_bed(request.getfixturevalue("monkeypatch"), cloud), lambda: None)
+
+
+def on_google(seed: int | None) -> Beds:
+    def beds(request: pytest.FixtureRequest) -> Iterator[Bed]:
+        require_sshd()
+        cloud: gcp.Cloud = request.getfixturevalue("gcp_cloud")
+        yield from emptied(gcp_bed(cloud, seed), cloud.clear_faults)
+
+    return beds
+
+
+def require_sshd() -> None:
+    if shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
+        pytest.skip("no sshd on this computer")
+
+
 BEDS = [
-    "memory",
-    *(f"memory-adverse-{seed}" for seed in range(3)),
-    pytest.param("local", marks=pytest.mark.machine),
-    pytest.param("local-process", marks=pytest.mark.machine),
-    pytest.param("aws", marks=pytest.mark.machine),
-    pytest.param("gcp", marks=pytest.mark.machine),
-    pytest.param("gcp-adverse-0", marks=[pytest.mark.machine, pytest.mark.slow]),
+    pytest.param(in_memory(Temper(), None), id="memory"),
+    *(pytest.param(in_memory(SLOW, seed), id=f"memory-adverse-{seed}") for seed in range(3)),
+    pytest.param(on_this_computer(""), id="local", marks=pytest.mark.machine),
+    pytest.param(on_this_computer("process"), id="local-process", marks=pytest.mark.machine),
+    pytest.param(on_aws, id="aws", marks=pytest.mark.machine),
+    pytest.param(on_google(None), id="gcp", marks=pytest.mark.machine),
+    pytest.param(on_google(0), id="gcp-adverse-0", marks=[pytest.mark.machine, pytest.mark.slow]),
+    pytest.param(third_bed, id="third"),
 ]
 
 
 @pytest.fixture(params=BEDS)
-def bed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bed]:
-    kind, _, variant = request.param.partition("-")
-    if kind == "memory":
-        yield memory_bed(SLOW if variant else Temper(), seed_of(variant))
-        return
-    if shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
-        pytest.skip("no sshd on this computer")
-    if kind == "gcp":
-        cloud: gcp.Cloud = request.getfixturevalue("gcp_cloud")
-        yield from emptied(gcp_bed(cloud, seed_of(variant)), cloud.clear_faults)
-        return
-    if kind == "aws":
-        yield from emptied(aws_bed(monkeypatch, request.getfixturevalue("aws")), lambda: None)
-        return
-    if variant:
-        monkeypatch.setenv("ORCH_LOCAL_TIER", variant)
-    made = local_bed(tmp_path / "state")
-    try:
-        yield made
-    finally:
-        for machine in made.provider.list({}):
-            made.provider.delete(machine)
-
-
-def seed_of(variant: str) -> int | None:
-    return int(variant.rpartition("-")[2]) if variant else None
+def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
+    yield from request.param(request)
 
 
 def emptied(bed: Bed, calm: Callable[[], None]) -> Iterator[Bed]:

@@ -15,9 +15,9 @@ from typing import Any
 
 from orchestrator import hosts
 from orchestrator.errors import OrchError
-from orchestrator.providers import _REGISTRY
 from tests.crash import calls, cloud
 from tests.crash.points import Points
+from tests.opened_cloud import open_always
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def _memory() -> None:
-    _REGISTRY["memory"] = ("tests.crash.cloud", "open_stored")
+    open_always("memory", "tests.crash.cloud:open_stored")
     hosts.connect = cloud.connect
 
 

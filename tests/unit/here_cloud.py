@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from orchestrator import providers
 from orchestrator.errors import HostError
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Host, Machine
@@ -26,6 +25,7 @@ from orchestrator.runs import follow
 from orchestrator.session import connect as connecting
 from orchestrator.session import session
 from tests.e2e.project import TINY_LOCK
+from tests.opened_cloud import open_instead
 
 
 class HereCloud(MemoryProvider):
@@ -96,7 +96,7 @@ class Door(HereHost):
 def cloud(root: Path, monkeypatch: pytest.MonkeyPatch) -> HereCloud:
     """The cloud that `cloud: memory` means from now on."""
     made = HereCloud(root)
-    monkeypatch.setitem(providers._REGISTRY, "memory", (__name__, "_opened"))
+    open_instead(monkeypatch, "memory", f"{__name__}:_opened")
     monkeypatch.setattr("tests.unit.here_cloud._opened", lambda _state: made)
 
     def connect(_place: Any, _lease: Any, machine: Machine, *_: Any, **__: Any) -> Host:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import providers
 from orchestrator.leases.machine import receipt
 from orchestrator.ledger import Ledger
 from orchestrator.model import LABEL_LEASE, LABEL_OWNER, Machine, MachineSpec, Offer, Provider
 from orchestrator.providers.memory import CATALOG, MemoryProvider
 from orchestrator.providers.retry import RetryingProvider
 from orchestrator.session.project import Project
+from tests.opened_cloud import open_instead
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtQzVn0VdkT0Wm2yQ0nXUkPSpPkXyBzQkq5dlqCqk0a nobody"
 _CLOUDS: list[Provider] = []
@@ -28,7 +28,7 @@ def serve(cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch, *names: str) -
     """Let the verbs find `cloud` under these names ("memory" where none is given)."""
     _CLOUDS.append(RetryingProvider(cloud, base_s=0.001, cap_s=0.01, deadline_s=5.0))
     for name in names or ("memory",):
-        monkeypatch.setitem(providers._REGISTRY, name, (__name__, "opened"))
+        open_instead(monkeypatch, name, f"{__name__}:opened")
 
 
 def opened_lease(place: Project, name: str, cloud: str = "memory") -> Ledger:

@@ -126,7 +126,7 @@ def test_a_gpu_has_one_sheet_whoever_names_it(driver: str, sold: str) -> None:
 
 
 def test_every_gpu_of_nvidia_in_the_catalog_is_known_or_left_out_on_purpose() -> None:
-    sold = {kind.accelerator for cloud in catalog.CLOUDS for kind, _ in catalog.load(cloud).sold
+    sold = {kind.accelerator for cloud in catalog.clouds() for kind, _ in catalog.load(cloud).sold
             if kind.vendor == "nvidia" and kind.accelerator}  # fmt: skip
     unknown = {name for name in sold if sheet_of(name) is None}
     assert unknown <= {"B200", "B300", "GB200", "GB300", "RTX-PRO-4500", "RTX-PRO-6000"}

@@ -1,0 +1,149 @@
+"""The facts that shared code asks of a cloud, and the one registry of clouds.
+
+Each provider's folder holds its `TRAITS`; this module knows only where. It loads them by name when a fact is
+asked for, because `model` lies below `providers`: an import here would turn the layers upside down, and would
+load every provider for `orch --help`. The modules that hold `TRAITS` load no cloud's library.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import dataclass
+from typing import Any
+
+ANY = "any"
+"""In a profile: the cloud of the best offer on record."""
+
+LOCAL = "local"
+"""This computer. It is asked even where no lease names it: asking is quick and costs nothing."""
+
+REGISTRY = {
+    "aws": "orchestrator.providers.aws.traits",
+    "gcp": "orchestrator.providers.gcp.traits",
+    LOCAL: "orchestrator.providers.local.traits",
+}
+"""Name of a cloud -> the module with its `TRAITS`. A further cloud is one line."""
+
+_HIDDEN = {"memory": "orchestrator.providers.memory"}
+"""Clouds that last as long as their process: a profile may name them, no message does."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """How a cloud names its regions and zones.
+
+    `region` is the pattern of a region's name, `zone` of what follows the region in the name of a zone in it.
+    The examples stand in messages.
+    """
+
+    region: str
+    zone: str
+    region_example: str
+    zone_example: str
+
+    def is_region(self, name: str) -> bool:
+        """Whether `name` has the form of a region's name."""
+        return re.fullmatch(self.region, name) is not None
+
+    def region_of(self, zone: str) -> str | None:
+        """The region in which `zone` lies; None where it has not the form of a zone's name."""
+        match = re.fullmatch(f"({self.region})({self.zone})", zone)
+        return match[1] if match else None
+
+    def lies_in(self, zone: str, region: str) -> bool:
+        """Whether the names say that `zone` is one of `region`."""
+        return re.fullmatch(f"{re.escape(region)}({self.zone})", zone) is not None
+
+
+@dataclass(frozen=True)
+class CloudTraits:
+    """What shared code must know of one cloud before it opens its provider.
+
+    Paths are dotted: of a module, or of a function as "module:function". "": the cloud has no such thing.
+    """
+
+    name: str
+    opener: str
+    """The function that makes the provider. It takes the folder for state, or None."""
+
+    rented: bool = True
+    """Its machines cost money, so a profile must limit their time and say how large they are."""
+
+    here: bool = False
+    """Its machines are on this computer: what it lists is never late, and their drivers are the user's."""
+
+    aliases: tuple[str, ...] = ()
+    """Words that people write for its name; a profile with one is refused with the name."""
+
+    places: Places | None = None
+    """None where profiles name regions and zones that nobody can check."""
+
+    account_noun: str = "account"
+    """The unit that it bills."""
+
+    catalog: str = ""
+    """The module whose `renew` asks what it sells. The folder `data` beside it holds what ships."""
+
+    readiness: str = ""
+    """The module whose `examine` says whether a machine could be made."""
+
+    terraform: str = ""
+    """The folder whose Terraform files make its network."""
+
+    regions_from_environment: bool = False
+    """Its provider reads from the environment which regions have a network: a profile need not name one."""
+
+    image_variable: str = ""
+    """The environment variable that may choose an image without the GPU's driver."""
+
+    notices: str = ""
+    """The listener of `runtime.agent.notices` that hears when a spot machine is taken back."""
+
+
+def names() -> tuple[str, ...]:
+    """Every cloud that people may name, in alphabetical order. Loads nothing."""
+    return tuple(sorted(REGISTRY))
+
+
+def elsewhere() -> tuple[str, ...]:
+    """As `names`, without this computer."""
+    return tuple(name for name in names() if name != LOCAL)
+
+
+def exists(name: str) -> bool:
+    """Whether there is such a cloud. Loads nothing."""
+    return name in REGISTRY or name in _HIDDEN
+
+
+def module_of(name: str) -> str:
+    """The module that holds the `TRAITS` of one cloud. KeyError: there is none of that name."""
+    return REGISTRY[name] if name in REGISTRY else _HIDDEN[name]
+
+
+def traits(name: str) -> CloudTraits:
+    """The facts of one cloud. KeyError: there is none of that name."""
+    module: Any = importlib.import_module(module_of(name))
+    found: CloudTraits = module.TRAITS
+    return found
+
+
+def every() -> tuple[CloudTraits, ...]:
+    """The facts of every cloud that people may name."""
+    return tuple(traits(name) for name in names())
+
+
+def is_here(name: str) -> bool:
+    """Whether the machines of that cloud are on this computer; False for a name that no cloud has."""
+    return exists(name) and traits(name).here
+
+
+def is_rented(name: str) -> bool:
+    """Whether a profile with `cloud: name` costs money. `name` is a cloud's, or ANY."""
+    return name == ANY or traits(name).rented
+
+
+def resolve(path: str) -> Any:
+    """The function at "module:function"."""
+    module, _, function = path.partition(":")
+    return getattr(importlib.import_module(module), function)
