@@ -14,7 +14,8 @@ from tests.third_cloud.registered import registered
 
 
 def third_bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
-    with registered(request.getfixturevalue("monkeypatch")):
+    folder = request.getfixturevalue("tmp_path") / "third"
+    with registered(request.getfixturevalue("monkeypatch"), folder):
         yield Bed(
             open_provider("third"),
             Need("third", cpus=Bound(2), memory=Bound(4 << 30)),

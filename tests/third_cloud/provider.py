@@ -46,8 +46,12 @@ class ThirdProvider:
         self._token = environ.get("THIRD_TOKEN", "")
 
     def offers(self, need: Need) -> Sequence[Offer]:
+        return rank(need, self.sold())
+
+    def sold(self) -> Sequence[Offer]:
+        """Everything that it sells."""
         _, sold = self._ask("GET", "/types")
-        return rank(need, [_offer(each) for each in sold])
+        return [_offer(each) for each in sold]
 
     def create(self, spec: MachineSpec) -> Machine:
         wanted = {
@@ -55,6 +59,7 @@ class ThirdProvider:
             "type": spec.offer.instance_type,
             "zone": spec.offer.zone,
             "price": spec.offer.price,
+            "spot": spec.offer.spot,
             "tags": dict(spec.labels),
             "deadline": spec.deadline.timestamp(),
             "lasts": spec.seconds(datetime.now(UTC)),
@@ -133,9 +138,8 @@ def _path(machine: Machine) -> str:
 
 def _offer(sold: Mapping[str, Any]) -> Offer:
     region = sold["zone"].rpartition("-")[0]
-    return Offer(
-        "third", sold["type"], region, sold["zone"], sold["cpus"], sold["memory"], "x86_64", sold["price"]
-    )
+    size = (sold["cpus"], sold["memory"], "x86_64")
+    return Offer("third", sold["type"], region, sold["zone"], *size, sold["price"], spot=sold["spot"])
 
 
 def _machine(told: Mapping[str, Any]) -> Machine:
@@ -150,5 +154,6 @@ def _machine(told: Mapping[str, Any]) -> Machine:
         price=told["price"],
         created_at=datetime.fromtimestamp(told["made_at"], UTC),
         deadline=datetime.fromtimestamp(told["deadline"], UTC),
+        detail=told["detail"],
         age=told["now"] - told["made_at"],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +13,10 @@ from tests.third_cloud.service import Service, running
 
 
 @contextlib.contextmanager
-def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    """The third cloud, running, known to orch, its credentials in the environment."""
+def registered(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Service]:
+    """The third cloud, running in `folder`, known to orch, its credentials in the environment."""
     monkeypatch.setitem(clouds.REGISTRY, "third", "tests.third_cloud.traits")
-    with running() as service:
+    with running(folder) as service:
         for name, value in service.environment.items():
             monkeypatch.setenv(name, value)
         yield service

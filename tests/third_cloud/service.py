@@ -1,5 +1,8 @@
 """The third cloud itself: machines as JSON over HTTP on this computer. It lists late, starts slowly, keeps
-deadlines by its own clock, remembers what ended, and fails every few requests before or after the effect."""
+deadlines by its own clock, remembers what ended, and fails every few requests before or after the effect.
+
+A machine is a folder here. It ends with its folder and with every process that works there.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,16 @@ import contextlib
 import hashlib
 import http.server
 import json
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.crash.cloud import end_processes
 
 LISTED_AFTER_S = 0.3
 RUNS_AFTER_S = 0.4
@@ -23,9 +30,10 @@ TOKEN = "third-token-of-a-test"
 
 GIB = 1 << 30
 SOLD = (
-    {"type": "t.small", "cpus": 2, "memory": 4 * GIB, "zone": "north-1-a", "price": 0.02},
-    {"type": "t.small", "cpus": 2, "memory": 4 * GIB, "zone": "south-1-a", "price": 0.03},
-    {"type": "t.large", "cpus": 8, "memory": 32 * GIB, "zone": "north-1-b", "price": 0.16},
+    {"type": "t.small", "cpus": 2, "memory": 4 * GIB, "zone": "north-1-a", "price": 0.02, "spot": False},
+    {"type": "t.small", "cpus": 2, "memory": 4 * GIB, "zone": "north-1-a", "price": 0.01, "spot": True},
+    {"type": "t.small", "cpus": 2, "memory": 4 * GIB, "zone": "south-1-a", "price": 0.03, "spot": False},
+    {"type": "t.large", "cpus": 8, "memory": 32 * GIB, "zone": "north-1-b", "price": 0.16, "spot": False},
 )
 
 Answer = tuple[int, Any]
@@ -33,11 +41,15 @@ Answer = tuple[int, Any]
 
 @dataclass
 class Service:
-    """`ahead`: seconds by which its clock is ahead of this computer's. `lenient`: it forgets deadlines."""
+    """`ahead`: seconds by which its clock is ahead of this computer's. `lenient`: it forgets deadlines.
+    `failing`: it answers nothing but that it is busy.
+    """
 
+    folder: Path
     url: str = ""
     ahead: float = 0.0
     lenient: bool = False
+    failing: bool = False
     machines: dict[str, dict[str, Any]] = field(default_factory=dict)
     _requests: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -59,7 +71,7 @@ class Service:
         with self._lock:
             self._requests += 1
             number, hiccup = divmod(self._requests, HICCUP_EVERY)
-            if not hiccup and number % 2:
+            if self.failing or (not hiccup and number % 2):
                 return 503, {"code": "busy"}
             done = self._carried_out(method, target, body)
             return (503, {"code": "busy"}) if not hiccup else done
@@ -86,7 +98,10 @@ class Service:
         seed = f"{wanted['name']} {len(self.machines)}"
         identity = f"t-{hashlib.sha256(seed.encode()).hexdigest()[:16]}"
         made = {**wanted, "id": identity, "number": len(self.machines) + 1, "made_at": self._now()}
-        self.machines[identity] = {**made, "ended_at": None}
+        base = self.folder / identity
+        base.mkdir()
+        detail = {"base": str(base), "power_off": ["touch", str(base / "off")], "spot": wanted["spot"]}
+        self.machines[identity] = {**made, "detail": detail, "ended_at": None}
         return 201, self._shown(self.machines[identity])
 
     def _listed(self, tags: Mapping[str, str]) -> Answer:
@@ -99,17 +114,23 @@ class Service:
         if machine is None:
             return 404, {"code": "no_such_machine"}
         if method == "DELETE" and machine["ended_at"] is None:
-            machine["ended_at"] = self._now()
+            self._end(machine, self._now())
         gone = self._state(machine) == "gone"
         return (410 if gone else 200), self._shown(machine)
 
     def _state(self, machine: dict[str, Any]) -> str:
         due = machine["made_at"] + machine["lasts"]
         if machine["ended_at"] is None and not self.lenient and self._now() >= due:
-            machine["ended_at"] = due
+            self._end(machine, due)
         if machine["ended_at"] is not None:
             return "gone" if self._now() - machine["ended_at"] >= GONE_AFTER_S else "stopping"
         return "running" if self._now() - machine["made_at"] >= RUNS_AFTER_S else "pending"
+
+    def _end(self, machine: dict[str, Any], at: float) -> None:
+        machine["ended_at"] = at
+        base = self.folder / machine["id"]
+        end_processes(base)
+        shutil.rmtree(base)
 
     def _shown(self, machine: dict[str, Any]) -> dict[str, Any]:
         state = self._state(machine)
@@ -122,9 +143,10 @@ class Service:
 
 
 @contextlib.contextmanager
-def running() -> Iterator[Service]:
-    """The cloud, reachable at its `url` meanwhile."""
-    made = Service()
+def running(folder: Path) -> Iterator[Service]:
+    """The cloud, reachable at its `url` meanwhile. Its machines are in `folder`, which is made."""
+    folder.mkdir()
+    made = Service(folder)
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -152,6 +174,7 @@ def running() -> Iterator[Service]:
         server.shutdown()
         server.server_close()
         thread.join()
+        end_processes(folder)
 
 
 def _host_key(identity: str) -> str:

@@ -15,6 +15,8 @@ from typing import TypeGuard
 
 import pytest
 
+from orchestrator.model import clouds
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "orchestrator"
 RUNTIME = PACKAGE / "runtime"
@@ -130,6 +132,43 @@ def test_what_is_refused_loads_nothing_that_only_work_needs(
     loaded = {".".join(name.split(".")[:depth]) for name in names for depth in (1, 2, 3)}
     assert "orchestrator" in loaded
     assert loaded & (ROOMS_OF_WORK | forbidden | (HEAVY - {"typer", "rich", "pydantic", "yaml"})) == set()
+
+
+# ---------------------------------------------------------------- clouds
+
+KNOWS_A_CLOUD = (
+    "providers/aws/",
+    "providers/gcp/",
+    "providers/permissions/",
+    "catalog/aws.py",
+    "catalog/gcp.py",
+)
+"""Below these, a cloud's own name may stand."""
+SHIPPED_TABLE = "runtime/agent/notices.py"
+"""It runs on the machines, beside no other room: its listeners are chosen by `CloudTraits.notices`."""
+
+
+def shared_files() -> list[Path]:
+    own = (*KNOWS_A_CLOUD, SHIPPED_TABLE, "model/clouds.py")
+    return [
+        file
+        for file in sorted(PACKAGE.rglob("*.py"))
+        if not file.relative_to(PACKAGE).as_posix().startswith(own)
+    ]
+
+
+def named_clouds(source: str) -> set[str]:
+    """The names and aliases of clouds that stand as whole texts in a program."""
+    words = {word for each in clouds.every() if each.rented for word in (each.name, *each.aliases)}
+    texts = (node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
+    return {text for text in texts if isinstance(text, str)} & words
+
+
+def test_shared_code_names_no_cloud() -> None:
+    """It asks `CloudTraits`: so a cloud is one folder and one line of the registry."""
+    found = {str(file.relative_to(PACKAGE)): named_clouds(file.read_text()) for file in shared_files()}
+    assert {file: names for file, names in found.items() if names} == {}
+    assert named_clouds("if cloud in ('aws', 'local'): pass") == {"aws"}
 
 
 # ---------------------------------------------------------------- the runtime
