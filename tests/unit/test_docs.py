@@ -9,11 +9,13 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import orchestrator.api
+from orchestrator.model.clouds import CloudTraits
 from tests.conftest import ROOT
 
 PAGES = [
@@ -60,6 +62,11 @@ def test_public_names_avoid_the_words_that_the_glossary_replaces() -> None:
         for name in public_names()
     }
     assert {name for name, parts in words.items() if parts & unused} == set()
+
+
+def test_every_trait_of_a_cloud_is_explained() -> None:
+    page = (ROOT / "docs/extending.md").read_text()
+    assert {field.name for field in fields(CloudTraits) if f"`{field.name}`" not in page} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
