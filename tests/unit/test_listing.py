@@ -19,7 +19,7 @@ import glob, json, os, pathlib, sys
 from pathlib import Path
 copy, original, order = json.loads(sys.argv[1])
 if copy:
-    from orchestrator.runtime import listing
+    from orchestrator.runtime.replay import listing
     listing.install(order, [[copy, original]])
 os.chdir(copy or original)
 def ordered(found): return [os.path.basename(str(path)) for path in found if str(path).endswith(".txt")]
