@@ -10,13 +10,13 @@ from tests.conftest import ROOT
 
 PROGRAM = """
 import atexit, importlib.util, sys
-from orch_runtime.leaving import leave
+from orch_runtime.leaving import exit_early
 atexit.register(print, "an exit handler")
 for path in sys.argv[1:]:
     spec = importlib.util.spec_from_file_location(path.rpartition("/")[2][:-3], path)
     sys.modules[spec.name] = importlib.util.module_from_spec(spec)
 print("said")
-leave()
+exit_early()
 """
 
 
