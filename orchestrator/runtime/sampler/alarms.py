@@ -204,5 +204,5 @@ _RULES: List[Tuple[str, Callable[[Line, Span], Optional[str]], float]] = [
 """Kind, rule, and the seconds that it looks back."""
 
 
-def _of_cores(cores: int) -> str:
-    return f"{cores} core{'' if cores == 1 else 's'}"
+def _of_cores(cores: float) -> str:
+    return f"{cores:g} core{'' if cores == 1 else 's'}"
