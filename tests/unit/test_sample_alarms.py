@@ -108,7 +108,7 @@ def test_operations_have_a_cap_too() -> None:
 
 def test_a_gpu_that_waits_while_all_cores_work_is_told_why() -> None:
     starving = through(lambda up: {"cpu_user": 3.9 * up, "gpus": [gpu(utilisation=0.2)]})
-    assert any("keeps all 4 cores busy" in text for _, text in said(*starving))
+    assert any("keeps all of its 4 cores busy" in text for _, text in said(*starving))
 
 
 def test_several_shortages_are_said_each() -> None:
