@@ -33,7 +33,20 @@ from .records import (
     PullReport,
     RunRecord,
 )
-from .runs import Divergence, DriftBand, Exit, GpuRoom, Job, RecordedFact, Room, RunState, Tried, Verdict
+from .runs import (
+    Divergence,
+    DriftBand,
+    Exit,
+    GpuRoom,
+    Job,
+    Reason,
+    RecordedFact,
+    Room,
+    RunState,
+    Subject,
+    Tried,
+    Verdict,
+)
 from .stacks import Difference, Distribution, Fingerprint, Lock, Pin, is_allowed
 from .trees import Entry, Manifest, NotFetched, Refused, TreeLink
 
@@ -86,12 +99,14 @@ __all__ = [
     "Provider",
     "PullReport",
     "Readiness",
+    "Reason",
     "RecordedFact",
     "Refused",
     "Room",
     "RunRecord",
     "RunState",
     "Silent",
+    "Subject",
     "Topic",
     "TreeLink",
     "Tried",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum
 from typing import Annotated, Any, Literal
 
 from .answers import Between, Count, Like, Moment, Most
@@ -94,6 +95,34 @@ class Divergence:
 
 
 @dataclass(frozen=True)
+class Subject:
+    """What a difference, a suspicion or a trial is about, whatever its values and its wording.
+
+    `topic` is what it bears on; `name` which file, variable or setting; `kind` as in Tried.
+    """
+
+    topic: str
+    name: str
+    kind: str = "difference"
+
+
+class Reason(Enum):
+    """Why a candidate has its outcome. Words for people are in `why`."""
+
+    EQUAL = "with it the runs are equal"
+    LATER = "with it they differ later"
+    SYMPTOM = "it is enough, and something that was not tried brings it about"
+    NO_CHANGE = "with it the run is the same"
+    OTHER_CHANGE = "with it the run is another, and not that of the other side"
+    CHANCE = "one run with it was equal, another was not"
+    SAME_ELSEWHERE = "in another folder the run is the same"
+    CONSEQUENCE = "with the cause imposed it is no difference"
+    LEFT = "the runs are equal without it"
+    FAILED = "the run with it failed"
+    FAULT = "orch itself failed"
+
+
+@dataclass(frozen=True)
 class Tried:
     """One thing that might have been the cause, and what became of it.
 
@@ -101,7 +130,10 @@ class Tried:
     part (it moves the first difference to a later place, or what makes it differ was not tried), follows (the
     cause brings it about), cleared (it was tried, and changes nothing or not enough), not needed (it was left
     as it was, and the runs are equal), not tried, or internal error (orch itself failed before the program
-    began); `why` says how that is known. `kind`: difference, probe or replay.
+    began); `why` says how that is known, for people. `kind`: difference, probe or replay.
+
+    Further decisions go by `subjects` (several where things were tried as one) and by `reason`. run.json does
+    not hold them.
     """
 
     words: str
@@ -110,6 +142,19 @@ class Tried:
     kind: str = "difference"
     topic: str = ""
     seconds: float | None = None
+    subjects: tuple[Subject, ...] = ()
+    reason: Reason | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """One of `candidates` in the `parity` object of `run.json`."""
+        return {
+            "words": self.words,
+            "outcome": self.outcome,
+            "why": self.why,
+            "kind": self.kind,
+            "topic": self.topic,
+            "seconds": self.seconds,
+        }
 
 
 @dataclass(frozen=True)
@@ -146,6 +191,10 @@ class Verdict:
     were compared. `tried` is what was looked into, `untried` why something was not.
     `undeclared`: what one side reads and the other was not sent. `recorded`: what the records of two runs
     without tensors tell instead.
+
+    `detail` is the whole verdict in words, and no text is ever taken apart, for its parts are fields:
+    `summary` (what was found), `because` (the cause without how sure it is), `more` (other differences) and
+    `not_compared` (what could not be seen). `suspects`: what the suspected cause is about.
     """
 
     verdict: str
@@ -161,6 +210,17 @@ class Verdict:
     band: DriftBand | None = None
     undeclared: tuple[Mapping[str, Any], ...] = ()
     recorded: tuple[RecordedFact, ...] = ()
+    summary: str = ""
+    because: str = ""
+    more: str = ""
+    not_compared: tuple[str, ...] = ()
+    suspects: tuple[Subject, ...] = ()
+
+    def with_detail(self) -> Verdict:
+        """The verdict with `detail` made of its parts."""
+        unseen = f"Not compared: {'; '.join(self.not_compared)}." if self.not_compared else None
+        parts = (self.summary, self.cause, self.fix, self.untried, self.more, unseen)
+        return replace(self, detail=" ".join(filter(None, parts)))
 
     def as_json(self) -> dict[str, Any]:
         """The `parity` object of `run.json`."""
@@ -180,7 +240,9 @@ class Verdict:
             "steps": self.steps,
             "compared": self.compared,
             "detail": self.detail,
-            "candidates": [asdict(each) for each in self.tried],
+            "summary": self.summary or self.detail,
+            "not_compared": list(self.not_compared),
+            "candidates": [each.as_json() for each in self.tried],
             "untried": self.untried,
             "band": asdict(self.band) if self.band else None,
             "undeclared": [dict(each) for each in self.undeclared],

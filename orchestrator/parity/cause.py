@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestrator.model import Subject
 from orchestrator.parity.changes import SAME_JOB, Change
 from orchestrator.parity.ladder import Finding
+from orchestrator.parity.naming import LETTERS, SideNames
+from orchestrator.parity.wording import difference
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A sentence that says what is suspected, and one that says what to do."""
+    """A sentence that says what is suspected, and one that says what to do. `subjects`: the recorded
+    differences that it is about."""
 
     sentence: str
     fix: str
+    subjects: tuple[Subject, ...] = ()
 
 
 _SEED = "Seed everything at the top of the script: keras.utils.set_random_seed(…)."
@@ -48,15 +53,22 @@ _CIRCUMSTANCES = (
 """What a script may read to decide what it does."""
 
 
-def suspect(finding: Finding, found: tuple[Change, ...], *, initial_differs: bool, overall: bool) -> Cause:
+def suspect(
+    finding: Finding,
+    found: tuple[Change, ...],
+    *,
+    initial_differs: bool,
+    overall: bool,
+    names: SideNames = LETTERS,
+) -> Cause:
     """The most probable cause. `initial_differs`: initial weights differ too. `overall`: see
     ladder.same_records_overall."""
     decisive = next((c for topic in SAME_JOB for c in found if c.topic == topic), None)
     if decisive:
         told = _pick(found, _TYPED) if decisive.topic in ("optimizer", "loss") else None
-        return told or Cause(decisive.words, decisive.fix)
+        return told or _of(decisive)
     if finding.stage == "files":
-        return _files(finding, found)
+        return _files(finding, found, names)
     if finding.stage == "batch":
         return _batch(finding, found, initial_differs, overall)
     if finding.kind == "dtype":
@@ -82,15 +94,17 @@ def suspect(finding: Finding, found: tuple[Change, ...], *, initial_differs: boo
     )
 
 
-def _files(finding: Finding, found: tuple[Change, ...]) -> Cause:
+def _files(finding: Finding, found: tuple[Change, ...], names: SideNames) -> Cause:
     """Files that differ, in content or in order: what led to them is named before they are."""
     if finding.kind == "order":
-        return _pick(found, ("order",)) or Cause(finding.detail, _ORDER)
+        return _pick(found, ("order",)) or Cause(difference(finding, names), _ORDER)
     led = _pick(found, ("environment", "start", "paths")) if finding.kind == "missing" else None
     named = next((c for c in found if c.topic == "data" and c.name == finding.tensor), None)
     chosen = named or next((c for c in found if c.topic == "data"), None)
-    cause = Cause(chosen.words, chosen.fix) if chosen else Cause(finding.detail, _SYNC)
-    return Cause(f"{led.sentence}, and so {cause.sentence}", led.fix) if led else cause
+    cause = _of(chosen) if chosen else Cause(difference(finding, names), _SYNC)
+    if led is None:
+        return cause
+    return Cause(f"{led.sentence}, and so {cause.sentence}", led.fix, led.subjects + cause.subjects)
 
 
 def _batch(finding: Finding, found: tuple[Change, ...], initial_differs: bool, overall: bool) -> Cause:
@@ -108,7 +122,7 @@ def _batch(finding: Finding, found: tuple[Change, ...], initial_differs: bool, o
     cores = _pick(found, ("cores",))
     if finding.kind == "order" or overall:
         words = "the same records come in another order (unsorted file names, or an unseeded shuffle)"
-        return Cause(f"{words}; {cores.sentence}, on which interleave depends" if cores else words, _ORDER)
+        return _by_cores(words, cores)
     if finding.kind == "some":
         return Cause(
             "some records have other content, in the same order: the files or their preprocessing differ",
@@ -122,9 +136,19 @@ def _batch(finding: Finding, found: tuple[Change, ...], initial_differs: bool, o
             "Share the preprocessing code, libraries for decoding, and fitted scalers.",
         )
     words = "other records (an unseeded shuffle over more data, another order of files, or other data)"
-    return Cause(f"{words}; {cores.sentence}, on which interleave depends" if cores else words, _ORDER)
+    return _by_cores(words, cores)
+
+
+def _by_cores(words: str, cores: Cause | None) -> Cause:
+    if cores is None:
+        return Cause(words, _ORDER)
+    return Cause(f"{words}; {cores.sentence}, on which interleave depends", _ORDER, cores.subjects)
+
+
+def _of(change: Change) -> Cause:
+    return Cause(change.words, change.fix, (change.subject,))
 
 
 def _pick(found: tuple[Change, ...], topics: tuple[str, ...]) -> Cause | None:
     change = next((c for topic in topics for c in found if c.topic == topic), None)
-    return Cause(change.words, change.fix) if change else None
+    return _of(change) if change else None

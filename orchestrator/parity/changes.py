@@ -10,9 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.model import Subject
+from orchestrator.parity.naming import LETTERS, SideNames
 from orchestrator.parity.opened import is_cache
+from orchestrator.parity.wording import both_words, setting_words, value_words
 
 Facts = Mapping[str, Any]
+
+_Sides = tuple[Facts, Facts, SideNames]
 
 SAME_JOB = ("source", "arguments", "keras", "optimizer", "loss")
 """Topics in which a difference means that the two runs are not the same job."""
@@ -30,6 +35,11 @@ class Change:
     a: Any = None
     b: Any = None
     variable: bool = False
+
+    @property
+    def subject(self) -> Subject:
+        """What differs, whatever its values are and however it is worded."""
+        return Subject(self.topic, self.name)
 
 
 _VARIABLE_TOPICS = (
@@ -53,35 +63,37 @@ _VARIABLE_TOPICS = (
 """What a variable bears on, by a part of its name; the first that fits."""
 
 
-def changes(a: Facts, b: Facts) -> tuple[Change, ...]:
-    """Every fact of environment.json that acts and differs, versions left out.
+def changes(a: Facts, b: Facts, names: SideNames = LETTERS) -> tuple[Change, ...]:
+    """Every fact of environment.json that acts and differs, versions left out; worded by the sides' `names`.
 
     Variables come before what they bring about: they are what one can set.
     """
     if not a or not b:
         return ()
     parts = (_source, _arguments, _files, _variables, _settings, _threads, _hardware, _surroundings)
-    return tuple(change for part in parts for change in part(a, b))
+    return tuple(change for part in parts for change in part(a, b, names))
 
 
-def versions(a: Facts, b: Facts) -> str:
+def versions(a: Facts, b: Facts, sides: SideNames = LETTERS) -> str:
     """The versions that differ, for people; "" where none does."""
     left = {"python": a.get("python"), **a.get("versions", {})}
     right = {"python": b.get("python"), **b.get("versions", {})}
     names = sorted(name for name in {*left, *right} if left.get(name) != right.get(name))
-    return ", ".join(f"{name} {left.get(name)} in A and {right.get(name)} in B" for name in names)
+    return ", ".join(
+        f"{name} {left.get(name)} {sides.in_a} and {right.get(name)} {sides.in_b}" for name in names
+    )
 
 
 # ---------------------------------------------------------------- code, arguments, data
 
 
-def _source(a: Facts, b: Facts) -> Iterator[Change]:
+def _source(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
     left, right = a.get("modules", {}), b.get("modules", {})
     differing = sorted(name for name in {*left, *right} if left.get(name) != right.get(name))
     if differing:
         words = f"the code differs: {_some(differing)}"
         if another_program(a, b):
-            words = f"the program is {_program(a)} in A and {_program(b)} in B"
+            words = f"the program is {_program(a)} {names.in_a} and {_program(b)} {names.in_b}"
         one, other = ({name: side.get(name) for name in differing} for side in (left, right))
         fix = f"Run the same code on both sides: decide on one {_some(differing)}, and sync."
         yield Change("source", words, fix, "modules", one, other)
@@ -97,9 +109,9 @@ def _program(facts: Facts) -> str:
     return str((facts.get("program") or {}).get("name") or "")
 
 
-def _arguments(a: Facts, b: Facts) -> Iterator[Change]:
+def _arguments(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
     """Arguments that differ. Paths alone make no other job: they name the same things in other places."""
-    yield from _command(a, b)
+    yield from _command(a, b, names)
     left, right = list(a.get("argv") or []), list(b.get("argv") or [])
     if left == right:
         return
@@ -107,22 +119,22 @@ def _arguments(a: Facts, b: Facts) -> Iterator[Change]:
     paths = len(left) == len(right) and all(_is_path(x) and _is_path(y) for x, y in pairs)
     topic = "paths" if paths else "arguments"
     one, other = _apart(left, right)
-    words = f"the {topic} differ: {one} in A, {other} in B"
+    words = f"the {topic} differ: {one} {names.in_a}, {other} {names.in_b}"
     yield Change(topic, words, f"Pass the same arguments: {one}, or {other}, to both.", "argv", left, right)
 
 
-def _command(a: Facts, b: Facts) -> Iterator[Change]:
+def _command(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
     """What is typed where that is not simply Python and a program: a wrapper, or variables before it; and
     what comes by standard input, a program as well as data."""
     given = a.get("stdin"), b.get("stdin")
     if given[0] != given[1]:
-        side = "A" if given[0] else "B"
-        words = "standard input is not the same" if all(given) else f"standard input is given in {side} alone"
+        side = names.in_a if given[0] else names.in_b
+        words = "standard input is not the same" if all(given) else f"standard input is given {side} alone"
         yield Change("stdin", words, "Give both runs the same standard input.", "stdin", *given)
     left, right = a.get("command"), b.get("command")
     if left and right and left != right:
         one, other = _apart(left, right)
-        words = f"the command differs: {one} in A, {other} in B"
+        words = f"the command differs: {one} {names.in_a}, {other} {names.in_b}"
         yield Change("command", words, "Type the same command on both sides.", "command", left, right)
 
 
@@ -142,26 +154,26 @@ def _is_path(argument: str) -> bool:
     return "/" in argument or "\\" in argument
 
 
-def _files(a: Facts, b: Facts) -> Iterator[Change]:
+def _files(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
     left, right = _read_files(a), _read_files(b)
     both = [name for name in left if name in right]
     for name in both:
         one, other = left[name], right[name]
         if (one.get("sha256"), one.get("bytes")) != (other.get("sha256"), other.get("bytes")):
             words = f"the file {name} is not the same"
-            fix = _copied(name, one, other)
+            fix = _copied(name, one, other, names)
             yield Change(_file_topic(name, one, other), words, fix, name, one, other)
     for name in [*left, *right]:
         if (name in left) != (name in right):
-            side = "A" if name in left else "B"
-            words = f"the file {name} is read in {side} alone"
+            side = names.in_a if name in left else names.in_b
+            words = f"the file {name} is read {side} alone"
             fix = f"Put {name} on both sides or on neither, and let the script fail where a file is missing."
             topic = _file_topic(name, left.get(name), right.get(name))
             yield Change(topic, words, fix, name, left.get(name), right.get(name))
     both = [name for name in both if not is_cache(left[name])]
     order = [name for name in right if name in both]
     if both != order:
-        words = f"files are opened in another order: {_some(both)} in A, {_some(order)} in B"
+        words = f"files are opened in another order: {_some(both)} {names.in_a}, {_some(order)} {names.in_b}"
         fix = "Wrap glob, listdir and iterdir in sorted()."
         yield Change("order", words, fix, "files", both, order)
 
@@ -176,10 +188,11 @@ def _file_topic(name: str, *entries: Mapping[str, Any] | None) -> str:
     return "settings" if name.startswith("~/.") else "data"
 
 
-def _copied(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+def _copied(name: str, a: Mapping[str, Any], b: Mapping[str, Any], names: SideNames) -> str:
     left, right = a.get("path"), b.get("path")
     if left and right and left != right:
-        return f"Decide which is right, {left} of A or {right} of B, and copy it over the other."
+        sides = f"{left} {names.of_a} or {right} {names.of_b}"
+        return f"Decide which is right, {sides}, and copy it over the other."
     return f"Decide which {name} is right, and copy it to the other side."
 
 
@@ -196,7 +209,7 @@ def _some(names: Sequence[str]) -> str:
 # ---------------------------------------------------------------- settings
 
 
-def _variables(a: Facts, b: Facts) -> Iterator[Change]:
+def _variables(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
     left = {**a.get("variables", {}), **a.get("environment", {})}
     right = {**b.get("variables", {}), **b.get("environment", {})}
     for name in sorted(n for n in {*left, *right} if left.get(n) != right.get(n)):
@@ -204,8 +217,8 @@ def _variables(a: Facts, b: Facts) -> Iterator[Change]:
         topic = "timezone" if name == "TZ" else topic
         if topic == "environment" and all(leads(side.get(name)) for side in (left, right)):
             topic = "paths"
-        words = f"{name} is {_shown(left.get(name))} in A and {_shown(right.get(name))} in B"
-        fix = _alike(name, left.get(name), right.get(name))
+        words = both_words(f"{name} is", value_words(left.get(name)), value_words(right.get(name)), names)
+        fix = _alike(name, left.get(name), right.get(name), names)
         yield Change(topic, words, fix, name, left.get(name), right.get(name), variable=True)
 
 
@@ -214,51 +227,55 @@ def leads(value: Any) -> bool:
     return isinstance(value, str) and value.startswith(("/", "./", "../", "~"))
 
 
-def _alike(name: str, a: Any, b: Any) -> str:
+def _alike(name: str, a: Any, b: Any, names: SideNames) -> str:
     """What to type so that a variable is the same on both sides."""
     if a is None or b is None:
-        value, has, lacks = (b, "B", "A") if a is None else (a, "A", "B")
-        return f"Unset {name} in {has}, or export {name}={shlex.quote(str(value))} in {lacks} too."
+        value, has, lacks = (b, names.in_b, names.in_a) if a is None else (a, names.in_a, names.in_b)
+        return f"Unset {name} {has}, or export {name}={shlex.quote(str(value))} {lacks} too."
     return f"Export {name}={shlex.quote(str(a))} on both sides (or {shlex.quote(str(b))} on both)."
 
 
-def _settings(a: Facts, b: Facts) -> Iterator[Change]:
+def _settings(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
     if a.get("optimizers") != b.get("optimizers"):
-        words = f"the optimizer's settings differ{_which(a.get('optimizers'), b.get('optimizers'))}"
+        words = f"the optimizer's settings differ{_which(a.get('optimizers'), b.get('optimizers'), names)}"
         yield Change("optimizer", words, "Use the same hyper-parameters.", "optimizers")
     if _losses(a) != _losses(b):
         words = "the loss or its weights differ"
         yield Change("loss", words, "Use the same loss.", "losses")
     for name in ("policy", "floatx", "image_data_format", "backend"):
         fix = f"Set the same {name} on both sides."
-        yield from _one("policy", f"Keras' {name}", a, b, ("keras", name), fix)
+        yield from _one("policy", f"Keras' {name}", (a, b, names), ("keras", name), fix)
     left, right = a.get("models", []), b.get("models", [])
     for one, other in zip(left, right, strict=False):
         for name in ("jit_compile", "run_eagerly", "steps_per_execution"):
             if one.get(name) != other.get(name):
-                words = f"{name} is {one.get(name)} in A and {other.get(name)} in B"
+                words = both_words(f"{name} is", one.get(name), other.get(name), names)
                 fix = f"Pass {name} explicitly to compile()."
                 yield Change("compile", words, fix, name, one.get(name), other.get(name))
     fix = "Call tf.config.experimental.enable_op_determinism() on both sides or on neither."
-    yield from _one("determinism", "deterministic operations", a, b, ("tensorflow", "deterministic_ops"), fix)
+    yield from _one(
+        "determinism", "deterministic operations", (a, b, names), ("tensorflow", "deterministic_ops"), fix
+    )
     for name, said in (
         ("jit", "automatic clustering"),
         ("functions_eager", "eager functions"),
         ("tf32", "TF32"),
     ):
-        yield from _one("compile", said, a, b, ("tensorflow", name), f"Set {said} alike on both sides.")
+        yield from _one(
+            "compile", said, (a, b, names), ("tensorflow", name), f"Set {said} alike on both sides."
+        )
     fix = "Use the same tf.distribute strategy and number of replicas, or rescale the batch."
-    yield from _one("compile", "replicas", a, b, ("strategy", "replicas"), fix)
-    yield from _seeds(a, b)
+    yield from _one("compile", "replicas", (a, b, names), ("strategy", "replicas"), fix)
+    yield from _seeds(a, b, names)
 
 
-def _seeds(a: Facts, b: Facts) -> Iterator[Change]:
+def _seeds(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
     """The seed that generators stood on before the first step, as Keras or TensorFlow keep it."""
     left, right = a.get("rng") or {}, b.get("rng") or {}
     for name in ("keras_seed", "tensorflow_seed"):
         one, other = left.get(name), right.get(name)
         if left and right and one != other:
-            words = f"the seed is {_shown(one)} in A and {_shown(other)} in B"
+            words = both_words("the seed is", value_words(one), value_words(other), names)
             fix = "Use one constant on both sides: keras.utils.set_random_seed(1)."
             yield Change("seed", words, fix, "seed", one, other)
             return
@@ -269,41 +286,34 @@ def _losses(facts: Facts) -> tuple[Any, Any]:
     return compiled, facts.get("losses")
 
 
-def _which(a: Any, b: Any) -> str:
+def _which(a: Any, b: Any, names: SideNames) -> str:
     """The first setting of two lists of optimizers that differs, in words."""
     for one, other in zip(a or [], b or [], strict=False):
         if one.get("class") != other.get("class"):
-            return f": {one.get('class')} in A, {other.get('class')} in B"
+            return f": {one.get('class')} {names.in_a}, {other.get('class')} {names.in_b}"
         left, right = one.get("config") or {}, other.get("config") or {}
         for name in left:
             if left.get(name) != right.get(name):
-                values = _told_apart(left.get(name), right.get(name))
-                return f": {name} is {values[0]} in A and {values[1]} in B"
+                values = setting_words(left.get(name), right.get(name))
+                return ": " + both_words(f"{name} is", *values, names)
     return ""
-
-
-def _told_apart(a: Any, b: Any) -> tuple[str, str]:
-    """Two settings, those that are single precision as they were typed: 0.001, not 0.0010000000474974513."""
-    short = [f"{value:.6g}" if isinstance(value, float) else _shown(value) for value in (a, b)]
-    return (short[0], short[1]) if short[0] != short[1] else (_shown(a), _shown(b))
 
 
 # ---------------------------------------------------------------- machine
 
 
-def _threads(a: Facts, b: Facts) -> Iterator[Change]:
+def _threads(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
     left, right = intra_op(a), intra_op(b)
     if left != right:
-        words = (
-            f"an operation uses {left} threads in A and {right} in B, so that sums are taken in another order"
-        )
+        uses = f"an operation uses {left} threads {names.in_a} and {right} {names.in_b}"
+        words = f"{uses}, so that sums are taken in another order"
         lower = min(n for n in (left, right) if n) if (left and right) else 1
         fix = f"Set TF_NUM_INTRAOP_THREADS={lower} on both sides."
         if any((side.get("tensorflow") or {}).get("intra_op_threads") for side in (a, b)):
             fix = f"Call tf.config.threading.set_intra_op_parallelism_threads({lower}) on both sides."
         yield Change("threads", words, fix, "intra_op", left, right)
     fix = "Give interleave and map explicit parallelism."
-    yield from _one("cores", "the number of usable cores", a, b, ("cpu", "count"), fix)
+    yield from _one("cores", "the number of usable cores", (a, b, names), ("cpu", "count"), fix)
 
 
 def intra_op(facts: Facts) -> int:
@@ -319,37 +329,40 @@ def intra_op(facts: Facts) -> int:
     return int(given or facts.get("cpu", {}).get("count") or 0)
 
 
-def _hardware(a: Facts, b: Facts) -> Iterator[Change]:
+def _hardware(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
     left, right = set(a.get("cpu", {}).get("flags", [])), set(b.get("cpu", {}).get("flags", []))
     if left != right:
         only = [
             f"{side} alone has {', '.join(sorted(more))}"
-            for side, more in (("A", left - right), ("B", right - left))
+            for side, more in ((names.a, left - right), (names.b, right - left))
             if more
         ]
         words = f"the processors differ: {'; '.join(only)}"
         fix = "Export ONEDNN_MAX_CPU_ISA=AVX2 (or what both have) on both sides, or rent the same processor."
         yield Change("isa", words, fix, "flags", sorted(left), sorted(right))
     fix = "Use the same kind of device on both sides."
-    yield from _one("devices", "the devices that TensorFlow sees", a, b, ("tensorflow", "devices"), fix)
+    yield from _one(
+        "devices", "the devices that TensorFlow sees", (a, b, names), ("tensorflow", "devices"), fix
+    )
     fix = "Export TF_ENABLE_ONEDNN_OPTS=0 (or 1) on both sides."
-    yield from _one("onednn", "oneDNN", a, b, ("tensorflow", "onednn"), fix)
+    yield from _one("onednn", "oneDNN", (a, b, names), ("tensorflow", "onednn"), fix)
 
 
-def _surroundings(a: Facts, b: Facts) -> Iterator[Change]:
+def _surroundings(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
     fix = "Export LC_ALL=C.UTF-8 on both sides, and open files with encoding=."
     for name, said in (
         ("categories", "the locale"),
         ("decimal_point", "the decimal point"),
         ("preferred_encoding", "the encoding of text files"),
     ):
-        yield from _one("locale", said, a, b, ("locale", name), fix)
+        yield from _one("locale", said, (a, b, names), ("locale", name), fix)
     fix = "Export TZ=UTC on both sides, and parse times with their zone."
-    yield from _one("timezone", "the offsets from UTC", a, b, ("timezone", "utc_offsets"), fix)
-    yield from _host(a.get("host") or {}, b.get("host") or {})
+    yield from _one("timezone", "the offsets from UTC", (a, b, names), ("timezone", "utc_offsets"), fix)
+    yield from _host(a.get("host") or {}, b.get("host") or {}, names)
     left, right = a.get("start") or {}, b.get("start") or {}
     if left and right and left["in"] != right["in"]:
-        words = f"the program is started from another folder: as {left['as']} in A and as {right['as']} in B"
+        started = f"as {left['as']} {names.in_a} and as {right['as']} {names.in_b}"
+        words = f"the program is started from another folder: {started}"
         fix = (
             "Start it from the same folder on both sides, or have it find its files by where it lies itself: "
             "Path(__file__).parent."
@@ -357,33 +370,24 @@ def _surroundings(a: Facts, b: Facts) -> Iterator[Change]:
         yield Change("start", words, fix, "start", left["in"], right["in"])
     left, right = a.get("cwd"), b.get("cwd")
     if left and right and left != right:
-        words = f"the working folder's path is {left} in A and {right} in B"
+        words = both_words("the working folder's path is", left, right, names)
         fix = "Derive nothing (no seed, no choice of data) from the folder's name or path."
         yield Change("folder", words, fix, "cwd", left, right)
 
 
-def _host(a: Facts, b: Facts) -> Iterator[Change]:
+def _host(a: Facts, b: Facts, names: SideNames) -> Iterator[Change]:
     """Computers have different names, as a rule: that is a difference where the program asks for it."""
     left, right = a.get("name"), b.get("name")
     if left != right and left and right and (a.get("asked") or b.get("asked")):
-        words = f"the computer's name, for which the code asks, is {left} in A and {right} in B"
+        words = both_words("the computer's name, for which the code asks, is", left, right, names)
         fix = "Derive nothing (no seed, no batch, no path) from the computer's name: pass it as an argument."
         yield Change("host", words, fix, "host", left, right)
 
 
-def _one(topic: str, what: str, a: Facts, b: Facts, path: tuple[str, str], fix: str) -> Iterator[Change]:
+def _one(topic: str, what: str, sides: _Sides, path: tuple[str, str], fix: str) -> Iterator[Change]:
+    a, b, names = sides
     left, right = ((side.get(path[0]) or {}).get(path[1]) for side in (a, b))
     known = all((side.get(path[0]) or {}) for side in (a, b))
     if left != right and known:
-        words = f"{what}: {_shown(left)} in A, {_shown(right)} in B"
+        words = f"{what}: {value_words(left)} {names.in_a}, {value_words(right)} {names.in_b}"
         yield Change(topic, words, fix, path[1], left, right)
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "not set"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {item}" for name, item in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

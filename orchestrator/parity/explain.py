@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
-from orchestrator.model import DriftBand, Tried, Verdict
+from orchestrator.model import DriftBand, Subject, Tried, Verdict
 from orchestrator.parity.changes import SAME_JOB
 from orchestrator.parity.intervention import Candidate
 from orchestrator.parity.ladder import Finding, compare_stages
+from orchestrator.parity.naming import LETTERS, TWO_RUNS, SideNames
 from orchestrator.parity.recording import STAGES, Recording
 from orchestrator.parity.rounding_tolerance import Drift, RoundingTolerance
-from orchestrator.parity.verdict import DIVERGENT, EQUIVALENT, UNSTABLE, divergence_of, located
+from orchestrator.parity.verdict import DIVERGENT, EQUIVALENT, UNSTABLE, differ_first, divergence_of
+from orchestrator.parity.wording import STAGE_WORDS, located
 
 ARITHMETIC = frozenset(("threads", "isa", "onednn", "determinism", "devices"))
 """Topics that change in which order and with which instructions numbers are summed, and nothing else."""
@@ -60,61 +63,62 @@ def conclude(
     diagnosis: Diagnosis,
     band: RoundingTolerance | None,
     drift: Drift,
+    names: SideNames = LETTERS,
 ) -> Verdict:
     """The verdict `first` on two recordings, with what repeated runs showed."""
-    first = _less_cleared(first, finding, diagnosis) if finding else first
+    first = _less_cleared(first, finding, diagnosis, names) if finding else first
     measured = _band(band, drift) if band else None
     causes = diagnosis.causes
     verdict = replace(first, tried=diagnosis.tried, untried=diagnosis.untried, band=measured)
     if causes:
         told = _told(causes)
+        because = "; together with: ".join(words for words, _ in told)
         verdict = replace(
             verdict,
-            cause=f"Confirmed: {'; together with: '.join(words for words, _ in told)}.",
+            cause=f"Confirmed: {because}.",
+            because=because,
             confirmed=True,
             fix=" ".join(dict.fromkeys(fix for _, fix in told)),
         )
     else:
         verdict = _suspected(verdict, diagnosis)
-    return replace(
-        verdict,
-        verdict=_grade(first, finding, diagnosis.acting or causes, band, drift),
-        detail=_detail(first, verdict),
-    )
+    grade = _grade(first, finding, diagnosis.acting or causes, band, drift)
+    return replace(verdict, verdict=grade).with_detail()
 
 
-def _less_cleared(first: Verdict, finding: Finding, diagnosis: Diagnosis) -> Verdict:
+def _less_cleared(first: Verdict, finding: Finding, diagnosis: Diagnosis, names: SideNames) -> Verdict:
     """The verdict without a file that was named as the first difference and has nothing to do with it: what
     has is another file, or stands where the difference shows."""
     if finding.stage != "files" or finding.shows is None or first.divergence is None:
         return first
-    mine = f"the file {finding.tensor} is "
+    named = Subject("data", finding.tensor)
     data = [each for each in diagnosis.tried if each.topic == "data"]
-    outcomes = {each.outcome for each in data if each.words.startswith(mine)}
-    guilty = next((each.words for each in data if each.outcome == "confirmed"), None)
+    outcomes = {each.outcome for each in data if named in each.subjects}
+    guilty = next((each for each in data if each.outcome == "confirmed" and each.subjects), None)
     innocent = {"cleared", "not needed"}
     if not outcomes & (innocent | {"follows"} if guilty else innocent):
         return first
-    shows = divergence_of(finding.shows)
     if guilty:
-        name = guilty.removeprefix("the file ").split(" is ")[0]
-        found = replace(first.divergence, tensor=name, detail=guilty, others=0)
-        said = f"the files that are read: {name} ({guilty})"
+        name = guilty.subjects[0].name
+        found = replace(first.divergence, tensor=name, detail=guilty.words, others=0)
+        where = f"{STAGE_WORDS['files']}: {name} ({guilty.words})"
     else:
-        found, said = shows, located(finding.shows)
-    before = f"{located(finding)}. It shows in {located(finding.shows)}"
-    return replace(first, divergence=found, detail=first.detail.replace(before, said))
+        found, where = divergence_of(finding.shows, names), located(finding.shows, names)
+    return replace(first, divergence=found, summary=differ_first(finding.step, where))
 
 
 def _suspected(verdict: Verdict, diagnosis: Diagnosis) -> Verdict:
     """The suspicion, unless it was cleared: then the next; and where the difference lies, if known."""
-    cause, fix = verdict.cause or "", verdict.fix
-    symptom = diagnosis.symptom is not None and diagnosis.symptom.words in cause
-    if symptom or any(each.outcome == "cleared" and each.words in cause for each in diagnosis.tried):
+    cause, because, fix = verdict.cause or "", verdict.because, verdict.fix
+    innocent = {subject for each in diagnosis.tried if each.outcome == "cleared" for subject in each.subjects}
+    if diagnosis.symptom:
+        innocent |= {*diagnosis.symptom.subjects}
+    if innocent & {*verdict.suspects}:
         next_ = next(iter(diagnosis.suspects), None)
-        cause = f"Suspected: {next_.words}." if next_ else _NOBODY
-        fix = next_.fix if next_ else None
-    return replace(verdict, cause=f"{cause} {diagnosis.located}".strip() or None, fix=fix)
+        because, fix = (next_.words, next_.fix) if next_ else ("", None)
+        cause = f"Suspected: {because}." if next_ else _NOBODY
+    cause = f"{cause} {diagnosis.located}".strip()
+    return replace(verdict, cause=cause or None, because=because, fix=fix)
 
 
 _NOBODY = "Not known: nothing that was recorded of the two sides and tried explains it."
@@ -135,13 +139,6 @@ def _told(causes: Sequence[Candidate]) -> list[tuple[str, str]]:
         "missing."
     )
     return [(f"{len(data)} files that only together explain it: {some}", fix), *rest]
-
-
-def _detail(first: Verdict, verdict: Verdict) -> str:
-    """The paragraph of `first`, its suspicion replaced by what is known now."""
-    known = f"{first.cause} {first.fix}"
-    now = " ".join(filter(None, (verdict.cause, verdict.fix, verdict.untried)))
-    return first.detail.replace(known, now) if known in first.detail else f"{first.detail} {now}"
 
 
 def _grade(
@@ -179,50 +176,79 @@ def _band(band: RoundingTolerance, drift: Drift) -> DriftBand:
 # ---------------------------------------------------------------- a script that differs from itself
 
 
+class Randomness(Enum):
+    """Where a script takes what is another thing in each run."""
+
+    GLOBAL_SEEDS = "global seeds"
+    GENERATORS = "generators of its own"
+    CHANGING_SEED = "a seed that changes"
+    OPERATIONS = "operations"
+    HASHES = "hashes"
+    LISTINGS = "listings"
+    THREADS = "threads"
+
+
 @dataclass(frozen=True)
 class Remedy:
     """What was imposed on a script that differs from itself, and what it says about the script."""
 
+    kind: Randomness
     words: str
     fix: str
 
 
+@dataclass(frozen=True)
+class Unseeded:
+    """A `generator`, such as numpy.random.default_rng, made without a seed; `place`: file and line."""
+
+    generator: str
+    place: str
+
+
 SEEDS = Remedy(
+    Randomness.GLOBAL_SEEDS,
     "nothing seeds {what}",
     "Call keras.utils.set_random_seed(1) at the top of the script, before any data or model is made.",
 )
 GENERATORS = Remedy(
+    Randomness.GENERATORS,
     "random.Random() or numpy.random.default_rng() is called without a seed",
     "Give every generator a seed: random.Random(1), numpy.random.default_rng(1).",
 )
 
 
-def generators(where: Sequence[str]) -> Remedy:
-    """GENERATORS, with what was seen to be called and where, such as "random.Random() in train.py:12"."""
+def generators(where: Sequence[Unseeded]) -> Remedy:
+    """GENERATORS, with what was seen to be called and where."""
     if not where:
         return GENERATORS
-    said = ", ".join(where[:3]) + (", …" if len(where) > 3 else "")
-    seeded = [name for name in ("random.Random", "numpy.random.default_rng") if f"{name}()" in said]
-    fix = f"Give it a seed: {' and '.join(f'{name}(1)' for name in seeded)}."
-    return Remedy(f"a generator is made without a seed: {said}", fix if len(where) == 1 else GENERATORS.fix)
+    said = ", ".join(f"{each.generator}() in {each.place}" for each in where[:3])
+    said += ", …" if len(where) > 3 else ""
+    fix = f"Give it a seed: {where[0].generator}(1)." if len(where) == 1 else GENERATORS.fix
+    return replace(GENERATORS, words=f"a generator is made without a seed: {said}", fix=fix)
 
 
 OWN_SEEDS = Remedy(
+    Randomness.CHANGING_SEED,
     "the seed itself is another one in each run (taken from time, process or host)",
     "Use a constant: keras.utils.set_random_seed(1).",
 )
 OPERATIONS = Remedy(
+    Randomness.OPERATIONS,
     "operations that are not deterministic",
     "Call tf.config.experimental.enable_op_determinism() after seeding.",
 )
 HASHES = Remedy(
+    Randomness.HASHES,
     "the order of sets or the values of hash(), which Python draws anew for each process",
     "Export PYTHONHASHSEED=0, or sort what comes from sets.",
 )
 LISTINGS = Remedy(
-    "the order in which folders list their files", "Wrap glob, listdir and iterdir in sorted()."
+    Randomness.LISTINGS,
+    "the order in which folders list their files",
+    "Wrap glob, listdir and iterdir in sorted().",
 )
 THREADS = Remedy(
+    Randomness.THREADS,
     "the order in which threads or processes finish, or numbers drawn from the operating system: the order "
     "is another one in each run, and no seed mends that",
     "Take results in the order in which the work was given out: map() instead of as_completed(), ordered "
@@ -258,24 +284,24 @@ def unstable(
     """
     words = describe_change(remedies or suspected, finding.stage)
     fix = " ".join(remedy.fix for remedy in remedies or suspected)
-    sure = "Confirmed" if remedies else "Suspected"
-    cause = f"{sure}: {words or 'randomness that none of the usual seeds fixes'}."
-    detail = (
+    because = words or "randomness that none of the usual seeds fixes"
+    found = (
         "The script differs from itself on this computer: two runs of it first differ in step "
-        f"{finding.step}, in {located(finding)}. Comparing machines says "
-        f"nothing until that is mended. {cause} {fix}"
+        f"{finding.step}, in {located(finding, TWO_RUNS)}. Comparing machines says nothing until that is "
+        "mended."
     )
     return Verdict(
         UNSTABLE,
-        divergence=divergence_of(finding),
-        cause=cause,
+        divergence=divergence_of(finding, TWO_RUNS),
+        cause=f"{'Confirmed' if remedies else 'Suspected'}: {because}.",
+        because=because,
         confirmed=bool(remedies),
         compared=compared,
         steps=steps,
-        detail=detail.strip(),
+        summary=found,
         fix=fix or None,
         tried=tuple(tried),
-    )
+    ).with_detail()
 
 
 _ANOTHER_JOB = frozenset((*SAME_JOB, "data", "environment", "settings", "keras_json", "paths"))
@@ -291,20 +317,11 @@ def besides(found: Verdict, itself: Verdict) -> Verdict:
     if not found.confirmed:
         return itself
     step, stage = (itself.divergence.step, itself.divergence.stage) if itself.divergence else (1, "")
-    why = (itself.cause or "").rstrip(".").replace("Confirmed: ", "").replace("Suspected: ", "probably ")
+    why = itself.because if itself.confirmed else f"probably {itself.because}"
     also = f"The script also differs from itself, from step {step}, {stage} on: {why}."
     confirmed = {each.topic for each in found.tried if each.outcome == "confirmed"}
     fix = " ".join(filter(None, (found.fix, itself.fix)))
     if confirmed & _ANOTHER_JOB:
-        cause = f"{found.cause} {also}"
-        return replace(
-            found, cause=cause, fix=fix, detail=f"{found.detail} {also} {itself.fix or ''}".strip()
-        )
-    seen = (found.cause or "").replace("Confirmed: ", "")
-    more = f"Besides, the two sides differ before that: {seen}"
-    return replace(
-        itself,
-        cause=f"{itself.cause} {more}",
-        fix=fix,
-        detail=f"{itself.detail} {more} {found.fix or ''}".strip(),
-    )
+        return replace(found, cause=f"{found.cause} {also}", fix=fix).with_detail()
+    before = f"Besides, the two sides differ before that: {found.because}."
+    return replace(itself, cause=f"{itself.cause} {before}", fix=fix).with_detail()

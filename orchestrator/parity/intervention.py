@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orchestrator.model import Subject
 from orchestrator.parity.changes import Facts
 from orchestrator.parity.places import named_by_variables
 
@@ -76,7 +77,8 @@ class Candidate:
     `kind`: difference (the two sides' facts differ in it), probe (nothing recorded differs, but the stage
     suggests it) or replay (the other side's tensors instead of its circumstances: it locates, it explains
     nothing). `parts`: what it consists of, where several things are tried as one first. `variable`: it is
-    one of the environment.
+    one of the environment. `name`: which file, variable or setting it imposes; with the topic that says what
+    it is about, however it is worded.
     """
 
     topic: str
@@ -87,6 +89,14 @@ class Candidate:
     why: str = ""
     parts: tuple[Candidate, ...] = ()
     variable: bool = False
+    name: str = ""
+
+    @property
+    def subjects(self) -> tuple[Subject, ...]:
+        """What it is about: of several that are tried as one, each."""
+        if self.parts:
+            return tuple(subject for part in self.parts for subject in part.subjects)
+        return (Subject(self.topic, self.name, self.kind),)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from orchestrator.model.answers import SHORT
 from orchestrator.model.files import regular_bytes, sha256_of
 from orchestrator.parity.changes import Change, Facts, another_program, versions
 from orchestrator.parity.intervention import SHARED, Candidate, Intervention, Other
+from orchestrator.parity.naming import SideNames
 from orchestrator.parity.opened import is_cache
 from orchestrator.parity.places import ELSEWHERE
 
@@ -22,7 +23,9 @@ def to_intervention(change: Change, base: str, mine: Facts, other: Other) -> Can
     here, there = (change.a, change.b) if base == "A" else (change.b, change.a)
     make: Maker = _MAKERS.get(change.topic, _variable)
     imposed, why = make(change, here, there, other, mine)
-    return Candidate(change.topic, change.words, change.fix, imposed, why=why, variable=change.variable)
+    return Candidate(
+        change.topic, change.words, change.fix, imposed, why=why, variable=change.variable, name=change.name
+    )
 
 
 Made = tuple[Intervention | None, str]
@@ -180,7 +183,7 @@ def _changed(path: Path) -> float | None:
         return None
 
 
-def other_times(base: str, mine: Facts, other: Other) -> Iterator[Candidate]:
+def other_times(base: str, mine: Facts, other: Other, names: SideNames) -> Iterator[Candidate]:
     """A probe: the files' times of change are those of the other side."""
     times = _times(other, mine)
     theirs = {entry["name"]: _told_time(entry) for entry in _read(other.facts)}
@@ -189,7 +192,7 @@ def other_times(base: str, mine: Facts, other: Other) -> Iterator[Candidate]:
     if times and differing:
         name, left, right = differing[0]
         more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
-        words = f"when {name}{more} was last changed: {left} in A and {right} in B"
+        words = f"when {name}{more} was last changed: {left} {names.in_a} and {right} {names.in_b}"
         fix = "Derive nothing (no seed, no order, no choice of data) from when a file was last changed."
         yield Candidate("times", words, fix, Intervention(times=times), "probe")
 
@@ -338,7 +341,7 @@ _MAKERS: Mapping[str, Maker] = {
 }
 
 
-def other_neighbours(base: str, mine: Facts, other: Other) -> Iterator[Candidate]:
+def other_neighbours(base: str, mine: Facts, other: Other, names: SideNames) -> Iterator[Candidate]:
     """Files around the other side's folder, if its neighbours differ from ours."""
     here, there = mine.get("cwd"), other.facts.get("cwd")
     if not here or not there or not Path(str(there)).is_dir():
@@ -347,14 +350,16 @@ def other_neighbours(base: str, mine: Facts, other: Other) -> Iterator[Candidate
     if len(parents) == 1 or parents & SHARED:
         return
     a, b = (here, there) if base == "A" else (there, here)
-    words = f"what lies around the working folder, in {Path(a).parent} in A and {Path(b).parent} in B"
+    parents_said = f"in {Path(a).parent} {names.in_a} and {Path(b).parent} {names.in_b}"
+    words = f"what lies around the working folder, {parents_said}"
     fix = "Compare the folders around the two projects; keep what the script looks for there in the project."
     yield Candidate("around", words, fix, Intervention(path=Path(str(there)), around=True))
 
 
-def other_packages(mine: Facts, other: Other) -> Iterator[Candidate]:
+def other_packages(base: str, mine: Facts, other: Other, names: SideNames) -> Iterator[Candidate]:
     """The other side's packages, where its interpreter is on this computer."""
-    words = versions(mine, other.facts)
+    a, b = (mine, other.facts) if base == "A" else (other.facts, mine)
+    words = versions(a, b, names)
     if not words:
         return
     words = f"packages of other versions: {words}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.parity.numbers import Gap, gap
-from orchestrator.parity.opened import files_gap
+from orchestrator.parity.opened import FilesGap, files_gap
 from orchestrator.parity.recording import STAGES, LightStep, Recording, Records, Step, Tensor
 
 ROUNDING = {"float64": 1e-13, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
@@ -15,6 +15,48 @@ ROUNDING = {"float64": 1e-13, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2
 
 ROUGH = 1 << 15
 """Elements looked at in each further tensor of the first differing stage."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """A property that is not the same: what it is in A, and in B."""
+
+    a: str
+    b: str
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A tensor that `side` ("A" or "B") alone has."""
+
+    name: str
+    side: str
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """Fingerprints of `step` that differ. `apart`: the relative difference of the norms, 0 where they are
+    equal or no numbers."""
+
+    step: int
+    apart: float
+
+
+@dataclass(frozen=True)
+class RecordsGap:
+    """How the records of two batches differ; `kind` as in Finding: order, some or content.
+
+    `equal` of the `count_seen` records that were looked at are equal in place (some), or equal wherever they
+    stand (content). `count` None: nothing is known of the single records.
+    """
+
+    kind: str
+    count: int | None = None
+    count_seen: int = 0
+    equal: int = 0
+
+
+Detail = Values | Alone | Fingerprints | RecordsGap | FilesGap
 
 
 @dataclass(frozen=True)
@@ -26,7 +68,7 @@ class Finding:
     the batch or the initial weights in which it first came to light. `tensor` names the first that
     differs, and `others` counts further ones in that stage and step; `stage_relative` is the relative L2
     difference of the whole stage, and `rounding` whether every difference in it is the size of rounding.
-    `detail` is for people.
+    `detail` is what differs besides the numbers; parity.wording makes sentences of it.
     """
 
     step: int
@@ -38,7 +80,7 @@ class Finding:
     others: int
     stage_relative: float | None
     rounding: bool
-    detail: str
+    detail: Detail | None
     shows: Finding | None = None
 
 
@@ -88,7 +130,7 @@ def _from_files(a: Recording, b: Recording, finding: Finding) -> Finding:
         found.others,
         None,
         False,
-        found.detail,
+        found,
         finding,
     )
 
@@ -103,8 +145,7 @@ def _light_difference(a: LightStep, b: LightStep, dtypes: Mapping[tuple[str, str
     apart = [_apart(a.norms.get((stage, name)), b.norms.get((stage, name))) for name in names]
     limits = [ROUNDING.get(dtypes.get((stage, name), "float32"), 0.0) for name in names]
     rounding = stage != "batch" and all(x <= most for x, most in zip(apart, limits, strict=True))
-    size = f"norms differ by {apart[0]:.2g}" if 0 < apart[0] < math.inf else "of equal norm"
-    detail = f"fingerprints differ, {size}; everything up to step {a.number - 1} is equal"
+    detail = Fingerprints(a.number, apart[0] if 0 < apart[0] < math.inf else 0.0)
     dtype = dtypes.get((stage, names[0]), "")
     return Finding(a.number, stage, names[0], "light", dtype, None, len(names) - 1, None, rounding, detail)
 
@@ -148,8 +189,7 @@ def _difference(a: Step, b: Step, stage: str, names: Sequence[str]) -> Finding |
         return _finding(a, b, stage, [(left[name], right[name]) for name in differing])
     if missing and left and right:
         name, side = missing
-        detail = f"{name} exists in {side} alone: the two programs do not compute the same things"
-        return Finding(a.number, stage, name, "missing", "", None, 0, None, False, detail)
+        return Finding(a.number, stage, name, "missing", "", None, 0, None, False, Alone(name, side))
     return None
 
 
@@ -172,40 +212,33 @@ def _finding(a: Step, b: Step, stage: str, pairs: Sequence[tuple[Tensor, Tensor]
     left, right = pairs[0]
     gaps = [gap(left, right), *(gap(x, y, ROUGH) for x, y in pairs[1:])]
     first, others = gaps[0], len(pairs) - 1
-    kind, words = _kind(a, b, left, right)
+    kind, detail = _kind(a, b, left, right)
     relative = _together(gaps)
     rounding = kind == "value" and _is_rounding(pairs, gaps, relative)
-    detail = "; ".join(part for part in (words, first.words if first else "") if part)
     return Finding(a.number, stage, left.name, kind, left.dtype, first, others, relative, rounding, detail)
 
 
-def _kind(a: Step, b: Step, left: Tensor, right: Tensor) -> tuple[str, str]:
+def _kind(a: Step, b: Step, left: Tensor, right: Tensor) -> tuple[str, Detail | None]:
     if left.dtype != right.dtype:
-        return "dtype", f"{left.dtype} in A, {right.dtype} in B"
+        return "dtype", Values(left.dtype, right.dtype)
     if left.shape != right.shape:
-        return "shape", f"shape {list(left.shape)} in A, {list(right.shape)} in B"
+        return "shape", Values(f"shape {list(left.shape)}", str(list(right.shape)))
     if left.stage == "batch":
-        return _records_kind(a.records.get(_group(left)), b.records.get(_group(right)))
-    return "value", ""
+        found = _records_gap(a.records.get(_group(left)), b.records.get(_group(right)))
+        return found.kind, found
+    return "value", None
 
 
-def _records_kind(a: Records | None, b: Records | None) -> tuple[str, str]:
+def _records_gap(a: Records | None, b: Records | None) -> RecordsGap:
     if a is None or b is None:
-        return "content", "the content differs"
+        return RecordsGap("content")
+    seen = len(a.rows)
     if a.multiset == b.multiset and a.count == b.count:
-        return "order", f"the same {a.count} records in another order"
+        return RecordsGap("order", a.count, seen, seen)
     in_place = sum(x == y for x, y in zip(a.rows, b.rows, strict=False))
-    if a.count == b.count and in_place * 2 >= len(a.rows) > 0:
-        return (
-            "some",
-            f"{len(a.rows) - in_place} of {a.count} records differ{'s' * (len(a.rows) - in_place == 1)}, "
-            "the others are equal and in place",
-        )
-    common = len(set(a.rows) & set(b.rows))
-    if common:
-        verb = "is" if common == 1 else "are"
-        return "content", f"{common} of {a.count} records {verb} the same, the others are not"
-    return "content", f"none of the {a.count} records is the same"
+    if a.count == b.count and in_place * 2 >= seen > 0:
+        return RecordsGap("some", a.count, seen, in_place)
+    return RecordsGap("content", a.count, seen, len(set(a.rows) & set(b.rows)))
 
 
 def _group(tensor: Tensor) -> str:

@@ -52,29 +52,6 @@ class Gap:
     single: tuple[float, float] | None = field(default=None, compare=False)
     """The two numbers, where there is one on each side."""
 
-    @property
-    def words(self) -> str:
-        """For people: how many elements, how many ULP, how far at most; of single numbers what they are."""
-        if self.single and f"{self.single[0]:.6g}" != f"{self.single[1]:.6g}":
-            return f"{self.single[0]:.6g} in A and {self.single[1]:.6g} in B"
-        share = f"{self.differing:,} of {self.compared:,}"
-        share += (
-            " elements differ"
-            if self.compared == self.elements
-            else f" sampled elements (of {self.elements:,}) differ"
-        )
-        near = self.ulps is not None and self.ulps <= MOST_ULPS
-        ulps = f", at most {self.ulps} ULP" if near else ""
-        largest = f", largest absolute difference {self.largest:.3g}" if self.largest is not None else ""
-        return share + ulps + largest + self._nans
-
-    @property
-    def _nans(self) -> str:
-        a, b = self.nans
-        if not a and not b:
-            return ""
-        return f", {a or 'none'} of A and {b or 'none'} of B {'is' if a + b == 1 else 'are'} NaN"
-
 
 def gap(a: Tensor, b: Tensor, most: int = MOST) -> Gap | None:
     """The difference of two recorded tensors; None where dtype or shape differ or no element was kept."""

@@ -7,20 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.model.counted import counted
-
 Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class FilesGap:
     """How the files differ. `kind`: content, missing (one program alone read it) or order; `name` is the
-    first such file, in the order of A's reading; `others` counts further ones. `detail` is for people."""
+    first such file, in the order of A's reading; `others` counts further ones. `a` and `b` are its entries in
+    environment.json, None where that side did not read it. Of an order: file `position` (from 1) is `name` in
+    A and `instead` in B."""
 
     kind: str
     name: str
     others: int
-    detail: str
+    a: Entry | None = None
+    b: Entry | None = None
+    position: int = 0
+    instead: str = ""
 
 
 def files_gap(a: Mapping[str, Any], b: Mapping[str, Any]) -> FilesGap | None:
@@ -35,22 +38,21 @@ def files_gap(a: Mapping[str, Any], b: Mapping[str, Any]) -> FilesGap | None:
     changed = [name for name in both if _content(left[name]) != _content(right[name])]
     if changed:
         name = changed[0]
-        words = f"{name} has other content: {_shown(left[name])} in A, {_shown(right[name])} in B"
-        return FilesGap("content", name, len(changed) - 1, words)
-    alone = _alone(left, right, "A") or _alone(right, left, "B")
-    if alone:
-        return alone
+        return FilesGap("content", name, len(changed) - 1, left[name], right[name])
+    missing = _missing(left, right)
+    if missing:
+        return FilesGap("missing", missing[0], len(missing) - 1, a=left[missing[0]])
+    missing = _missing(right, left)
+    if missing:
+        return FilesGap("missing", missing[0], len(missing) - 1, b=right[missing[0]])
     order = [name for name in right if name in left]
     if both != order:
         place = next(i for i, (x, y) in enumerate(zip(both, order, strict=True)) if x != y)
-        words = (
-            f"the same files in another order: file {place + 1} is {both[place]} in A, {order[place]} in B"
-        )
-        return FilesGap("order", both[place], 0, words)
+        return FilesGap("order", both[place], 0, position=place + 1, instead=order[place])
     return None
 
 
-def _alone(have: Mapping[str, Entry], lack: Mapping[str, Entry], side: str) -> FilesGap | None:
+def _missing(have: Mapping[str, Entry], lack: Mapping[str, Entry]) -> list[str]:
     """Files of one side whose bytes the other did not read under any name, or not as often."""
     spare = Counter(entry.get("sha256") for name, entry in lack.items() if name not in have)
     missing = []
@@ -60,9 +62,7 @@ def _alone(have: Mapping[str, Entry], lack: Mapping[str, Entry], side: str) -> F
         spare[entry.get("sha256")] -= 1
         if spare[entry.get("sha256")] < 0:
             missing.append(name)
-    if not missing:
-        return None
-    return FilesGap("missing", missing[0], len(missing) - 1, f"{missing[0]} was read in {side} alone")
+    return missing
 
 
 def _read(facts: Mapping[str, Any]) -> dict[str, Entry]:
@@ -82,8 +82,3 @@ def is_cache(entry: Entry) -> bool:
 
 def _content(entry: Entry) -> tuple[Any, Any]:
     return entry.get("bytes"), entry.get("sha256")
-
-
-def _shown(entry: Entry) -> str:
-    digest = str(entry.get("sha256") or "")[:8]
-    return counted(entry.get("bytes") or 0, "byte") + (f" (sha256 {digest})" if digest else "")

@@ -13,6 +13,7 @@ from orchestrator.parity.changes import Change, Facts
 from orchestrator.parity.intervention import Candidate, Intervention, Other
 from orchestrator.parity.interventions import other_neighbours, other_packages, other_times, to_intervention
 from orchestrator.parity.ladder import Finding
+from orchestrator.parity.naming import LETTERS, SideNames
 from orchestrator.parity.probes import probes, replays
 
 _INPUT = (
@@ -43,7 +44,12 @@ _ORDER_OF_THE_REST = (
 
 
 def candidates(
-    finding: Finding, found: Sequence[Change], base: str, mine: Facts, other: Other
+    finding: Finding,
+    found: Sequence[Change],
+    base: str,
+    mine: Facts,
+    other: Other,
+    names: SideNames = LETTERS,
 ) -> tuple[Candidate, ...]:
     """What to try on side `base` ("A" or "B"), the most probable first.
 
@@ -55,11 +61,15 @@ def candidates(
         for change in found
         if not (change.topic in explained and change.name in _BROUGHT_ABOUT)
     ]
-    differences = [*_grouped(differences), *other_neighbours(base, mine, other), *other_packages(mine, other)]
+    differences = [
+        *_grouped(differences),
+        *other_neighbours(base, mine, other, names),
+        *other_packages(base, mine, other, names),
+    ]
     known = {candidate.topic for candidate in differences}
     suggested = [probe for probe in probes(finding, mine) if probe.topic not in known]
     if finding.stage in ("batch", "initial", "files"):
-        suggested += other_times(base, mine, other)
+        suggested += other_times(base, mine, other, names)
     order = _ORDER.get(finding.stage, _ORDER_OF_THE_REST)
     if finding.kind in ("dtype", "missing", "shape"):
         order = ("source", "arguments", "command", "stdin", "keras", "policy", "compile", *order)

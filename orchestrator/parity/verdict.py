@@ -1,9 +1,8 @@
-"""Two recorded runs → one verdict, with its evidence in words."""
+"""Two recorded runs → one verdict, with its evidence."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,26 +11,16 @@ from orchestrator.model.counted import counted
 from orchestrator.parity.cause import Cause, suspect
 from orchestrator.parity.changes import SAME_JOB, Change, changes, versions
 from orchestrator.parity.ladder import Comparison, Finding, compare_stages, same_records_overall
+from orchestrator.parity.naming import LETTERS, SideNames
 from orchestrator.parity.opened import files_gap
 from orchestrator.parity.recording import STAGES, Recording, read
+from orchestrator.parity.wording import difference, files_words, located
 
 IDENTICAL = "IDENTICAL"
 EQUIVALENT = "EQUIVALENT"
 DIVERGENT = "DIVERGENT"
 UNSTABLE = "UNSTABLE"
 NOT_COMPARED = "NOT COMPARED"
-
-STAGE_WORDS = {
-    "steps": "the number of steps",
-    "files": "the files that are read",
-    "batch": "the batch",
-    "initial": "the initial weights",
-    "activation": "a layer's output",
-    "loss": "the loss",
-    "gradient": "a gradient",
-    "update": "the updated weights",
-    "metrics": "a metric",
-}
 
 
 def compare(a: Path, b: Path) -> Verdict:
@@ -42,81 +31,64 @@ def compare(a: Path, b: Path) -> Verdict:
     return judge(read(a), read(b))
 
 
-def named(verdict: Verdict, a: str, b: str) -> Verdict:
-    """The verdict with its sides called by their places, such as `here` and `there`, instead of A and B."""
-
-    def words(text: str) -> str:
-        return sided(text, a, b)
-
-    divergence = verdict.divergence
-    return replace(
-        verdict,
-        divergence=_renamed(divergence, words) if divergence else None,
-        cause=words(verdict.cause) if verdict.cause else None,
-        detail=words(verdict.detail),
-        fix=words(verdict.fix) if verdict.fix else None,
-        tried=tuple(replace(each, words=words(each.words), why=words(each.why)) for each in verdict.tried),
-        untried=words(verdict.untried) if verdict.untried else None,
-    )
-
-
-def sided(text: str, a: str, b: str) -> str:
-    """A sentence about A and B with their places."""
-    places = {"A": a, "B": b}
-    text = re.sub(r"\b(?:in|of) ([AB])\b", lambda found: places[found[1]], text)
-    return re.sub(r"\b([AB]) (alone|ended)\b", lambda f: f"the run {places[f[1]]} {f[2]}", text)
-
-
-def _renamed(divergence: Divergence, words: Callable[[str], str]) -> Divergence:
-    shows = _renamed(divergence.shows, words) if divergence.shows else None
-    return replace(divergence, detail=words(divergence.detail), shows=shows)
-
-
-def divergence_of(finding: Finding) -> Divergence:
-    """The finding as readers get it."""
+def divergence_of(finding: Finding, names: SideNames = LETTERS) -> Divergence:
+    """The finding as readers get it, its sides called by `names`."""
     relative = finding.gap.relative if finding.gap else None
-    shows = divergence_of(finding.shows) if finding.shows else None
+    shows = divergence_of(finding.shows, names) if finding.shows else None
     return Divergence(
-        finding.step, finding.stage, finding.tensor, relative, finding.detail, shows, finding.others
+        finding.step,
+        finding.stage,
+        finding.tensor,
+        relative,
+        difference(finding, names),
+        shows,
+        finding.others,
     )
 
 
-def judge(a: Recording, b: Recording) -> Verdict:
-    """The verdict on two recordings."""
-    for name, side in (("A", a), ("B", b)):
+def judge(a: Recording, b: Recording, names: SideNames = LETTERS) -> Verdict:
+    """The verdict on two recordings, the sides called by `names`."""
+    for whose, side in ((names.of_a, a), (names.of_b, b)):
         if not side.steps:
-            detail = f"Nothing was observed of {name}: {side.why}."
+            detail = f"Nothing was observed {whose}: {side.why}."
             fix = _OBSERVABLE if side.not_compared and not side.failure else _OBSERVED
             return Verdict(NOT_COMPARED, detail=detail, fix=fix)
     outcome = compare_stages(a, b)
     if outcome.finding:
-        return _differing(a, b, outcome, outcome.finding)
+        return _differing(a, b, outcome, outcome.finding, names)
     if "update" not in outcome.stages and "gradient" not in outcome.stages:
         why = "The two recordings have neither gradients nor updated weights in common."
-        return Verdict(
-            NOT_COMPARED, compared=outcome.compared, steps=outcome.steps, detail=why + _unseen(a, b)
-        )
+        return _summed_up(NOT_COMPARED, a, b, outcome, why)
     if len(a.steps) != len(b.steps) and a.requested == b.requested:
-        return _uneven(a, b, outcome)
-    detail = (
+        return _uneven(a, b, outcome, names)
+    found = (
         f"All {outcome.compared} tensors of the first {_steps(outcome.steps)} are equal to the bit: "
         f"{_stages(outcome)}."
     )
     if outcome.light:
-        detail += f" So are the fingerprints of the {_steps(outcome.light)} after them."
-    detail += _other_files(a, b)
-    return Verdict(IDENTICAL, compared=outcome.compared, steps=outcome.steps, detail=detail + _unseen(a, b))
+        found += f" So are the fingerprints of the {_steps(outcome.light)} after them."
+    return _summed_up(IDENTICAL, a, b, outcome, found + _other_files(a, b, names))
 
 
-def _other_files(a: Recording, b: Recording) -> str:
+def _summed_up(grade: str, a: Recording, b: Recording, outcome: Comparison, found: str) -> Verdict:
+    """A verdict on recordings that differ nowhere."""
+    return Verdict(
+        grade,
+        compared=outcome.compared,
+        steps=outcome.steps,
+        summary=found + _too_short(a, b),
+        not_compared=_unseen(a, b),
+    ).with_detail()
+
+
+def _other_files(a: Recording, b: Recording, names: SideNames) -> str:
     """Files of other content that no compared step shows: data of later steps, or what is not used."""
     gap = files_gap(a.environment, b.environment)
     if gap is None or gap.kind != "content":
         return ""
     more = f" (and {gap.others} more)" if gap.others else ""
-    return (
-        f" Yet the two runs read other data: {gap.detail}{more}; no compared step shows it, a later one may."
-    )
+    said = f"{files_words(gap, names)}{more}"
+    return f" Yet the two runs read other data: {said}; no compared step shows it, a later one may."
 
 
 _OBSERVED = (
@@ -129,27 +101,34 @@ _OBSERVABLE = (
 )
 
 
-def _differing(a: Recording, b: Recording, outcome: Comparison, finding: Finding) -> Verdict:
-    found = changes(a.environment, b.environment)
+def _differing(
+    a: Recording, b: Recording, outcome: Comparison, finding: Finding, names: SideNames
+) -> Verdict:
+    found = changes(a.environment, b.environment, names)
     if absorbed(a, b, finding):
-        return _absorbed(a, b, outcome, finding.shows or finding)
+        return _absorbed(a, b, outcome, finding.shows or finding, names)
     cause = suspect(
         finding,
         found,
         initial_differs=_initial_differs(a, b, finding.step),
         overall=same_records_overall(a.steps, b.steps, finding.tensor.split("/")[0].split("#")[0]),
+        names=names,
     )
     same_job = not any(change.topic in SAME_JOB for change in found)
     verdict = EQUIVALENT if finding.rounding and same_job else DIVERGENT
     return Verdict(
         verdict,
-        divergence=divergence_of(finding),
+        divergence=divergence_of(finding, names),
         cause=f"Suspected: {cause.sentence}.",
         fix=cause.fix,
         compared=outcome.compared,
         steps=finding.step,
-        detail=_paragraph(finding, cause, found) + _versions(a, b) + _unseen(a, b, finding.stage),
-    )
+        summary=_first_difference(finding, names),
+        because=cause.sentence,
+        more=f"{_others(cause, found)}{_versions(a, b, names)}{_too_short(a, b)}".strip(),
+        not_compared=_unseen(a, b, finding.stage),
+        suspects=cause.subjects,
+    ).with_detail()
 
 
 def _initial_differs(a: Recording, b: Recording, step: int) -> bool:
@@ -174,61 +153,66 @@ def absorbed(a: Recording, b: Recording, finding: Finding) -> bool:
     )
 
 
-def _absorbed(a: Recording, b: Recording, outcome: Comparison, finding: Finding) -> Verdict:
+def _absorbed(a: Recording, b: Recording, outcome: Comparison, finding: Finding, names: SideNames) -> Verdict:
     steps = min(len(a.steps), len(b.steps))
-    words = f"the loader yields another dtype ({finding.detail}), which is cast where the model begins"
-    detail = (
-        f"The batches have another dtype ({finding.tensor}: {finding.detail}), and that changes nothing: "
+    dtypes = difference(finding, names)
+    found = (
+        f"The batches have another dtype ({finding.tensor}: {dtypes}), and that changes nothing: "
         f"what is computed from them in the first {_steps(steps)} is equal to the bit."
     )
-    return Verdict(
-        EQUIVALENT,
-        divergence=divergence_of(finding),
-        cause=f"Innocent: {words}.",
+    unseen = _unseen(a, b)
+    more = f"{_other_files(a, b, names)}{_versions(a, b, names)}{_too_short(a, b)}"
+    without_cause = Verdict(EQUIVALENT, summary=found, more=more.strip(), not_compared=unseen).with_detail()
+    innocent = f"the loader yields another dtype ({dtypes}), which is cast where the model begins"
+    return replace(
+        without_cause,
+        divergence=divergence_of(finding, names),
+        cause=f"Innocent: {innocent}.",
+        because=innocent,
         compared=outcome.compared,
         steps=steps,
-        detail=detail + _other_files(a, b) + _versions(a, b) + _unseen(a, b),
     )
 
 
-def _paragraph(finding: Finding, cause: Cause, found: tuple[Change, ...]) -> str:
+def _first_difference(finding: Finding, names: SideNames) -> str:
     kind = " That is the size of rounding." if finding.rounding else ""
     before = "" if finding.stage == "files" else " Everything before it is equal to the bit."
-    shows = f" It shows in {located(finding.shows)}." if finding.shows else ""
-    others = [change.words for change in found if change.words != cause.sentence][:4]
-    also = f" Also different: {'; '.join(others)}." if others else ""
-    return (
-        f"The runs first differ in step {finding.step}, in {located(finding)}.{kind}{before}{shows} "
-        f"Suspected: {cause.sentence}. {cause.fix}{also}"
-    )
+    shows = f" It shows in {located(finding.shows, names)}." if finding.shows else ""
+    return f"{differ_first(finding.step, located(finding, names))}{kind}{before}{shows}"
 
 
-def located(finding: Finding) -> str:
-    """Where two runs differ and how much, as part of a sentence."""
-    relative = finding.gap.relative if finding.gap else None
-    size = f" by {relative:.2g} (relative L2)" if relative is not None else ""
-    more = f", and {finding.others} more in that stage" if finding.others else ""
-    return f"{STAGE_WORDS[finding.stage]}: {finding.tensor}{size}{more} ({finding.detail})"
+def differ_first(step: int, where: str) -> str:
+    """The sentence on the first difference of two runs."""
+    return f"The runs first differ in step {step}, in {where}."
 
 
-def _uneven(a: Recording, b: Recording, outcome: Comparison) -> Verdict:
-    counts = f"{len(a.steps)} in A and {len(b.steps)} in B, of {a.requested} asked for"
-    for name, side in (("A", a), ("B", b)):
+def _others(cause: Cause, found: tuple[Change, ...]) -> str:
+    """Recorded differences that the cause is not about."""
+    others = [change.words for change in found if change.subject not in cause.subjects][:4]
+    return f" Also different: {'; '.join(others)}." if others else ""
+
+
+def _uneven(a: Recording, b: Recording, outcome: Comparison, names: SideNames) -> Verdict:
+    counts = f"{len(a.steps)} {names.in_a} and {len(b.steps)} {names.in_b}, of {a.requested} asked for"
+    for name, side in ((names.a, a), (names.b, b)):
         if side.failure and len(side.steps) < side.requested:
             detail = (
-                f"{name} ended after {_steps(len(side.steps))}: {side.failure}. "
+                f"{name[:1].upper()}{name[1:]} ended after {_steps(len(side.steps))}: {side.failure}. "
                 f"The first {_steps(outcome.steps)}, which both have, are equal to the bit."
             )
             return Verdict(NOT_COMPARED, compared=outcome.compared, steps=outcome.steps, detail=detail)
     divergence = Divergence(outcome.steps + 1, "steps", "", None, counts)
-    cause = "Suspected: the data or the arguments differ, so that one side makes fewer steps."
-    detail = (
-        f"The runs make different numbers of steps: {counts}. "
-        f"Those that both have are equal to the bit. {cause}"
-    )
+    because = "the data or the arguments differ, so that one side makes fewer steps"
+    found = f"The runs make different numbers of steps: {counts}. Those that both have are equal to the bit."
     return Verdict(
-        DIVERGENT, divergence, cause=cause, compared=outcome.compared, steps=outcome.steps, detail=detail
-    )
+        DIVERGENT,
+        divergence,
+        cause=f"Suspected: {because}.",
+        compared=outcome.compared,
+        steps=outcome.steps,
+        summary=found,
+        because=because,
+    ).with_detail()
 
 
 def _stages(outcome: Comparison) -> str:
@@ -244,21 +228,22 @@ def _stages(outcome: Comparison) -> str:
     return ", ".join(text for stage, text in words.items() if stage in outcome.stages)
 
 
-def _versions(a: Recording, b: Recording) -> str:
-    differing = versions(a.environment, b.environment) if a.environment and b.environment else ""
+def _versions(a: Recording, b: Recording, names: SideNames) -> str:
+    known = a.environment and b.environment
+    differing = versions(a.environment, b.environment, names) if known else ""
     return f" Versions differ ({differing}), which alone explains nothing." if differing else ""
 
 
-def _unseen(a: Recording, b: Recording, until: str = STAGES[-1]) -> str:
-    """What was not compared, so that nothing passes in silence; of single tensors those `until` a stage."""
-    notes = sorted({*a.not_compared, *b.not_compared})
+def _unseen(a: Recording, b: Recording, until: str = STAGES[-1]) -> tuple[str, ...]:
+    """Notes on what was not compared; of single tensors those `until` a stage."""
     merged = _merged(a, b, STAGES[: STAGES.index(until) + 1])
-    notes += [merged] if merged else []
-    short = [name for name, side in (("A", a), ("B", b)) if len(side.steps) < side.requested]
-    text = f" Not compared: {'; '.join(notes)}." if notes else ""
-    if short and len(a.steps) == len(b.steps):
-        text += f" The program made fewer steps than the {a.requested} asked for."
-    return text
+    return (*sorted({*a.not_compared, *b.not_compared}), *([merged] if merged else []))
+
+
+def _too_short(a: Recording, b: Recording) -> str:
+    if len(a.steps) != len(b.steps) or all(len(side.steps) >= side.requested for side in (a, b)):
+        return ""
+    return f" The program made fewer steps than the {a.requested} asked for."
 
 
 def _merged(a: Recording, b: Recording, stages: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from orchestrator.parity.explain import (
     SEEDS,
     THREADS,
     Place,
+    Randomness,
     Remedy,
     describe_change,
     generators,
@@ -25,6 +26,7 @@ from orchestrator.parity.explain import (
 )
 from orchestrator.parity.intervention import Candidate, Intervention
 from orchestrator.parity.ladder import compare_stages, same_records_overall
+from orchestrator.parity.naming import THEN_AND_NOW
 from orchestrator.parity.places import reaches_around
 from orchestrator.parity.recording import Recording
 from orchestrator.parity.repeat_statistics import LEAST, repeats_needed, repeats_shown
@@ -123,12 +125,8 @@ def find_one_sided_nondeterminism(by: Candidate, runs: Replayer, until: float) -
     if found is None:
         return None
     besides = f"That is so on one side only, by this: {by.words}."
-    return replace(
-        found,
-        cause=f"{found.cause} {besides}",
-        detail=f"{found.detail} {besides}",
-        fix=" ".join(filter(None, (found.fix, by.fix))),
-    )
+    fix = " ".join(filter(None, (found.fix, by.fix)))
+    return replace(found, cause=f"{found.cause} {besides}", fix=fix).with_detail()
 
 
 def _same_but_other(mine: Recording, own: Replay, runs: Replayer, until: float) -> Baseline:
@@ -168,12 +166,13 @@ def rank_remedies(a: Recording, b: Recording) -> Remedies:
         finding = compare_stages(a, b).finding
         files = finding is not None and finding.stage == "files"
         rounds = finding is not None and finding.rounding
-        usual = tuple(each for each in REMEDIES if not {SEEDS, OWN_SEEDS} & set(each[1]))
+        seeding = {Randomness.GLOBAL_SEEDS, Randomness.CHANGING_SEED}
+        usual = tuple(each for each in REMEDIES if not seeding & {one.kind for one in each[1]})
         first = [OPERATIONS] if rounds else [GENERATORS, LISTINGS] if files else [GENERATORS, OPERATIONS]
     else:
         first = [SEEDS]
-    ranks = {remedy.words: rank for rank, remedy in enumerate(first)}
-    return tuple(sorted(usual, key=lambda each: max(ranks.get(one.words, len(ranks)) for one in each[1])))
+    ranks = {remedy.kind: rank for rank, remedy in enumerate(first)}
+    return tuple(sorted(usual, key=lambda each: max(ranks.get(one.kind, len(ranks)) for one in each[1])))
 
 
 @dataclass(frozen=True)
@@ -214,7 +213,9 @@ def _mended(own: Replay, other: Replay, runs: Replayer, until: float) -> Stabili
         equal, holds, failed = _equal(runs, imposed, until, most)
         if holds and equal >= most:
             where = runs.run(imposed, until).unseeded
-            named = tuple(generators(where) if each is GENERATORS else each for each in remedies)
+            named = tuple(
+                generators(where) if each.kind is Randomness.GENERATORS else each for each in remedies
+            )
             told.append(Tried(_words(named, own, other), "confirmed", repeats_shown(equal, results), "probe"))
             return Stabilised(named, tried=tuple(told))
         if holds:
@@ -305,8 +306,8 @@ def _hashes(mine: Recording, runs: Replayer, until: float) -> Baseline | None:
 
 
 def _since(mine: Recording, own: Replay) -> str:
-    found = changes(mine.environment, {**own.recording.environment, **_ours(mine)})
-    said = "; ".join(change.words for change in found[:3]).replace(" in A", " then").replace(" in B", " now")
+    found = changes(mine.environment, {**own.recording.environment, **_ours(mine)}, THEN_AND_NOW)
+    said = "; ".join(change.words for change in found[:3])
     since = f": {said}" if said else ", and nothing recorded says in what"
     return f"repeated here, the run is not the one that was recorded{since}"
 

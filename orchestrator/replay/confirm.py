@@ -58,24 +58,24 @@ def _finding(sides: Sides) -> Finding:
     outcome = compare_stages(sides.a, sides.b)
     if outcome.finding:
         return outcome.finding
-    return Finding(outcome.steps + 1, "steps", "", "count", "", None, 0, None, False, "")
+    return Finding(outcome.steps + 1, "steps", "", "count", "", None, 0, None, False, None)
 
 
 def _candidates(sides: Sides, finding: Finding, runs: Replayer) -> list[Candidate]:
     """Differences that were recorded, then files in the folders that nobody was seen to read, then probes."""
-    found = changes(sides.a.environment, sides.b.environment)
-    known = candidates(finding, found, sides.base, sides.mine.environment, sides.other)
+    found = changes(sides.a.environment, sides.b.environment, sides.names)
+    known = candidates(finding, found, sides.base, sides.mine.environment, sides.other, sides.names)
     seen = _seen(found, (sides.a.environment, sides.b.environment), sides.other.beside)
-    names = sides.base, "B" if sides.base == "A" else "A"
-    mine = Tree(runs.original, sides.observe, frozenset(runs.rerun.made), names[0])
-    theirs = Tree(sides.other.folder, sides.other.observe, sides.other.made, names[1])
+    base, imitated, called = sides.base, "B" if sides.base == "A" else "A", sides.names
+    mine = Tree(runs.original, sides.observe, frozenset(runs.rerun.made), base)
+    theirs = Tree(sides.other.folder, sides.other.observe, sides.other.made, imitated)
     if any(change.topic == "start" for change in found):
         mine = theirs  # started from different folders, the same names are other files
-    more = unseen(mine, theirs, seen, sides.mine.environment)
+    more = unseen(mine, theirs, seen, sides.mine.environment, called)
     differences = [each for each in known if each.kind == "difference"]
     early = finding.stage in ("batch", "initial", "files", "steps")
-    listed = only_listed(mine, theirs) if early else ()
-    unsent = not_sent(runs.original, sides.unsent, names[0]) if early and runs.original else ()
+    listed = only_listed(mine, theirs, called) if early else ()
+    unsent = not_sent(runs.original, sides.unsent, base, called) if early and runs.original else ()
     return [*differences, *unsent, *more, *listed, *(each for each in known if each.kind != "difference")]
 
 

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.parity.explain import Unseeded
 from orchestrator.parity.recording import Recording
 from orchestrator.replay.sandbox import Copy
 
@@ -24,7 +25,7 @@ class Replay:
     recording: Recording
     seconds: float
     why: str = ""
-    unseeded: tuple[str, ...] = ()
+    unseeded: tuple[Unseeded, ...] = ()
     fault: bool = False
 
 

@@ -20,6 +20,7 @@ from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job
 from orchestrator.model.files import first_bytes, first_line, last_bytes
 from orchestrator.model.plain import plain
+from orchestrator.parity.explain import Unseeded
 from orchestrator.parity.intervention import Intervention
 from orchestrator.parity.recording import Recording, read
 from orchestrator.replay.command_line import localise, module_beside, program_of
@@ -161,7 +162,7 @@ class Replayer:
         recording = read(Path(run.root))
         if recording.steps:
             self._seconds.append(seconds - self._waited)
-            unseeded = tuple(dict.fromkeys(_lines(Path(run.path("unseeded")))))
+            unseeded = tuple(dict.fromkeys(map(_unseeded, _lines(Path(run.path("unseeded"))))))
             return Replay(recording, seconds, unseeded=unseeded)
         return Replay(recording, seconds, self._why(run, ending, recording), fault=self._fault)
 
@@ -381,6 +382,12 @@ class Replayer:
         said = plain(last_bytes(Path(run.log), _LAST).decode("utf-8", "replace"))
         lines = [line for line in said.splitlines() if line.strip()]
         return f"{ending}; {lines[-1].strip()[:200]}" if lines else f"{ending}; {recording.why}"
+
+
+def _unseeded(line: str) -> Unseeded:
+    """A line of the file that runtime.replay.interventions writes."""
+    generator, _, place = line.partition("\t")
+    return Unseeded(generator, place)
 
 
 def _lines(path: Path) -> list[str]:

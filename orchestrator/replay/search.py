@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from orchestrator.model import Progress, Tried, Verdict
+from orchestrator.model import Progress, Reason, Subject, Tried, Verdict
 from orchestrator.parity import rounding_tolerance as band_
 from orchestrator.parity.changes import changes
 from orchestrator.parity.explain import ARITHMETIC, Diagnosis, Place, conclude, place
@@ -47,7 +47,7 @@ class Search:
         self._late: dict[int, str] = {}
         self._cut = False
         self._acting: tuple[Candidate, ...] = ()
-        self._follows: frozenset[str] = frozenset()
+        self._follows: frozenset[Subject] = frozenset()
         self._symptom: Candidate | None = None
         self.unsettles: Candidate | None = None
         """What of the other side makes the script differ from itself, where nothing makes the runs equal."""
@@ -74,7 +74,7 @@ class Search:
             acting=self._acting if causes else (),
             symptom=self._symptom,
         )
-        return conclude(first, finding, diagnosis, band, apart)
+        return conclude(first, finding, diagnosis, band, apart, self._sides.names)
 
     # ------------------------------------------------------------ searching
 
@@ -85,7 +85,9 @@ class Search:
             if any(brings_about(each, cause) and not self._was_tried(each) for each in listed):
                 self._symptom = cause
                 known = self._tried[id(cause)]
-                self._tried[id(cause)] = replace(known, outcome="part", why=_SYMPTOM)
+                self._tried[id(cause)] = replace(
+                    known, outcome="part", why=_WHY[Reason.SYMPTOM], reason=Reason.SYMPTOM
+                )
                 return ()
         return causes
 
@@ -103,7 +105,7 @@ class Search:
         for each in found:
             known = self._tried[id(each)]
             why = f"{known.why}, in each of {seen} runs" if seen > 1 else known.why
-            lucky = Tried(each.words, "cleared", _LUCK, each.kind, each.topic)
+            lucky = _tried(each, "cleared", Reason.CHANCE)
             self._tried[id(each)] = lucky if self.shaken else replace(known, why=why)
         return () if self.shaken else found
 
@@ -142,7 +144,8 @@ class Search:
         """The first difference that changes the run into another one each time."""
         for each in listed:
             known = self._tried.get(id(each))
-            if each.kind != "difference" or known is None or known.why != _OTHERWISE or each.imposed is None:
+            acts = known is not None and known.reason is Reason.OTHER_CHANGE
+            if each.kind != "difference" or not acts or each.imposed is None:
                 continue
             if not self._clock.allows(self._runs.estimate(each.imposed, 1)):
                 return None
@@ -197,7 +200,7 @@ class Search:
 
     def _acts(self, each: Candidate) -> bool:
         known = self._tried.get(id(each))
-        return known is not None and known.why != _NOTHING and self._was_tried(each)
+        return known is not None and known.reason is not Reason.NO_CHANGE and self._was_tried(each)
 
     def _narrowed(self, causes: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """The same, with the fewest of what was tried as one."""
@@ -208,7 +211,7 @@ class Search:
             why = self._equal("with all of this")
             why += "; whether less is enough was not tried" if self._cut else ", and with nothing less"
         for each in found:
-            self._tried[id(each)] = Tried(each.words, "confirmed", why, each.kind, each.topic)
+            self._tried[id(each)] = _tried(each, "confirmed", Reason.EQUAL, why)
         return found
 
     def _enough(self, several: Sequence[Candidate]) -> bool:
@@ -230,32 +233,34 @@ class Search:
             self._late[id(each)] = f"what was left of the {self._clock.budget:.0f} s would not have sufficed"
             return "not tried"
         trial = self._runs.run(each.imposed, self._clock.until)
-        outcome, why = self._outcome(trial)
+        outcome, reason, why = self._outcome(trial)
         self._tell.say(f"  {outcome}: {each.words}")
         seconds = round(trial.seconds, 1)
-        self._tried[id(each)] = Tried(each.words, outcome, why, each.kind, each.topic, seconds)
+        self._tried[id(each)] = _tried(each, outcome, reason, why, seconds)
         if each.topic in ARITHMETIC and trial.recording.steps:
             self._drifts[each.topic] = (each.words, band_.measure_drift(self._own.recording, trial.recording))
         return outcome
 
-    def _outcome(self, trial: Replay) -> tuple[str, str]:
+    def _outcome(self, trial: Replay) -> tuple[str, Reason, str]:
+        """What became of a candidate, the reason, and that in words."""
         if trial.fault:
-            return "internal error", trial.why
+            return "internal error", Reason.FAULT, trial.why
         if not trial.recording.steps:
-            return "not tried", f"the run with it failed: {trial.why}"
+            return "not tried", Reason.FAILED, f"the run with it failed: {trial.why}"
         now = place(trial.recording, self._sides.theirs)
         if self._explains(now):
-            return "confirmed", self._equal("with this alone")
+            return "confirmed", Reason.EQUAL, self._equal("with this alone")
         assert now is not None and self._first is not None
         if now > self._first:
-            return "part", "with it the runs differ later: it explains the first difference, not all"
-        if place(trial.recording, self._own.recording) is None:
-            return "cleared", _NOTHING
-        return "cleared", _OTHERWISE
+            return "part", Reason.LATER, _WHY[Reason.LATER]
+        same = place(trial.recording, self._own.recording) is None
+        reason = Reason.NO_CHANGE if same else Reason.OTHER_CHANGE
+        return "cleared", reason, _WHY[reason]
 
     def _equal(self, how: str) -> str:
-        mine, theirs = ("A", "B") if self._sides.base == "A" else ("B", "A")
-        equal = f"the first steps of {mine}, repeated {how} changed, are equal to those of {theirs}"
+        names = self._sides.names
+        mine, theirs = (names.of_a, names.of_b) if self._sides.base == "A" else (names.of_b, names.of_a)
+        equal = f"the first steps {mine}, repeated {how} changed, are equal to those {theirs}"
         if self._self_place is None:
             return f"{equal} to the bit"
         step, stage = self._self_place
@@ -295,8 +300,8 @@ class Search:
             for one in (each.parts if any(id(part) in guilty for part in each.parts) else (each,))
         ]
 
-    def _brought_about(self, causes: Sequence[Candidate]) -> frozenset[str]:
-        """The differences, in words, that a repeated run has, and that imposing the causes takes away."""
+    def _brought_about(self, causes: Sequence[Candidate]) -> frozenset[Subject]:
+        """The differences that a repeated run has, and that imposing the causes takes away."""
         together = Intervention()
         for each in causes:
             together |= each.imposed or Intervention()
@@ -304,38 +309,37 @@ class Search:
         if trial is None or not trial.recording.steps:
             return frozenset()
         a, b = self._sides.a.environment, self._sides.b.environment
-        before = {change.words for change in changes(a, b)} & self._differing(
-            self._own.recording, Intervention()
-        )
+        before = {change.subject for change in changes(a, b)}
+        before &= self._differing(self._own.recording, Intervention())
         return frozenset(before - self._differing(trial.recording, together))
 
-    def _differing(self, repeated: Recording, imposed: Intervention) -> set[str]:
-        """The differences, in words, of a repeated run and the other side."""
+    def _differing(self, repeated: Recording, imposed: Intervention) -> set[Subject]:
+        """The differences of a repeated run and the other side."""
         a, b = self._sides.a.environment, self._sides.b.environment
         now = as_if_recorded(repeated.environment, self._sides.mine.environment, imposed)
         a, b = named_alike(now, b) if self._sides.base == "A" else named_alike(a, now)
-        return {change.words for change in changes(a, b)}
+        return {change.subject for change in changes(a, b)}
 
     def _told(self, each: Candidate, causes: Sequence[Candidate]) -> Tried | None:
         known = self._tried.get(id(each))
         if causes and not any(each is one for one in causes) and self._is_brought_about(each):
             seconds = known.seconds if known else None
-            return Tried(each.words, "follows", _FOLLOWS, each.kind, each.topic, seconds)
+            return _tried(each, "follows", Reason.CONSEQUENCE, seconds=seconds)
         if known and not (each.topic == "folder" and known.outcome == "not tried"):
             return known
         if (causes or self._symptom) and each.kind != "difference":
             return known
         if causes and not any(brings_about(each, cause) for cause in causes):
-            return Tried(each.words, "not needed", _STILL, each.kind, each.topic)
+            return _tried(each, "not needed", Reason.LEFT)
         if each.topic == "folder" and self._runs.always.path is None:
-            return Tried(each.words, "cleared", _SAME_ELSEWHERE, each.kind, each.topic)
+            return _tried(each, "cleared", Reason.SAME_ELSEWHERE)
         if each.kind == "replay" and "confirmed" in (one.outcome for one in self._tried.values()):
             return known  # one that locates it is enough
         why = each.why or self._late.get(id(each)) or f"the budget of {self._clock.budget:.0f} s was used up"
-        return known or Tried(each.words, "not tried", why, each.kind, each.topic)
+        return known or _tried(each, "not tried", None, why)
 
     def _is_brought_about(self, each: Candidate) -> bool:
-        return all(one.words in self._follows for one in each.parts or (each,))
+        return self._follows.issuperset(each.subjects)
 
     def _untried(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> str | None:
         if causes:
@@ -375,10 +379,23 @@ _LEFT = ("not tried", "internal error")
 _FICKLE = frozenset(("order", "cores", "threads", "determinism"))
 """Topics of causes that could be no cause but a race."""
 
-_LUCK = "one run with it was equal, another was not: it was luck"
-_OTHERWISE = "tried: it changes the run, but not into the other one"
-_NOTHING = "tried: it changes nothing"
-_SAME_ELSEWHERE = "repeated in another folder, the run is the same"
-_FOLLOWS = "with the cause imposed, it is no difference any more"
-_SYMPTOM = "with it alone the runs are equal, but a program makes it of something that was not tried"
-_STILL = "left as it was, and the runs are equal without it"
+_WHY = {
+    Reason.LATER: "with it the runs differ later: it explains the first difference, not all",
+    Reason.CHANCE: "one run with it was equal, another was not: it was luck",
+    Reason.OTHER_CHANGE: "tried: it changes the run, but not into the other one",
+    Reason.NO_CHANGE: "tried: it changes nothing",
+    Reason.SAME_ELSEWHERE: "repeated in another folder, the run is the same",
+    Reason.CONSEQUENCE: "with the cause imposed, it is no difference any more",
+    Reason.SYMPTOM: (
+        "with it alone the runs are equal, but a program makes it of something that was not tried"
+    ),
+    Reason.LEFT: "left as it was, and the runs are equal without it",
+}
+"""Reasons for people."""
+
+
+def _tried(
+    each: Candidate, outcome: str, reason: Reason | None, why: str = "", seconds: float | None = None
+) -> Tried:
+    why = why or (_WHY.get(reason, "") if reason else "")
+    return Tried(each.words, outcome, why, each.kind, each.topic, seconds, each.subjects, reason)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.parity.intervention import Other
+from orchestrator.parity.naming import LETTERS, SideNames
 from orchestrator.parity.recording import Recording
 
 
@@ -26,7 +27,8 @@ class Clock:
 class Sides:
     """Two recordings, of which `base` ("A" or "B") is run again here and the other imitated. `observe` is
     where the recording of the base lies. `unsent`: files and folders of the repeated side's project that the
-    other side was not sent, which a program may look for without opening them."""
+    other side was not sent, which a program may look for without opening them. `names`: how sentences call
+    the sides."""
 
     a: Recording
     b: Recording
@@ -34,6 +36,7 @@ class Sides:
     other: Other
     observe: Path | None = None
     unsent: tuple[str, ...] = ()
+    names: SideNames = LETTERS
 
     @property
     def mine(self) -> Recording:

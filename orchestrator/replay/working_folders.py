@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.parity.intervention import Candidate, Intervention
+from orchestrator.parity.naming import LETTERS, SideNames
 from orchestrator.parity.plan import together
 
 MOST = 2000
@@ -54,14 +55,16 @@ class Tree:
             return not (self.folder / name).exists()
 
 
-def unseen(mine: Tree, theirs: Tree, seen: Set[str], facts: Mapping[str, Any]) -> Iterator[Candidate]:
+def unseen(
+    mine: Tree, theirs: Tree, seen: Set[str], facts: Mapping[str, Any], called: SideNames = LETTERS
+) -> Iterator[Candidate]:
     """One candidate for all files that differ, those in `seen` left out, and those that the runs made
     themselves: by their `facts`, or because they are newer than what was observed. None where both sides ran
     in one folder, or one of the folders is not here."""
     if mine.folder is None or theirs.folder is None or mine.folder.resolve() == theirs.folder.resolve():
         return
     made = {str(e["name"]) for e in (facts.get("files") or {}).get("list") or [] if e.get("made")}
-    sides = _Sides(mine, theirs, mine.folder, theirs.folder)
+    sides = _Sides(mine, theirs, mine.folder, theirs.folder, called)
     differing = sides.differing() - seen - made
     names = sorted(name for name in differing if not (mine.wrote(name) and theirs.wrote(name)))
     parts = [sides.candidate(name) for name in names]
@@ -80,6 +83,7 @@ class _Sides:
     theirs: Tree
     here: Path
     there: Path
+    called: SideNames
 
     def differing(self) -> set[str]:
         left, right = self.mine.began_with, self.theirs.began_with
@@ -90,14 +94,16 @@ class _Sides:
     def candidate(self, name: str) -> Candidate:
         """The other side's file instead of this side's."""
         has = [tree.side for tree in (self.mine, self.theirs) if name in tree.began_with]
-        what = "is not the same" if len(has) == 2 else f"is in {has[0]} alone"
+        what = "is not the same" if len(has) == 2 else f"is {self.called.inside(has[0])} alone"
         fix = f"Decide which {name} is right, and copy it to the other side."
         if len(has) == 1:
             lacks = "B" if has == ["A"] else "A"
-            fix = f"Delete {name} in {has[0]}, or copy it to {lacks} too."
+            place = self.called.inside(lacks)
+            fix = f"Delete {name} {self.called.inside(has[0])}, or put a copy of it {place} too."
         there = self.there / name if name in self.theirs.began_with else None
         imposed = Intervention(files={str(self.here / name): there})
-        return Candidate("data", f"the file {name} {what} (no run was seen to open it)", fix, imposed)
+        words = f"the file {name} {what} (no run was seen to open it)"
+        return Candidate("data", words, fix, imposed, name=name)
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -109,27 +115,31 @@ def _same(one: Path, other: Path) -> bool:
         return True
 
 
-def not_sent(folder: Path, names: Sequence[str], side: str) -> Iterator[Candidate]:
+def not_sent(
+    folder: Path, names: Sequence[str], side: str, called: SideNames = LETTERS
+) -> Iterator[Candidate]:
     """One candidate for what lies in `folder` of `side` alone, for it was not sent: its presence may act."""
     parts = []
     for name in names:
-        words = f"{name} is in {side} alone (no run was seen to open it)"
+        words = f"{name} is {called.inside(side)} alone (no run was seen to open it)"
         fix = f"Declare it, if the script needs it: orch init --add-data {shlex.quote(name)}. Else remove it."
-        parts.append(Candidate("data", words, fix, Intervention(files={str(folder / name): None})))
+        imposed = Intervention(files={str(folder / name): None})
+        parts.append(Candidate("data", words, fix, imposed, name=name))
     if len(parts) == 1:
         yield parts[0]
     elif parts:
         yield together(parts, "Declare as data what the script needs: orch init --add-data PATH.")
 
 
-def only_listed(mine: Tree, theirs: Tree) -> Iterator[Candidate]:
+def only_listed(mine: Tree, theirs: Tree, called: SideNames = LETTERS) -> Iterator[Candidate]:
     """A probe for what one side's folders list and the other's do not, although it holds no data: an empty
     folder, or what a file manager left. A program that counts the names it finds counts these too."""
     if mine.folder is None or theirs.folder is None or mine.folder.resolve() == theirs.folder.resolve():
         return
     differing = sorted(mine.listed ^ theirs.listed)
     if differing:
-        said = [f"{n} is in {(mine if n in mine.listed else theirs).side} alone" for n in differing[:3]]
+        lists = {n: (mine if n in mine.listed else theirs).side for n in differing[:3]}
+        said = [f"{n} is {called.inside(side)} alone" for n, side in lists.items()]
         words = "; ".join(said) + ("; …" if len(differing) > 3 else "")
         fix = f"Delete {differing[0]}, and have the script choose what it lists by suffix or by name."
         files = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from orchestrator.model.counted import counted
-from orchestrator.parity.verdict import STAGE_WORDS
+from orchestrator.parity.wording import STAGE_WORDS
 
 WIDTH = 80
 """Columns, where nothing else is known of the terminal."""
@@ -60,10 +59,10 @@ def letter(parity: Parity, *, width: int = WIDTH, colour: bool = False) -> str:
 
 
 def _parts(parity: Parity) -> tuple[tuple[str, Iterable[str]], ...]:
-    detail, unseen = _detail(parity)
+    unseen = _unseen(parity)
     if not parity.get("stage"):
         return (
-            ("Finding", (detail,)),
+            ("Finding", (_summary(parity),)),
             ("Recorded", _recorded(parity)),
             ("Not seen", unseen),
             ("Treatment", filter(None, [parity.get("fix")])),
@@ -90,10 +89,15 @@ def _recorded(parity: Parity) -> Iterator[str]:
             yield f" {fact['name']:20} {' | '.join(f'{value:30}' for value in values)}".rstrip()
 
 
-def _detail(parity: Parity) -> tuple[str, tuple[str, ...]]:
-    """The detail, and what was not compared."""
-    detail, _, unseen = (parity.get("detail") or "no detail was recorded").partition(" Not compared: ")
-    return detail, (unseen,) if unseen else ()
+def _summary(parity: Parity) -> str:
+    """What was found; older records have the whole detail alone."""
+    return str(parity.get("summary") or parity.get("detail") or "no detail was recorded")
+
+
+def _unseen(parity: Parity) -> tuple[str, ...]:
+    """What was not compared, as one sentence."""
+    notes = parity.get("not_compared") or ()
+    return (f"{'; '.join(notes)}.",) if notes else ()
 
 
 def _part(name: str, texts: Sequence[str], width: int, paint: Paint) -> list[str]:
@@ -138,25 +142,28 @@ def _stage(name: str) -> str:
 
 def _evidence(parity: Parity) -> Iterator[str]:
     if parity.get("difference"):
-        yield _measured(parity["difference"], parity.get("relative"))
+        yield _measured(parity["difference"], parity.get("relative"), parity.get("tensor") or "")
     shows = parity.get("shows")
     if shows:
         name = shows["stage"].capitalize() if shows["stage"] != "initial" else "Initial weights"
-        yield f"{name}: {_measured(shows['detail'], shows['relative'], begins=False)}"
+        yield f"{name}: {_sized(shows['detail'], shows['relative'])}."
     elif parity["verdict"] != "UNSTABLE" and parity["stage"] in _BEFORE:
         files = [each["outcome"] for each in parity.get("candidates") or () if each.get("topic") == "data"]
         if parity["stage"] == "batch" and files:
             yield from () if {"confirmed", "part", *_UNTRIED} & {*files} else (_OTHER_FILES,)
             return
-        everything = _detail(parity)[1] and parity["stage"] not in ("batch", "initial")
+        everything = parity.get("not_compared") and parity["stage"] not in ("batch", "initial")
         yield _SEEN_BEFORE if everything else _BEFORE[parity["stage"]]
 
 
-def _measured(words: str, relative: float | None, *, begins: bool = True) -> str:
-    size = f"; {relative:.2g} apart (relative L2)" if relative is not None else ""
-    text = f"{words}{size}."
-    begins = begins and not re.match(r"\S*[/.]\S", text)  # a file's name keeps its letters
-    return text[:1].upper() + text[1:] if begins else text
+def _measured(words: str, relative: float | None, tensor: str) -> str:
+    """A sentence; the name of a tensor or file keeps its letters at the beginning, too."""
+    text = f"{_sized(words, relative)}."
+    return text if tensor and text.startswith(tensor) else text[:1].upper() + text[1:]
+
+
+def _sized(words: str, relative: float | None) -> str:
+    return words if relative is None else f"{words}; {relative:.2g} apart (relative L2)"
 
 
 # ---------------------------------------------------------------- why

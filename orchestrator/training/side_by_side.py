@@ -16,11 +16,12 @@ from typing import Any
 from orchestrator import jobs, parity, sync
 from orchestrator.errors import DataNotSent, ParityMismatch, RunFailed
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import Agent, Host, Job, Progress, Verdict
+from orchestrator.model import Agent, Host, Job, Verdict
 from orchestrator.model.counted import counted
+from orchestrator.parity.naming import HERE_AND_THERE
 from orchestrator.parity.places import named_alike
 from orchestrator.parity.recording import read
-from orchestrator.parity.verdict import NOT_COMPARED, sided
+from orchestrator.parity.verdict import NOT_COMPARED
 from orchestrator.profile import Profile
 from orchestrator.profile.mismatch import key_of
 from orchestrator.reads.opened import read_opened
@@ -66,7 +67,7 @@ def compare_first_steps(
     lacking = _lacking(profile, laid.view, folder / "here", begun)
     if lacking:
         return _nothing_compared(profile, lacking)
-    verdict = parity.named(_judged(session, local, python, folder), *_SIDES)
+    verdict = _judged(session, local, python, folder)
     if failures and verdict.verdict == NOT_COMPARED:
         raise RunFailed("\n".join(failures), next_command="orch train --local-parity    # once fixed")
     return verdict
@@ -188,13 +189,14 @@ def _judged(session: Session, local: Agent, python: str, folder: Path) -> Verdic
     here, there = read(folder / "here"), read(folder / "there")
     named = named_alike(here.environment, there.environment)
     here, there = (replace(side, environment=facts) for side, facts in zip((here, there), named, strict=True))
-    verdict = parity.judge(here, there)
+    verdict = parity.judge(here, there, HERE_AND_THERE)
     profile = session.profile
     if not profile.parity.confirm or not is_confirmable(verdict, here, there):
         return verdict
     reference = Reference.of(profile)
     known = Recipe(profile.train.command, reference.project, python, acting_now(), host=this_host())
-    sides = Sides(here, there, "A", imitation_of(folder / "there", there), unsent=not_sent(sent_of(profile)))
+    to_imitate, unsent = imitation_of(folder / "there", there), not_sent(sent_of(profile))
+    sides = Sides(here, there, "A", to_imitate, unsent=unsent, names=HERE_AND_THERE)
     with Replayer(
         known,
         reference,
@@ -204,19 +206,7 @@ def _judged(session: Session, local: Agent, python: str, folder: Path) -> Verdic
         light_steps(verdict, here),
         profile.train.environment(),
     ) as runs:
-        return confirm(sides, verdict, runs, profile.parity.budget, _Sided(session.progress))
-
-
-class _Sided:
-    """Progress in which the sides are called by their places."""
-
-    def __init__(self, tell: Progress) -> None:
-        self._tell = tell
-        self.transfer = tell.transfer
-
-    def say(self, text: str) -> None:
-        """Say it with `here` and `there`."""
-        self._tell.say(sided(text, *_SIDES))
+        return confirm(sides, verdict, runs, profile.parity.budget, session.progress)
 
 
 def as_json(verdict: Verdict) -> dict[str, Any]:

@@ -42,12 +42,13 @@ class Situation:
 @dataclass(frozen=True)
 class Heard:
     """One answer. `allowed` None: it tells nothing of the permission; `action`: which one was refused;
-    `settled`: a refusal that counts whatever machine was asked about."""
+    `settled`: a refusal that counts whatever machine was asked about; `code`: of the error that AWS gave."""
 
     allowed: bool | None
     why: str
     action: str = ""
     settled: bool = False
+    code: str = ""
 
 
 def look(caller: Caller, situation: Situation) -> tuple[Check, ...]:
@@ -146,7 +147,8 @@ def _heard(probe: Callable[[], object]) -> Heard:
         if code_of(error) in _ANSWERED:
             return Heard(True, "")
         refused = classify(error) is Fault.AUTH
-        return Heard(False if refused else None, code_of(error), refused_action(error))
+        code = code_of(error)
+        return Heard(False if refused else None, code, refused_action(error), code=code)
     return Heard(True, "")
 
 
@@ -187,7 +189,7 @@ def _not_granted(permission: Permission, heard: Heard, decision: str, *, denied:
     name, said = permission.name, permission.why
     remedy = json.dumps(permissions.policy([permission])["Statement"])
     if permission.needed == {"doctor"}:
-        why = heard.why.partition(":")[0] or "no answer"
+        why = heard.why or "no answer"
         return unknown(Topic.PERMISSION, name, f"{why}; the doctor alone asks it, to {said}", remedy)
     if permission.name == "iam:CreateServiceLinkedRole":
         detail = f"not known to be granted; needed to {said}, and only where {permission.when}"
@@ -199,7 +201,7 @@ def _not_granted(permission: Permission, heard: Heard, decision: str, *, denied:
 
 
 def _untold(heard: Heard) -> str:
-    if heard.why.startswith("InvalidInstanceID") or heard.allowed is False:
+    if heard.code.startswith("InvalidInstanceID") or heard.allowed is False:
         return (
             "AWS tells it only for a machine that exists, and there is none of orch's; with "
             "iam:SimulatePrincipalPolicy the doctor can tell"

@@ -31,7 +31,7 @@ class Simulation:
         self._caller = caller
         self._offer = offer
         self.refusal = ""
-        """Why the simulator does not answer; "" while it does."""
+        """The code with which the simulator refuses to answer; "" while it answers."""
 
     def decision(self, permission: Permission) -> str:
         """What the caller's policies say of it for what orch makes: allowed, implicitDeny or explicitDeny;
@@ -58,7 +58,7 @@ class Simulation:
                 PolicySourceArn=source, ActionNames=[action], ContextEntries=self._context(wanted), **more
             )
         except (BotoCoreError, ClientError, ResponseParserError) as error:
-            self.refusal = f"{code_of(error)}: {text_of(error)}"
+            self.refusal = code_of(error)
             return set()
         return set(_told(answer))
 

@@ -111,12 +111,7 @@ class Questions(Clients):
 
     def _base(self, variable: str, host: str) -> str:
         """Of another endpoint the same is demanded as of Compute Engine's."""
-        try:
-            return endpoint_of({ENDPOINT: self._environ.get(variable, "")}) or f"https://{host}"
-        except ProviderError as error:
-            error.message = error.message.replace(ENDPOINT, variable)
-            error.next_command = f"unset {variable}"
-            raise
+        return endpoint_of(self._environ, variable) or f"https://{host}"
 
 
 class _Refused(Exception):

@@ -255,7 +255,7 @@ class _Heard:
             frame = frame.f_back  # type: ignore[assignment]
         if self._file is not None and frame is not None:
             place = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
-            os.write(self._file, f"{what}() in {place}\n".encode())
+            os.write(self._file, f"{what}\t{place}\n".encode())
 
 
 def _frozen(frame: Any) -> bool:
