@@ -194,7 +194,7 @@ class Verdict:
 
     `detail` is the whole verdict in words, and no text is ever taken apart, for its parts are fields:
     `summary` (what was found), `because` (the cause without how sure it is), `more` (other differences) and
-    `not_compared` (what could not be seen). `suspects`: what the suspected cause is about.
+    `not_compared` (what could not be seen). `about`: what the cause is about.
     """
 
     verdict: str
@@ -214,7 +214,7 @@ class Verdict:
     because: str = ""
     more: str = ""
     not_compared: tuple[str, ...] = ()
-    suspects: tuple[Subject, ...] = ()
+    about: tuple[Subject, ...] = ()
 
     def with_detail(self) -> Verdict:
         """The verdict with `detail` made of its parts."""

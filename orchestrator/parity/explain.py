@@ -77,6 +77,7 @@ def conclude(
             verdict,
             cause=f"Confirmed: {because}.",
             because=because,
+            about=tuple(subject for cause in causes for subject in cause.subjects),
             confirmed=True,
             fix=" ".join(dict.fromkeys(fix for _, fix in told)),
         )
@@ -109,16 +110,16 @@ def _less_cleared(first: Verdict, finding: Finding, diagnosis: Diagnosis, names:
 
 def _suspected(verdict: Verdict, diagnosis: Diagnosis) -> Verdict:
     """The suspicion, unless it was cleared: then the next; and where the difference lies, if known."""
-    cause, because, fix = verdict.cause or "", verdict.because, verdict.fix
     innocent = {subject for each in diagnosis.tried if each.outcome == "cleared" for subject in each.subjects}
     if diagnosis.symptom:
         innocent |= {*diagnosis.symptom.subjects}
-    if innocent & {*verdict.suspects}:
+    if innocent & {*verdict.about}:
         next_ = next(iter(diagnosis.suspects), None)
-        because, fix = (next_.words, next_.fix) if next_ else ("", None)
-        cause = f"Suspected: {because}." if next_ else _NOBODY
-    cause = f"{cause} {diagnosis.located}".strip()
-    return replace(verdict, cause=cause or None, because=because, fix=fix)
+        verdict = replace(verdict, cause=_NOBODY, because="", about=(), fix=None)
+        if next_:
+            cause = f"Suspected: {next_.words}."
+            verdict = replace(verdict, cause=cause, because=next_.words, about=next_.subjects, fix=next_.fix)
+    return replace(verdict, cause=f"{verdict.cause or ''} {diagnosis.located}".strip() or None)
 
 
 _NOBODY = "Not known: nothing that was recorded of the two sides and tried explains it."
@@ -207,7 +208,7 @@ class Unseeded:
 
 SEEDS = Remedy(
     Randomness.GLOBAL_SEEDS,
-    "nothing seeds {what}",
+    "nothing seeds",
     "Call keras.utils.set_random_seed(1) at the top of the script, before any data or model is made.",
 )
 GENERATORS = Remedy(
@@ -266,7 +267,10 @@ _RANDOM = {
 def describe_change(remedies: Sequence[Remedy], stage: str) -> str:
     """What remedies together say of a script that first differs from itself at `stage`."""
     what = _RANDOM.get(stage, "its random numbers")
-    return " and ".join(remedy.words.format(what=what) for remedy in remedies)
+    return " and ".join(
+        f"{remedy.words} {what}" if remedy.kind is Randomness.GLOBAL_SEEDS else remedy.words
+        for remedy in remedies
+    )
 
 
 def unstable(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SideNames:
-    """Names of A and B: as the subject of a sentence, of what is in a side, and of what belongs to it."""
+    """Names of A and B: as the subject of a sentence, of what is in a side, of what belongs to it, and of
+    what is brought to it."""
 
     a: str
     b: str
@@ -15,6 +16,8 @@ class SideNames:
     in_b: str
     of_a: str
     of_b: str
+    to_a: str
+    to_b: str
 
     def subject(self, side: str) -> str:
         """The run of `side` ("A" or "B"), as the subject of a sentence."""
@@ -28,9 +31,22 @@ class SideNames:
         """Whose something of `side` is: "of A", "here"."""
         return self.of_a if side == "A" else self.of_b
 
+    def to(self, side: str) -> str:
+        """Where something is brought: "to A", "here"."""
+        return self.to_a if side == "A" else self.to_b
 
-LETTERS = SideNames("A", "B", "in A", "in B", "of A", "of B")
-HERE_AND_THERE = SideNames("the run here", "the run there", "here", "there", "here", "there")
-TWO_RUNS = SideNames("one run", "the other", "in one run", "in the other", "of one run", "of the other")
+
+LETTERS = SideNames("A", "B", "in A", "in B", "of A", "of B", "to A", "to B")
+HERE_AND_THERE = SideNames("the run here", "the run there", "here", "there", "here", "there", "here", "there")
+TWO_RUNS = SideNames(
+    "one run",
+    "the other",
+    "in one run",
+    "in the other",
+    "of one run",
+    "of the other",
+    "to one run",
+    "to the other",
+)
 """Two runs of one script on one computer."""
-THEN_AND_NOW = SideNames("the recorded run", "the repeated run", "then", "now", "then", "now")
+THEN_AND_NOW = SideNames("the recorded run", "the repeated run", "then", "now", "then", "now", "then", "now")

@@ -127,7 +127,7 @@ def _differing(
         because=cause.sentence,
         more=f"{_others(cause, found)}{_versions(a, b, names)}{_too_short(a, b)}".strip(),
         not_compared=_unseen(a, b, finding.stage),
-        suspects=cause.subjects,
+        about=cause.subjects,
     ).with_detail()
 
 

@@ -242,7 +242,6 @@ class Search:
         return outcome
 
     def _outcome(self, trial: Replay) -> tuple[str, Reason, str]:
-        """What became of a candidate, the reason, and that in words."""
         if trial.fault:
             return "internal error", Reason.FAULT, trial.why
         if not trial.recording.steps:

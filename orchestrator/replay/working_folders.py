@@ -98,8 +98,7 @@ class _Sides:
         fix = f"Decide which {name} is right, and copy it to the other side."
         if len(has) == 1:
             lacks = "B" if has == ["A"] else "A"
-            place = self.called.inside(lacks)
-            fix = f"Delete {name} {self.called.inside(has[0])}, or put a copy of it {place} too."
+            fix = f"Delete {name} {self.called.inside(has[0])}, or copy it {self.called.to(lacks)} too."
         there = self.there / name if name in self.theirs.began_with else None
         imposed = Intervention(files={str(self.here / name): there})
         words = f"the file {name} {what} (no run was seen to open it)"

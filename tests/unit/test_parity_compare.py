@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator import parity
-from orchestrator.model import Divergence, Verdict
+from orchestrator.model import Verdict
+from orchestrator.parity.naming import HERE_AND_THERE
+from orchestrator.parity.recording import read
 from tests.unit.parity_runs import ENVIRONMENT, Run, Value, step
 
 
@@ -210,19 +213,31 @@ def test_one_changed_element_is_found_where_it_is(
     assert there.divergence.relative is not None and math.isfinite(there.divergence.relative)
 
 
-def test_sides_are_called_by_their_places() -> None:
-    verdict = Verdict(
-        "DIVERGENT",
-        Divergence(1, "batch", "x", None, "float32 in A, float64 in B"),
-        cause="Suspected: the processors differ: A alone has avx512f.",
-        detail="Nothing was observed of B: it is late. A ended after 1 step. BA and in Aachen stay.",
-    )
-    found = parity.named(verdict, "here", "there")
-    assert found.divergence is not None and found.divergence.detail == "float32 here, float64 there"
-    assert found.cause == "Suspected: the processors differ: the run here alone has avx512f."
-    assert found.detail == (
-        "Nothing was observed there: it is late. the run here ended after 1 step. BA and in Aachen stay."
-    )
+def test_sides_are_called_by_their_places(tmp_path: Path) -> None:
+    files = [
+        {"list": [{"name": "in A/x.npy", "path": "/p/in A/x.npy", "bytes": n, "sha256": str(n)}]}
+        for n in (1, 2)
+    ]
+    facts = [{**ENVIRONMENT, "files": each} for each in files]
+    facts[1]["cpu"] = {"count": 4, "flags": ["avx2"]}
+    sides = [
+        Run([step(batch_data_0=[n, 2.0, 3.0, 4.0])], requested=1, environment=each)
+        for n, each in enumerate(facts)
+    ]
+    a, b = (read(run.write(tmp_path / str(number))) for number, run in enumerate(sides))
+    found = parity.judge(a, b, HERE_AND_THERE)
+    assert found.divergence is not None
+    seen = found.divergence.detail
+    assert seen == "in A/x.npy has other content: 1 bytes (sha256 1) here, 2 bytes (sha256 2) there"
+    assert "the processors differ: the run here alone has avx512f" in found.detail
+    assert "the number of usable cores: 2 here, 4 there" in found.detail
+    same = parity.judge(read(tmp_path / "none"), a, HERE_AND_THERE)
+    assert same.detail.startswith("Nothing was observed here: ")
+    failed = replace(b, steps=(), failure="killed", requested=1)
+    more = replace(a, steps=(*a.steps, *a.steps), requested=2)
+    less = replace(a, requested=2, failure="killed (it is late)")
+    assert "The run there ended after 1 step: killed" in parity.judge(more, less, HERE_AND_THERE).detail
+    assert parity.judge(a, failed, HERE_AND_THERE).detail.startswith("Nothing was observed there: ")
 
 
 def test_what_one_side_could_not_read_is_said_where_it_would_come_first(tmp_path: Path) -> None:

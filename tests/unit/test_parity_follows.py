@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.model import Divergence, Silent, Tried, Verdict
+from orchestrator.model import Divergence, Silent, Subject, Tried, Verdict
 from orchestrator.parity import judge
 from orchestrator.parity.changes import changes
 from orchestrator.parity.explain import Diagnosis, conclude, place
@@ -147,7 +147,8 @@ def test_a_cleared_file_is_not_the_first_difference(
     finding, first = compare_stages(a, b).finding, judge(a, b)
     assert finding and finding.stage == "files"
     tried = tuple(
-        Tried(f"the file {name} is not the same", outcome, topic="data") for name, outcome in outcomes.items()
+        Tried("read", outcome, topic="data", subjects=(Subject("data", name),))
+        for name, outcome in outcomes.items()
     )
     found = conclude(first, finding, Diagnosis((of("environment"),), tried), None, {})
     assert found.divergence and (found.divergence.stage, found.divergence.tensor) == (stage, tensor)
@@ -244,7 +245,7 @@ def test_a_seed_and_a_start_are_differences() -> None:
     assert (
         start.words == "the program is started from another folder: as src/train.py in A and as train.py in B"
     )
-    finding = Finding(1, "initial", "a/kernel", "value", "float32", None, 0, None, False, "")
+    finding = Finding(1, "initial", "a/kernel", "value", "float32", None, 0, None, False, None)
     imposed = {each.topic: each.imposed for each in candidates(finding, (seed, start), "B", b, Other(a))}
     assert imposed["seed"] == Intervention(plan={"reseed": [2, 1]})
     assert imposed["start"] == Intervention(start="..")

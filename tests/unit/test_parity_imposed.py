@@ -152,6 +152,6 @@ def test_generators_without_a_seed_get_one_and_are_named_by_line(bench: Bench, t
     assert one["generators"] == two["generators"] and one["random"] != two["random"]
     line = 1 + PROGRAM.splitlines().index(next(x for x in PROGRAM.splitlines() if "Random()" in x))
     assert set(notes.read_text().splitlines()) == {
-        f"random.Random() in train.py:{line}",
-        f"numpy.random.default_rng() in train.py:{line}",
+        f"random.Random\ttrain.py:{line}",
+        f"numpy.random.default_rng\ttrain.py:{line}",
     }

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.parity.numbers import Gap, measure, read_npy
+from orchestrator.parity.wording import gap_words
 from tests.unit.parity_runs import npy
 
 floats32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -93,12 +94,12 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
 
 def test_what_is_no_number_is_counted_on_each_side() -> None:
     found = measure(bits([1.0, math.nan, math.inf]), bits([1.0, 2.0, math.nan]), "float32", 3)
-    assert found.words.endswith(", 1 of A and 1 of B are NaN")
+    assert gap_words(found).endswith(", 1 of A and 1 of B are NaN")
     found = measure(bits([1.0, 2.0]), bits([1.0, -math.nan]), "float32", 2)
-    assert found.words.endswith(", none of A and 1 of B is NaN")
-    assert measure([0x7C00, 0], [0x7C01, 0], "float16", 2).words.endswith(", none of A and 1 of B is NaN")
+    assert gap_words(found).endswith(", none of A and 1 of B is NaN")
+    assert gap_words(measure([0x7C00, 0], [0x7C01, 0], "float16", 2)).endswith("none of A and 1 of B is NaN")
 
 
 def test_single_numbers_are_told() -> None:
-    assert gap([0.01], [0.02]).words == "0.01 in A and 0.02 in B"
-    assert "ULP" in gap([1.0], [1.0 + 2.0**-23]).words, "which look alike"
+    assert gap_words(gap([0.01], [0.02])) == "0.01 in A and 0.02 in B"
+    assert "ULP" in gap_words(gap([1.0], [1.0 + 2.0**-23])), "which look alike"

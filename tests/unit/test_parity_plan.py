@@ -42,7 +42,7 @@ def facts(**changed: Any) -> dict[str, Any]:
 
 
 def at(stage: str, kind: str = "value", *, rounding: bool = False) -> Finding:
-    return Finding(1, stage, "x", kind, "float32", None, 0, None, rounding, "")
+    return Finding(1, stage, "x", kind, "float32", None, 0, None, rounding, None)
 
 
 def planned(theirs: dict[str, Any], stage: str = "activation", **other: Any) -> tuple[Candidate, ...]:

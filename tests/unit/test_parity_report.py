@@ -7,13 +7,19 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.model import Divergence, DriftBand, Tried, Verdict
-from orchestrator.parity import named
+from orchestrator.parity.naming import HERE_AND_THERE, LETTERS, SideNames
 from orchestrator.report.parity import letter
 from tests.conftest import ROOT
 
 GOLDEN = ROOT / "tests/golden/report"
 
-_EQUAL = "the first steps of A, repeated with this alone changed, are equal to those of B to the bit"
+
+def _equal(names: SideNames = LETTERS) -> str:
+    repeated = f"the first steps {names.of_a}, repeated with this alone changed"
+    return f"{repeated}, are equal to those {names.of_b} to the bit"
+
+
+_EQUAL = _equal()
 _LEFT = "left as it was, and the runs are equal without it"
 
 _GAP = "7,598 of 65,536 elements differ, largest absolute difference 5.96e-08"
@@ -47,33 +53,43 @@ ROUNDED = Verdict(
     ),
 )
 
-FILE = Verdict(
-    "DIVERGENT",
-    Divergence(
-        1,
-        "files",
-        "data/train-00.tfrecord",
-        None,
-        "data/train-00.tfrecord has other content: 50910 bytes (sha256 1f4c27aa) in A, "
-        "50910 bytes (sha256 09be7d31) in B",
+
+def changed_file(names: SideNames) -> Verdict:
+    return Verdict(
+        "DIVERGENT",
         Divergence(
             1,
-            "batch",
-            "data/0",
-            0.0013,
-            "1 of 64 records differs, the others are equal and in place; 1 of 4,096 elements differ, "
-            "largest absolute difference 0.502",
+            "files",
+            "data/train-00.tfrecord",
+            None,
+            f"data/train-00.tfrecord has other content: 50910 bytes (sha256 1f4c27aa) {names.in_a}, "
+            f"50910 bytes (sha256 09be7d31) {names.in_b}",
+            Divergence(
+                1,
+                "batch",
+                "data/0",
+                0.0013,
+                "1 of 64 records differs, the others are equal and in place; 1 of 4,096 elements differ, "
+                "largest absolute difference 0.502",
+            ),
         ),
-    ),
-    cause="Confirmed: the file data/train-00.tfrecord is not the same.",
-    confirmed=True,
-    fix="Decide which is right, /a/data/train-00.tfrecord of A or /b/data/train-00.tfrecord of B, "
-    "and copy it over the other.",
-    tried=(
-        Tried("the file data/train-00.tfrecord is not the same", "confirmed", _EQUAL, topic="data"),
-        Tried("the working folder's path is /a in A and /b in B", "cleared", _LEFT, topic="folder"),
-    ),
-)
+        cause="Confirmed: the file data/train-00.tfrecord is not the same.",
+        confirmed=True,
+        fix=f"Decide which is right, /a/data/train-00.tfrecord {names.of_a} or /b/data/train-00.tfrecord "
+        f"{names.of_b}, and copy it over the other.",
+        tried=(
+            Tried(
+                "the file data/train-00.tfrecord is not the same", "confirmed", _equal(names), topic="data"
+            ),
+            Tried(
+                f"the working folder's path is /a {names.in_a} and /b {names.in_b}",
+                "cleared",
+                _LEFT,
+                topic="folder",
+            ),
+        ),
+    )
+
 
 TWO = Verdict(
     "DIVERGENT",
@@ -113,9 +129,9 @@ IDENTICAL = Verdict(
     "IDENTICAL",
     compared=168,
     steps=3,
-    detail="All 168 tensors of the first 3 steps are equal to the bit: batches, initial weights, layer "
-    "outputs, losses, gradients, updated weights and optimizer state. Not compared: metrics of the compiled "
-    "part: XLA.",
+    summary="All 168 tensors of the first 3 steps are equal to the bit: batches, initial weights, layer "
+    "outputs, losses, gradients, updated weights and optimizer state.",
+    not_compared=("metrics of the compiled part: XLA",),
 )
 
 NOTHING = Verdict(
@@ -125,10 +141,10 @@ NOTHING = Verdict(
     "what it printed is in output.log of its run.",
 )
 
-LETTERS = {
+LETTERS_SHOWN = {
     "parity-rounding.txt": ROUNDED,
-    "parity-file.txt": FILE,
-    "parity-file-there.txt": named(FILE, "here", "there"),
+    "parity-file.txt": changed_file(LETTERS),
+    "parity-file-there.txt": changed_file(HERE_AND_THERE),
     "parity-two.txt": TWO,
     "parity-untried.txt": UNTRIED,
     "parity-unstable.txt": UNSTABLE,
@@ -137,16 +153,16 @@ LETTERS = {
 }
 
 
-@pytest.mark.parametrize("name", LETTERS)
+@pytest.mark.parametrize("name", LETTERS_SHOWN)
 def test_the_letter(name: str) -> None:
     """To accept a new text: write it into tests/golden/report and read it there as a user would."""
-    assert letter(LETTERS[name].as_json()) + "\n" == (GOLDEN / name).read_text()
+    assert letter(LETTERS_SHOWN[name].as_json()) + "\n" == (GOLDEN / name).read_text()
 
 
-@pytest.mark.parametrize("name", LETTERS)
+@pytest.mark.parametrize("name", LETTERS_SHOWN)
 @pytest.mark.parametrize("width", [80, 90, 100])
 def test_it_is_one_screen_and_keeps_to_the_width(name: str, width: int) -> None:
-    lines = letter(LETTERS[name].as_json(), width=width).splitlines()
+    lines = letter(LETTERS_SHOWN[name].as_json(), width=width).splitlines()
     assert max(map(len, lines)) <= width
     assert len(lines) <= 24
 

@@ -142,7 +142,7 @@ def test_what_was_cleared_is_no_suspect_any_more(tmp_path: Path) -> None:
     finding, first = compare_stages(a, b).finding, judge(a, b)
     assert finding is not None and "TF_X" in str(first.cause)
     words = str(first.cause).removeprefix("Suspected: ").removesuffix(".")
-    variable = Candidate("environment", words, "Unset it.", Intervention(env={"TF_X": "1"}))
+    variable = Candidate("environment", words, "Unset it.", Intervention(env={"TF_X": "1"}), name="TF_X")
     gone = Candidate("data", "GONE differs", "Sync it.", None, why="it is not on this computer")
     for listed, said in (([variable, gone], "Suspected: GONE differs."), ([variable], "Not known: nothing")):
         search = Search(

@@ -17,7 +17,9 @@ from orchestrator.parity.explain import (
     OWN_SEEDS,
     SEEDS,
     Remedy,
+    Unseeded,
     besides,
+    describe_change,
     generators,
     unstable,
 )
@@ -86,7 +88,7 @@ def test_files_in_another_order_each_time_are_listed_so_or_shuffled(tmp_path: Pa
         ((), (OWN_SEEDS,), "Suspected: the seed itself is another one in each run"),
         ((), (), "Suspected: randomness that none of the usual seeds fixes."),
         (
-            (generators(["random.Random() in train.py:3"]),),
+            (generators([Unseeded("random.Random", "train.py:3")]),),
             (),
             "without a seed: random.Random() in train.py:3.",
         ),
@@ -100,6 +102,13 @@ def test_what_is_said(tmp_path: Path, remedies: Any, suspected: Any, said: str) 
     assert (found.verdict, found.confirmed) == ("UNSTABLE", bool(remedies))
     assert said in str(found.cause) and said in found.detail
     assert bool(found.fix) == bool(remedies or suspected)
+
+
+def test_a_file_name_may_hold_braces() -> None:
+    found = generators([Unseeded("random.Random", "{train}.py:3"), Unseeded("random.Random", "b.py:1")])
+    assert describe_change([found], "batch").endswith(
+        "random.Random() in {train}.py:3, random.Random() in b.py:1"
+    )
 
 
 class Drawn:
@@ -219,7 +228,9 @@ def _explained(topic: str, confirmed: bool = True) -> Verdict:
     outcome = "confirmed" if confirmed else "cleared"
     tried = (Tried(words, outcome, "", "difference", topic),)
     cause = f"{'Confirmed' if confirmed else 'Suspected'}: {words}."
-    return Verdict("DIVERGENT", cause=cause, confirmed=confirmed, fix="Make them the same.", tried=tried)
+    return Verdict(
+        "DIVERGENT", cause=cause, because=words, confirmed=confirmed, fix="Make them the same.", tried=tried
+    )
 
 
 def _unseeded(tmp_path: Path) -> Verdict:

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.model import Offer
 from orchestrator.providers.aws.clients import Clients
-from orchestrator.providers.aws.faults import code_of, text_of
+from orchestrator.providers.aws.faults import code_of
 from orchestrator.providers.permissions import Grant, Permission
 
 _SOME = "0123456789abcdef0"

@@ -18,24 +18,24 @@ _PROJECT_NAMES = ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT", "GCLOUD_PROJE
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 
-def endpoint_of(environ: Mapping[str, str]) -> str | None:
-    """Base URL of another endpoint than Google's public one, without /compute/v1; None for the public one.
+def endpoint_of(environ: Mapping[str, str], variable: str = ENDPOINT) -> str | None:
+    """Base URL in `variable` of an endpoint other than Google's public one, without /compute/v1; else None.
 
     gcloud's variable holds the path of the API (…/compute/v1/), the client library adds it by itself.
     """
-    given = environ.get(ENDPOINT, "").strip()
+    given = environ.get(variable, "").strip()
     if not given:
         return None
     parts = urlsplit(given)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise _unusable(given, "it is not a URL that begins with http:// or https://")
+        raise _unusable(variable, given, "it is not a URL that begins with http:// or https://")
     if parts.scheme == "http" and not _is_loopback(parts.hostname):
-        raise _unusable(given, "credentials are never sent unencrypted to another computer")
+        raise _unusable(variable, given, "credentials are never sent unencrypted to another computer")
     path = parts.path.rstrip("/")
     for suffix in ("/projects", "/v1", "/compute"):
         path = path.removesuffix(suffix)
     if path.rpartition("/")[2] in ("beta", "alpha", "v1beta1"):
-        raise _unusable(given, "orch speaks version v1 of the API alone")
+        raise _unusable(variable, given, "orch speaks version v1 of the API alone")
     return f"{parts.scheme}://{parts.netloc}{path}"
 
 
@@ -172,10 +172,10 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _unusable(given: str, why: str) -> ProviderError:
+def _unusable(variable: str, given: str, why: str) -> ProviderError:
     return ProviderError(
         Fault.INVALID,
-        f"{ENDPOINT} is {given!r}, and cannot be used: {why}.",
+        f"{variable} is {given!r}, and cannot be used: {why}.",
         code="Endpoint",
-        next_command=f"unset {ENDPOINT}",
+        next_command=f"unset {variable}",
     )
