@@ -228,7 +228,7 @@ def test_sides_are_called_by_their_places(tmp_path: Path) -> None:
     found = parity.judge(a, b, HERE_AND_THERE)
     assert found.divergence is not None
     seen = found.divergence.detail
-    assert seen == "in A/x.npy has other content: 1 bytes (sha256 1) here, 2 bytes (sha256 2) there"
+    assert seen == "in A/x.npy has other content: 1 byte (sha256 1) here, 2 bytes (sha256 2) there"
     assert "the processors differ: the run here alone has avx512f" in found.detail
     assert "the number of usable cores: 2 here, 4 there" in found.detail
     same = parity.judge(read(tmp_path / "none"), a, HERE_AND_THERE)
