@@ -50,14 +50,7 @@ def record(
     """
     tell = progress or Silent()
     place = Project.at(folder)
-    name = check_run_id(run_id) if run_id else new_run_id("record")
-    if place.run(name).exists():
-        raise UsageError(
-            f"A run {name} is in {place.run(name).parent} already.",
-            next_command=f"rm -r {place.run(name)}    # or give another --run-id",
-        )
-    place.require_runs(name)
-    place.ignore_runs()
+    name = _new_run(place, run_id)
     agent = local_agent(place)
     python = command_python(command)
     host = HereHost()
@@ -89,6 +82,19 @@ def record(
     if found:
         tell.say(f"Note: {advice_here(found, profile)}")
     return finished
+
+
+def _new_run(place: Project, run_id: str | None) -> str:
+    """The id of a run that can be kept in the project and is not there yet."""
+    name = check_run_id(run_id) if run_id else new_run_id("record")
+    if place.run(name).exists():
+        raise UsageError(
+            f"A run {name} is in {place.run(name).parent} already.",
+            next_command=f"rm -r {place.run(name)}    # or give another --run-id",
+        )
+    place.require_runs(name)
+    place.ignore_runs()
+    return name
 
 
 def _run(

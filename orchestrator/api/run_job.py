@@ -72,8 +72,7 @@ def run(
     price: results on it could not be brought home, another call uses it, or it was there before (`up`).
     Raises what `up` and `train` raise, and CleanupUnproven.
     """
-    place = Project.at(folder)
-    name = check_run_id(run_id)
+    place, name = Project.at(folder), check_run_id(run_id)
     place.require_runs(name)
     wanted = load(Path(profile), overrides=tuple(overrides), files=True)
     from orchestrator.runs import attempts

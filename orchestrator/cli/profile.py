@@ -59,16 +59,15 @@ def profile(
     as_json: Json = False,
 ) -> None:
     """Measure what the input of a training costs: synthetic, cached, warm and cold, in a scratch run here."""
-    from orchestrator.cli import progress
+    from orchestrator.cli.progress import progress
     from orchestrator.report.profile import profile_text
-    from orchestrator.stalls.scratch_run import Options
-    from orchestrator.stalls.scratch_run import profile as measure
+    from orchestrator.stalls import scratch_run
 
-    wish = Options(attempt, files, trace, rounds, seconds, budget, staging)
-    found = measure(command or (), wish=wish, in_place=in_place, run_id=run_id, progress=progress.progress())
-    value = found.as_json()
+    how = scratch_run.Options(attempt, files, trace, rounds, seconds, budget, staging)
+    ran = scratch_run.profile(command or (), wish=how, in_place=in_place, run_id=run_id, progress=progress())
+    value = ran.as_json()
     emit("profile", value, as_json, profile_text(value))
-    if found.failed:
+    if ran.failed:
         raise typer.Exit(6)
 
 

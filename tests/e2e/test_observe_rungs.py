@@ -16,6 +16,7 @@ import pytest
 from orchestrator import parity
 from orchestrator.parity.ladder import Comparison, compare_stages
 from orchestrator.parity.recording import Recording, read
+from orchestrator.parity.wording import difference
 
 RUNTIME = Path(__file__).resolve().parents[2] / "orchestrator" / "runtime"
 PROGRAM = Path(__file__).with_name("observe_rig.py")
@@ -193,7 +194,7 @@ def test_a_difference_after_the_full_steps_is_named(runs: Runs) -> None:
     finding = runs.climb("plain", "damaged").finding
     assert finding is not None
     assert (finding.step, finding.stage, finding.tensor, finding.kind) == (5, "batch", "data/0", "light")
-    assert not finding.rounding and "up to step 4 is equal" in finding.detail
+    assert not finding.rounding and "up to step 4 is equal" in difference(finding)
 
 
 def test_a_nudge_of_rounding_size_is_told_as_such(runs: Runs) -> None:

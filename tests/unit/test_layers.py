@@ -171,6 +171,25 @@ def test_shared_code_names_no_cloud() -> None:
     assert named_clouds("if cloud in ('aws', 'local'): pass") == {"aws"}
 
 
+# ---------------------------------------------------------------- sizes
+
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 55
+
+
+@pytest.mark.parametrize("folder", ["orchestrator", "scripts", "tests"])
+def test_files_and_functions_are_short(folder: str) -> None:
+    long = []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        text = path.read_text("utf-8")
+        if len(text.splitlines()) > LONGEST_FILE:
+            long.append(str(path))
+        for node in ast.walk(ast.parse(text)) if folder == "orchestrator" else ():
+            if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
+                long += [node.name] if node.end_lineno - node.lineno >= LONGEST_FUNCTION else []
+    assert long == []
+
+
 # ---------------------------------------------------------------- the runtime
 
 

@@ -108,8 +108,7 @@ class Job:
         return len(self.cloud._made)
 
     def record(self, run_id: str) -> dict[str, Any]:
-        value: dict[str, Any] = json.loads((self.folder / "runs" / run_id / "run.json").read_text())
-        return value
+        return dict(json.loads((self.folder / "runs" / run_id / "run.json").read_text()))
 
 
 def shown(record: orch.RunRecord) -> Any:
