@@ -47,6 +47,7 @@ def third(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     (project / "requirements.lock").write_text(TINY_LOCK)
     (project / "orch.yaml").write_text(PROFILE)
     monkeypatch.chdir(project)
+    monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(machines, "_POLL_SECONDS", 0.05)
     monkeypatch.setattr(hosts, "connect", _door(tmp_path / "third"))
     with registered(monkeypatch, tmp_path / "third") as service:
