@@ -80,7 +80,7 @@ def _settled(place: Project, lease: Lease, provider: Provider) -> Lease:
 def _now(place: Project, lease: Lease, provider: Provider, machine: Machine) -> Mapping[str, str]:
     """How the runs stand whose end nobody here has seen, asked of the machine itself. By run id.
 
-    It is told of fetched runs at the same time, where it was not yet.
+    The machine also learns which of its runs were fetched, if it was not told before.
     """
     unseen = [run for run in lease.runs.values() if run.exit_reason is None and "agent" in run.draft]
     ask = unseen or lease.untold

@@ -98,7 +98,7 @@ class CloudTraits:
     """The environment variable that may choose an image without the GPU's driver."""
 
     notices: str = ""
-    """The listener of `runtime.agent.notices` that hears when a spot machine is taken back."""
+    """The listener of `runtime.agent.notices` for the announcement that a spot machine is taken back."""
 
 
 def names() -> tuple[str, ...]:

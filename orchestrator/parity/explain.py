@@ -291,8 +291,8 @@ def unstable(
     because = words or "randomness that none of the usual seeds fixes"
     found = (
         "The script differs from itself on this computer: two runs of it first differ in step "
-        f"{finding.step}, in {located(finding, TWO_RUNS)}. Comparing machines says nothing until that is "
-        "mended."
+        f"{finding.step}, in {located(finding, TWO_RUNS)}. Fix that first: "
+        "until then, comparing machines says nothing."
     )
     return Verdict(
         UNSTABLE,

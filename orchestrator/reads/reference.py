@@ -191,7 +191,7 @@ def _levels(project: Path, root: Path) -> list[tuple[Path, Path]]:
 
 
 def _link_by_name(levels: Sequence[tuple[Path, Path]], project: Path, own: Path) -> None:
-    """The project and the folders around it are found by their names as well: `../../work/data`."""
+    """Link the project and the folders around it by their names, for paths like `../../outer/data`."""
     inner, copy = project, own
     for original, place in levels:
         if not os.path.lexists(place / inner.name):

@@ -185,24 +185,24 @@ class Stabilised:
 
 
 def _unstable(own: Replay, other: Replay, runs: Replayer, until: float) -> Verdict | None:
-    return _verdict(own.recording, other.recording, _mended(own, other, runs, until))
+    return _verdict(own.recording, other.recording, _find_remedies(own, other, runs, until))
 
 
-def _verdict(a: Recording, b: Recording, mended: Stabilised) -> Verdict | None:
+def _verdict(a: Recording, b: Recording, stabilised: Stabilised) -> Verdict | None:
     outcome = compare_stages(a, b)
     if outcome.finding is None:
         return None
     return unstable(
         outcome.finding,
-        mended.remedies,
+        stabilised.remedies,
         outcome.finding.step,
         outcome.compared,
-        suspected=mended.suspected,
-        tried=mended.tried,
+        suspected=stabilised.suspected,
+        tried=stabilised.tried,
     )
 
 
-def _mended(own: Replay, other: Replay, runs: Replayer, until: float) -> Stabilised:
+def _find_remedies(own: Replay, other: Replay, runs: Replayer, until: float) -> Stabilised:
     """The first remedy that holds in more runs than luck would let it."""
     results = _results([own, other, *_further(runs, Intervention(), until)])
     told: list[Tried] = []
@@ -300,8 +300,8 @@ def _hashes(mine: Recording, runs: Replayer, until: float) -> Baseline | None:
     sure, results = equal >= LEAST, [0, 1]
     why = repeats_shown(equal, results) if sure else "the budget was used up"
     tried = (Tried(HASHES.words, "confirmed" if sure else "not tried", why, "probe"),)
-    mended = Stabilised((HASHES,) if sure else (), (HASHES,), tried)
-    verdict = _verdict(one.recording, other.recording, mended)
+    stabilised = Stabilised((HASHES,) if sure else (), (HASHES,), tried)
+    verdict = _verdict(one.recording, other.recording, stabilised)
     return Baseline(one, differs=differs, verdict=verdict) if differs else None
 
 

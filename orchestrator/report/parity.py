@@ -203,9 +203,9 @@ def _listed(parity: Parity, outcome: str) -> Iterator[str]:
 def _prognosis(parity: Parity) -> Iterator[str]:
     verdict, band = parity["verdict"], parity.get("band")
     if verdict == "DIVERGENT":
-        yield "Until that is mended the two train different models; compare no metric of theirs."
+        yield ("Fix this first: the two runs train different models, so their metrics cannot be compared.")
     if verdict == "UNSTABLE":
-        yield "Until that is mended no two runs are comparable, on one machine or on two."
+        yield "Fix this first: no two runs of this script can be compared, on one machine or on two."
     if verdict == "EQUIVALENT" and not band and parity.get("relative") is not None:
         yield "Rounding grows with every step: final metrics agree in their leading digits only."
     if band:

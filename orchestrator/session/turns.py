@@ -77,15 +77,24 @@ class Turn:
 
 
 @contextmanager
+def _taking(handle: IO[str], verb: str, what: str, tell: Progress) -> Iterator[Turn]:
+    """Hold the lock of `handle` in the block, or until the turn is given back; wait for its holder first."""
+    turn = Turn(handle, verb, what, tell)
+    turn.take()
+    try:
+        yield turn
+    finally:
+        turn.give_back()
+
+
+@contextmanager
 def turn_of(place: Project, run_id: str, verb: str, tell: Progress) -> Iterator[Turn]:
     """One call at a time starts the run `run_id`, or brings it home. The next one finds what was done."""
-    with _opened(place, f"run-{run_id}") as handle:
-        turn = Turn(handle, verb, f"works on {run_id} in this folder", tell)
-        turn.take()
-        try:
-            yield turn
-        finally:
-            turn.give_back()
+    with (
+        _opened(place, f"run-{run_id}") as handle,
+        _taking(handle, verb, f"works on {run_id} in this folder", tell) as turn,
+    ):
+        yield turn
 
 
 @contextmanager
@@ -98,13 +107,11 @@ def free(place: Project, run_id: str) -> Iterator[bool]:
 @contextmanager
 def starting(place: Project, lease: str, verb: str, tell: Progress) -> Iterator[None]:
     """One call at a time starts a run on the machine of `lease`."""
-    with _opened(place, f"start-{lease}") as handle:
-        turn = Turn(handle, verb, "starts a run on this machine", tell)
-        turn.take()
-        try:
-            yield
-        finally:
-            turn.give_back()
+    with (
+        _opened(place, f"start-{lease}") as handle,
+        _taking(handle, verb, "starts a run on this machine", tell),
+    ):
+        yield
 
 
 @contextmanager
@@ -114,26 +121,22 @@ def changing(place: Project, lease: str, verb: str, tell: Progress) -> Iterator[
     `up` holds it from the look whether the lease is open to the receipt of the create call; `down` from
     the look for machines to the closing line. So no machine is made for a lease whose key was deleted.
     """
-    with _opened(place, f"lease-{lease}") as handle:
-        turn = Turn(handle, verb, f"makes or ends the machine of {lease}", tell)
-        turn.take()
-        try:
-            yield
-        finally:
-            turn.give_back()
+    with (
+        _opened(place, f"lease-{lease}") as handle,
+        _taking(handle, verb, f"makes or ends the machine of {lease}", tell),
+    ):
+        yield
 
 
 @contextmanager
 def one_at_a_time(place: Project, name: str, verb: str, tell: Progress) -> Iterator[None]:
     """Two `up` of one profile take turns; the second finds the first one's machine and its stack."""
     place.ignore_state()
-    with _file(place.state / f"up-{name}.lock") as handle:
-        turn = Turn(handle, verb, f"makes the machine of {name} ready", tell)
-        turn.take()
-        try:
-            yield
-        finally:
-            turn.give_back()
+    with (
+        _file(place.state / f"up-{name}.lock") as handle,
+        _taking(handle, verb, f"makes the machine of {name} ready", tell),
+    ):
+        yield
 
 
 def after_up(place: Project, name: str, tell: Progress) -> None:

@@ -123,7 +123,7 @@ class SkewedHere:
 def test_a_wrong_clock_here_ends_nothing_that_is_in_use(
     monkeypatch: pytest.MonkeyPatch, off: float, lasts: int, outcome: str
 ) -> None:
-    """The machine is half an hour old. What is said of its age is right, too."""
+    """The machine is half an hour old, and its age is shown so."""
     theirs, begun = [0.0], time.time()
     made = MemoryProvider(clock=lambda: begun + theirs[0])
     labels = {LABEL_LEASE: "x", LABEL_LASTS: str(lasts)}

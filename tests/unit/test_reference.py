@@ -46,7 +46,7 @@ class Ran:
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project of git with 3 ignored files of data, and a home folder beside it."""
-    folder = tmp_path / "work" / "project"
+    folder = tmp_path / "outer" / "project"
     (folder / "my_data" / "train").mkdir(parents=True)
     for number in range(3):
         (folder / "my_data" / "train" / f"{number}.bin").write_bytes(bytes([number]) * 1000)

@@ -36,8 +36,8 @@ def test_data_above_that_are_reached_by_the_names_of_the_folders_between(
     (project.parent / "shared").mkdir()
     (project.parent / "shared/x.bin").write_text("x")
     root = "../" * (len(project.parts) - 1)
-    script = LOADS + "load('../../work/shared/x.bin')\nload('../../work/project/my_data/train/1.bin')\n"
-    script += f"load({root + str(tmp_path)[1:] + '/work/shared/x.bin'!r})\n"
+    script = LOADS + "load('../../outer/shared/x.bin')\nload('../../outer/project/my_data/train/1.bin')\n"
+    script += f"load({root + str(tmp_path)[1:] + '/outer/shared/x.bin'!r})\n"
     run = ran(project, script)
     assert run.output.split() == ["real"] * 3 and set(run.names) == {"../shared", "my_data"}
 

@@ -50,7 +50,7 @@ def test_one_of_several_is_named_with_the_nearest_that_was_written(folder: Path)
     assert record.succeeded
     (lacking,) = record.unwritten
     assert (lacking["pattern"], lacking["nearest"]) == ("out/model.keras", "output/model.keras")
-    assert lacking["looked_for"].endswith("/runs/one/work/out/model.keras")
+    assert Path(lacking["looked_for"]).parts[-5:] == ("runs", "one", "work", "out", "model.keras")
     assert not lacking["no_other"]
     assert any("did not write out/model.keras" in words for words in told.words)
     screen = summary(record)

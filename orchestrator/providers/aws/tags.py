@@ -112,7 +112,7 @@ def is_ending(instance: Mapping[str, Any]) -> bool:
 
 
 def machine(instance: Mapping[str, Any], region: str, now: datetime | None = None) -> Machine:
-    """An instance that exists, as the rest of orch knows it. `now`: when EC2 told of it, by its clock."""
+    """An instance that exists, in orch's terms. `now`: the time of the answer, by EC2's clock."""
     tags = tags_in(instance)
     user = tags.get(LOGIN, "root")
     launched = _aware(instance["LaunchTime"])

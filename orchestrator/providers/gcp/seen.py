@@ -44,7 +44,7 @@ _KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecds
 
 
 def machine(instance: Json, project: str, now: datetime | None = None) -> Machine:
-    """`now`: when Google told of it, by its clock."""
+    """`now`: the time of the answer, by Google's clock."""
     notes = _notes(instance)
     name, zone = str(instance["name"]), last(str(instance.get("zone", "")))
     public, private = addresses(instance)
