@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.errors import ProfileError, UsageError
+from orchestrator.model.paths import is_there, with_home
 from orchestrator.profile import load
 from orchestrator.profile.edit import NotEditable
 from orchestrator.profile.edit_data import NewData, with_data
@@ -34,8 +35,8 @@ def declare(profile: Path, found: Sequence[Undeclared]) -> str:
 
 
 def _entry(path: Path, profile: Path, project: Path) -> NewData:
-    place = Path(os.path.normpath(Path.cwd() / path.expanduser()))
-    if not place.exists():
+    place = Path(os.path.normpath(Path.cwd() / with_home(path)))
+    if not is_there(place):
         raise UsageError(
             f"There is no {path} to declare as data.", next_command="ls    # which data are here?"
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 from orchestrator.model.answers import SHORT
 from orchestrator.model.files import regular_bytes, sha256_of
+from orchestrator.model.paths import is_folder, with_home
 from orchestrator.parity.changes import Change, Facts, another_program, versions
 from orchestrator.parity.intervention import SHARED, Candidate, Intervention, Other
 from orchestrator.parity.naming import SideNames
@@ -135,7 +136,7 @@ def _place(name: str, here: Any, mine: Facts) -> str | None:
         path = str(entry.get("path", ""))
         if first == root and rest and path.endswith("/" + rest):
             return path.removesuffix(rest) + tail
-    return str(Path(name).expanduser()) if root == "~" else None
+    return str(with_home(Path(name))) if root == "~" else None
 
 
 def _is_file_of(path: Path, entry: Mapping[str, Any]) -> bool:
@@ -237,7 +238,7 @@ def _start(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
 
 def _folder(_change: Change, _here: Any, there: Any, *_rest: Any) -> Made:
     """The path alone: what is in the folder stays this side's own."""
-    if not Path(str(there)).is_dir():
+    if not is_folder(Path(str(there))):
         return None, "the other side's working folder is not on this computer"
     return Intervention(path=Path(str(there))), ""
 
@@ -344,7 +345,7 @@ _MAKERS: Mapping[str, Maker] = {
 def other_neighbours(base: str, mine: Facts, other: Other, names: SideNames) -> Iterator[Candidate]:
     """Files around the other side's folder, if its neighbours differ from ours."""
     here, there = mine.get("cwd"), other.facts.get("cwd")
-    if not here or not there or not Path(str(there)).is_dir():
+    if not here or not there or not is_folder(Path(str(there))):
         return
     parents = {Path(here).parent, Path(there).parent}
     if len(parents) == 1 or parents & SHARED:

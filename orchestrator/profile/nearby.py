@@ -26,14 +26,6 @@ def shown_path(path: Path) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def is_there(path: Path) -> bool:
-    """Whether a path exists; one that cannot be asked for, like one that is too long, does not."""
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
-
-
 def no_such_file(path: Path) -> str:
     """Name the profile of a similar name, else those that are there, else how one is made."""
     near = list(profiles_near(path))

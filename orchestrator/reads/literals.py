@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from orchestrator.model.paths import is_folder, is_there, with_home
 from orchestrator.profile.nearby import looks_like_profile
 from orchestrator.profile.settings import SUFFIXES, Unreadable, text_values
 from orchestrator.reads.opened import Opened
@@ -47,12 +48,12 @@ class _Found:
     def add(self, text: str, folders: set[Path], *, inside: bool = False) -> None:
         """Take what `text` names in `folders`; `inside`: only below the project."""
         for base in sorted(folders):
-            place = Path(os.path.normpath(base / Path(text).expanduser()))
+            place = Path(os.path.normpath(base / with_home(Path(text))))
             if place in self._near or (inside and not place.is_relative_to(self.project)):
                 continue
-            if place.is_dir():
+            if is_folder(place):
                 self.folders.setdefault(str(place))
-            elif place.is_file() and not is_secret(place.name):
+            elif is_there(place) and place.is_file() and not is_secret(place.name):
                 self.files.setdefault(str(place), "named")
 
 

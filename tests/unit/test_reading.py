@@ -31,6 +31,21 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize(
+    "text", ["~nobody-of-that-name/x.csv", "x" * 290, "x" * 290 + "/y", "one/a.csv/b", "~"]
+)
+@pytest.mark.parametrize("file", ["train.py", "conf.json", "conf.yaml"])
+def test_a_text_that_is_no_path_stops_nothing(project: Path, file: str, text: str) -> None:
+    (project / "train.py").write_text("open('two/b.csv')\n")
+    written = {
+        ".py": f"open('two/b.csv')\nNAME = {text!r}\n",
+        ".json": f'{{"data": "{text}"}}',
+        ".yaml": f"data: {text!r}\n",
+    }
+    (project / file).write_text(written[Path(file).suffix])
+    assert [each.name for each in of_project(project)] == ["two"]
+
+
 NAMES = {
     "parser.add_argument('--data', default='one')": ["one"],
     "def main(data: str = typer.Option('one/a.csv')): ...": ["one"],
