@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
-from orchestrator.stack.uv import uv_binary
 from tests.e2e.project import Project
+from tests.unit.stack_locks import uv
 
 pytestmark = pytest.mark.machine
 
@@ -47,9 +46,9 @@ def test_a_variable_that_is_right_for_one_machine_only_is_refused(project: Proje
 
 
 def test_an_environment_here_that_is_not_the_lock(project: Project) -> None:
-    uv, own = str(uv_binary()), project.folder / ".venv"
-    subprocess.run([uv, "venv", "-q", "-p", sys.executable, own], check=True)
-    subprocess.run([uv, "pip", "install", "-q", "-p", own / "bin/python", "six==1.16.0"], check=True)
+    own = project.folder / ".venv"
+    uv("venv", "-q", "-p", sys.executable, own, cwd=project.folder)
+    uv("pip", "install", "-q", "-p", own / "bin/python", "six==1.16.0", cwd=project.folder)
     warnings = project.json("plan", "orch.yaml")["warnings"]
     assert any("six" in each and "1.16.0" in each and "1.17.0" in each for each in warnings)
     error = project.json("up", "orch.yaml", code=7)["error"]

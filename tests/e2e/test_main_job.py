@@ -11,9 +11,9 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-import uv
 
 from tests.e2e.project import Project
+from tests.unit.stack_locks import uv
 
 pytestmark = [pytest.mark.machine, pytest.mark.tensorflow, pytest.mark.slow]
 
@@ -198,11 +198,10 @@ def test_a_local_environment_that_is_not_the_lock_stops_the_run(
     """The user's own environment has another version of one package than the lock."""
     own = tmp_path / "own"
     lock = digits.folder / "examples/digits/requirements.lock"
-    find = uv.find_uv_bin()
-    subprocess.run([find, "venv", "-q", "-p", str(tf_python), str(own)], check=True)
+    uv("venv", "-q", "-p", tf_python, own, cwd=tmp_path)
     python = str(own / "bin/python")
-    subprocess.run([find, "pip", "sync", "-q", "-p", python, str(lock)], check=True, timeout=200)
-    subprocess.run([find, "pip", "install", "-q", "-p", python, "six==1.16.0"], check=True, timeout=100)
+    uv("pip", "sync", "-q", "-p", python, lock, cwd=tmp_path)
+    uv("pip", "install", "-q", "-p", python, "six==1.16.0", cwd=tmp_path)
     error = digits.json("train", "--set", f"stack.python={python}", code=7)["error"]
     assert error["kind"] == "StackMismatch"
     assert "six" in error["message"]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
-from orchestrator.stack.uv import uv_binary
+from orchestrator.stack.uv import run_uv
 
 WANTED = "six==1.17.0\npackaging==24.2\ncolorama==0.4.6; sys_platform == 'win32'\n"
 PROJECT = """\
@@ -18,8 +17,8 @@ dependencies = ["six==1.17.0", "packaging==24.2", "colorama==0.4.6; sys_platform
 
 
 def uv(*arguments: str | Path, cwd: Path, stdin: str = "") -> str:
-    argv = [str(uv_binary()), *map(str, arguments)]
-    return subprocess.run(argv, cwd=cwd, input=stdin, check=True, capture_output=True, text=True).stdout
+    """Its standard output. Index and certificates are found as orch finds them: a shell may name none."""
+    return run_uv(arguments, purpose="uv failed in a test:", cwd=cwd, stdin=stdin)
 
 
 def requirements_lock(folder: Path, wanted: str = WANTED) -> Path:

@@ -12,10 +12,16 @@ rm -rf "$digest"
 export UV_CACHE_DIR="$base/uv-cache" UV_NO_CONFIG=1 UV_LINK_MODE=hardlink UV_PYTHON_DOWNLOADS=never UV_NO_PROGRESS=1
 set -e
 "$base/uv/uv" venv --quiet --no-project --python "$python" "$digest"
+sync() {
+    "$base/uv/uv" pip sync --quiet --color never --python "$digest/bin/python" --require-hashes \
+        --compile-bytecode --allow-empty-requirements "$@" "pylock.$digest.toml"
+}
 if [ "$network" = off ]; then
-    set -- --offline --no-index --no-build
-else
-    set --
+    sync --offline --no-index --no-build
+elif ! sync 2>".$digest.said"; then
+    cat ".$digest.said" >&2
+    grep -q certificate ".$digest.said" # of an index that only this system's certificates vouch for
+    export UV_SYSTEM_CERTS=1
+    sync
 fi
-"$base/uv/uv" pip sync --quiet --color never --python "$digest/bin/python" --require-hashes --compile-bytecode \
-    --allow-empty-requirements "$@" "pylock.$digest.toml"
+rm -f ".$digest.said"
