@@ -34,36 +34,36 @@ def cancel(
     Raises RunLost and its like for a run that went with its machine, UsageError for an id that is not known,
     with the nearest ones, and Busy for a run that is still being started.
     """
-    place = Project.at(folder)
-    if run_id and lease is None and not any(run_id in each.runs for each in open_with_runs(place)):
-        return _without_machine(place, run_id)
-    held, run = known_run(place, run_id or _going_on(place, lease), lease)
+    project = Project.at(folder)
+    if run_id and lease is None and not any(run_id in each.runs for each in open_with_runs(project)):
+        return _without_machine(project, run_id)
+    held, run = known_run(project, run_id or _going_on(project, lease), lease)
     if run.lost is not None:
         raise _lost(run)
     watched = run.exit_reason != "lost"  # else only its supervisor is known to be gone: its job may go on
-    if run.collected and watched and (report := _recorded(place, run.run_id)):
+    if run.collected and watched and (report := _recorded(project, run.run_id)):
         return report
-    return _on_its_machine(place, held, run.run_id, progress or Silent())
+    return _on_its_machine(project, held, run.run_id, progress or Silent())
 
 
-def _going_on(place: Project, lease: str | None) -> str | None:
+def _going_on(project: Project, lease: str | None) -> str | None:
     """The latest run of which nobody saw the end; None where there is none."""
-    held = with_runs_there(place, place.lease(lease))
+    held = with_runs_there(project, project.lease(lease))
     unseen = [run.run_id for run in held.runs.values() if run.exit_reason is None and run.lost is None]
     return unseen[-1] if unseen else None
 
 
-def _on_its_machine(place: Project, held: Lease, run_id: str, tell: Progress) -> CancelReport:
-    profile = profile_of(held, ())
+def _on_its_machine(project: Project, lease: Lease, run_id: str, tell: Progress) -> CancelReport:
+    profile = profile_of(lease, ())
     from orchestrator import jobs
     from orchestrator.training.bring_home import note_end
     from orchestrator.training.one_run import opened
 
     try:
-        with opened(place, held, run_id, profile, tell, again=f"orch cancel {run_id}") as session:
+        with opened(project, lease, run_id, profile, tell, again=f"orch cancel {run_id}") as session:
             before = jobs.state(session.host, session.agent, run_id)
             if before.state == "absent":
-                raise _not_begun(place, run_id)
+                raise _not_begun(project, run_id)
             goes_on = before.state != "ended"
             after = jobs.cancel(session.host, session.agent, run_id) if goes_on else before
             note_end(session, run_id, after.exit)
@@ -84,20 +84,20 @@ def _report(run_id: str, state: RunState, went_on: bool) -> CancelReport:
     )
 
 
-def _without_machine(place: Project, run_id: str) -> CancelReport:
+def _without_machine(project: Project, run_id: str) -> CancelReport:
     """Of a run that no open lease knows: as its record has it."""
-    report = _recorded(place, run_id)
+    report = _recorded(project, run_id)
     if report:
         return report
-    if working_on(place, run_id):
-        raise _not_begun(place, run_id)
-    raise no_such_run(f"There is no run {run_id} in {place.root}. {_NOTHING}", run_id, known_ids(place))
+    if working_on(project, run_id):
+        raise _not_begun(project, run_id)
+    raise no_such_run(f"There is no run {run_id} in {project.root}. {_NOTHING}", run_id, known_ids(project))
 
 
-def _recorded(place: Project, run_id: str) -> CancelReport | None:
+def _recorded(project: Project, run_id: str) -> CancelReport | None:
     from orchestrator.runs import collect
 
-    record = collect.read(place.run(run_id))
+    record = collect.read(project.run(run_id))
     if record is None:
         return None
     ended = record.exit
@@ -113,8 +113,8 @@ def _recorded(place: Project, run_id: str) -> CancelReport | None:
     )
 
 
-def _not_begun(place: Project, run_id: str) -> UsageError:
-    holder = working_on(place, run_id)
+def _not_begun(project: Project, run_id: str) -> UsageError:
+    holder = working_on(project, run_id)
     if holder:
         return Busy(
             f"{run_id} is being started by {holder.words}: no job runs on the machine yet. {_NOTHING}",

@@ -61,9 +61,9 @@ def _need(cloud: str, profile: str | Path | None, region: str | None, overrides:
     return need if region in (None, need.region) else replace(need, region=region, zone=None)
 
 
-def exit_code(found: Readiness) -> int:
+def exit_code(readiness: Readiness) -> int:
     """0 ready; 3 credentials or permissions; 4 quota; 5 anything else that is missing."""
-    topics = {check.topic for check in found.missing}
+    topics = {check.topic for check in readiness.missing}
     if topics & _ACCESS:
         return EXIT_AUTH
     if Topic.QUOTA in topics:
@@ -71,7 +71,7 @@ def exit_code(found: Readiness) -> int:
     return EXIT_PROVISION if topics else EXIT_OK
 
 
-def as_json(found: Readiness) -> dict[str, Any]:
+def as_json(readiness: Readiness) -> dict[str, Any]:
     """{ready, exit_code, cloud, identity, account, region, offer, checks[{topic, name, state, …}], …}"""
-    code = exit_code(found)
-    return {"ready": code == EXIT_OK, "exit_code": code, **asdict(found)}
+    code = exit_code(readiness)
+    return {"ready": code == EXIT_OK, "exit_code": code, **asdict(readiness)}

@@ -37,7 +37,7 @@ def compare(
     confirm: bool = False,
     budget: float = BUDGET,
     progress: Progress | None = None,
-    workshop: ReplayPool | None = None,
+    pool: ReplayPool | None = None,
 ) -> Verdict:
     """The verdict on two runs, given as folders or as ids under `runs/`: tensor by tensor where both were
     recorded, else by what their records hold (see parity.compare_records).
@@ -46,43 +46,43 @@ def compare(
     working folder, for at most `budget` seconds. What could not be run again is said in `untried`. Several
     calls can share a `workshop`: what was imported or repeated for one is there for the next.
     """
-    place = Project.at(folder)
-    records = _records(place, a, b)
+    project = Project.at(folder)
+    records = _records(project, a, b)
     if records:
         return parity.compare_records(*records)
-    first, second = observed(place, a), observed(place, b)
+    first, second = observed(project, a), observed(project, b)
     if not confirm:
         return parity.judge(*_recordings((first, second)))
-    if workshop:
-        return confirm_cause(place, (first, second), budget, progress or Silent(), workshop)
+    if pool:
+        return confirm_cause(project, (first, second), budget, progress or Silent(), pool)
     with ReplayPool() as own:
-        return confirm_cause(place, (first, second), budget, progress or Silent(), own)
+        return confirm_cause(project, (first, second), budget, progress or Silent(), own)
 
 
-def _records(place: Project, a: Path | str, b: Path | str) -> list[dict[str, Any]] | None:
+def _records(project: Project, a: Path | str, b: Path | str) -> list[dict[str, Any]] | None:
     """The records of two runs of which not both have recorded tensors; None where both have, or not even a
     record."""
-    if all(_observed(place, run) for run in (a, b)):
+    if all(_observed(project, run) for run in (a, b)):
         return None
-    found = [_record(place, run) for run in (a, b)]
+    found = [_record(project, run) for run in (a, b)]
     return [record for record in found if record] if all(found) else None
 
 
-def _record(place: Project, run: Path | str) -> dict[str, Any]:
-    folders = (Path(run), place.run(str(run)))
+def _record(project: Project, run: Path | str) -> dict[str, Any]:
+    folders = (Path(run), project.run(str(run)))
     return next((found.as_json() for folder in folders if (found := collect.read(folder))), {})
 
 
 def cannot_confirm(a: Path | str, b: Path | str, folder: Path | str | None = None) -> str | None:
     """Why neither of two recorded runs can be run again here; None where one can."""
-    place = Project.at(folder)
-    folders = observed(place, a), observed(place, b)
+    project = Project.at(folder)
+    folders = observed(project, a), observed(project, b)
     base, why = _base(folders, _recordings(folders))
     return None if base else why
 
 
 def confirm_cause(
-    place: Project, folders: tuple[Path, Path], budget: float, tell: Progress, workshop: ReplayPool
+    project: Project, folders: tuple[Path, Path], budget: float, tell: Progress, pool: ReplayPool
 ) -> Verdict:
     """The verdict on two recordings, whichever of them can be run again here being run again."""
     recordings = _recordings(folders)
@@ -107,12 +107,12 @@ def confirm_cause(
     made = _made(known, mine, recorded)
 
     def make(servers: ForkServers) -> Replayer:
-        facts, agent = recorded.environment, local_agent(place)
+        facts, agent = recorded.environment, local_agent(project)
         again = Replayer(known, _folders(known, made), agent, facts, steps, light, servers=servers)
         again.always = Intervention(files=restored(known, facts, mine / recipe.KEPT))
         return again
 
-    runs = workshop.runs(f"{mine.resolve()} {light}", make)
+    runs = pool.runs(f"{mine.resolve()} {light}", make)
     return confirming.confirm(sides, verdict, runs, budget, tell)
 
 
@@ -171,18 +171,18 @@ def _folders(known: Recipe, made: frozenset[Path]) -> Folders:
     return Folders(known.cwd, folder_of(known.argv, known.cwd), made)
 
 
-def observed(place: Project, run: Path | str) -> Path:
+def observed(project: Project, run: Path | str) -> Path:
     """The folder that holds `observe/`: the run's own, or that of its side of a parity check."""
-    found = _observed(place, run)
+    found = _observed(project, run)
     if found:
         return found
     raise UsageError(
-        f"{run} is not a recorded run: neither that folder nor {place.run(str(run))} holds a recording.",
+        f"{run} is not a recorded run: neither that folder nor {project.run(str(run))} holds a recording.",
         next_command="orch record -- python train.py",
     )
 
 
-def _observed(place: Project, run: Path | str) -> Path | None:
-    folders = (Path(run), place.run(str(run)))
+def _observed(project: Project, run: Path | str) -> Path | None:
+    folders = (Path(run), project.run(str(run)))
     places = (inside for folder in folders for inside in (folder, folder / "parity" / "there"))
     return next((inside for inside in places if (inside / "observe").is_dir()), None)

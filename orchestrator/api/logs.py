@@ -37,30 +37,32 @@ def logs(
     that a follower in this folder saw, until the run ends. Of a run whose machine is gone: what a follower
     received, which is kept.
     """
-    place = Project.at(folder)
-    pulled = _pulled(place, run_id)
+    project = Project.at(folder)
+    pulled = _pulled(project, run_id)
     if pulled:
-        return _of_the_copy(place, pulled, follow, output)
-    if run_id and lease is None and not any(run_id in each.runs for each in open_with_runs(place)):
-        raise no_such_run(f"There is no run {run_id} in {place.root}.", run_id, known_ids(place))
-    held, run = known_run(place, run_id, lease)
+        return _of_the_copy(project, pulled, follow, output)
+    if run_id and lease is None and not any(run_id in each.runs for each in open_with_runs(project)):
+        raise no_such_run(f"There is no run {run_id} in {project.root}.", run_id, known_ids(project))
+    held, run = known_run(project, run_id, lease)
     from orchestrator.session.reach import MachineGone
 
     try:
-        return _of_the_machine(place, held, run.run_id, follow, output, progress or Silent())
+        return _of_the_machine(project, held, run.run_id, follow, output, progress or Silent())
     except MachineGone:
-        kept = place.run(run.run_id) / LOG
+        kept = project.run(run.run_id) / LOG
         if follow or not kept.exists():
             raise
         return {"run_id": run.run_id, "bytes": _passed_on(kept, 0, output), "ended": True, "reason": "lost"}
 
 
-def _of_the_copy(place: Project, log: Path, follow: bool, output: Callable[[bytes], None]) -> dict[str, Any]:
+def _of_the_copy(
+    project: Project, log: Path, follow: bool, output: Callable[[bytes], None]
+) -> dict[str, Any]:
     """The log that lies here; a follower gets what is behind its bookmark."""
     from orchestrator.runs import collect
 
     run_id = log.parent.name
-    mark = _mark(place, run_id) if follow else None
+    mark = _mark(project, run_id) if follow else None
     size = _passed_on(log, mark.offset if mark else 0, output)
     if mark and size > mark.offset:
         mark.advance(size - mark.offset)
@@ -96,22 +98,25 @@ def _opened(log: Path) -> BinaryIO:
         ) from None
 
 
-def _mark(place: Project, run_id: str) -> Bookmark | None:
+def _mark(project: Project, run_id: str) -> Bookmark | None:
     """How far a follower in this folder has read the run's output."""
-    held = [lease for lease in place.leases() if run_id in lease.runs]
-    return bookmark_of(place.ledger(held[-1].id), run_id) if held else None
+    held = [lease for lease in project.leases() if run_id in lease.runs]
+    return bookmark_of(project.ledger(held[-1].id), run_id) if held else None
 
 
 def _of_the_machine(
-    place: Project, held: Lease, run_id: str, follow: bool, output: Callable[[bytes], None], tell: Progress
+    project: Project, lease: Lease, run_id: str, follow: bool, output: Callable[[bytes], None], tell: Progress
 ) -> dict[str, Any]:
     from orchestrator import jobs
     from orchestrator.leases.remains import naming
     from orchestrator.runs import follow as following
     from orchestrator.session.session import open_session
 
-    ledger, again = place.ledger(held.id), f"orch logs {'-f ' if follow else ''}{run_id}"
-    with naming(ledger, again), open_session(place, ledger, profile_of(held, ()), progress=tell) as session:
+    ledger, again = project.ledger(lease.id), f"orch logs {'-f ' if follow else ''}{run_id}"
+    with (
+        naming(ledger, again),
+        open_session(project, ledger, profile_of(lease, ()), progress=tell) as session,
+    ):
         if follow:
             ended = following.follow_to_end(session, run_id, output)
             offset = following.bookmark(session, run_id).offset
@@ -122,20 +127,20 @@ def _of_the_machine(
     return {"run_id": run_id, "bytes": offset, "ended": ended is not None, "reason": reason}
 
 
-def _pulled(place: Project, run_id: str | None) -> Path | None:
+def _pulled(project: Project, run_id: str | None) -> Path | None:
     """The log that lies here and will not grow: of that run, or of the latest where no lease is open."""
     if run_id:
-        log = place.run(run_id) / LOG
-        return log if log.exists() and _settled(place, run_id) else None
-    if place.open_leases():
+        log = project.run(run_id) / LOG
+        return log if log.exists() and _settled(project, run_id) else None
+    if project.open_leases():
         return None
-    found = sorted(place.run(".").glob(f"*/{LOG}"), key=lambda path: path.stat().st_mtime)
+    found = sorted(project.run(".").glob(f"*/{LOG}"), key=lambda path: path.stat().st_mtime)
     if not found:
         raise UsageError("There is no run in this folder.", next_command="orch train")
     return found[-1]
 
 
-def _settled(place: Project, run_id: str) -> bool:
+def _settled(project: Project, run_id: str) -> bool:
     """Whether its record is here, or no machine can know more of it."""
-    recorded = (place.run(run_id) / _RECORD).exists()
-    return recorded or not any(run_id in lease.runs for lease in place.open_leases())
+    recorded = (project.run(run_id) / _RECORD).exists()
+    return recorded or not any(run_id in lease.runs for lease in project.open_leases())

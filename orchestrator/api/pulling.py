@@ -40,15 +40,15 @@ def pull_all(
 
     Raises ResultsLost, once all of them were fetched, where a result of one will not come.
     """
-    place = Project.at(folder)
-    held = with_runs_there(place, place.lease(lease))
+    project = Project.at(folder)
+    held = with_runs_there(project, project.lease(lease))
     if not held.uncollected:
         return PullReport(())
     from orchestrator.training.one_run import opened
 
     last = held.uncollected[-1].run_id
     again = f"orch pull --all --lease {held.id}"
-    with opened(place, held, last, profile_of(held, ()), progress or Silent(), again=again) as session:
+    with opened(project, held, last, profile_of(held, ()), progress or Silent(), again=again) as session:
         ended, running = _standing(session)
         records, lacking = [], []
         for name in ended:
@@ -70,14 +70,14 @@ def fetch(
     progress: Progress | None = None,
 ) -> PullReport:
     """As `pull`, with the other runs of the lease that it left on the machine."""
-    place = Project.at(folder)
-    held, run = known_run(place, run_id, lease)
+    project = Project.at(folder)
+    held, run = known_run(project, run_id, lease)
     profile = profile_of(held, ())
     from orchestrator import jobs
     from orchestrator.training.one_run import opened
 
     wanted = " ".join(["orch pull", *([run_id] if run_id else []), *(["--again"] if again else [])])
-    with opened(place, held, run.run_id, profile, progress or Silent(), again=wanted) as session:
+    with opened(project, held, run.run_id, profile, progress or Silent(), again=wanted) as session:
         if run_id is None:
             name = _meant(session)
         elif jobs.state(session.host, session.agent, run_id).state == "running":
@@ -127,7 +127,7 @@ def _home(session: Session, run_id: str, *, again: bool = False) -> RunRecord:
     from orchestrator.session.turns import turn_of
     from orchestrator.training.bring_home import bring_home
 
-    with turn_of(session.place, run_id, "pull", session.progress):
+    with turn_of(session.project, run_id, "pull", session.progress):
         state = jobs.state(session.host, session.agent, run_id)
         return complete_record(bring_home(session, run_id, state.exit, again=again))
 

@@ -49,9 +49,9 @@ def record(
     what it reads is kept in the recording; None: it has no standard input.
     """
     tell = progress or Silent()
-    place = Project.at(folder)
-    name = _new_run(place, run_id)
-    agent = local_agent(place)
+    project = Project.at(folder)
+    name = _new_run(project, run_id)
+    agent = local_agent(project)
     python = command_python(command)
     host = HereHost()
     job = Job(
@@ -67,33 +67,33 @@ def record(
     held = recipe.snapshot_inputs(Path.cwd(), before)
     given = _run(host, agent, job, stdin, output or _nowhere)
     state = jobs.state(host, agent, name)
-    done = _recorded(host, agent, name, place.run(name), python, tell)
+    done = _recorded(host, agent, name, project.run(name), python, tell)
     recipe.write_recipe(
-        place.run(name), command, Path.cwd(), python, made=appeared(before, Path.cwd()), stdin=given
+        project.run(name), command, Path.cwd(), python, made=appeared(before, Path.cwd()), stdin=given
     )
-    recipe.keep_inputs(place.run(name), command, Path.cwd(), held)
+    recipe.keep_inputs(project.run(name), command, Path.cwd(), held)
     exit_ = collect.exit_json(state.exit)
     timings = {}
     if state.started_at and state.ended_at:
         timings["train_s"] = round(state.ended_at - state.started_at, 3)
-    finished = RunRecord(run_id=name, path=str(place.run(name)), exit=exit_, timings=timings, **done)
+    finished = RunRecord(run_id=name, path=str(project.run(name)), exit=exit_, timings=timings, **done)
     collect.write(finished)
-    found, profile = of_run(read_opened(place.run(name) / "observe"), Path.cwd(), command, begun)
+    found, profile = of_run(read_opened(project.run(name) / "observe"), Path.cwd(), command, begun)
     if found:
         tell.say(f"Note: {advice_here(found, profile)}")
     return finished
 
 
-def _new_run(place: Project, run_id: str | None) -> str:
+def _new_run(project: Project, run_id: str | None) -> str:
     """The id of a run that can be kept in the project and is not there yet."""
     name = check_run_id(run_id) if run_id else new_run_id("record")
-    if place.run(name).exists():
+    if project.run(name).exists():
         raise UsageError(
-            f"A run {name} is in {place.run(name).parent} already.",
-            next_command=f"rm -r {place.run(name)}    # or give another --run-id",
+            f"A run {name} is in {project.run(name).parent} already.",
+            next_command=f"rm -r {project.run(name)}    # or give another --run-id",
         )
-    place.require_runs(name)
-    place.ignore_runs()
+    project.require_runs(name)
+    project.ignore_runs()
     return name
 
 

@@ -40,7 +40,7 @@ _ENDED = "The machine was ended; nothing costs."
 class _Call:
     """One call of `run`. `words` is the command line that repeats it."""
 
-    place: Project
+    project: Project
     profile: Profile
     run_id: str
     overrides: Sequence[str]
@@ -72,8 +72,8 @@ def run(
     price: results on it could not be brought home, another call uses it, or it was there before (`up`).
     Raises what `up` and `train` raise, and CleanupUnproven.
     """
-    place, name = Project.at(folder), check_run_id(run_id)
-    place.require_runs(name)
+    project, name = Project.at(folder), check_run_id(run_id)
+    project.require_runs(name)
     wanted = load(Path(profile), overrides=tuple(overrides), files=True)
     from orchestrator.runs import attempts
     from orchestrator.training.one_run import RunOptions
@@ -82,16 +82,16 @@ def run(
         local_parity=local_parity,
         retry_failed=retry_failed,
         parallel=parallel,
-        seen=attempts.latest_attempt(place.run(name)),
+        seen=attempts.latest_attempt(project.run(name)),
         overrides=secrets_of(overrides),
         verb="run",
     )
     words = _repeated(profile, name, overrides, local_parity)
-    call = _Call(place, wanted, name, overrides, wish, progress or Silent(), words)
+    call = _Call(project, wanted, name, overrides, wish, progress or Silent(), words)
     if wish.seen is None:
         _require_space(call)
     try:
-        with shared_use(place, wanted.name):
+        with shared_use(project, wanted.name):
             record = _answered(call) or _made(call, output)
     except BaseException as error:
         _end_after(call, error)
@@ -109,7 +109,7 @@ def run(
 def _require_space(call: _Call) -> None:
     from orchestrator.runs import space
 
-    space.require_results(call.place, call.profile, "Nothing was rented or sent by this call.", call.words)
+    space.require_results(call.project, call.profile, "Nothing was rented or sent by this call.", call.words)
 
 
 def _repeated(profile: str | Path, run_id: str, overrides: Sequence[str], local_parity: bool) -> str:
@@ -124,11 +124,11 @@ def _answered(call: _Call) -> RunRecord | None:
     lease = _lease(call)
     if lease is not None and lease.uncollected:
         _settle_where_gone(call, lease)
-        if any(run.run_id == call.run_id for run in call.place.ledger(lease.id).lease().uncollected):
+        if any(run.run_id == call.run_id for run in call.project.ledger(lease.id).lease().uncollected):
             return None
     from orchestrator.training.one_run import recorded
 
-    return recorded(call.place, call.profile, call.run_id, call.wish, call.tell)
+    return recorded(call.project, call.profile, call.run_id, call.wish, call.tell)
 
 
 def _settle_where_gone(call: _Call, lease: Lease) -> None:
@@ -140,7 +140,7 @@ def _settle_where_gone(call: _Call, lease: Lease) -> None:
     provider = open_provider(lease.profile["cloud"])
     require_seen(provider, lease)
     if serving(provider, lease) is None:
-        for lost in settle(call.place, call.place.ledger(lease.id), ending_of_machine(provider, lease)):
+        for lost in settle(call.project, call.project.ledger(lease.id), ending_of_machine(provider, lease)):
             call.tell.say(f"{lost.run_id}: {lost.exit['detail']}")
 
 
@@ -150,22 +150,22 @@ def _made(call: _Call, output: Output | None) -> RunRecord:
     held = up(
         call.profile.path,
         overrides=call.overrides,
-        folder=call.place.root,
+        folder=call.project.root,
         progress=call.tell,
         for_run=call.run_id,
     )
-    lease = call.place.ledger(held.lease).lease()
+    lease = call.project.ledger(held.lease).lease()
     profile = profile_of(lease, call.wish.overrides)
     from orchestrator.training.one_run import one_run
 
-    return one_run(call.place, lease, profile, call.run_id, call.wish, Interrupts(), output, call.tell)
+    return one_run(call.project, lease, profile, call.run_id, call.wish, Interrupts(), output, call.tell)
 
 
 # ---------------------------------------------------------------- the end of the machine
 
 
 def _lease(call: _Call) -> Lease | None:
-    found = [lease for lease in call.place.open_leases() if lease.profile["name"] == call.profile.name]
+    found = [lease for lease in call.project.open_leases() if lease.profile["name"] == call.profile.name]
     return found[-1] if found else None
 
 
@@ -173,7 +173,7 @@ def _end(call: _Call) -> str | None:
     """End the machine that `run` made; what is left, and why, where it must not. Raises what `down` does."""
     from orchestrator.leases.down import down
 
-    with exclusive_use(call.place, call.profile.name) as nobody:
+    with exclusive_use(call.project, call.profile.name) as nobody:
         lease = _lease(call)
         if lease is None:
             return None
@@ -185,7 +185,7 @@ def _end(call: _Call) -> str | None:
             ids = ", ".join(run.run_id for run in lease.uncollected)
             which = lease.uncollected[0].run_id if len(lease.uncollected) == 1 else "--all"
             return _left(lease, f"results of {ids} are on it only. Next: orch pull {which}")
-        down(lease.id, folder=call.place.root, progress=call.tell)
+        down(lease.id, folder=call.project.root, progress=call.tell)
         return None
 
 
@@ -208,7 +208,7 @@ def _end_after(call: _Call, error: BaseException) -> None:
         return
     if not had:
         return
-    files = f" What came home of the run is in {call.place.run(call.run_id)}."
+    files = f" What came home of the run is in {call.project.run(call.run_id)}."
     kept = files if isinstance(error, (RunFailed, ParityMismatch)) else ""
     error.exists = (left or _ENDED) + kept
     to_fetch = left is not None and isinstance(error, ResultsLost)  # it names the command that fetches them

@@ -21,9 +21,9 @@ def ssh_command(
     command: Sequence[str] = (), *, lease: str | None = None, folder: Path | str | None = None
 ) -> list[str]:
     """The `ssh` command line of the machine: its own key and known_hosts, nothing of the user's."""
-    place = Project.at(folder)
-    held = place.lease(lease)
-    with naming(place.ledger(held.id), shlex.join(["orch", "ssh", *command])):
+    project = Project.at(folder)
+    held = project.lease(lease)
+    with naming(project.ledger(held.id), shlex.join(["orch", "ssh", *command])):
         provider = open_provider(held.profile["cloud"])
         machine = serving(provider, held)
         endpoint = provider.endpoint(machine) if machine else None
@@ -32,7 +32,7 @@ def ssh_command(
     if shutil.which("ssh") is None:
         raise UsageError("There is no `ssh` on this computer.", next_command="orch doctor")
     alias = machine.id
-    known = place.known_hosts(held.id).with_name("known_hosts.ssh")
+    known = project.known_hosts(held.id).with_name("known_hosts.ssh")
     known.write_text("".join(known_hosts_line(alias, key) for key in endpoint.host_keys))
     options = {
         "UserKnownHostsFile": str(known),
@@ -42,7 +42,7 @@ def ssh_command(
         "IdentitiesOnly": "yes",
         "IdentityAgent": "none",
     }
-    argv = ["ssh", "-F", "/dev/null", "-i", str(place.identity(held.id)), "-p", str(endpoint.port)]
+    argv = ["ssh", "-F", "/dev/null", "-i", str(project.identity(held.id)), "-p", str(endpoint.port)]
     for name, value in options.items():
         argv += ["-o", f'{name}="{value}"' if " " in value else f"{name}={value}"]
     if endpoint.proxy:  # the rest of the option is a line of shell: no quotes around it

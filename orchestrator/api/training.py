@@ -41,19 +41,19 @@ def train(
     record is in `runs/<id>/` all the same), HostError (the run goes on without us).
     """
     with Interrupts() as interrupts:
-        place = Project.at(folder)
-        held = place.lease(lease)
+        project = Project.at(folder)
+        held = project.lease(lease)
         profile = profile_of(held, overrides)
         from orchestrator.runs import attempts
         from orchestrator.training.one_run import RunOptions, one_run, refuse_another_machine
 
         refuse_another_machine(profile_of(held, ()), profile)
         name = check_run_id(run_id) if run_id else new_run_id(profile.name)
-        place.require_runs(name)
-        seen = attempts.latest_attempt(place.run(name))
+        project.require_runs(name)
+        seen = attempts.latest_attempt(project.run(name))
         wish = RunOptions(local_parity, detach, strict, retry_failed, parallel, seen, overrides)
-        with shared_use(place, profile.name):
-            return one_run(place, held, profile, name, wish, interrupts, output, progress or Silent())
+        with shared_use(project, profile.name):
+            return one_run(project, held, profile, name, wish, interrupts, output, progress or Silent())
 
 
 def attach(
@@ -65,17 +65,17 @@ def attach(
     progress: Progress | None = None,
 ) -> RunRecord:
     """Follow a run that was started before until it ends, and bring it home."""
-    place = Project.at(folder)
-    held, run = known_run(place, run_id, lease)
+    project = Project.at(folder)
+    held, run = known_run(project, run_id, lease)
     profile = profile_of(held, ())
     from orchestrator.runs.outcome import raise_for_outcome
     from orchestrator.training.one_run import finish, opened
 
     tell = progress or Silent()
     with (
-        shared_use(place, profile.name),
-        turn_of(place, run.run_id, "attach", tell) as turn,
-        opened(place, held, run.run_id, profile, tell, again=f"orch logs -f {run.run_id}") as session,
+        shared_use(project, profile.name),
+        turn_of(project, run.run_id, "attach", tell) as turn,
+        opened(project, held, run.run_id, profile, tell, again=f"orch logs -f {run.run_id}") as session,
     ):
         turn.give_back()
         done = raise_for_outcome(finish(session, run.run_id, output, turn), held.profile["path"])

@@ -43,13 +43,13 @@ def down(
     Raises Busy, UsageError, ProviderError, CleanupUnproven (something may still cost).
     """
     tell = progress or Silent()
-    place = Project.at(folder)
-    place.remove_abandoned()
+    project = Project.at(folder)
+    project.remove_abandoned()
     if everything:
         options: dict[str, Any] = {"discard": discard, "others": others, "clouds": clouds}
-        return _sum(down_all(place, **options, approve=approve, end_lease=_down_one, tell=tell))
-    leases = [place.lease(lease)] if lease or len(place.open_leases()) > 1 else place.open_leases()
-    reports = [_down_one(place, each, discard, tell) for each in leases]
+        return _sum(down_all(project, **options, approve=approve, end_lease=_down_one, tell=tell))
+    leases = [project.lease(lease)] if lease or len(project.open_leases()) > 1 else project.open_leases()
+    reports = [_down_one(project, each, discard, tell) for each in leases]
     return _sum(reports)
 
 
@@ -84,7 +84,7 @@ class _Notes:
 
 
 def _down_one(
-    place: Project, lease: Lease, discard: bool, tell: Progress, only: frozenset[str] | None = None
+    project: Project, lease: Lease, discard: bool, tell: Progress, only: frozenset[str] | None = None
 ) -> DownReport:
     """End the lease's machine. A run that another call is about to start there counts as one that goes on.
 
@@ -95,12 +95,12 @@ def _down_one(
     with ExitStack() as locks:
         for turn in turns:
             with suppress(OSError):  # a folder that takes no lock takes nobody the power to end a machine
-                locks.enter_context(turn(place, lease.id, "down", tell))
-        return _down_now(place, place.ledger(lease.id).lease(), discard, tell, only)
+                locks.enter_context(turn(project, lease.id, "down", tell))
+        return _down_now(project, project.ledger(lease.id).lease(), discard, tell, only)
 
 
 def _down_now(
-    place: Project, lease: Lease, discard: bool, tell: Progress, only: frozenset[str] | None
+    project: Project, lease: Lease, discard: bool, tell: Progress, only: frozenset[str] | None
 ) -> DownReport:
     """End the lease's machine on its cloud; on every cloud where its ledger does not tell which it was."""
     if not lease.whole:
@@ -108,25 +108,25 @@ def _down_now(
             f"The ledger of {lease.id} is damaged: the cloud and the machine are asked for what it lacks"
         )
     clouds = _clouds_of(lease)
-    notes = _Notes(place.ledger(lease.id))
+    notes = _Notes(project.ledger(lease.id))
     ended: list[Machine] = []
     unseen: dict[str, ProviderError] = {}
     for cloud in clouds:
         try:
-            with describe_remains(place.ledger(lease.id)):
-                ended += _end_on(cloud, place, lease, discard, notes, tell, only)
+            with describe_remains(project.ledger(lease.id)):
+                ended += _end_on(cloud, project, lease, discard, notes, tell, only)
         except ProviderError as error:
             if len(clouds) == 1:
                 raise
             unseen[cloud] = error
     if unseen and not ended:
         raise _unasked(lease, unseen)
-    lost = () if ended else _gone_before(place, lease, clouds, notes)
-    return _closed(place, lease, ended, notes, () if discard else lost)
+    lost = () if ended else _gone_before(project, lease, clouds, notes)
+    return _closed(project, lease, ended, notes, () if discard else lost)
 
 
 def _gone_before(
-    place: Project, lease: Lease, clouds: Sequence[str], notes: _Notes
+    project: Project, lease: Lease, clouds: Sequence[str], notes: _Notes
 ) -> tuple[Mapping[str, str], ...]:
     """Settle uncollected runs of a machine that was gone already; return how each ended.
 
@@ -140,10 +140,10 @@ def _gone_before(
     )
     if not lease.uncollected:
         return before
-    ledger = place.ledger(lease.id)
+    ledger = project.ledger(lease.id)
     try:
         ending = ending_of_machine(open_provider(clouds[0]), lease) if len(clouds) == 1 else None
-        return (*before, *(lost_run(record) for record in settle(place, ledger, ending)))
+        return (*before, *(lost_run(record) for record in settle(project, ledger, ending)))
     except (OSError, UsageError, LocalError) as error:
         notes.refused(error)
     unsettled = ({"run_id": run.run_id, "reason": "results_lost", "detail": ""} for run in lease.uncollected)
@@ -157,7 +157,7 @@ def _clouds_of(lease: Lease) -> tuple[str, ...]:
 
 def _end_on(
     cloud: str,
-    place: Project,
+    project: Project,
     lease: Lease,
     discard: bool,
     notes: _Notes,
@@ -170,9 +170,9 @@ def _end_on(
     machines = await_existing(provider, lease, tell)
     if only is not None:
         _require_listed(lease, [machine for machine in machines if machine.id not in only])
-    lease = note_ends(place.ledger(lease.id), provider, lease, machines)
+    lease = note_ends(project.ledger(lease.id), provider, lease, machines)
     if machines and not discard:
-        lease = unrecorded.require(place, lease, provider, machines)
+        lease = unrecorded.require(project, lease, provider, machines)
     if machines and lease.uncollected and not discard:
         _refuse(lease)
     if machines:
@@ -185,15 +185,15 @@ def _end_on(
 
 
 def _closed(
-    place: Project,
+    project: Project,
     lease: Lease,
     ended: Sequence[Machine],
     notes: _Notes,
     lost: Sequence[Mapping[str, str]],
 ) -> DownReport:
     """Close the lease last: where this is killed before, the next `down` finds it open, and closes it."""
-    ledger = place.ledger(lease.id)
-    for secret in (place.identity(lease.id), place.known_hosts(lease.id)):
+    ledger = project.ledger(lease.id)
+    for secret in (project.identity(lease.id), project.known_hosts(lease.id)):
         notes.remove(secret)
     notes.add("lease.closed")
     if not notes.missing:

@@ -69,7 +69,7 @@ End = Callable[[Project, Lease, bool, Progress, "frozenset[str] | None"], DownRe
 
 
 def down_all(
-    place: Project,
+    project: Project,
     *,
     discard: bool,
     others: bool,
@@ -84,7 +84,7 @@ def down_all(
     Nothing is ended where one of them has a run that goes on, or results that were not pulled, or is not
     known well enough to tell, unless `discard`. Raises Busy, UsageError, and what ending a lease raises.
     """
-    leases = list(leases_at_hand(place))
+    leases = list(leases_at_hand(project))
     found = [found for cloud in _clouds(leases, clouds) for found in _found(open_provider(cloud), leases)]
     seen = _by_lease(found)
     open_ = [(folder, lease) for folder, lease in leases if lease.id not in seen and _may_have_one(lease)]
@@ -121,7 +121,7 @@ def _may_have_one(lease: Lease) -> bool:
     return not lease.whole or any(not attempt.settled for attempt in lease.attempts)
 
 
-def _unseen(folder: Project, lease: Lease) -> Target:
+def _unseen(project: Project, lease: Lease) -> Target:
     asked = next((one for one in reversed(lease.attempts) if not one.settled), None)
     return Target(
         cloud=lease.profile["cloud"],
@@ -134,16 +134,16 @@ def _unseen(folder: Project, lease: Lease) -> Target:
         owner="",
         mine=True,
         known=True,
-        folder=str(folder.root),
+        folder=str(project.root),
         certain=False,
     )
 
 
-def leases_at_hand(place: Project) -> Iterator[tuple[Project, Lease]]:
+def leases_at_hand(project: Project) -> Iterator[tuple[Project, Lease]]:
     """The open leases of this folder, and of the folders that this user leased from."""
-    for root in dict.fromkeys((place.root, *noted_folders())):
-        folder = Project(root)
-        yield from ((folder, lease) for lease in folder.open_leases())
+    for root in dict.fromkeys((project.root, *noted_folders())):
+        project = Project(root)
+        yield from ((project, lease) for lease in project.open_leases())
 
 
 def _clouds(leases: Sequence[tuple[Project, Lease]], named: Sequence[str]) -> list[str]:
@@ -172,11 +172,11 @@ def _machines(provider: Provider, lease: Lease, listed: Sequence[Machine]) -> Se
     return [machine for machine in listed if machine.labels.get(LABEL_LEASE) == lease.id]
 
 
-def _of_lease(provider: Provider, machine: Machine, folder: Project, lease: Lease) -> Target:
+def _of_lease(provider: Provider, machine: Machine, project: Project, lease: Lease) -> Target:
     """A lease in a folder of this user's is theirs, whatever its machine's label says."""
     damaged = False
     try:
-        lease = ask(folder, lease, provider, (machine,))
+        lease = ask(project, lease, provider, (machine,))
     except HostError:
         damaged = True
     return _target(
@@ -184,7 +184,7 @@ def _of_lease(provider: Provider, machine: Machine, folder: Project, lease: Leas
         lease=lease.id,
         mine=True,
         known=True,
-        folder=str(folder.root),
+        folder=str(project.root),
         running=tuple(run.run_id for run in lease.uncollected if run.exit_reason is None),
         uncollected=tuple(run.run_id for run in lease.uncollected if run.exit_reason is not None),
         damaged=damaged,

@@ -182,10 +182,10 @@ def _digits(machine: Machine, label: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
-def _unpulled(place: Project) -> dict[str, str]:
+def _unpulled(project: Project) -> dict[str, str]:
     """By lease, of those whose ledger is at hand: which runs were not pulled, and from where they can be."""
     found = {}
-    for folder, lease in leases_at_hand(place):
+    for folder, lease in leases_at_hand(project):
         if not lease.whole and not lease.uncollected:
             found[lease.id] = (
                 f"its ledger is damaged, so results may be on it only. Next, in {folder.root}: orch down; "

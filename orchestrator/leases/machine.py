@@ -27,7 +27,7 @@ from orchestrator.session.turns import changing
 
 
 def machine_of(
-    ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, place: Project, tell: Progress
+    ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, project: Project, tell: Progress
 ) -> Reached:
     """Carry the plan out: the lease's one machine, kept or made of the best offer that can be had.
 
@@ -35,11 +35,11 @@ def machine_of(
     lease = ledger.lease()
     for action in planned.actions:
         if isinstance(action, Delete):
-            known = unrecorded.require(place, ledger.lease(), provider, (action.machine,))
+            known = unrecorded.require(project, ledger.lease(), provider, (action.machine,))
             _delete(ledger, known, provider, action, tell)
     kept = next((action.machine for action in planned.actions if isinstance(action, Keep)), None)
     if kept:
-        with changing(place, lease.id, "up", tell):
+        with changing(project, lease.id, "up", tell):
             _require_open(ledger, wanted)
             _adopt(ledger, lease, kept, wanted)
         try:
@@ -47,9 +47,9 @@ def machine_of(
         except MachineGone as gone:
             _taken_back(ledger, provider, kept, gone)
         planned = planned_of(wanted, provider, ())
-    for lost in settle(place, ledger, ending_of_machine(provider, lease)):
+    for lost in settle(project, ledger, ending_of_machine(provider, lease)):
         tell.say(f"{lost.run_id}: {lost.exit['detail']}")
-    return _create(ledger, provider, planned, wanted, place, tell)
+    return _create(ledger, provider, planned, wanted, project, tell)
 
 
 def _delete(ledger: Ledger, lease: Lease, provider: Provider, action: Delete, tell: Progress) -> None:
@@ -79,13 +79,13 @@ def _adopt(ledger: Ledger, lease: Lease, machine: Machine, wanted: Profile) -> N
 
 
 def _create(
-    ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, place: Project, tell: Progress
+    ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, project: Project, tell: Progress
 ) -> Reached:
     refusals: list[ProviderError] = []
     for spec in _specs(ledger.lease(), planned.offers, wanted, owner(provider)):
-        with changing(place, ledger.lease().id, "up", tell):
+        with changing(project, ledger.lease().id, "up", tell):
             _require_open(ledger, wanted)
-            machine = _made(ledger, provider, spec, place, tell)
+            machine = _made(ledger, provider, spec, project, tell)
         if isinstance(machine, ProviderError):
             refusals.append(machine)
             continue
@@ -116,14 +116,14 @@ def _require_open(ledger: Ledger, wanted: Profile) -> None:
 
 
 def _made(
-    ledger: Ledger, provider: Provider, spec: MachineSpec, place: Project, tell: Progress
+    ledger: Ledger, provider: Provider, spec: MachineSpec, project: Project, tell: Progress
 ) -> Machine | ProviderError:
     """Make one create call. Return the machine, or the refusal where another offer may do.
 
     The lease's key is made here at first, and again where a `down` that was killed has deleted it.
     """
     lease, offer = ledger.lease(), spec.offer
-    key = public_key(place.identity(lease.id), f"orch-{lease.id}")
+    key = public_key(project.identity(lease.id), f"orch-{lease.id}")
     tell.say(f"Creating {offer.instance_type} in {offer.zone or offer.region} at ${offer.price:.2f}/h")
     ledger.append("create.intent", **_intent(spec))
     try:

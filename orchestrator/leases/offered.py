@@ -22,23 +22,23 @@ from orchestrator.session.machines import machines_of
 from orchestrator.session.project import Project
 
 
-def foreseen_plan(place: Project, wanted: Profile, overrides: Sequence[str]) -> Plan:
+def foreseen_plan(project: Project, wanted: Profile, overrides: Sequence[str]) -> Plan:
     """What `up` would do, with what it would refuse among the warnings. Changes nothing."""
-    lease = open_lease_of(place, wanted)
+    lease = open_lease_of(project, wanted)
     if lease:
-        wanted, _ = one_cloud(place, wanted, overrides)
-    with naming(place.ledger(lease.id) if lease else None, shlex.join(["orch", "plan", str(wanted.path)])):
+        wanted, _ = one_cloud(project, wanted, overrides)
+    with naming(project.ledger(lease.id) if lease else None, shlex.join(["orch", "plan", str(wanted.path)])):
         provider = open_provider(wanted.cloud) if lease or not is_recorded(wanted.cloud) else None
         machines = machines_of(provider, lease) if provider and lease else ()
         planned = planned_of(wanted, provider, machines)
     return replace(planned, warnings=(*planned.warnings, *foreseen.foreseen_problems(wanted)))
 
 
-def one_cloud(place: Project, wanted: Profile, overrides: Sequence[str]) -> tuple[Profile, tuple[str, ...]]:
+def one_cloud(project: Project, wanted: Profile, overrides: Sequence[str]) -> tuple[Profile, tuple[str, ...]]:
     """`cloud: any` becomes the cloud of its open lease, else that of the best offer on record."""
     if wanted.cloud != clouds.ANY:
         return wanted, tuple(overrides)
-    lease = open_lease_of(place, wanted)
+    lease = open_lease_of(project, wanted)
     chosen = lease.profile["cloud"] if lease else _cheapest_cloud(wanted)
     named = (*overrides, f"cloud={chosen}")
     return load(Path(wanted.path), overrides=named, files=True), named
@@ -56,8 +56,8 @@ def _cheapest_cloud(wanted: Profile) -> str:
     return planned.offers[0].cloud
 
 
-def open_lease_of(place: Project, wanted: Profile) -> Lease | None:
-    found = [lease for lease in place.open_leases() if lease.profile["name"] == wanted.name]
+def open_lease_of(project: Project, wanted: Profile) -> Lease | None:
+    found = [lease for lease in project.open_leases() if lease.profile["name"] == wanted.name]
     return found[-1] if found else None
 
 

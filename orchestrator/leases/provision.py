@@ -37,7 +37,7 @@ _NOBODY_WAS_ASKED = frozenset(("DefaultCredentialsError", "NoCredentialsError", 
 
 
 def provision(
-    place: Project,
+    project: Project,
     wanted: Profile,
     *,
     overrides: Sequence[str],
@@ -47,38 +47,40 @@ def provision(
     for_run: str | None,
 ) -> LeaseStatus:
     """As `up`, once its profile was read."""
-    wanted, overrides = one_cloud(place, wanted, overrides)
-    space.require_records(place, "Nothing was made by this call.", f"orch up {shlex.quote(str(wanted.path))}")
-    with describe_remains(_ledger_at_hand(place, wanted), wanted.path):
+    wanted, overrides = one_cloud(project, wanted, overrides)
+    space.require_records(
+        project, "Nothing was made by this call.", f"orch up {shlex.quote(str(wanted.path))}"
+    )
+    with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
         read_lock(wanted)  # what cannot be installed is refused before anything is made
         hazards = check_project(wanted, strict=strict)
     provider = open_provider(wanted.cloud)
     if clouds.is_here(wanted.cloud):
         describe_tier(tell)
-    with one_at_a_time(place, wanted.name, "run" if for_run else "up", tell):
-        lease = open_lease_of(place, wanted)
-        with describe_remains(place.ledger(lease.id) if lease else None, wanted.path):
+    with one_at_a_time(project, wanted.name, "run" if for_run else "up", tell):
+        lease = open_lease_of(project, wanted)
+        with describe_remains(project.ledger(lease.id) if lease else None, wanted.path):
             if lease:
                 require_seen(provider, lease)
             machines = await_existing(provider, lease, tell) if lease else ()
             planned = planned_of(wanted, provider, machines)
         if approve and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
-        with describe_remains(_ledger_at_hand(place, wanted), wanted.path):
+        with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
             local = local_stack(wanted, tell)  # may take minutes, and fail
             if not machines:
                 foreseen.refuse_foreseen(wanted, local)
-        ledger = _ledger_for(place, lease, wanted, overrides, for_run)
-        report_once(hazards, place.state, tell)
+        ledger = _ledger_for(project, lease, wanted, overrides, for_run)
+        report_once(hazards, project.state, tell)
         with describe_remains(ledger):
             try:
-                reached = machine_of(ledger, provider, planned, wanted, place, tell)
+                reached = machine_of(ledger, provider, planned, wanted, project, tell)
             except ProviderError as error:
                 error.attempts = [asdict(attempt) for attempt in ledger.lease().attempts]
                 if lease is None and error.code in _NOBODY_WAS_ASKED:
-                    _forget_unmade(place, ledger)
+                    _forget_unmade(project, ledger)
                 raise
-            with open_session(place, ledger, wanted, progress=tell, reached=reached) as session:
+            with open_session(project, ledger, wanted, progress=tell, reached=reached) as session:
                 require_gpus(session)
                 _installed(session, tell)
                 session.watch_idleness()
@@ -86,24 +88,24 @@ def provision(
     return lease_status(ledger.lease(), session.machine)
 
 
-def _ledger_at_hand(place: Project, wanted: Profile) -> Ledger | None:
+def _ledger_at_hand(project: Project, wanted: Profile) -> Ledger | None:
     """That of the open lease: its machine goes on to cost whatever is refused here."""
-    lease = open_lease_of(place, wanted)
-    return place.ledger(lease.id) if lease else None
+    lease = open_lease_of(project, wanted)
+    return project.ledger(lease.id) if lease else None
 
 
 def _ledger_for(
-    place: Project, lease: Lease | None, wanted: Profile, overrides: Sequence[str], for_run: str | None
+    project: Project, lease: Lease | None, wanted: Profile, overrides: Sequence[str], for_run: str | None
 ) -> Ledger:
     facts = profile_facts(wanted, overrides)
     if lease is None:
-        place.ignore_runs()
+        project.ignore_runs()
         name = new_lease_id(wanted.name)
-        ledger = place.ledger(name)
-        note_folder(name, place.root)
+        ledger = project.ledger(name)
+        note_folder(name, project.root)
         ledger.append("lease.opened", lease=name, profile=facts, for_run=for_run)
         return ledger
-    ledger = place.ledger(lease.id)
+    ledger = project.ledger(lease.id)
     if lease.for_run and for_run is None:
         ledger.append("lease.kept")
     if lease.profile != facts:
@@ -111,11 +113,11 @@ def _ledger_for(
     return ledger
 
 
-def _forget_unmade(place: Project, ledger: Ledger) -> None:
+def _forget_unmade(project: Project, ledger: Ledger) -> None:
     """Close a lease that never had a machine: without credentials `down` could not even ask for one."""
     lease = ledger.lease()
     if all(attempt.settled and attempt.outcome != "accepted" for attempt in lease.attempts):
-        place.identity(lease.id).unlink(missing_ok=True)
+        project.identity(lease.id).unlink(missing_ok=True)
         ledger.append("lease.closed")
         forget_folder(lease.id)
 

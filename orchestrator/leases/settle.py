@@ -24,7 +24,7 @@ _UNEXPLAINED = "Its machine is gone: the deadline came, it was powered off, or i
 
 
 def record_of(
-    place: Project,
+    project: Project,
     lease: Lease,
     run_id: str,
     draft: Mapping[str, Any],
@@ -47,7 +47,7 @@ def record_of(
         beside = billing.cost_so_far(lease, run_id, now)
     record = RunRecord(
         run_id=run_id,
-        path=str(place.run(run_id)),
+        path=str(project.run(run_id)),
         command=draft.get("command"),
         code=draft.get("code"),
         stack=draft["stack"],
@@ -58,17 +58,17 @@ def record_of(
         **{"machine": lease.machine, **facts},
     )
     return replace(
-        record, attempts=attempts.describe_attempts(place, {**attempt, "started_at": begun}, record)
+        record, attempts=attempts.describe_attempts(project, {**attempt, "started_at": begun}, record)
     )
 
 
-def settle(place: Project, ledger: Ledger, ending: Ending | None) -> tuple[RunRecord, ...]:
+def settle(project: Project, ledger: Ledger, ending: Ending | None) -> tuple[RunRecord, ...]:
     """Record every run as lost whose results were on the lease's machine only. The machine must be gone.
 
     Such a run blocks nothing any more. Safe to repeat. Returns the records that were written.
     """
     lease = ledger.lease()
-    return tuple(_settled(place, ledger, ledger.lease(), run, ending) for run in lease.uncollected)
+    return tuple(_settled(project, ledger, ledger.lease(), run, ending) for run in lease.uncollected)
 
 
 def require_gone(provider: Provider, lease: Lease) -> None:
@@ -98,24 +98,24 @@ def few(paths: Sequence[str]) -> str:
 
 
 @contextmanager
-def settle_on_exit(place: Project, ledger: Ledger, run_id: str) -> Iterator[None]:
+def settle_on_exit(project: Project, ledger: Ledger, run_id: str) -> Iterator[None]:
     """If the machine turns out to be gone, settle its runs and raise the error for `run_id`."""
     try:
         yield
     except MachineGone as gone:
         require_gone(open_provider(ledger.lease().profile["cloud"]), ledger.lease())
-        lost = {record.run_id: record for record in settle(place, ledger, gone.ending)}
+        lost = {record.run_id: record for record in settle(project, ledger, gone.ending)}
         if run_id in lost:
             raise_for_outcome(lost[run_id], ledger.lease().profile["path"])
         raise
 
 
 def _settled(
-    place: Project, ledger: Ledger, lease: Lease, run: LeasedRun, ending: Ending | None
+    project: Project, ledger: Ledger, lease: Lease, run: LeasedRun, ending: Ending | None
 ) -> RunRecord:
     exit_ = _end_of(run, ending)
     ran = billing.spans_of_ledger(lease, run, time.time(), ending.at if ending else None)
-    record = record_of(place, lease, run.run_id, run.draft, ran=ran, exit=collect.exit_json(exit_))
+    record = record_of(project, lease, run.run_id, run.draft, ran=ran, exit=collect.exit_json(exit_))
     collect.write(record)
     charged = asdict(billing.charge(ran, record.cost))
     ledger.append("run.lost", run_id=run.run_id, reason=exit_.reason, detail=exit_.detail, ran=charged)

@@ -27,8 +27,8 @@ _ANSWER_SECONDS = 5.0
 
 def status(*, folder: Path | str | None = None, ask: bool = False) -> tuple[LeaseStatus, ...]:
     """Every open lease of this folder. `ask` asks clouds too; the local provider is always asked."""
-    place = Project.at(folder)
-    return tuple(_told(place, lease, ask) for lease in place.open_leases())
+    project = Project.at(folder)
+    return tuple(_told(project, lease, ask) for lease in project.open_leases())
 
 
 def leases_elsewhere() -> tuple[str, ...]:
@@ -37,12 +37,12 @@ def leases_elsewhere() -> tuple[str, ...]:
     return tuple(machine.id for machine in local.list({}) if is_mine(local, machine))
 
 
-def _told(place: Project, lease: Lease, ask: bool) -> LeaseStatus:
-    with describe_remains(place.ledger(lease.id)):
-        return _asked(place, lease, ask)
+def _told(project: Project, lease: Lease, ask: bool) -> LeaseStatus:
+    with describe_remains(project.ledger(lease.id)):
+        return _asked(project, lease, ask)
 
 
-def _asked(place: Project, lease: Lease, ask: bool) -> LeaseStatus:
+def _asked(project: Project, lease: Lease, ask: bool) -> LeaseStatus:
     cloud = lease.profile["cloud"]
     if not exists(cloud) or (
         not clouds.is_here(cloud) and not ask
@@ -51,33 +51,33 @@ def _asked(place: Project, lease: Lease, ask: bool) -> LeaseStatus:
     provider = open_provider(cloud)
     require_seen(provider, lease)
     machines = machines_of(provider, lease)
-    lease = note_ends(place.ledger(lease.id), provider, lease, machines)
+    lease = note_ends(project.ledger(lease.id), provider, lease, machines)
     if not machines:
-        return lease_status(_settled(place, lease, provider), None)
+        return lease_status(_settled(project, lease, provider), None)
     runs_known = lease.whole
     if not lease.whole:
         from orchestrator.session import unrecorded
 
         with suppress(HostError):
-            lease, runs_known = unrecorded.ask(place, lease, provider, machines), True
-    runs = _now(place, lease, provider, machines[0])
+            lease, runs_known = unrecorded.ask(project, lease, provider, machines), True
+    runs = _now(project, lease, provider, machines[0])
     return lease_status(lease, machines[0], runs=runs, runs_known=runs_known)
 
 
-def _settled(place: Project, lease: Lease, provider: Provider) -> Lease:
+def _settled(project: Project, lease: Lease, provider: Provider) -> Lease:
     """Return the lease; runs not collected when its machine went away are marked as lost."""
     if not lease.uncollected:
         return lease
     from orchestrator.leases.settle import settle
     from orchestrator.session.reach import ending_of_machine
 
-    ledger = place.ledger(lease.id)
+    ledger = project.ledger(lease.id)
     with suppress(OSError, UsageError, LocalError):  # it is told as it was, where it cannot be written down
-        settle(place, ledger, ending_of_machine(provider, lease))
+        settle(project, ledger, ending_of_machine(provider, lease))
     return ledger.lease()
 
 
-def _now(place: Project, lease: Lease, provider: Provider, machine: Machine) -> Mapping[str, str]:
+def _now(project: Project, lease: Lease, provider: Provider, machine: Machine) -> Mapping[str, str]:
     """How the runs stand whose end nobody here has seen, asked of the machine itself. By run id.
 
     The machine also learns which of its runs were fetched, if it was not told before.
@@ -92,13 +92,13 @@ def _now(place: Project, lease: Lease, provider: Provider, machine: Machine) -> 
     from orchestrator.session.releasing import release_again
 
     try:
-        host = connect(place, lease, machine, endpoint, timeout=_ANSWER_SECONDS)
+        host = connect(project, lease, machine, endpoint, timeout=_ANSWER_SECONDS)
         with closing(host):
             states = {run.run_id: jobs.state(host, Agent(**run.draft["agent"]), run.run_id) for run in unseen}
-            release_again(place, place.ledger(lease.id), host)
+            release_again(project, project.ledger(lease.id), host)
     except HostError:
         return {run.run_id: "unknown: the machine does not answer" for run in unseen}
-    ledger = place.ledger(lease.id)
+    ledger = project.ledger(lease.id)
     with suppress(OSError, UsageError):  # what was seen here is known also once the machine is gone
         for name, state in states.items():
             if state.exit:

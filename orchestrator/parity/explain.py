@@ -312,20 +312,20 @@ _ANOTHER_JOB = frozenset((*SAME_JOB, "data", "environment", "settings", "keras_j
 """Topics of causes that make the two sides another job, whatever the script does with its random numbers."""
 
 
-def besides(found: Verdict, itself: Verdict) -> Verdict:
+def besides(verdict: Verdict, itself: Verdict) -> Verdict:
     """The verdict on two sides of a script that also differs from itself, later than they first differ.
 
     `found` explains the first difference, `itself` what differs between two runs on one computer. What makes
     the sides another job stands, and the rest of the comparison is UNSTABLE.
     """
-    if not found.confirmed:
+    if not verdict.confirmed:
         return itself
     step, stage = (itself.divergence.step, itself.divergence.stage) if itself.divergence else (1, "")
     why = itself.because if itself.confirmed else f"probably {itself.because}"
     also = f"The script also differs from itself, from step {step}, {stage} on: {why}."
-    confirmed = {each.topic for each in found.tried if each.outcome == "confirmed"}
-    fix = " ".join(filter(None, (found.fix, itself.fix)))
+    confirmed = {each.topic for each in verdict.tried if each.outcome == "confirmed"}
+    fix = " ".join(filter(None, (verdict.fix, itself.fix)))
     if confirmed & _ANOTHER_JOB:
-        return replace(found, cause=f"{found.cause} {also}", fix=fix).with_detail()
-    before = f"Besides, the two sides differ before that: {found.because}."
+        return replace(verdict, cause=f"{verdict.cause} {also}", fix=fix).with_detail()
+    before = f"Besides, the two sides differ before that: {verdict.because}."
     return replace(itself, cause=f"{itself.cause} {before}", fix=fix).with_detail()

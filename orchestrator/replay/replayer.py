@@ -59,7 +59,7 @@ class Replayer:
     def __init__(
         self,
         rerun: Recipe,
-        place: Layout,
+        layout: Layout,
         agent: Agent,
         facts: Mapping[str, Any],
         steps: int,
@@ -76,7 +76,7 @@ class Replayer:
         self._fault = False
         self.always = Intervention()
         """What every run is given, beneath what it is given itself."""
-        self._place = place
+        self._place = layout
         self._agent = agent
         self._facts = facts
         self._steps = steps

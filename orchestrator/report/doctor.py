@@ -38,26 +38,28 @@ _MANY = 4
 _MARKS = {CheckState.OK: "ok", CheckState.MISSING: "NO", CheckState.UNKNOWN: "?"}
 
 
-def readiness_text(found: Readiness, profile: Path | None) -> str:
+def readiness_text(readiness: Readiness, profile: Path | None) -> str:
     """What was found, a line for each check; then what mends each, and what to do next."""
-    return "\n".join([*_head(found), "", *_checked(found), *_mending(found), "", _next(found, profile)])
+    return "\n".join(
+        [*_head(readiness), "", *_checked(readiness), *_mending(readiness), "", _next(readiness, profile)]
+    )
 
 
-def _head(found: Readiness) -> Iterator[str]:
-    noun = clouds.traits(found.cloud).account_noun
-    parts = [found.cloud, f"{noun} {found.account}" if found.account else "", found.region]
+def _head(readiness: Readiness) -> Iterator[str]:
+    noun = clouds.traits(readiness.cloud).account_noun
+    parts = [readiness.cloud, f"{noun} {readiness.account}" if readiness.account else "", readiness.region]
     yield ", ".join(part for part in parts if part)
-    if found.offer:
-        offer = found.offer
+    if readiness.offer:
+        offer = readiness.offer
         zone = f" in {offer.zone}" if offer.zone else ""
         gpu = f", {offer.accelerator_count} {offer.accelerator}" if offer.accelerator else ""
         spot = " (spot)" if offer.spot else ""
         yield f"checked for {offer.instance_type}{spot}{zone}: {counted(offer.cpus, 'CPU')}{gpu}"
 
 
-def _checked(found: Readiness) -> Iterator[str]:
+def _checked(readiness: Readiness) -> Iterator[str]:
     rows = [["", "about", "what", ""]]
-    for alike in _alike(found.checks):
+    for alike in _alike(readiness.checks):
         first = alike[0]
         mark, topic = _MARKS[first.state], str(first.topic)
         if first.topic is not Topic.PERMISSION or len(alike) < _MANY:
@@ -81,29 +83,31 @@ def _alike(checks: Sequence[Check]) -> Iterator[list[Check]]:
             yield [one for one in checks if (one.topic, one.state) == (check.topic, check.state)]
 
 
-def _mending(found: Readiness) -> Iterator[str]:
-    lacking = [check for check in found.missing if check.remedy]
-    covered = [check for check in lacking if check.topic is Topic.PERMISSION] if found.grant else []
+def _mending(readiness: Readiness) -> Iterator[str]:
+    lacking = [check for check in readiness.missing if check.remedy]
+    covered = [check for check in lacking if check.topic is Topic.PERMISSION] if readiness.grant else []
     rest = [check for check in lacking if check not in covered]
     if rest:
         yield "\nTo mend:"
     yield from (f"  {check.name}: {check.remedy}" for check in rest)
     if covered:
         count = counted(len(covered), "permission")
-        yield f"\n{count} missing; who administers the account adds:\n{found.grant}"
-    untold = [check for check in found.checks if check.state is CheckState.UNKNOWN and check.remedy]
+        yield f"\n{count} missing; who administers the account adds:\n{readiness.grant}"
+    untold = [check for check in readiness.checks if check.state is CheckState.UNKNOWN and check.remedy]
     untold = [check for check in untold if check.topic is not Topic.PERMISSION]
     if untold:
         yield "\nTo learn what could not be told:"
     yield from (f"  {check.name}: {check.remedy}" for check in untold)
 
 
-def _next(found: Readiness, profile: Path | None) -> str:
-    unknown = [check for check in found.checks if check.state is CheckState.UNKNOWN]
+def _next(readiness: Readiness, profile: Path | None) -> str:
+    unknown = [check for check in readiness.checks if check.state is CheckState.UNKNOWN]
     untold = f" {counted(len(unknown), 'check')} could not tell." if unknown else ""
-    again = " ".join(["orch doctor", found.cloud, *([shlex.quote(str(profile))] if profile else [])])
-    if found.missing:
-        return f"Not ready: {len(found.missing)} missing.{untold}\nNext: mend what is missing, then: {again}"
+    again = " ".join(["orch doctor", readiness.cloud, *([shlex.quote(str(profile))] if profile else [])])
+    if readiness.missing:
+        return (
+            f"Not ready: {len(readiness.missing)} missing.{untold}\nNext: mend what is missing, then: {again}"
+        )
     if profile:
         return f"Ready, as far as can be seen.{untold}\nNext: orch up {shlex.quote(str(profile))}"
     return (

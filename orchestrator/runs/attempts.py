@@ -27,7 +27,7 @@ def latest_attempt(folder: Path) -> RunRecord | None:
 
 
 def answering_record(
-    place: Project, profile: Profile, run_id: str, *, retry: bool, seen: RunRecord | None
+    project: Project, profile: Profile, run_id: str, *, retry: bool, seen: RunRecord | None
 ) -> RunRecord | None:
     """Return the record that answers a call for `run_id`; None if an attempt must be made.
 
@@ -35,14 +35,14 @@ def answering_record(
     and answers this one as well. Raises UsageError where a success was made of something else than is here
     now, and the RunFailed of an attempt that is not to be tried again.
     """
-    done = latest_attempt(place.run(run_id))
+    done = latest_attempt(project.run(run_id))
     if done is None:
         return None
     done = is_finished(done)
     machine = (done.machine or {}).get("id")
-    leased = any(machine == (lease.machine or {}).get("id") for lease in place.open_leases())
+    leased = any(machine == (lease.machine or {}).get("id") for lease in project.open_leases())
     if done.succeeded:
-        _require_same(place, profile, done)
+        _require_same(project, profile, done)
         return complete_record(done, leased=leased)
     newer = seen is None or _number(seen) != _number(done)
     if not newer and (retry or done.exit["reason"] == _NOT_STARTED):
@@ -50,28 +50,28 @@ def answering_record(
     return raise_for_outcome(done, str(profile.path), leased=leased)
 
 
-def number_of_next(place: Project, run_id: str, run: LeasedRun | None) -> int:
+def number_of_next(project: Project, run_id: str, run: LeasedRun | None) -> int:
     """Return the number of the next attempt, from 1."""
-    done = latest_attempt(place.run(run_id))
+    done = latest_attempt(project.run(run_id))
     return (
         max(
             _number(done) if done else 0,
             run.attempt if run and not run.found else 0,
-            *_numbers(place.run(run_id)),
+            *_numbers(project.run(run_id)),
         )
         + 1
     )
 
 
-def changed_since(place: Project, run_id: str, now: Inputs) -> list[str]:
+def changed_since(project: Project, run_id: str, now: Inputs) -> list[str]:
     """List what changed since the previous attempt; empty if this is the first."""
-    done = latest_attempt(place.run(run_id))
+    done = latest_attempt(project.run(run_id))
     return differences(done, now) if done else []
 
 
-def archive_attempt(place: Project, run_id: str) -> None:
+def archive_attempt(project: Project, run_id: str) -> None:
     """Move what the last attempt left into `attempts/<number>/`. Safe to be killed in, and to repeat."""
-    folder = place.run(run_id)
+    folder = project.run(run_id)
     done = collect.read(folder)
     part = folder / FOLDER / "part"
     if done is not None:
@@ -84,9 +84,9 @@ def archive_attempt(place: Project, run_id: str) -> None:
         part.rename(folder / FOLDER / str(_number(moved)))
 
 
-def describe_attempts(place: Project, run: Mapping[str, Any], record: RunRecord) -> list[dict[str, Any]]:
+def describe_attempts(project: Project, run: Mapping[str, Any], record: RunRecord) -> list[dict[str, Any]]:
     """Make the `attempts` of a record: earlier ones and this one, `run`: number, started_at, changed."""
-    earlier = [_own(each) for each in _set_aside(place.run(record.run_id))]
+    earlier = [_own(each) for each in _set_aside(project.run(record.run_id))]
     return [*(each for each in earlier if each["number"] < run["number"]), _told(record, run)]
 
 
@@ -126,8 +126,8 @@ def _numbers(folder: Path) -> list[int]:
     return sorted(int(path.name) for path in (folder / FOLDER).glob("*") if path.name.isdigit())
 
 
-def _require_same(place: Project, profile: Profile, done: RunRecord) -> None:
-    found = differences(done, inputs_of(place, profile))
+def _require_same(project: Project, profile: Profile, done: RunRecord) -> None:
+    found = differences(done, inputs_of(project, profile))
     if found:
         raise UsageError(
             f"{done.run_id} has succeeded already, and not with what is here now: {'; '.join(found)}.",

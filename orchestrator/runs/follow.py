@@ -47,7 +47,7 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
     """
     mark = bookmark(session, run_id)
 
-    with Kept(session.place.run(run_id) / LOG) as kept:
+    with Kept(session.project.run(run_id) / LOG) as kept:
 
         def show(data: bytes) -> None:
             with _interrupt_later():
@@ -209,7 +209,7 @@ def _connected(session: Session) -> bool:
     if endpoint is None:
         return False
     try:
-        fresh = connect(session.place, lease, session.machine, endpoint, timeout=_ANSWER_SECONDS)
+        fresh = connect(session.project, lease, session.machine, endpoint, timeout=_ANSWER_SECONDS)
     except HostKeyError:
         raise
     except HostError:

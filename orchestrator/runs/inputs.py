@@ -36,11 +36,13 @@ class Inputs:
     lock: str
 
 
-def inputs_of(place: Project, profile: Profile) -> Inputs:
+def inputs_of(project: Project, profile: Profile) -> Inputs:
     """Read now. Nothing is made and nothing is sent. Raises SyncError, StackError."""
-    code = sync.scan(profile.code.path, ignore=code_ignored(profile), cache=place.cache).manifest
+    code = sync.scan(profile.code.path, ignore=code_ignored(profile), cache=project.cache).manifest
     present = all(each.source.exists() for each in profile.data)
-    data = [sync.scan(each.source, cache=place.cache, data=True).manifest for each in profile.data if present]
+    data = [
+        sync.scan(each.source, cache=project.cache, data=True).manifest for each in profile.data if present
+    ]
     return Inputs(
         command=tuple(profile.train.command),
         code=_contents(code),

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _RECORD = "run.json"
 
 
-def known_run(place: Project, run_id: str | None, lease: str | None) -> tuple[Lease, LeasedRun]:
+def known_run(project: Project, run_id: str | None, lease: str | None) -> tuple[Lease, LeasedRun]:
     """The run that is meant: by id, or the latest of the open lease. UsageError names the nearest ids."""
-    held = with_runs_there(place, place.lease(lease or (_lease_of(place, run_id) if run_id else None)))
+    held = with_runs_there(project, project.lease(lease or (_lease_of(project, run_id) if run_id else None)))
     wanted = run_id or next(reversed(list(held.runs)), None)
     if wanted and wanted in held.runs:
         return held, held.runs[wanted]
@@ -34,22 +34,22 @@ def known_run(place: Project, run_id: str | None, lease: str | None) -> tuple[Le
     raise no_such_run(f"The lease {held.id} has no run {run_id}.{_damage(held)}", run_id, list(held.runs))
 
 
-def with_runs_there(place: Project, lease: Lease) -> Lease:
+def with_runs_there(project: Project, lease: Lease) -> Lease:
     """The lease; where its ledger is damaged, with the runs that its machine tells, if it can be asked."""
     if lease.whole:
         return lease
     from orchestrator.session.unrecorded import ask_if_possible
 
-    return ask_if_possible(place, lease)
+    return ask_if_possible(project, lease)
 
 
 def _damage(lease: Lease) -> str:
     return "" if lease.whole else " Its ledger is damaged, so it may not tell of a run."
 
 
-def _lease_of(place: Project, run_id: str) -> str | None:
+def _lease_of(project: Project, run_id: str) -> str | None:
     """The open lease that has the run: the one where it waits to be fetched, or the only one; else None."""
-    having = [lease for lease in open_with_runs(place) if run_id in lease.runs]
+    having = [lease for lease in open_with_runs(project) if run_id in lease.runs]
     waiting = [lease for lease in having if not lease.runs[run_id].collected]
     for found in (waiting, having):
         if len(found) == 1:
@@ -57,9 +57,9 @@ def _lease_of(place: Project, run_id: str) -> str | None:
     return None
 
 
-def open_with_runs(place: Project) -> list[Lease]:
+def open_with_runs(project: Project) -> list[Lease]:
     """The open leases; of one whose ledger is damaged with the runs that its machine tells."""
-    return [with_runs_there(place, lease) for lease in place.open_leases()]
+    return [with_runs_there(project, lease) for lease in project.open_leases()]
 
 
 def no_such_run(message: str, run_id: str, ids: Sequence[str]) -> UsageError:
@@ -69,10 +69,10 @@ def no_such_run(message: str, run_id: str, ids: Sequence[str]) -> UsageError:
     return UsageError(message + named, next_command="orch status    # lists the runs of each lease")
 
 
-def known_ids(place: Project) -> list[str]:
+def known_ids(project: Project) -> list[str]:
     """The runs of open leases, and those whose records are in this folder."""
-    leased = [name for lease in open_with_runs(place) for name in lease.runs]
-    recorded = sorted(path.parent.name for path in place.run(".").glob(f"*/{_RECORD}"))
+    leased = [name for lease in open_with_runs(project) for name in lease.runs]
+    recorded = sorted(path.parent.name for path in project.run(".").glob(f"*/{_RECORD}"))
     return list(dict.fromkeys([*leased, *recorded]))
 
 

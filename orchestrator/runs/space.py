@@ -35,24 +35,24 @@ class Wanted:
     what: str
 
 
-def require_records(place: Project, exists: str, next_command: str) -> None:
+def require_records(project: Project, exists: str, next_command: str) -> None:
     """Raises LocalError where not even the ledger and what was sent could be noted down."""
-    _require([_records(place)], exists, next_command)
+    _require([_records(project)], exists, next_command)
 
 
-def require_results(place: Project, profile: Profile, exists: str, next_command: str) -> None:
+def require_results(project: Project, profile: Profile, exists: str, next_command: str) -> None:
     """Require room for records and for results: as many bytes as the last run of this command left."""
-    _require([_records(place), *_results(place, profile)], exists, next_command)
+    _require([_records(project), *_results(project, profile)], exists, next_command)
 
 
-def _records(place: Project) -> Wanted:
-    kept = sum(path.stat().st_size for path in place.cache.glob("hashes-*.json"))
-    return Wanted(place.state, RECORDS + kept, "of the ledger and of what was sent")
+def _records(project: Project) -> Wanted:
+    kept = sum(path.stat().st_size for path in project.cache.glob("hashes-*.json"))
+    return Wanted(project.state, RECORDS + kept, "of the ledger and of what was sent")
 
 
-def _results(place: Project, profile: Profile) -> Iterator[Wanted]:
+def _results(project: Project, profile: Profile) -> Iterator[Wanted]:
     """Fetching leaves `SPARE` free. Without an earlier run its results may have any size."""
-    runs = place.run("x").parent
+    runs = project.run("x").parent
     yield Wanted(runs, SPARE, "that stay free while results are fetched")
     earlier = _last(runs, profile)
     if earlier is not None:
@@ -101,7 +101,7 @@ def _require(wanted: list[Wanted], exists: str, next_command: str) -> None:
 # ---------------------------------------------------------------- met on the way
 
 
-def refusal_of(error: OSError, place: Project) -> tuple[str, str]:
+def refusal_of(error: OSError, project: Project) -> tuple[str, str]:
     """(a clause: what was refused, and where; when to try again). A write names no path, so that the file
     systems that orch writes to are looked at."""
     if error.errno not in FULL:
@@ -109,7 +109,7 @@ def refusal_of(error: OSError, place: Project) -> tuple[str, str]:
         return f"{error.strerror or error}{named}", "once that is settled"
     given = [Path(os.fsdecode(error.filename))] if isinstance(error.filename, str | bytes) else []
     temporary = Path(tempfile.gettempdir())
-    fullest = min([place.run("x").parent, place.state, temporary], key=free)
+    fullest = min([project.run("x").parent, project.state, temporary], key=free)
     path = given[0] if given else fullest
     file = f" ({path})" if given else ""
     return f"{error.strerror}{file}: {shown(path)}", f"once there is room in {mount_of(path)}"

@@ -18,7 +18,7 @@ _ANSWER_SECONDS = 10.0
 
 
 def connect_verified(
-    place: Project, lease: Lease, provider: Provider, machine: Machine, endpoint: Endpoint
+    project: Project, lease: Lease, provider: Provider, machine: Machine, endpoint: Endpoint
 ) -> Host:
     """A connection whose host key nobody else can have.
 
@@ -26,13 +26,13 @@ def connect_verified(
     machine makes another, which the provider and this folder know it by from then on.
     """
     if not _travelled(machine):
-        return connect(place, lease, machine, endpoint)
-    with _alone(place, lease):
+        return connect(project, lease, machine, endpoint)
+    with _alone(project, lease):
         now = provider.find(machine) or machine
         vouched = provider.endpoint(now) or endpoint
         if not _travelled(now):  # another command was quicker
-            return connect(place, lease, now, vouched)
-        return _renewed(place, lease, provider, now, vouched)
+            return connect(project, lease, now, vouched)
+        return _renewed(project, lease, provider, now, vouched)
 
 
 def _travelled(machine: Machine) -> bool:
@@ -40,28 +40,30 @@ def _travelled(machine: Machine) -> bool:
 
 
 @contextmanager
-def _alone(place: Project, lease: Lease) -> Iterator[None]:
+def _alone(project: Project, lease: Lease) -> Iterator[None]:
     """One command of this folder at a time."""
-    with open(place.known_hosts(lease.id).with_name("door.lock"), "w") as handle:
+    with open(project.known_hosts(lease.id).with_name("door.lock"), "w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
-def _renewed(place: Project, lease: Lease, provider: Provider, machine: Machine, endpoint: Endpoint) -> Host:
+def _renewed(
+    project: Project, lease: Lease, provider: Provider, machine: Machine, endpoint: Endpoint
+) -> Host:
     from orchestrator.hosts.renewal import renew
 
     def vouch(keys: Sequence[str]) -> None:
         provider.vouch(machine, keys)
 
-    host = connect(place, lease, machine, endpoint)
+    host = connect(project, lease, machine, endpoint)
     try:
         return renew(
             host,
             endpoint.host_keys[-1],
             machine_id=machine.id,
-            known_hosts=place.known_hosts(lease.id),
+            known_hosts=project.known_hosts(lease.id),
             vouch=vouch,
-            reconnect=lambda key: connect(place, lease, machine, replace(endpoint, host_keys=(key,))),
+            reconnect=lambda key: connect(project, lease, machine, replace(endpoint, host_keys=(key,))),
         )
     except BaseException:
         host.close()
@@ -69,14 +71,14 @@ def _renewed(place: Project, lease: Lease, provider: Provider, machine: Machine,
 
 
 def connect(
-    place: Project, lease: Lease, machine: Machine, endpoint: Endpoint, timeout: float = _CONNECT_SECONDS
+    project: Project, lease: Lease, machine: Machine, endpoint: Endpoint, timeout: float = _CONNECT_SECONDS
 ) -> Host:
     """The door of a machine, opened with the lease's own key after its host key was verified."""
     try:
         return hosts.connect(
             endpoint,
-            identity=place.identity(lease.id),
-            known_hosts=place.known_hosts(lease.id),
+            identity=project.identity(lease.id),
+            known_hosts=project.known_hosts(lease.id),
             machine_id=machine.id,
             timeout=timeout,
         )

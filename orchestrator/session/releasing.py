@@ -22,7 +22,7 @@ def release(ledger: Ledger, host: Host, agent: Agent, run_id: str) -> None:
         ledger.append("run.released", run_id=run_id)
 
 
-def release_again(place: Project, ledger: Ledger, host: Host, agent: Agent | None = None) -> None:
+def release_again(project: Project, ledger: Ledger, host: Host, agent: Agent | None = None) -> None:
     """Tell the machine of every fetched run of which it was not told: a command was killed, or contact lost.
 
     A run that another call works on is left to it: its id may get a new attempt there, and so it may have
@@ -34,6 +34,6 @@ def release_again(place: Project, ledger: Ledger, host: Host, agent: Agent | Non
         known = agent or (Agent(**run.draft["agent"]) if "agent" in run.draft else None)
         if known is None:
             continue
-        with suppress(OSError), free(place, run.run_id) as ours:
+        with suppress(OSError), free(project, run.run_id) as ours:
             if ours and run.run_id in (each.run_id for each in ledger.lease().untold):
                 release(ledger, host, known, run.run_id)

@@ -37,7 +37,7 @@ from orchestrator.session.releasing import release_again
 class Session:
     """Everything that one command needs of a lease: the folder, its journal, the machine, the door."""
 
-    place: Project
+    project: Project
     ledger: Ledger
     profile: Profile
     provider: Provider
@@ -169,7 +169,7 @@ def stack_facts(installed: stack.Installed) -> dict[str, Any]:
 
 @contextmanager
 def open_session(
-    place: Project, ledger: Ledger, profile: Profile, *, progress: Progress, reached: Reached | None = None
+    project: Project, ledger: Ledger, profile: Profile, *, progress: Progress, reached: Reached | None = None
 ) -> Iterator[Session]:
     """Wait until the machine answers, unless it was `reached` already; verify its key, put the runtime there.
 
@@ -180,7 +180,7 @@ def open_session(
     found = reached or wait_until_reachable(open_provider(profile.cloud), lease, progress)
     provider, machine = found.provider, found.machine
     interpreter = stack.interpreter(local_stack(profile, progress).python)
-    host = connect_verified(place, lease, provider, machine, found.endpoint)
+    host = connect_verified(project, lease, provider, machine, found.endpoint)
     session = None
     try:
         if reached:
@@ -189,9 +189,9 @@ def open_session(
         base = str(machine.detail.get("base", FAR_BASE))
         agent = stack.bootstrap(host, base=base, interpreter=interpreter, progress=progress)
         host.run(("touch", f"{agent.base}/active"), timeout=30)  # whoever comes in keeps it from idling
-        release_again(place, ledger, host, agent)
+        release_again(project, ledger, host, agent)
         unrecorded.ask_host(ledger, host, base, agent)
-        session = Session(place, ledger, profile, provider, machine, host, agent, progress)
+        session = Session(project, ledger, profile, provider, machine, host, agent, progress)
         yield session
     except (HostKeyError, MachineGone):
         raise
@@ -203,6 +203,6 @@ def open_session(
         door.close()
 
 
-def local_agent(place: Project) -> Agent:
+def local_agent(project: Project) -> Agent:
     """The runtime for what runs on this computer: recordings and the local side of parity."""
-    return stack.local_agent(place.here)
+    return stack.local_agent(project.here)

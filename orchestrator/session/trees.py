@@ -56,7 +56,7 @@ def _sent(
     """The tree `name` on the machine made equal to what is at `root`; the scan that it equals."""
 
     def look() -> sync.Scan:
-        return sync.scan(root, ignore=ignore, cache=session.place.cache, data=data)
+        return sync.scan(root, ignore=ignore, cache=session.project.cache, data=data)
 
     found = sync.push_latest(session.host, session.agent, look, name, progress=session.progress)
     for warning in found.warnings:

@@ -88,67 +88,67 @@ def _taking(handle: IO[str], verb: str, what: str, tell: Progress) -> Iterator[T
 
 
 @contextmanager
-def turn_of(place: Project, run_id: str, verb: str, tell: Progress) -> Iterator[Turn]:
+def turn_of(project: Project, run_id: str, verb: str, tell: Progress) -> Iterator[Turn]:
     """One call at a time starts the run `run_id`, or brings it home. The next one finds what was done."""
     with (
-        _opened(place, f"run-{run_id}") as handle,
+        _opened(project, f"run-{run_id}") as handle,
         _taking(handle, verb, f"works on {run_id} in this folder", tell) as turn,
     ):
         yield turn
 
 
 @contextmanager
-def free(place: Project, run_id: str) -> Iterator[bool]:
+def free(project: Project, run_id: str) -> Iterator[bool]:
     """Whether nobody works on the run `run_id`. If so, others wait until the block ends."""
-    with _opened(place, f"run-{run_id}") as handle:
+    with _opened(project, f"run-{run_id}") as handle:
         yield _taken(handle)
 
 
 @contextmanager
-def starting(place: Project, lease: str, verb: str, tell: Progress) -> Iterator[None]:
+def starting(project: Project, lease: str, verb: str, tell: Progress) -> Iterator[None]:
     """One call at a time starts a run on the machine of `lease`."""
     with (
-        _opened(place, f"start-{lease}") as handle,
+        _opened(project, f"start-{lease}") as handle,
         _taking(handle, verb, "starts a run on this machine", tell),
     ):
         yield
 
 
 @contextmanager
-def changing(place: Project, lease: str, verb: str, tell: Progress) -> Iterator[None]:
+def changing(project: Project, lease: str, verb: str, tell: Progress) -> Iterator[None]:
     """One call at a time makes a machine for `lease`, or ends its machines and closes it.
 
     `up` holds it from the look whether the lease is open to the receipt of the create call; `down` from
     the look for machines to the closing line. So no machine is made for a lease whose key was deleted.
     """
     with (
-        _opened(place, f"lease-{lease}") as handle,
+        _opened(project, f"lease-{lease}") as handle,
         _taking(handle, verb, f"makes or ends the machine of {lease}", tell),
     ):
         yield
 
 
 @contextmanager
-def one_at_a_time(place: Project, name: str, verb: str, tell: Progress) -> Iterator[None]:
+def one_at_a_time(project: Project, name: str, verb: str, tell: Progress) -> Iterator[None]:
     """Two `up` of one profile take turns; the second finds the first one's machine and its stack."""
-    place.ignore_state()
+    project.ignore_state()
     with (
-        _file(place.state / f"up-{name}.lock") as handle,
+        _file(project.state / f"up-{name}.lock") as handle,
         _taking(handle, verb, f"makes the machine of {name} ready", tell),
     ):
         yield
 
 
-def after_up(place: Project, name: str, tell: Progress) -> None:
+def after_up(project: Project, name: str, tell: Progress) -> None:
     """Let an `up` of the profile `name` go first that is at work."""
-    place.ignore_state()
-    with _file(place.state / f"up-{name}.lock") as handle:
+    project.ignore_state()
+    with _file(project.state / f"up-{name}.lock") as handle:
         Turn(handle, "", f"makes the machine of {name} ready", tell).wait(fcntl.LOCK_SH)
 
 
-def working_on(place: Project, run_id: str) -> Holder | None:
+def working_on(project: Project, run_id: str) -> Holder | None:
     """The process that starts the run `run_id` or brings it home now; None where there is none."""
-    path = place.state / "turns" / f"run-{run_id}.lock"
+    path = project.state / "turns" / f"run-{run_id}.lock"
     if not path.exists():
         return None
     with _file(path) as handle:
@@ -160,24 +160,24 @@ def working_on(place: Project, run_id: str) -> Holder | None:
 
 
 @contextmanager
-def shared_use(place: Project, name: str) -> Iterator[None]:
+def shared_use(project: Project, name: str) -> Iterator[None]:
     """The machine of the profile `name` is used in the block: no `run` ends it meanwhile."""
-    with _opened(place, f"use-{name}") as handle:
+    with _opened(project, f"use-{name}") as handle:
         fcntl.flock(handle, fcntl.LOCK_SH)
         yield
 
 
 @contextmanager
-def exclusive_use(place: Project, name: str) -> Iterator[bool]:
+def exclusive_use(project: Project, name: str) -> Iterator[bool]:
     """Whether nobody uses the machine of the profile `name`. If so, others wait until the block ends."""
-    with _opened(place, f"use-{name}") as handle:
+    with _opened(project, f"use-{name}") as handle:
         yield _taken(handle)
 
 
 @contextmanager
-def _opened(place: Project, name: str) -> Iterator[IO[str]]:
-    place.ignore_runs()
-    folder: Path = place.state / "turns"
+def _opened(project: Project, name: str) -> Iterator[IO[str]]:
+    project.ignore_runs()
+    folder: Path = project.state / "turns"
     folder.mkdir(exist_ok=True)
     with _file(folder / f"{name}.lock") as handle:
         yield handle

@@ -16,7 +16,7 @@ from orchestrator.session.project import Project
 _ANSWER_SECONDS = 20.0
 
 
-def ask(place: Project, lease: Lease, provider: Provider, machines: Sequence[Machine]) -> Lease:
+def ask(project: Project, lease: Lease, provider: Provider, machines: Sequence[Machine]) -> Lease:
     """The lease with the runs that its machines have and its ledger does not tell, which are recorded.
 
     A lease whose ledger is whole is returned as it is. Raises HostError where a machine cannot be asked; one
@@ -26,14 +26,14 @@ def ask(place: Project, lease: Lease, provider: Provider, machines: Sequence[Mac
         return lease
     for machine in machines:
         if machine.state is not MachineState.STOPPING:
-            lease = _record(place.ledger(lease.id), lease, _waiting(place, lease, provider, machine))
+            lease = _record(project.ledger(lease.id), lease, _waiting(project, lease, provider, machine))
     return lease
 
 
-def require(place: Project, lease: Lease, provider: Provider, machines: Sequence[Machine]) -> Lease:
+def require(project: Project, lease: Lease, provider: Provider, machines: Sequence[Machine]) -> Lease:
     """As `ask`, before machines are ended. Raises CleanupUnproven where one cannot be asked."""
     try:
-        return ask(place, lease, provider, machines)
+        return ask(project, lease, provider, machines)
     except HostError as error:
         ids = ", ".join(machine.id for machine in machines)
         raise CleanupUnproven(
@@ -45,7 +45,7 @@ def require(place: Project, lease: Lease, provider: Provider, machines: Sequence
         ) from error
 
 
-def ask_if_possible(place: Project, lease: Lease) -> Lease:
+def ask_if_possible(project: Project, lease: Lease) -> Lease:
     """As `ask`, of whatever machine its provider knows; the lease as it is where nobody can be asked."""
     if lease.whole:
         return lease
@@ -57,7 +57,7 @@ def ask_if_possible(place: Project, lease: Lease) -> Lease:
         return lease
     with suppress(OrchError, OSError):
         provider = open_provider(cloud)
-        return ask(place, lease, provider, machines_of(provider, lease))
+        return ask(project, lease, provider, machines_of(provider, lease))
     return lease
 
 
@@ -69,14 +69,16 @@ def ask_host(ledger: Ledger, host: Host, base: str, agent: Agent) -> None:
             _append(ledger, name, data)
 
 
-def _waiting(place: Project, lease: Lease, provider: Provider, machine: Machine) -> tuple[jobs.Waiting, ...]:
+def _waiting(
+    project: Project, lease: Lease, provider: Provider, machine: Machine
+) -> tuple[jobs.Waiting, ...]:
     from orchestrator.session import connect
 
     try:
         endpoint = provider.endpoint(machine) if machine.state is MachineState.RUNNING else None
         if endpoint is None:
             raise HostError(f"{machine.id} is {machine.state}")
-        with closing(connect.connect(place, lease, machine, endpoint, timeout=_ANSWER_SECONDS)) as host:
+        with closing(connect.connect(project, lease, machine, endpoint, timeout=_ANSWER_SECONDS)) as host:
             return jobs.waiting(host, str(machine.detail.get("base", FAR_BASE)))
     except OSError as error:  # the key cannot be read here
         raise HostError(f"{error.filename or machine.id}: {error.strerror or error}") from error

@@ -73,7 +73,7 @@ class _Outcome:
 
 def measure(
     program: Program,
-    place: Project,
+    project: Project,
     *,
     batch: int | None,
     sizes: Sequence[int],
@@ -82,7 +82,7 @@ def measure(
     progress: Progress,
 ) -> Measured:
     """A scratch run (see runtime.sizing.sizing), with one size at least. Raises as `size` does."""
-    agent, begun = local_agent(place), time.time()
+    agent, begun = local_agent(project), time.time()
     with _folders(agent) as (run, scratch):
         reference = _reference(program)
         copy = reference.lay_out(Path(scratch.root), Intervention(), Path(agent.base))

@@ -125,8 +125,8 @@ def _fit_json(model: Model, batch: int) -> dict[str, Any] | None:
     }
 
 
-def _estimate(found: Estimate) -> dict[str, float | None]:
-    return {name: value if value != float("inf") else None for name, value in asdict(found).items()}
+def _estimate(estimate: Estimate) -> dict[str, float | None]:
+    return {name: value if value != float("inf") else None for name, value in asdict(estimate).items()}
 
 
 def size(
@@ -157,11 +157,11 @@ def size(
             "Size what?", next_command="orch size orch.yaml    # or: orch size -- python train.py"
         )
     wanted = load(Path(profile), overrides=tuple(overrides)) if profile is not None else None
-    place = Project.at(folder)
-    place.ignore_state()
+    project = Project.at(folder)
+    project.ignore_state()
     program = _program(wanted, command, tell)
     found = scratch_run.measure(
-        program, place, batch=batch, sizes=sizes, budget=budget, limit=limit, progress=tell
+        program, project, batch=batch, sizes=sizes, budget=budget, limit=limit, progress=tell
     )
     sized = _sized(found.result, program, wanted, batch, gpu)
     return replace(sized, undeclared=_undeclared(found, program, wanted))

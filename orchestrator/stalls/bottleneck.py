@@ -50,38 +50,43 @@ class Named:
         return {"kind": self.kind, "words": self.words, "findings": told, "remedy": self.remedy}
 
 
-def name(found: Differential) -> Named:
+def name(differential: Differential) -> Named:
     """The bottleneck. "none" where input holds up less than a tenth of a step, or nothing that is sure."""
-    kind, words = _kind(found)
-    return Named(kind, words, findings(found, kind), None if of_arrays(found.calls) else remedy(found, kind))
+    kind, words = _kind(differential)
+    return Named(
+        kind,
+        words,
+        findings(differential, kind),
+        None if of_arrays(differential.calls) else remedy(differential, kind),
+    )
 
 
-def _kind(found: Differential) -> tuple[str, str]:
-    share = found.stall.share
-    sure = found.stall.seconds - found.stall.noise >= SURE * found.actual.seconds
-    if not found.stall.significant or not sure or share < ACCUSED:
+def _kind(differential: Differential) -> tuple[str, str]:
+    share = differential.stall.share
+    sure = differential.stall.seconds - differential.stall.noise >= SURE * differential.actual.seconds
+    if not differential.stall.significant or not sure or share < ACCUSED:
         return "none", f"Steps are not held up by their input: {_percent(share)} at most."
-    short = _memory(found)
+    short = _memory(differential)
     if short:
         return "memory", short
-    fetch = found.fetch.seconds if found.fetch and found.cold else 0.0
-    if fetch >= found.prep.seconds and found.cold:
-        return _storage(found)
-    return _preparation(found)
+    fetch = differential.fetch.seconds if differential.fetch and differential.cold else 0.0
+    if fetch >= differential.prep.seconds and differential.cold:
+        return _storage(differential)
+    return _preparation(differential)
 
 
 def _percent(share: float) -> str:
     return f"{max(0.0, share):.0%}"
 
 
-def _memory(found: Differential) -> str | None:
+def _memory(differential: Differential) -> str | None:
     """Files that were read a moment ago are not in the page cache any more, or the job's own pages are
     not."""
-    warm, cold = found.timings["warm"], found.timings.get("cold")
+    warm, cold = differential.timings["warm"], differential.timings.get("cold")
     if warm.faults >= FAULTS:
         return f"Memory is short: {warm.faults:.0f} pages are read back from disk at every step."
     reads = cold is not None and cold.device > 0 and warm.device >= WARM_READS * cold.device
-    if not reads or found.prep.share < ACCUSED:
+    if not reads or differential.prep.share < ACCUSED:
         return None
     return (
         f"Memory is short: {warm.device / 1e6:.1f} MB of every batch come from the disk again, although "
@@ -89,35 +94,38 @@ def _memory(found: Differential) -> str | None:
     )
 
 
-def _storage(found: Differential) -> tuple[str, str]:
-    share = _percent(found.share(found.fetch) if found.fetch else 0.0)
-    files = many_small_files(found)
+def _storage(differential: Differential) -> tuple[str, str]:
+    share = _percent(differential.share(differential.fetch) if differential.fetch else 0.0)
+    files = many_small_files(differential)
     if files:
         return "small files", f"Reading holds up {share} of a step: {files}."
-    speed = found.storage_bytes or 0.0
+    speed = differential.storage_bytes or 0.0
     return "storage", f"Reading holds up {share} of a step: the disk gives {speed / 1e6:.1f} MB/s."
 
 
-def _preparation(found: Differential) -> tuple[str, str]:
-    share = _percent(found.share(found.prep))
-    pull = found.timings.get("pull") or found.timings["warm"]
+def _preparation(differential: Differential) -> tuple[str, str]:
+    share = _percent(differential.share(differential.prep))
+    pull = differential.timings.get("pull") or differential.timings["warm"]
     said = f"Preparing batches holds up {share} of a step"
-    crowd = crowded(found)
+    crowd = crowded(differential)
     if crowd:
-        return "threads", f"{said}: {crowd} threads are asked for on {counted(found.cores, 'core')}."
-    busiest = busiest_call(found)
+        return "threads", f"{said}: {crowd} threads are asked for on {counted(differential.cores, 'core')}."
+    busiest = busiest_call(differential)
     works = busiest["words"] if busiest else "the pipeline"
-    works = "Keras' own gathering of batches" if of_arrays(found.calls) else works
-    source = found.source.get("source")
+    works = "Keras' own gathering of batches" if of_arrays(differential.calls) else works
+    source = differential.source.get("source")
     if source == "PyDataset":
-        workers = found.source.get("workers") or 1
-        hands = "one thread" if workers == 1 else f"{workers} {_hands(found.source)}"
-        return "generator", f"{said}: {found.source.get('source_name')}, a PyDataset, makes them in {hands}."
-    if pull.seconds <= OVERLAPS * found.ideal and not ahead(found):
+        workers = differential.source.get("workers") or 1
+        hands = "one thread" if workers == 1 else f"{workers} {_hands(differential.source)}"
+        return (
+            "generator",
+            f"{said}: {differential.source.get('source_name')}, a PyDataset, makes them in {hands}.",
+        )
+    if pull.seconds <= OVERLAPS * differential.ideal and not ahead(differential):
         return "no prefetch", f"{said}, although it takes no longer than a step: nothing is prepared ahead."
     if pull.cpu + pull.waited < WAITING * pull.seconds:
-        network = _network(found)
-        if pull.connected and network >= REMOTE_SHARE * max(REMOTE_BYTES, found.batch_bytes):
+        network = _network(differential)
+        if pull.connected and network >= REMOTE_SHARE * max(REMOTE_BYTES, differential.batch_bytes):
             rate = network / pull.seconds / 1e6
             return "remote", f"{said}: it waits for the network ({rate:.1f} MB/s), one request after another."
         if busiest and busiest["call"] == "from_generator":
@@ -127,16 +135,16 @@ def _preparation(found: Differential) -> tuple[str, str]:
         ), f"{said}: {works} waits, and cores are idle."
     if busiest and busiest["call"] == "from_generator":
         return "generator", f"{said}: a Python generator makes one example after another."
-    if serial(busiest) and found.actual.cpu < FULL * found.cores * found.actual.seconds:
+    if serial(busiest) and differential.actual.cpu < FULL * differential.cores * differential.actual.seconds:
         return "serial map", f"{said}: {works} makes one element after another."
     if busiest and any(_decodes(name) for name in busiest["operations"]):
         return "decode", f"{said}: {works} takes all cores that are free."
-    if full(found):
-        others = found.actual.others
-        beside = f", of which others kept {others:.1f} busy," if found.actual.busy else ""
+    if full(differential):
+        others = differential.actual.others
+        beside = f", of which others kept {others:.1f} busy," if differential.actual.busy else ""
         return (
             "cores",
-            f"{said}: {found.cores} cores{beside} are not enough for {works} and the step together.",
+            f"{said}: {differential.cores} cores{beside} are not enough for {works} and the step together.",
         )
     return ("serial map" if serial(busiest) else "preparation"), f"{said}: {works} takes longest."
 
@@ -145,9 +153,12 @@ def _hands(source: Mapping[str, Any]) -> str:
     return "processes" if source.get("processes") else "threads"
 
 
-def _network(found: Differential) -> float:
+def _network(differential: Differential) -> float:
     """Bytes that came over the network for one batch: what comes anyway, without input, is taken off."""
-    pull, idle = found.timings.get("pull") or found.timings["warm"], found.timings["synthetic"]
+    pull, idle = (
+        differential.timings.get("pull") or differential.timings["warm"],
+        differential.timings["synthetic"],
+    )
     return max(0.0, pull.network - 1.5 * idle.network * pull.seconds / idle.seconds)
 
 
@@ -156,27 +167,27 @@ def _decodes(operation: str) -> bool:
     return "Decode" in operation and not operation.endswith("Raw")
 
 
-def crowded(found: Differential) -> int | None:
+def crowded(differential: Differential) -> int | None:
     """Threads that one stage asks for, where these are far more than cores."""
-    asked = [call.get("num_parallel_calls") or 0 for call in found.calls]
-    asked += [call.get("private_threadpool") or 0 for call in found.calls]
+    asked = [call.get("num_parallel_calls") or 0 for call in differential.calls]
+    asked += [call.get("private_threadpool") or 0 for call in differential.calls]
     most = max(asked, default=0)
-    return most if most >= CROWD * found.cores and most >= 16 else None
+    return most if most >= CROWD * differential.cores and most >= 16 else None
 
 
-def ahead(found: Differential) -> bool:
+def ahead(differential: Differential) -> bool:
     """Whether the pipeline's last stage works ahead of the step."""
-    for call in found.calls:
+    for call in differential.calls:
         if call["call"] in ("with_options", "repeat"):
             continue
         return bool(call["call"] == "prefetch")
     return False
 
 
-def full(found: Differential) -> bool:
+def full(differential: Differential) -> bool:
     """Whether input and step together had all the cores that were to be had."""
-    actual = found.actual
-    return (actual.cpu + actual.waited) / actual.seconds >= FULL * found.cores
+    actual = differential.actual
+    return (actual.cpu + actual.waited) / actual.seconds >= FULL * differential.cores
 
 
 def serial(call: Mapping[str, Any] | None) -> bool:
@@ -195,13 +206,13 @@ _NODES = {
 }
 
 
-def node_seconds(found: Differential, calls: tuple[str, ...]) -> float | None:
+def node_seconds(differential: Differential, calls: tuple[str, ...]) -> float | None:
     """Seconds a batch that tf.data counted in nodes of these calls; None where it counted nothing."""
-    if not found.nodes or not found.node_batches:
+    if not differential.nodes or not differential.node_batches:
         return None
     wanted = {name for call in calls for name in _NODES.get(call, ())}
-    total = sum(float(node["s"]) for node in found.nodes if _plain(str(node["name"])) in wanted)
-    return total / found.node_batches
+    total = sum(float(node["s"]) for node in differential.nodes if _plain(str(node["name"])) in wanted)
+    return total / differential.node_batches
 
 
 def _plain(name: str) -> str:
@@ -215,17 +226,17 @@ def of_arrays(calls: Sequence[Mapping[str, Any]]) -> bool:
     return gathers and zips and not any(call.get("site") for call in calls)
 
 
-def busiest_call(found: Differential) -> dict[str, Any] | None:
+def busiest_call(differential: Differential) -> dict[str, Any] | None:
     """The call that took most of tf.data's own account; {call, operations, num_parallel_calls, words, site}.
 
     Where there is no account, the likeliest: a generator, then a map that does one thing at a time.
     """
-    kinds = {kind: seconds for kind in _NODES if (seconds := node_seconds(found, (kind,)))}
+    kinds = {kind: seconds for kind in _NODES if (seconds := node_seconds(differential, (kind,)))}
     if kinds:
         kind = max(kinds, key=lambda each: kinds[each])
-        call = next((call for call in found.calls if call["call"] == kind), None)
+        call = next((call for call in differential.calls if call["call"] == kind), None)
     else:
-        call = max(found.calls, key=_likely, default=None)
+        call = max(differential.calls, key=_likely, default=None)
     return None if call is None or (not kinds and not _likely(call)) else _worded(call)
 
 

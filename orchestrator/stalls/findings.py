@@ -22,21 +22,26 @@ SMALL_CALL = 200e-6
 Finding = tuple[str, str]
 
 
-def findings(found: Differential, kind: str) -> tuple[Finding, ...]:
+def findings(differential: Differential, kind: str) -> tuple[Finding, ...]:
     """(kind, words) of what is not what is held up by, `kind`, and still worth a word."""
-    return (*_mixes(found), *_first(found), *_reading(found, kind), *_single(found, kind))
+    return (
+        *_mixes(differential),
+        *_first(differential),
+        *_reading(differential, kind),
+        *_single(differential, kind),
+    )
 
 
-def many_small_files(found: Differential) -> str | None:
+def many_small_files(differential: Differential) -> str | None:
     """Their words, where what is read are many of them."""
-    mean = found.file_bytes / found.files if found.files else 0.0
-    if found.files < max(64, found.batch or 0) or mean >= SMALL_FILE:
+    mean = differential.file_bytes / differential.files if differential.files else 0.0
+    if differential.files < max(64, differential.batch or 0) or mean >= SMALL_FILE:
         return None
-    return f"{found.files:,} files of {mean / 1024:.0f} KiB on average, each opened by itself"
+    return f"{differential.files:,} files of {mean / 1024:.0f} KiB on average, each opened by itself"
 
 
-def _mixes(found: Differential) -> Iterator[Finding]:
-    for call in found.calls:
+def _mixes(differential: Differential) -> Iterator[Finding]:
+    for call in differential.calls:
         buffer, size = call.get("buffer_size"), call.get("elements") or 0
         if call["call"] == "shuffle" and buffer and size >= 256 and buffer * MIXED <= size:
             yield (
@@ -45,30 +50,30 @@ def _mixes(found: Differential) -> Iterator[Finding]:
             )
 
 
-def _first(found: Differential) -> Iterator[Finding]:
+def _first(differential: Differential) -> Iterator[Finding]:
     """Only where it is known how many batches an epoch has."""
-    batches = found.facts.get("cardinality") or 0
-    first = found.timings["warm"].first - found.timings["warm"].seconds
-    epoch = first + batches * found.actual.seconds
+    batches = differential.facts.get("cardinality") or 0
+    first = differential.timings["warm"].first - differential.timings["warm"].seconds
+    epoch = first + batches * differential.actual.seconds
     if batches <= 1 or first < LONG_FIRST * epoch:
         return
     buffer = max(
-        (call.get("buffer_size") or 0 for call in found.calls if call["call"] == "shuffle"), default=0
+        (call.get("buffer_size") or 0 for call in differential.calls if call["call"] == "shuffle"), default=0
     )
-    why = f": shuffle({buffer:,}) fills first" if buffer > (found.batch or 1) else ""
+    why = f": shuffle({buffer:,}) fills first" if buffer > (differential.batch or 1) else ""
     yield (
         "first batch",
         f"The first batch takes {first / epoch:.0%} of an epoch of {counted(batches, 'step')}{why}.",
     )
 
 
-def _reading(found: Differential, kind: str) -> Iterator[Finding]:
-    fetch = found.fetch
+def _reading(differential: Differential, kind: str) -> Iterator[Finding]:
+    fetch = differential.fetch
     told = kind in ("storage", "small files", "memory")
-    if fetch is None or not found.cold or found.share(fetch) < NOTICED or told:
+    if fetch is None or not differential.cold or differential.share(fetch) < NOTICED or told:
         return
-    files = many_small_files(found)
-    share = f"{found.share(fetch):.0%}"
+    files = many_small_files(differential)
+    share = f"{differential.share(fetch):.0%}"
     what = f": {files}" if files else ""
     yield (
         ("small files" if files else "storage"),
@@ -76,22 +81,22 @@ def _reading(found: Differential, kind: str) -> Iterator[Finding]:
     )
 
 
-def _single(found: Differential, kind: str) -> Iterator[Finding]:
+def _single(differential: Differential, kind: str) -> Iterator[Finding]:
     """Functions called for each example, that take so little that calling is a good part of it."""
-    if kind == "none" or not found.node_batches:
+    if kind == "none" or not differential.node_batches:
         return
-    nodes = found.nodes
+    nodes = differential.nodes
     for node in nodes:
         given = max((int(nodes[place].get("n") or 0) for place in node.get("inputs") or ()), default=0)
         maps = "Map" in str(node["name"]) and "Flat" not in str(node["name"])
-        if not maps or given < MANY * found.node_batches or node.get("python") or node.get("draws"):
+        if not maps or given < MANY * differential.node_batches or node.get("python") or node.get("draws"):
             continue
         each = float(node["s"]) / given
         if each <= SMALL_CALL and float(node["s"]) >= NOTICED * sum(float(one["s"]) for one in nodes):
             yield (
                 "batch first",
-                f"A map is called {round(given / found.node_batches):,} times a batch, for {each * 1e6:.0f} "
-                "µs: with .batch(…) before .map(…) it is called once.",
+                f"A map is called {round(given / differential.node_batches):,} times a batch, for "
+                f"{each * 1e6:.0f} µs: with .batch(…) before .map(…) it is called once.",
             )
             return
 
@@ -99,21 +104,21 @@ def _single(found: Differential, kind: str) -> Iterator[Finding]:
 # ---------------------------------------------------------------- what to do
 
 
-def remedy(found: Differential, kind: str) -> str | None:
+def remedy(differential: Differential, kind: str) -> str | None:
     """What the script's author can do where nothing that was tried helps; None where nothing is held up."""
     if kind == "generator":
-        return _of_python(found)
-    if kind in ("cores", "decode") and found.actual.busy:
+        return _of_python(differential)
+    if kind in ("cores", "decode") and differential.actual.busy:
         return f"measure again while nothing else runs here; {_REMEDIES[kind]}."
     said = _REMEDIES.get(kind)
     return f"{said}." if said else None
 
 
-def _of_python(found: Differential) -> str:
-    name = found.source.get("source_name")
-    if name and int(found.source.get("workers") or 1) == 1:
+def _of_python(differential: Differential) -> str:
+    name = differential.source.get("source_name")
+    if name and int(differential.source.get("workers") or 1) == 1:
         return (
-            f"give {name} workers: super().__init__(workers={max(2, min(8, found.cores))}), with "
+            f"give {name} workers: super().__init__(workers={max(2, min(8, differential.cores))}), with "
             "use_multiprocessing=True where its code is Python's own."
         )
     if name:

@@ -60,14 +60,14 @@ def _short(value: float | None) -> float | None:
     return None if value is None or value == float("inf") else round(value, 3)
 
 
-def judge_fixes(found: Differential, result: Mapping[str, Any]) -> list[Tried]:
+def judge_fixes(differential: Differential, result: Mapping[str, Any]) -> list[Tried]:
     """Every fix that a scratch run tried, the best first."""
     timings = timings_of(result)
     base = timings.get("base")
     fixes = result.get("fixes") or ()
     if base is None:
         return []
-    judged = [_judged(found, base, timings.get(f"fix {fix['name']}"), fix, result) for fix in fixes]
+    judged = [_judged(differential, base, timings.get(f"fix {fix['name']}"), fix, result) for fix in fixes]
     return sorted(judged, key=lambda each: -(each.achieved or 0.0))
 
 
@@ -112,7 +112,7 @@ def winner(all_tried: Sequence[Tried]) -> Tried | None:
 
 
 def _judged(
-    found: Differential,
+    differential: Differential,
     base: Timing,
     timing: Timing | None,
     fix: Mapping[str, Any],
@@ -120,7 +120,7 @@ def _judged(
 ) -> Tried:
     parity = fix.get("parity") or {}
     achieved, noise = ratio(base, timing) if timing else (None, 0.0)
-    seconds = predicted_seconds(found, base, fix, cold=result.get("base") == "cold")
+    seconds = predicted_seconds(differential, base, fix, cold=result.get("base") == "cold")
     facts = {
         key: fix[key]
         for key in ("elements", "bytes", "files", "folder", "cores", "parallel", "rate")
@@ -136,50 +136,52 @@ def _judged(
         batches=int(parity.get("batches") or 0),
         edits=fix.get("edits") or (),
         facts=facts,
-        chance=not found.stall.significant and str(fix["name"]) not in _OF_STEPS,
+        chance=not differential.stall.significant and str(fix["name"]) not in _OF_STEPS,
     )
 
 
 def predicted_seconds(
-    found: Differential, base: Timing, fix: Mapping[str, Any], *, cold: bool
+    differential: Differential, base: Timing, fix: Mapping[str, Any], *, cold: bool
 ) -> float | None:
     """Seconds of a step with the fix; None where what was measured does not tell.
 
     A pipeline that works ahead is as fast as the slowest of three: the step, the pipeline by itself, and the
     CPU time of both on the cores there are, as far as strangers leave them.
     """
-    pull = found.timings.get("pull cold" if cold else "pull")
+    pull = differential.timings.get("pull cold" if cold else "pull")
     if pull is None:
         return None
-    if not found.stall.significant and str(fix["name"]) not in _OF_STEPS:
+    if not differential.stall.significant and str(fix["name"]) not in _OF_STEPS:
         return base.seconds
     rule = _RULES.get(str(fix["name"]))
-    return rule(found, base, pull, fix) if rule else None
+    return rule(differential, base, pull, fix) if rule else None
 
 
-def _crowded(found: Differential, base: Timing) -> float:
+def _crowded(differential: Differential, base: Timing) -> float:
     """The CPU's own limit."""
-    return base.cpu * _stretch(found, base, found.cores) / found.cores
+    return base.cpu * _stretch(differential, base, differential.cores) / differential.cores
 
 
-def _stretch(found: Differential, timing: Timing, threads: int) -> float:
+def _stretch(differential: Differential, timing: Timing, threads: int) -> float:
     """How much longer so many threads take, because strangers want the cores too."""
-    return max(1.0, (threads + timing.others) / found.cores)
+    return max(1.0, (threads + timing.others) / differential.cores)
 
 
-def _prefetch(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float:
+def _prefetch(differential: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float:
     del fix
-    return max(found.ideal, pull.seconds, _crowded(found, base))
+    return max(differential.ideal, pull.seconds, _crowded(differential, base))
 
 
-def _parallel_map(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float | None:
-    parts = None if _reading(pull) else _split(found, pull, fix)
-    return parts and max(found.ideal + parts[1], parts[0], _crowded(found, base))
+def _parallel_map(
+    differential: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]
+) -> float | None:
+    parts = None if _reading(pull) else _split(differential, pull, fix)
+    return parts and max(differential.ideal + parts[1], parts[0], _crowded(differential, base))
 
 
-def _both(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float | None:
-    parts = None if _reading(pull) else _split(found, pull, fix)
-    return parts and max(found.ideal, parts[1], parts[0], _crowded(found, base))
+def _both(differential: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float | None:
+    parts = None if _reading(pull) else _split(differential, pull, fix)
+    return parts and max(differential.ideal, parts[1], parts[0], _crowded(differential, base))
 
 
 def _reading(pull: Timing) -> bool:
@@ -187,38 +189,38 @@ def _reading(pull: Timing) -> bool:
     return pull.device > 0
 
 
-def _split(found: Differential, pull: Timing, fix: Mapping[str, Any]) -> tuple[float, float] | None:
+def _split(differential: Differential, pull: Timing, fix: Mapping[str, Any]) -> tuple[float, float] | None:
     """(seconds of the mapping once it is parallel, seconds of all else) for one batch.
 
     None for Python code: its threads take turns, and how much of it does cannot be seen from outside.
     """
-    mapping = node_seconds(found, ("map",))
+    mapping = node_seconds(differential, ("map",))
     if mapping is None or any(
-        "PyFunc" in name for call in found.calls for name in call.get("operations") or ()
+        "PyFunc" in name for call in differential.calls for name in call.get("operations") or ()
     ):
         return None
     mapping = min(mapping, pull.seconds)
     asked = int(fix.get("parallel") or -1)
     rest = max(0.0, pull.seconds - mapping)
-    return mapping / (asked if asked > 0 else found.cores), min(rest, pull.cpu) if pull.cpu else rest
+    return mapping / (asked if asked > 0 else differential.cores), min(rest, pull.cpu) if pull.cpu else rest
 
 
-def _cache(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float | None:
+def _cache(differential: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float | None:
     """As fast as batches held in memory, which none is that is prepared in another place than cached."""
     del base, pull
     above = list(fix.get("above") or ())
-    cached = found.timings.get("cached")
+    cached = differential.timings.get("cached")
     if cached is None or any(name not in _THROUGH for name in above):
         return None
-    batching = node_seconds(found, ("batch", "padded_batch")) if "batch" in above else 0.0
+    batching = node_seconds(differential, ("batch", "padded_batch")) if "batch" in above else 0.0
     return cached.seconds + (0.0 if "prefetch" in above else batching or 0.0)
 
 
-def _staging(found: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float:
+def _staging(differential: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float:
     del base
     reading = pull.device / float(fix["rate"]) if fix.get("rate") else 0.0
-    warm = found.timings["warm"].seconds
-    return max(warm, reading) if ahead(found) else warm + reading
+    warm = differential.timings["warm"].seconds
+    return max(warm, reading) if ahead(differential) else warm + reading
 
 
 _RULES = {

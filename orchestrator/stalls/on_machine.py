@@ -55,13 +55,13 @@ def analyse(
     HostError where contact was lost, MalformedAnswer where a file of the measurement cannot be one,
     UsageError where there is no such run.
     """
-    place = Project.at(folder)
-    held, run = known_run(place, run_id, lease)
+    project = Project.at(folder)
+    held, run = known_run(project, run_id, lease)
     require_given(held, overrides)
     tell, profile = progress or Silent(), profile_of(held, overrides)
-    ledger = place.ledger(held.id)
-    with naming(ledger, "orch status"), open_session(place, ledger, profile, progress=tell) as session:
-        home = place.run(run.run_id) / PLACE
+    ledger = project.ledger(held.id)
+    with naming(ledger, "orch status"), open_session(project, ledger, profile, progress=tell) as session:
+        home = project.run(run.run_id) / PLACE
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(parents=True)
         found = _measured(session, run.run_id, home, wish or Options(attempt=True))

@@ -149,17 +149,17 @@ def profile(
     """
     wanted = wish or Options()
     tell = progress or Silent()
-    place = Project.at(folder)
-    place.ignore_runs()
+    project = Project.at(folder)
+    project.ignore_runs()
     argv, environment, cwd = _command(command)
     python = command_python(argv)
     run = check_run_id(run_id) if run_id else new_run_id("profile")
-    place.require_runs(run)
-    if place.run(run).exists():
+    project.require_runs(run)
+    if project.run(run).exists():
         raise UsageError(
-            f"A run {run} is in {place.run(run).parent} already.", next_command=f"rm -r {place.run(run)}"
+            f"A run {run} is in {project.run(run).parent} already.", next_command=f"rm -r {project.run(run)}"
         )
-    agent = local_agent(place)
+    agent = local_agent(project)
     source = Path(jobs.run_dir(agent, run))
     with _scratch(cwd, in_place) as scratch, _staging(wanted) as staged:
         plan = {**scratch.plan(str(source), str(source / "refused")), "feed": staged.plan(str(source))}
@@ -171,7 +171,7 @@ def profile(
             env={**environment, "ORCH_IMPOSE": json.dumps(plan)},
         )
         exit_ = _run(agent, job, limit, output or told_lines(tell))
-    home = place.run(run)
+    home = project.run(run)
     collect_local(source, home)
     shutil.rmtree(source, ignore_errors=True)
     found = read(home, run, tuple(argv), exit_, scratch)

@@ -31,9 +31,9 @@ def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool
     note_end(session, run_id, exit_)
     draft = dict(session.ledger.lease().runs[run_id].draft)
     timings = dict(draft["timings"])
-    with measure_duration(timings, PULL), space.naming_pull(session.place.run(run_id)):
+    with measure_duration(timings, PULL), space.naming_pull(session.project.run(run_id)):
         fetched = collect.fetch(
-            session.host, session.agent, run_id, session.place.run(run_id), session.progress, again=again
+            session.host, session.agent, run_id, session.project.run(run_id), session.progress, again=again
         )
     state = jobs.state(session.host, session.agent, run_id)
     ran = _ran(session, run_id, state)
@@ -100,7 +100,7 @@ def _model_check(
     lease = session.ledger.lease()
     stack = lease.runs[run_id].draft["stack"] or lease.stack or {}
     python = str(stack.get("interpreter") or session.agent.python)
-    work, local = f"{jobs.run_dir(session.agent, run_id)}/work", local_agent(session.place)
+    work, local = f"{jobs.run_dir(session.agent, run_id)}/work", local_agent(session.project)
     there = model_check.Side(session.host, replace(session.agent, python=python), work, work)
     ours = replace(local, python=str(session.local().python))
     code, outputs = str(session.profile.code.path), str(folder / collect.OUTPUTS)
@@ -116,7 +116,7 @@ def note_end(session: Session, run_id: str, exit_: Exit | None) -> None:
 def run_record(session: Session, run_id: str, draft: Mapping[str, Any], **facts: Any) -> RunRecord:
     """The run's record, with the machine that the session holds."""
     machine = machine_facts(session.machine)
-    return record_of(session.place, session.ledger.lease(), run_id, draft, machine=machine, **facts)
+    return record_of(session.project, session.ledger.lease(), run_id, draft, machine=machine, **facts)
 
 
 @contextmanager

@@ -56,8 +56,8 @@ class RunOptions:
 
 
 def one_run(
-    place: Project,
-    held: Lease,
+    project: Project,
+    lease: Lease,
     profile: Profile,
     name: str,
     wish: RunOptions,
@@ -66,52 +66,52 @@ def one_run(
     tell: Progress,
 ) -> RunRecord:
     """As `train`, once it is known what is meant."""
-    interrupts.begun = _pending(place, held, name)  # by another call that may be at work
-    with turn_of(place, name, wish.verb, tell) as turn:
-        pending = interrupts.begun = _pending(place, held, name)
+    interrupts.begun = _pending(project, lease, name)  # by another call that may be at work
+    with turn_of(project, name, wish.verb, tell) as turn:
+        pending = interrupts.begun = _pending(project, lease, name)
         if not pending:
-            done = recorded(place, profile, name, wish, tell)
+            done = recorded(project, profile, name, wish, tell)
             if done:
                 return done
-        require_given(held, wish.overrides)
-        after_up(place, profile.name, tell)
+        require_given(lease, wish.overrides)
+        after_up(project, profile.name, tell)
         if not pending:
-            load(profile.path, overrides=(*held.profile["overrides"], *wish.overrides), files=True)
-            _require_space(place, held, profile, name, wish)
-            report_once(check_project(profile, strict=wish.strict), place.state, tell)
-        with opened(place, held, name, profile, tell, again=wish.command(profile, name)) as session:
+            load(profile.path, overrides=(*lease.profile["overrides"], *wish.overrides), files=True)
+            _require_space(project, lease, profile, name, wish)
+            report_once(check_project(profile, strict=wish.strict), project.state, tell)
+        with opened(project, lease, name, profile, tell, again=wish.command(profile, name)) as session:
             draft = None
             if not pending:
                 draft = prepared(session, name, local_parity=wish.local_parity, parallel=wish.parallel)
                 interrupts.begun = True
             if not begin(session, name, draft, parallel=wish.parallel, verb=wish.verb):
-                return raise_for_outcome(_lost(session, name), held.profile["path"])
+                return raise_for_outcome(_lost(session, name), lease.profile["path"])
             turn.give_back()
             if wish.detach:
                 return running(session, name)
-            done = raise_for_outcome(finish(session, name, output, turn), held.profile["path"])
+            done = raise_for_outcome(finish(session, name, output, turn), lease.profile["path"])
             return replace(done, started=not pending)
 
 
-def _require_space(place: Project, held: Lease, profile: Profile, name: str, wish: RunOptions) -> None:
+def _require_space(project: Project, lease: Lease, profile: Profile, name: str, wish: RunOptions) -> None:
     """Of a detached run the results may wait on the machine. Raises LocalError."""
-    exists = f"Nothing was sent. The machine of {held.id} runs on, at ${held.price:.2f}/h."
+    exists = f"Nothing was sent. The machine of {lease.id} runs on, at ${lease.price:.2f}/h."
     again = f"orch train --run-id {name}"
     if wish.detach:
-        space.require_records(place, exists, again)
+        space.require_records(project, exists, again)
     else:
-        space.require_results(place, profile, exists, again)
+        space.require_results(project, profile, exists, again)
 
 
 def recorded(
-    place: Project, profile: Profile, run_id: str, wish: RunOptions, tell: Progress
+    project: Project, profile: Profile, run_id: str, wish: RunOptions, tell: Progress
 ) -> RunRecord | None:
     """The record that answers the call without a start, which is said; None where an attempt is to be made.
 
     Raises what `attempts.answer` does.
     """
     try:
-        done = attempts.answering_record(place, profile, run_id, retry=wish.retry_failed, seen=wish.seen)
+        done = attempts.answering_record(project, profile, run_id, retry=wish.retry_failed, seen=wish.seen)
     except RunFailed as error:
         error.exists = f"That is how it ended before; nothing was started now. {error.exists}"
         error.next_command = f"orch logs {run_id}    # to try it again: the same command with --retry-failed"
@@ -147,28 +147,28 @@ def refuse_another_machine(leased: Profile, wanted: Profile) -> None:
 
 @contextmanager
 def opened(
-    place: Project, held: Lease, run_id: str, profile: Profile, tell: Progress, *, again: str
+    project: Project, lease: Lease, run_id: str, profile: Profile, tell: Progress, *, again: str
 ) -> Iterator[Session]:
     """The lease's machine. Where it is gone, its runs are settled and `run_id` is told as lost.
 
     What this computer's disk refuses meanwhile becomes a LocalError that names the machine. `again`: the
     command that goes on after a failure.
     """
-    ledger = place.ledger(held.id)
+    ledger = project.ledger(lease.id)
     with (
         naming(ledger, again),
-        settle_on_exit(place, ledger, run_id),
-        open_session(place, ledger, profile, progress=tell) as session,
+        settle_on_exit(project, ledger, run_id),
+        open_session(project, ledger, profile, progress=tell) as session,
     ):
         try:
             yield session
         except OSError as error:
-            raise _refused_here(session, held, run_id, error) from error
+            raise _refused_here(session, lease, run_id, error) from error
 
 
-def _refused_here(session: Session, held: Lease, run_id: str, error: OSError) -> LocalError:
-    refused, once = space.refusal_of(error, session.place)
-    began = any(run.run_id == run_id for run in session.place.ledger(held.id).lease().uncollected)
+def _refused_here(session: Session, lease: Lease, run_id: str, error: OSError) -> LocalError:
+    refused, once = space.refusal_of(error, session.project)
+    began = any(run.run_id == run_id for run in session.project.ledger(lease.id).lease().uncollected)
     machine = f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h."
     if not began:
         return LocalError(
@@ -176,7 +176,7 @@ def _refused_here(session: Session, held: Lease, run_id: str, error: OSError) ->
             exists=machine,
             next_command=f"orch train --run-id {run_id}    # {once}",
         )
-    printed = session.place.run(run_id) / collect.LOG
+    printed = session.project.run(run_id) / collect.LOG
     return LocalError(
         f"This computer refused: {refused}. What was here stays. What the run printed until then "
         f"is in {printed}.",
@@ -185,10 +185,10 @@ def _refused_here(session: Session, held: Lease, run_id: str, error: OSError) ->
     )
 
 
-def _pending(place: Project, held: Lease, run_id: str) -> bool:
+def _pending(project: Project, lease: Lease, run_id: str) -> bool:
     """Whether the run was started, and its results are on the machine only; one that only the machine knows
     is not counted, as what it was made of is not known."""
-    uncollected = place.ledger(held.id).lease().uncollected
+    uncollected = project.ledger(lease.id).lease().uncollected
     return any(run.run_id == run_id and not run.found for run in uncollected)
 
 
@@ -198,7 +198,7 @@ def finish(session: Session, run_id: str, output: Output | None, turn: Turn) -> 
     turn.take()
     if exit_ is None:
         return _lost(session, run_id)
-    here = collect.read(session.place.run(run_id))
+    here = collect.read(session.project.run(run_id))
     if here is not None and session.ledger.lease().runs[run_id].collected:
         return is_finished(here)
     home = follow.reconnecting(session, lambda: bring_home(session, run_id, exit_))
@@ -209,8 +209,8 @@ def _lost(session: Session, run_id: str) -> RunRecord:
     """The machine went away with the run: what is known of it is recorded, and nothing else."""
     require_gone(session.provider, session.ledger.lease())
     ending = ending_of_machine(session.provider, session.ledger.lease())
-    settle(session.place, session.ledger, ending)
-    record = collect.read(session.place.run(run_id))  # written now, or when it was collected
+    settle(session.project, session.ledger, ending)
+    record = collect.read(session.project.run(run_id))  # written now, or when it was collected
     if record is None:
         raise RunLost(f"The machine of {run_id} is gone, and its record here was removed.")
     return record

@@ -52,7 +52,7 @@ def compare_first_steps(
     profile = session.profile
     steps = counted(profile.parity.steps, "step")
     session.progress.say(f"Parity: the first {steps}, here and there")
-    folder = session.place.run(run_id) / "parity"
+    folder = session.project.run(run_id) / "parity"
     observed = f"{run_id}.parity-{secrets.token_hex(3)}"
     python = str(session.local().python)
     begun = time.time()
@@ -93,7 +93,7 @@ def mismatch(session: Session, run_id: str, verdict: dict[str, Any]) -> ParityMi
     warn = f"orch train --local-parity --set 'parity.on_mismatch={{{key_of(verdict['verdict'])}: warn}}'"
     return ParityMismatch(
         f"{verdict['verdict']}: {verdict['detail']}",
-        exists=f"{runs_on} Both recordings are in {session.place.run(run_id) / 'parity'}.",
+        exists=f"{runs_on} Both recordings are in {session.project.run(run_id) / 'parity'}.",
         next_command=f"orch train --local-parity    # once fixed; or, to go on all the same: {warn}",
     )
 

@@ -41,7 +41,7 @@ def prepared(session: Session, run_id: str, *, local_parity: bool, parallel: boo
     }
     _refuse_undeclared(session, differences)
     tell_inherited(session)
-    local = local_agent(session.place) if local_parity else None
+    local = local_agent(session.project) if local_parity else None
     if local:
         trees_.check_targets(session.profile)
     elif found := of_profile(session.profile):
@@ -66,7 +66,7 @@ def begin(
     False where the machine went away. Raises Busy where another run is on the machine, UsageError where its
     lease was ended meanwhile. `verb`: what this call carries out, for another one that waits.
     """
-    with starting(session.place, session.ledger.lease().id, verb, session.progress):
+    with starting(session.project, session.ledger.lease().id, verb, session.progress):
         if draft is not None:
             _require_open(session, run_id)
             company.require_no_other_run(session, run_id, parallel)
@@ -100,12 +100,12 @@ def running(session: Session, run_id: str) -> RunRecord:
 
 def _attempt(session: Session, run_id: str, trees: trees_.Trees) -> dict[str, Any]:
     """Which attempt this is, of what, and what changed since the one before, whose files are set aside."""
-    place, profile = session.place, session.profile
-    attempts.archive_attempt(place, run_id)
+    project, profile = session.project, session.profile
+    attempts.archive_attempt(project, run_id)
     now = inputs.inputs_sent(profile, trees, session.lock().digest)
-    inputs.keep_inputs(place.run(run_id), now)
-    number = attempts.number_of_next(place, run_id, session.ledger.lease().runs.get(run_id))
-    changed = attempts.changed_since(place, run_id, now)
+    inputs.keep_inputs(project.run(run_id), now)
+    number = attempts.number_of_next(project, run_id, session.ledger.lease().runs.get(run_id))
+    changed = attempts.changed_since(project, run_id, now)
     if number > 1:
         said = "; ".join(changed) or "nothing changed here since the attempt before"
         session.progress.say(f"{run_id}: attempt {number}: {said}")

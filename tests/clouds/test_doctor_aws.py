@@ -50,13 +50,13 @@ def cloud(served: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     return as_new(served)
 
 
-def check(found: Readiness, name: str) -> Check:
-    (one,) = (each for each in found.checks if each.name == name)
+def check(readiness: Readiness, name: str) -> Check:
+    (one,) = (each for each in readiness.checks if each.name == name)
     return one
 
 
-def lacking(found: Readiness) -> list[str]:
-    return [each.name for each in found.missing]
+def lacking(readiness: Readiness) -> list[str]:
+    return [each.name for each in readiness.missing]
 
 
 def denying(*actions: str) -> dict[str, Any]:

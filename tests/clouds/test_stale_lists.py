@@ -33,12 +33,14 @@ STALE_OF_GOOGLE = {"method": "compute.instances.aggregatedList", "kind": "empty"
 Alive = Callable[[], list[str]]
 
 
-def check(place: Project, provider: Provider, need: Need, alive: Alive, stale: Callable[[int], None]) -> None:
+def check(
+    project: Project, provider: Provider, need: Need, alive: Alive, stale: Callable[[int], None]
+) -> None:
     """Two stale empty lists must not close the lease or delete the key while the machine runs."""
     offer = provider.offers(need)[0]
-    made = leased(place, "stale", provider, spec_for("stale", offer=offer, disk=need.disk))
+    made = leased(project, "stale", provider, spec_for("stale", offer=offer, disk=need.disk))
     stale(2)
-    (lease,) = status(folder=place.root, ask=True)
+    (lease,) = status(folder=project.root, ask=True)
     assert lease.machine == made.id
     assert lease.state != "gone"
     stale(1000)
@@ -47,14 +49,14 @@ def check(place: Project, provider: Provider, need: Need, alive: Alive, stale: C
     class Watching:
         def say(self, text: str) -> None:
             del text
-            seen.append((bool(alive()), place.identity("stale").exists()))
+            seen.append((bool(alive()), project.identity("stale").exists()))
 
-    report = down(folder=place.root, progress=Watching())
+    report = down(folder=project.root, progress=Watching())
     assert seen[0] == (True, True)
     assert report.machines == (made.id,)
     assert alive() == []
-    assert not place.identity("stale").exists()
-    assert place.open_leases() == []
+    assert not project.identity("stale").exists()
+    assert project.open_leases() == []
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return Project.at(tmp_path)
 
 
-def test_on_aws(shared_aws: Any, place: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_aws(shared_aws: Any, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     cloud = shared_aws
     for name, value in {**cloud.env, "ORCH_AWS_REGIONS": "us-east-1"}.items():
         monkeypatch.setenv(name, value)
@@ -84,12 +86,12 @@ def test_on_aws(shared_aws: Any, place: Project, monkeypatch: pytest.MonkeyPatch
 
     need = Need("aws", memory=Bound(1 << 30), disk=8 << 30, arch="x86_64")
     try:
-        check(place, open_provider("aws"), need, alive, stale)
+        check(project, open_provider("aws"), need, alive, stale)
     finally:
         cloud.clear_faults()
 
 
-def test_on_google_cloud(google: Google, place: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_google_cloud(google: Google, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in google.cloud.env.items():
         monkeypatch.setenv(name, value)
     assert "GOOGLE_CLOUD_PROJECT" in os.environ
@@ -101,4 +103,4 @@ def test_on_google_cloud(google: Google, place: Project, monkeypatch: pytest.Mon
         google.cloud.faults({**STALE_OF_GOOGLE, "times": times})
 
     need = Need("gcp", cpus=Bound(2), memory=Bound(8 << 30), disk=12 << 30, zone="us-central1-a")
-    check(place, open_provider("gcp"), need, alive, stale)
+    check(project, open_provider("gcp"), need, alive, stale)

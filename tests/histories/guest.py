@@ -124,11 +124,11 @@ def _prepared(opened: session.Session, run_id: str, *, local_parity: bool, paral
     """A run made ready: nothing is installed, sent or compared; its attempt is told as ever."""
     del local_parity
     company.require_no_other_run(opened, run_id, parallel)
-    attempts.archive_attempt(opened.place, run_id)
-    now = inputs.inputs_of(opened.place, opened.profile)
-    inputs.keep_inputs(opened.place.run(run_id), now)
-    number = attempts.number_of_next(opened.place, run_id, opened.ledger.lease().runs.get(run_id))
-    changed = attempts.changed_since(opened.place, run_id, now)
+    attempts.archive_attempt(opened.project, run_id)
+    now = inputs.inputs_of(opened.project, opened.profile)
+    inputs.keep_inputs(opened.project.run(run_id), now)
+    number = attempts.number_of_next(opened.project, run_id, opened.ledger.lease().runs.get(run_id))
+    changed = attempts.changed_since(opened.project, run_id, now)
     job = {"run_id": run_id, "argv": ["python", "train.py"], "python": "python3", "trees": []}
     return {
         "stack": {},

@@ -74,20 +74,20 @@ class Promises:
 
     # ------------------------------------------------------------ one lease
 
-    def _of_lease(self, place: Project, lease: Lease) -> None:
+    def _of_lease(self, project: Project, lease: Lease) -> None:
         machines = self.world.machines(lease.id)
         assert len(machines) <= 1, machines
         if machines:
             assert lease.open, "the lease is closed, and its machine runs"
-            assert place.identity(lease.id).exists(), "the key is gone, and its machine runs"
-        self._lines_are_kept(place, lease)
+            assert project.identity(lease.id).exists(), "the key is gone, and its machine runs"
+        self._lines_are_kept(project, lease)
         if lease.id not in self.damaged:
             self._cost_is_whole(lease)
-            self._no_run_is_forgotten(place, lease)
+            self._no_run_is_forgotten(project, lease)
         self._earlier_attempts_are_released(lease)
 
-    def _lines_are_kept(self, place: Project, lease: Lease) -> None:
-        path = place.ledger(lease.id).path
+    def _lines_are_kept(self, project: Project, lease: Lease) -> None:
+        path = project.ledger(lease.id).path
         now = path.read_bytes()
         assert now.startswith(self._lines.get(path, b"")), "a line of the ledger was changed or removed"
         self._lines[path] = now
@@ -108,10 +108,10 @@ class Promises:
             usd += max(0.0, until - holding.created_at) / 3600 * holding.price
         return usd
 
-    def _no_run_is_forgotten(self, place: Project, lease: Lease) -> None:
+    def _no_run_is_forgotten(self, project: Project, lease: Lease) -> None:
         """What is called home or lost has a record. Of a closed lease each run is that, or was given up."""
         for run in lease.runs.values():
-            recorded = attempts.latest_attempt(place.run(run.run_id)) is not None
+            recorded = attempts.latest_attempt(project.run(run.run_id)) is not None
             assert recorded or not (run.collected or run.lost), run
             given_up = (lease.id, run.run_id) in self.discarded
             assert lease.open or run.collected or given_up or run.lost, run

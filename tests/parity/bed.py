@@ -50,9 +50,7 @@ class Bed:
         a, b = (self.recorded(scenario, side) for side in scenario.sides)
         with standing({}, self.root, 2):
             wished = confirm and scenario.confirm
-            found = orch.compare(
-                a, b, folder=self.root, confirm=wished, budget=BUDGET, workshop=self._workshop
-            )
+            found = orch.compare(a, b, folder=self.root, confirm=wished, budget=BUDGET, pool=self._workshop)
         assert "internal error" not in {each.outcome for each in found.tried}, found.tried
         return found
 

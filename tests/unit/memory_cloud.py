@@ -31,12 +31,12 @@ def serve(cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch, *names: str) -
         open_instead(monkeypatch, name, f"{__name__}:opened")
 
 
-def opened_lease(place: Project, name: str, cloud: str = "memory") -> Ledger:
+def opened_lease(project: Project, name: str, cloud: str = "memory") -> Ledger:
     """A lease for which nothing was asked yet, with its key."""
-    ledger = place.ledger(name)
+    ledger = project.ledger(name)
     facts = {"name": name, "cloud": cloud, "path": "p.yaml", "overrides": [], "digest": "d"}
     ledger.append("lease.opened", lease=name, profile=facts)
-    place.identity(name).write_text("a key")
+    project.identity(name).write_text("a key")
     return ledger
 
 
@@ -52,9 +52,9 @@ def spec_for(name: str, attempt: int = 0, *, offer: Offer = CATALOG[0], disk: in
     return MachineSpec(f"orch-{name}", attempt, offer, disk, deadline, labels, KEY)
 
 
-def leased(place: Project, name: str, provider: Provider, spec: MachineSpec) -> Machine:
+def leased(project: Project, name: str, provider: Provider, spec: MachineSpec) -> Machine:
     """A lease of a machine, as `up` leaves it where nothing was installed."""
-    ledger = opened_lease(place, name, provider.name)
+    ledger = opened_lease(project, name, provider.name)
     intent(ledger, spec)
     machine = provider.create(spec)
     ledger.append("create.accepted", **receipt(spec.attempt, machine))

@@ -19,7 +19,7 @@ def test_set_aside_killed_at_any_move_and_repeated(tmp_path: Path, moves: int) -
     for name in ("outputs/a", "output.log", "code.json"):
         (folder / name).write_text(name)
     collect.write(RunRecord("one", str(folder), {"code": 1, "signal": None, "reason": "failed"}))
-    place = Project(tmp_path)
+    project = Project(tmp_path)
     left = moves
 
     def rename(path: Path, target: Path) -> Path:
@@ -32,12 +32,12 @@ def test_set_aside_killed_at_any_move_and_repeated(tmp_path: Path, moves: int) -
     really = Path.rename
     with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):
         patch.setattr(Path, "rename", rename)
-        attempts.archive_attempt(place, "one")
-    attempts.archive_attempt(place, "one")
+        attempts.archive_attempt(project, "one")
+    attempts.archive_attempt(project, "one")
     kept = folder / "attempts/1"
     assert {path.name for path in folder.iterdir()} == {"attempts"}
     assert {path.name for path in kept.iterdir()} == {"outputs", "output.log", "code.json", "run.json"}
     assert (kept / "outputs/a").read_text() == "outputs/a"
     latest = attempts.latest_attempt(folder)
     assert latest is not None and latest.exit["reason"] == "failed"
-    assert attempts.number_of_next(place, "one", None) == 2
+    assert attempts.number_of_next(project, "one", None) == 2

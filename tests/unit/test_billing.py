@@ -135,11 +135,11 @@ def test_runs_beside_each_other_share_the_machine_s_time(
     assert "other runs ran beside it" in summary(short)
     assert long.timings["train_s"] == long.cost["run_seconds"]
 
-    place = Project.at(folder)
-    ledger = place.ledger(place.leases()[0].id)
+    project = Project.at(folder)
+    ledger = project.ledger(project.leases()[0].id)
     for machine in cloud.alive():
         cloud.kill(machine)
-    (lost,) = settle(place, ledger, None)
+    (lost,) = settle(project, ledger, None)
     assert lost.run_id == "gone" and lost.cost
     together = sum(each.usd for each in ledger.lease().ran)
     assert len(ledger.lease().ran) == 3

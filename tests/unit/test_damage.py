@@ -85,19 +85,19 @@ def test_a_ledger_damaged_at_random_still_ends_its_machine(
         patched.setattr(machines, "_POLL_SECONDS", 0.0)
         cloud = MemoryProvider()
         serve(cloud, patched, *EVERY_NAME)
-        place = Project(Path(folder))
-        leased(place, "job-ab12cd", cloud, spec_for("job-ab12cd"))
-        path = place.ledger("job-ab12cd").path
+        project = Project(Path(folder))
+        leased(project, "job-ab12cd", cloud, spec_for("job-ab12cd"))
+        path = project.ledger("job-ab12cd").path
         text = damaged(path.read_bytes(), done)
         path.write_bytes(text)
-        if not place.ledger("job-ab12cd").lease().whole and place.open_leases():
+        if not project.ledger("job-ab12cd").lease().whole and project.open_leases():
             with pytest.raises(CleanupUnproven, match="does not tell which runs it has"):
-                down(folder=place.root)
+                down(folder=project.root)
             assert cloud.alive()
-        down(folder=place.root, discard=True)
+        down(folder=project.root, discard=True)
         assert not cloud.alive()
         assert path.read_bytes().startswith(text)
-        for lease in status(folder=place.root, ask=True):
+        for lease in status(folder=project.root, ask=True):
             assert lease.state in ("gone", "unknown")
 
 
@@ -134,9 +134,9 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> MemoryProvider:
 def test_a_later_version_is_refused_by_number_and_its_machine_can_be_ended(
     tmp_path: Path, cloud: MemoryProvider
 ) -> None:
-    place = Project(tmp_path)
-    leased(place, "job-1", cloud, spec_for("job-1"))
-    ledger = place.ledger("job-1")
+    project = Project(tmp_path)
+    leased(project, "job-1", cloud, spec_for("job-1"))
+    ledger = project.ledger("job-1")
     text = ledger.path.read_bytes() + b'{"v": 7, "seq": 9, "time": 5, "event": "lease.braided"}\n'
     ledger.path.write_bytes(text)
     with pytest.raises(UsageError, match="version 7"):
@@ -154,8 +154,8 @@ def test_a_later_version_is_refused_by_number_and_its_machine_can_be_ended(
 def test_what_cannot_be_noted_is_said_and_noted_by_the_next_command(
     tmp_path: Path, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    place = Project(tmp_path)
-    made = leased(place, "job-1", cloud, spec_for("job-1"))
+    project = Project(tmp_path)
+    made = leased(project, "job-1", cloud, spec_for("job-1"))
 
     def refuse(self: Journal, *_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number), str(self.path))
@@ -166,10 +166,10 @@ def test_what_cannot_be_noted_is_said_and_noted_by_the_next_command(
     assert report.machines == (made.id,)
     assert not cloud.alive()
     assert os.strerror(number) in down_text(report)
-    assert place.open_leases()
+    assert project.open_leases()
     again = down(folder=tmp_path)
     assert (again.machines, again.unnoted) == ((), ())
-    assert not place.open_leases()
+    assert not project.open_leases()
 
 
 def test_a_write_that_a_full_disk_cuts_is_an_error_and_spoils_no_other_line(tmp_path: Path) -> None:
@@ -196,9 +196,9 @@ def test_a_ledger_that_cannot_be_read_at_all(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(machines, "_POLL_SECONDS", 0.0)
     cloud = MemoryProvider()
     serve(cloud, monkeypatch, *EVERY_NAME)
-    place = Project(tmp_path)
-    leased(place, "job-1", cloud, spec_for("job-1"))
-    path = place.ledger("job-1").path
+    project = Project(tmp_path)
+    leased(project, "job-1", cloud, spec_for("job-1"))
+    path = project.ledger("job-1").path
     path.unlink()
     path.mkdir()
     with pytest.raises(CleanupUnproven, match="does not tell which runs it has"):

@@ -33,112 +33,112 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> MemoryProvider:
 
 
 @pytest.mark.parametrize("answers", [2, 3, 10_000])
-def test_empty_lists_do_not_hide_a_machine(place: Project, cloud: MemoryProvider, answers: int) -> None:
-    made = leased(place, "a", cloud, spec_for("a"))
+def test_empty_lists_do_not_hide_a_machine(project: Project, cloud: MemoryProvider, answers: int) -> None:
+    made = leased(project, "a", cloud, spec_for("a"))
     cloud.list_nothing(answers)
-    report = down(folder=place.root)
+    report = down(folder=project.root)
     assert (report.machines, report.proven_gone) == ((made.id,), True)
     assert not cloud.alive()
 
 
 def test_the_key_stays_while_the_machine_may_run(
-    place: Project, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
+    project: Project, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list is empty from the start, the end is accepted, and the machine goes on."""
     monkeypatch.setattr(machines, "_GONE_LIMIT", 0.1)
-    made = leased(place, "a", cloud, spec_for("a"))
+    made = leased(project, "a", cloud, spec_for("a"))
     cloud.list_nothing(10_000)
     cloud._temper = Temper(gone_after=1e9)
     with pytest.raises(CleanupUnproven) as unproven:
-        down(folder=place.root)
+        down(folder=project.root)
     assert made.id in unproven.value.message
     assert "$0.05/h" in str(unproven.value.exists)
-    assert place.identity("a").exists()
-    assert place.lease("a").open
+    assert project.identity("a").exists()
+    assert project.lease("a").open
 
 
-def test_the_key_stays_where_nobody_answers_for_the_machine(place: Project, cloud: MemoryProvider) -> None:
-    leased(place, "a", cloud, spec_for("a"))
+def test_the_key_stays_where_nobody_answers_for_the_machine(project: Project, cloud: MemoryProvider) -> None:
+    leased(project, "a", cloud, spec_for("a"))
     cloud.list_nothing(10_000)
     cloud.fail_next("find", Mishap(Fault.AUTH))
     with pytest.raises(ProviderError):
-        down(folder=place.root)
-    assert place.identity("a").exists()
-    assert place.lease("a").open
+        down(folder=project.root)
+    assert project.identity("a").exists()
+    assert project.lease("a").open
     assert cloud.alive()
 
 
 def test_what_a_create_call_made_that_nobody_answered_is_waited_for(
-    place: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`up` was killed between the call and its receipt: no id is known, and the list is late."""
     cloud = MemoryProvider(temper=Temper(visible_after=0.3))
     serve(cloud, monkeypatch)
     spec = spec_for("a")
-    intent(opened_lease(place, "a"), spec)
+    intent(opened_lease(project, "a"), spec)
     cloud.create(spec)
-    down(folder=place.root)
+    down(folder=project.root)
     assert not cloud.alive()
 
 
 def test_a_call_that_failed_without_an_answer_may_have_made_a_machine(
-    place: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cloud = MemoryProvider(temper=Temper(visible_after=0.3))
     serve(cloud, monkeypatch)
     spec = spec_for("a")
-    ledger = opened_lease(place, "a")
+    ledger = opened_lease(project, "a")
     intent(ledger, spec)
     cloud.create(spec)
     ledger.append("create.refused", attempt=0, fault="transient", code="", message="no answer")
-    down(folder=place.root)
+    down(folder=project.root)
     assert not cloud.alive()
 
 
-def test_a_machine_that_another_one_replaced_is_ended_too(place: Project, cloud: MemoryProvider) -> None:
+def test_a_machine_that_another_one_replaced_is_ended_too(project: Project, cloud: MemoryProvider) -> None:
     """Listed or not: the ledger knows its id."""
-    leased(place, "a", cloud, spec_for("a"))
-    leased(place, "a", cloud, spec_for("a", 1))
+    leased(project, "a", cloud, spec_for("a"))
+    leased(project, "a", cloud, spec_for("a", 1))
     cloud.list_nothing(10_000)
-    assert len(down(folder=place.root).machines) == 2
+    assert len(down(folder=project.root).machines) == 2
     assert not cloud.alive()
 
 
 def test_an_end_that_was_lost_is_asked_for_again(
-    place: Project, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
+    project: Project, cloud: MemoryProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Accepted, and forgotten: the machine shows no sign of ending."""
     monkeypatch.setattr(machines, "_ASK_AGAIN_SECONDS", 0.05)
-    leased(place, "a", cloud, spec_for("a"))
+    leased(project, "a", cloud, spec_for("a"))
     deletes = []
     forgetful = cloud.delete
     monkeypatch.setattr(cloud, "delete", lambda m: deletes.append(m) or (len(deletes) > 1 and forgetful(m)))
-    down(folder=place.root)
+    down(folder=project.root)
     assert len(deletes) == 2
     assert not cloud.alive()
 
 
-def test_status_does_not_call_gone_what_a_list_misses(place: Project, cloud: MemoryProvider) -> None:
-    leased(place, "a", cloud, spec_for("a"))
+def test_status_does_not_call_gone_what_a_list_misses(project: Project, cloud: MemoryProvider) -> None:
+    leased(project, "a", cloud, spec_for("a"))
     cloud.list_nothing(10_000)
-    (lease,) = status(folder=place.root, ask=True)
+    (lease,) = status(folder=project.root, ask=True)
     assert lease.state == "running"
 
 
-def test_up_after_an_empty_list_keeps_the_machine(place: Project, cloud: MemoryProvider) -> None:
+def test_up_after_an_empty_list_keeps_the_machine(project: Project, cloud: MemoryProvider) -> None:
     """`up` plans from the kept machine; a second one would cost twice."""
     from orchestrator.session.machines import machines_of
 
-    made = leased(place, "a", cloud, spec_for("a"))
+    made = leased(project, "a", cloud, spec_for("a"))
     cloud.list_nothing(10_000)
-    assert [machine.id for machine in machines_of(cloud, place.lease("a"))] == [made.id]
+    assert [machine.id for machine in machines_of(cloud, project.lease("a"))] == [made.id]
 
 
 # ---------------------------------------------------------------- what it cost
 
 
-def test_cost_stops_at_the_deadline_and_counts_replaced_machines(place: Project) -> None:
-    ledger = opened_lease(place, "a")
+def test_cost_stops_at_the_deadline_and_counts_replaced_machines(project: Project) -> None:
+    ledger = opened_lease(project, "a")
     begun = time.time() - 7200
     for number, start, deadline in ((0, begun, begun + 1800), (1, begun + 3600, begun + 3600 + 1800)):
         machine = {"id": f"vm-{number}"}

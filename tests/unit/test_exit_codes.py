@@ -80,21 +80,21 @@ TAKEN = Ending("The cloud took it back.", preempted=True)
 def test_what_a_gone_machine_means_for_its_run(
     tmp_path: Path, ended: str | None, ending: Ending | None, expected: str
 ) -> None:
-    place = Project(tmp_path)
-    ledger = place.ledger("tiny-1")
+    project = Project(tmp_path)
+    ledger = project.ledger("tiny-1")
     ledger.append("lease.opened", lease="tiny-1", profile=PROFILE)
     ledger.append("run.started", run_id="home", draft=DRAFT)
     ledger.append("run.collected", run_id="home")
     ledger.append("run.started", run_id="one", draft=DRAFT)
     if ended:
         ledger.append("run.ended", run_id="one", reason=ended)
-    (record,) = settle(place, ledger, ending)
+    (record,) = settle(project, ledger, ending)
     assert record.exit["reason"] == expected
     assert (ending.message if ending else "machine is gone") in record.exit["detail"]
     assert json.loads((tmp_path / "runs/one/run.json").read_text())["exit"] == record.exit
     run = ledger.lease().runs["one"]
     assert (run.exit_reason, run.lost) == (expected, record.exit["detail"])
-    assert settle(place, ledger, ending) == (), "once"
+    assert settle(project, ledger, ending) == (), "once"
 
 
 def test_a_run_that_lacked_memory_names_what_it_used_and_what_measures_it(tmp_path: Path) -> None:

@@ -46,11 +46,11 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(jobs, "follow", tail)
     monkeypatch.setattr(jobs, "state", lambda *_: RunState("ended"))
     ledger = SimpleNamespace(path=tmp_path / "ledger.jsonl")
-    return cast("Any", SimpleNamespace(ledger=ledger, host=None, agent=None, place=Project(tmp_path)))
+    return cast("Any", SimpleNamespace(ledger=ledger, host=None, agent=None, project=Project(tmp_path)))
 
 
 def kept(session: Any) -> bytes:
-    data: bytes = (session.place.run("run") / "output.log").read_bytes()
+    data: bytes = (session.project.run("run") / "output.log").read_bytes()
     return data
 
 
@@ -94,7 +94,7 @@ def _lost(_session: Any, act: Any, *, advanced: Any) -> None:
 def test_what_is_missing_here_is_kept_and_not_shown_twice(session: Any, left: bytes) -> None:
     """A follower of another process, or the user, may have left less or more than this one was shown."""
     follow.follow_to_end(session, "run", Shown(0))
-    (session.place.run("run") / "output.log").write_bytes(left)
+    (session.project.run("run") / "output.log").write_bytes(left)
     shown = Shown(0)
     follow.follow_to_end(session, "run", shown)
     assert (shown.text, kept(session)) == (b"", b"one\ntwo\n")

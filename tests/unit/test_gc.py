@@ -262,15 +262,15 @@ def test_a_machine_with_results_that_nobody_has_is_kept(tmp_path: Path, ended: b
     """Its ledger lies in another folder of this user."""
     labels = {**late(60), LABEL_LEASE: "busy", LABEL_OWNER: identity.owner(MemoryProvider())}
     made = cloud(labels)
-    place = Project(tmp_path / "elsewhere")
-    ledger = opened_lease(place, "busy")
-    identity.note_folder("busy", place.root)
+    project = Project(tmp_path / "elsewhere")
+    ledger = opened_lease(project, "busy")
+    identity.note_folder("busy", project.root)
     ledger.append("run.started", run_id="one", draft={})
     if ended:
         ledger.append("run.ended", run_id="one", reason="completed")
     report = swept(made, others=others)
     (kept,) = report.of("kept")
-    assert f"in {place.root}: orch pull one" in kept.reason
+    assert f"in {project.root}: orch pull one" in kept.reason
     assert "1 kept for results that were not pulled" in gc_text(report.as_json())
     assert not report.proven
     assert alive(made) == {"busy"}

@@ -146,12 +146,12 @@ def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_lease_whose_opening_a_full_disk_kept_out_is_none(tmp_path: Path) -> None:
-    place = Project.at(tmp_path)
+    project = Project.at(tmp_path)
     for name, left in (("nothing-1", b""), ("torn-2", b'{"v": 1, "seq": 0, "ti')):
-        path = place.ledger(name).path
+        path = project.ledger(name).path
         path.parent.mkdir(parents=True)
         path.write_bytes(left)
-    assert place.leases() == [] and place.open_leases() == []
+    assert project.leases() == [] and project.open_leases() == []
 
 
 def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:

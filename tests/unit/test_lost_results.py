@@ -31,9 +31,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return Project(tmp_path)
 
 
-def lease_with_a_run(place: Project, cloud: MemoryProvider, ended: str | None = "completed") -> Machine:
-    machine = leased(place, "one", cloud, spec_for("one"))
-    ledger = place.ledger("one")
+def lease_with_a_run(project: Project, cloud: MemoryProvider, ended: str | None = "completed") -> Machine:
+    machine = leased(project, "one", cloud, spec_for("one"))
+    ledger = project.ledger("one")
     ledger.append("run.started", run_id="left", draft=DRAFT)
     if ended:
         ledger.append("run.ended", run_id="left", reason=ended)
@@ -45,19 +45,21 @@ def said(*words: str) -> tuple[int, str]:
     return result.exit_code, result.stdout
 
 
-def test_down_says_what_was_lost_with_a_machine_that_was_gone(place: Project, cloud: MemoryProvider) -> None:
-    cloud.delete(lease_with_a_run(place, cloud))
+def test_down_says_what_was_lost_with_a_machine_that_was_gone(
+    project: Project, cloud: MemoryProvider
+) -> None:
+    cloud.delete(lease_with_a_run(project, cloud))
     code, text = said("down")
     assert code == 14
     assert "left: It had ended (completed), and its results were not pulled." in text
     assert "nothing is left" not in text
-    record = json.loads((place.run("left") / "run.json").read_text())
+    record = json.loads((project.run("left") / "run.json").read_text())
     assert record["exit"]["reason"] == "results_lost"
     assert said("down")[0] == 0, "there is nothing to say any more"
 
 
-def test_down_says_it_also_where_status_settled_it_before(place: Project, cloud: MemoryProvider) -> None:
-    cloud.delete(lease_with_a_run(place, cloud))
+def test_down_says_it_also_where_status_settled_it_before(project: Project, cloud: MemoryProvider) -> None:
+    cloud.delete(lease_with_a_run(project, cloud))
     for words in (("status", "--live"), ("status", "--live"), ("down",)):
         code, text = said(*words)
         assert code == 14, words
@@ -66,29 +68,29 @@ def test_down_says_it_also_where_status_settled_it_before(place: Project, cloud:
     assert said("down")[0] == 0
 
 
-def test_down_tells_it_in_json_too(place: Project, cloud: MemoryProvider) -> None:
-    cloud.delete(lease_with_a_run(place, cloud, ended=None))
+def test_down_tells_it_in_json_too(project: Project, cloud: MemoryProvider) -> None:
+    cloud.delete(lease_with_a_run(project, cloud, ended=None))
     code, text = said("down", "--json")
     value = json.loads(text)
     assert (code, value["proven_gone"]) == (14, True)
     assert [(run["run_id"], run["reason"]) for run in value["lost"]] == [("left", "lost")]
 
 
-def test_what_was_to_be_discarded_is_not_lost(place: Project, cloud: MemoryProvider) -> None:
-    cloud.delete(lease_with_a_run(place, cloud))
+def test_what_was_to_be_discarded_is_not_lost(project: Project, cloud: MemoryProvider) -> None:
+    cloud.delete(lease_with_a_run(project, cloud))
     assert said("down", "--discard")[0] == 0
 
 
-def test_results_that_are_here_are_not_lost(place: Project, cloud: MemoryProvider) -> None:
-    machine = lease_with_a_run(place, cloud)
-    place.ledger("one").append("run.collected", run_id="left", left=[])
+def test_results_that_are_here_are_not_lost(project: Project, cloud: MemoryProvider) -> None:
+    machine = lease_with_a_run(project, cloud)
+    project.ledger("one").append("run.collected", run_id="left", left=[])
     cloud.delete(machine)
     assert said("status", "--live")[0] == 0
     assert said("down")[0] == 0
 
 
-def test_status_says_it_until_the_lease_is_ended(place: Project, cloud: MemoryProvider) -> None:
-    machine = lease_with_a_run(place, cloud)
+def test_status_says_it_until_the_lease_is_ended(project: Project, cloud: MemoryProvider) -> None:
+    machine = lease_with_a_run(project, cloud)
     assert said("status", "--live")[0] == 0
     cloud.delete(machine)
     for _ in range(2):
@@ -100,10 +102,10 @@ def test_status_says_it_until_the_lease_is_ended(place: Project, cloud: MemoryPr
 
 
 def test_down_ends_the_lease_where_the_loss_cannot_be_written_down(
-    place: Project, cloud: MemoryProvider
+    project: Project, cloud: MemoryProvider
 ) -> None:
-    cloud.delete(lease_with_a_run(place, cloud))
-    (place.root / "runs").write_text("a file, where a folder would have to be")
+    cloud.delete(lease_with_a_run(project, cloud))
+    (project.root / "runs").write_text("a file, where a folder would have to be")
     code, text = said("down", "--json")
     value = json.loads(text)
     assert (code, [run["run_id"] for run in value["lost"]]) == (14, ["left"])

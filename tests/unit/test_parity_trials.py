@@ -60,7 +60,7 @@ class Bench:
         assert a.exit["code"] == b.exit["code"] == 0, _logs(a, b)
         self.monkeypatch.chdir(self.root)
         found = orch.compare(
-            a.folder, b.folder, folder=self.root, confirm=True, budget=120, workshop=self.workshop
+            a.folder, b.folder, folder=self.root, confirm=True, budget=120, pool=self.workshop
         )
         assert "internal error" not in {each.outcome for each in found.tried}, found.tried
         return found
@@ -103,9 +103,9 @@ def test_a_file_that_differs_is_confirmed(bench: Bench) -> None:
 
 def test_programs_of_other_names_are_compared_by_what_they_contain(bench: Bench) -> None:
     text = IMPORT + "train([1, 2, 3, {}])\n"
-    folder = bench.project("one", {"train.py": text.format(4), "train_b.py": text.format(5)})
-    a = bench.record(folder, sys.executable, "train.py", run_id="a")
-    b = bench.record(folder, sys.executable, "train_b.py", run_id="b")
+    project = bench.project("one", {"train.py": text.format(4), "train_b.py": text.format(5)})
+    a = bench.record(project, sys.executable, "train.py", run_id="a")
+    b = bench.record(project, sys.executable, "train_b.py", run_id="b")
     found = bench.verdict(a, b)
     assert found.confirmed and "train_b.py" in (found.cause or ""), found
 
@@ -179,10 +179,10 @@ def test_a_file_that_sets_the_seed_is_named_as_the_cause(bench: Bench) -> None:
 
 
 def test_an_overwritten_file_that_sets_the_seed_is_named_as_the_cause(bench: Bench) -> None:
-    folder = bench.project("one", {"train.py": IMPORT + SEEDED, ".env": "SEED=1"})
-    a = bench.record(folder, run_id="a")
+    project = bench.project("one", {"train.py": IMPORT + SEEDED, ".env": "SEED=1"})
+    a = bench.record(project, run_id="a")
     bench.project("one", {".env": "SEED=2"})
-    b = bench.record(folder, run_id="b")
+    b = bench.record(project, run_id="b")
     found = bench.verdict(a, b)
     assert found.confirmed and ".env" in (found.cause or ""), found
 
@@ -205,12 +205,12 @@ def test_what_a_notebook_passes_to_its_kernel_is_no_difference(bench: Bench) -> 
         + "import sys\nopen(sys.argv[2]).read()\nn = float(open('n.txt').read())\ntrain([1, 2, 3, n])\n"
     )
     kernels = {"kernel-1.json": "{1}", "kernel-2.json": "{2}"}
-    folder = bench.project("one", {"ipykernel_launcher.py": text, **kernels})
+    project = bench.project("one", {"ipykernel_launcher.py": text, **kernels})
     runs = []
     for n in ("1", "2"):
-        (folder / "n.txt").write_text(n)
+        (project / "n.txt").write_text(n)
         command = (sys.executable, "ipykernel_launcher.py", "-f", f"kernel-{n}.json")
-        runs.append(bench.record(folder, *command, run_id=f"r{n}"))
+        runs.append(bench.record(project, *command, run_id=f"r{n}"))
     found = bench.verdict(*runs)
     assert found.confirmed and "n.txt" in (found.cause or ""), found
     assert "kernel-" not in found.detail and "kernel-" not in str(found.tried), found
@@ -245,7 +245,7 @@ def test_what_orch_itself_cannot_do_is_no_trial_of_a_cause(
         put(seats, imposed, program)
 
     monkeypatch.setattr(sandbox, "_put_all", broken)
-    found = orch.compare(a.folder, b.folder, folder=bench.root, confirm=True, workshop=bench.workshop)
+    found = orch.compare(a.folder, b.folder, folder=bench.root, confirm=True, pool=bench.workshop)
     outcome = next(each for each in found.tried if each.topic == "data")
     assert (outcome.outcome, found.confirmed) == ("internal error", False)
     assert "Orch failed" in letter(found.as_json()) and "Cleared     the file data.csv" not in letter(
@@ -254,9 +254,9 @@ def test_what_orch_itself_cannot_do_is_no_trial_of_a_cause(
 
 
 def test_a_program_that_cannot_be_begun_is_a_fault_of_ours(bench: Bench) -> None:
-    folder = bench.project("a", {"other.py": "print(1)"})
-    known = Recipe((sys.executable, "train.py"), folder, sys.executable)
-    with Replayer(known, Folders(folder), local_agent(Project.at(bench.root)), {}, 1) as runs:
+    project = bench.project("a", {"other.py": "print(1)"})
+    known = Recipe((sys.executable, "train.py"), project, sys.executable)
+    with Replayer(known, Folders(project), local_agent(Project.at(bench.root)), {}, 1) as runs:
         trial = runs.run(Intervention(), time.monotonic() + 60)
     assert trial.fault and "train.py" in trial.why
 
@@ -266,10 +266,10 @@ def test_what_sets_a_seed_and_cannot_be_tried_is_suspected_and_the_seed_is_not_t
 ) -> None:
     """The file is called like a secret, so its content was not kept."""
     text = IMPORT + SEEDED.replace("'.env'", "'token.txt'")
-    folder = bench.project("one", {"train.py": text, "token.txt": "SEED=1"})
-    a = bench.record(folder, run_id="a")
+    project = bench.project("one", {"train.py": text, "token.txt": "SEED=1"})
+    a = bench.record(project, run_id="a")
     bench.project("one", {"token.txt": "SEED=2"})
-    found = bench.verdict(a, bench.record(folder, run_id="b"))
+    found = bench.verdict(a, bench.record(project, run_id="b"))
     assert not found.confirmed and str(found.cause).startswith("Suspected: the file token.txt"), found
     told = {each.topic: each.outcome for each in found.tried if each.kind == "difference"}
     assert told == {"data": "not tried", "seed": "part"}, found.tried
@@ -304,11 +304,13 @@ def test_a_file_that_is_gone_since_hides_no_project(bench: Bench, home: str) -> 
 
 def piped(bench: Bench, name: str, text: str, *command: str) -> RunRecord:
     """Recorded by the command line, with `text` on standard input."""
-    folder = bench.project(name, {})
+    project = bench.project(name, {})
     orch_ = Path(sys.executable).with_name("orch")
     words = [orch_, "record", "--steps", "1", "--run-id", name, "--json", "--", *command]
-    subprocess.run(words, cwd=folder, input=text.encode(), check=True, timeout=120, stdout=subprocess.DEVNULL)
-    found = collect.read(folder / "runs" / name)
+    subprocess.run(
+        words, cwd=project, input=text.encode(), check=True, timeout=120, stdout=subprocess.DEVNULL
+    )
+    found = collect.read(project / "runs" / name)
     assert found
     return found
 
@@ -331,10 +333,10 @@ def test_data_that_come_by_standard_input_are_repeated(bench: Bench) -> None:
 
 def test_standard_input_that_never_ends_holds_nothing_up_and_is_no_difference(bench: Bench) -> None:
     """The command reads nothing of it."""
-    folder = bench.project("a", {"train.py": IMPORT + "train([1, 2, 3, 4])\n"})
+    project = bench.project("a", {"train.py": IMPORT + "train([1, 2, 3, 4])\n"})
     reader, writer = os.pipe()
     os.write(writer, b"x")
-    bench.monkeypatch.chdir(folder)
+    bench.monkeypatch.chdir(project)
     with os.fdopen(reader, "rb") as source:
         done = orch.record((sys.executable, "train.py"), steps=1, folder=bench.root, stdin=source)
         assert done.exit["code"] == 0
@@ -370,5 +372,5 @@ def test_a_repetition_that_orch_cannot_begin_is_a_fault_of_ours(
         raise FileNotFoundError(2, "No such file or directory", "train.py")
 
     monkeypatch.setattr(sandbox, "_put_all", broken)
-    found = orch.compare(a.folder, b.folder, folder=bench.root, confirm=True, workshop=bench.workshop)
+    found = orch.compare(a.folder, b.folder, folder=bench.root, confirm=True, pool=bench.workshop)
     assert not found.confirmed and [each.outcome for each in found.tried] == ["internal error"]

@@ -32,11 +32,11 @@ def test_a_file_of_the_working_folder_and_one_of_the_programs_have_one_name(
 def test_modules_of_other_names_are_compared_by_what_they_contain(bench: Bench) -> None:
     text = IMPORT + "from . import shared\ntrain([1, 2, 3, {}])\n"
     files = {"pkg/__init__.py": "", "pkg/shared.py": "", "pkg/train.py": text.format(4)}
-    folder = bench.project(
+    project = bench.project(
         "one", {**files, "pkg/train_b.py": text.format(5), "pkg/__main__.py": text.format(6)}
     )
     runs = {
-        name: bench.record(folder, sys.executable, "-m", name, run_id=name.replace(".", "-"))
+        name: bench.record(project, sys.executable, "-m", name, run_id=name.replace(".", "-"))
         for name in ("pkg.train", "pkg.train_b", "pkg")
     }
     for one, other in (("pkg.train", "pkg.train_b"), ("pkg.train", "pkg"), ("pkg", "pkg.train_b")):
@@ -51,15 +51,15 @@ def test_a_connection_file_of_any_name_that_a_kernel_was_given_is_no_difference(
     """nbconvert and papermill make a temporary one."""
     text = IMPORT + "import sys\nopen(sys.argv[-1].split('=')[-1]).read()\n"
     text += "train([1, 2, 3, float(open('n.txt').read())])\n"
-    folder = bench.project("one", {"ipykernel_launcher.py": text})
+    project = bench.project("one", {"ipykernel_launcher.py": text})
     runs = []
     for n in ("1", "2", "1"):
-        (folder / "n.txt").write_text(n)
+        (project / "n.txt").write_text(n)
         file = bench.root / f"tmp{len(runs)}q7.json"
         file.write_text(f'{{"port": {len(runs)}}}')
         arguments = [word.format(file) for word in written]
         command = (sys.executable, "ipykernel_launcher.py", *arguments)
-        runs.append(bench.record(folder, *command, run_id=f"r{len(runs)}"))
+        runs.append(bench.record(project, *command, run_id=f"r{len(runs)}"))
     found = bench.verdict(*runs[:2])
     assert found.cause == "Confirmed: the file n.txt is not the same.", found
     assert list(outcomes(found)) == ["the file n.txt is not the same"]
@@ -69,8 +69,8 @@ def test_a_connection_file_of_any_name_that_a_kernel_was_given_is_no_difference(
 
 def test_an_option_f_of_the_users_own_script_is_data(bench: Bench) -> None:
     text = IMPORT + "import sys\ntrain([1, 2, 3, float(open(sys.argv[2]).read())])\n"
-    folder = bench.project("one", {"train.py": text, "a.json": "4", "b.json": "5"})
-    a, b = (bench.record(folder, sys.executable, "train.py", "-f", f"{n}.json", run_id=n) for n in "ab")
+    project = bench.project("one", {"train.py": text, "a.json": "4", "b.json": "5"})
+    a, b = (bench.record(project, sys.executable, "train.py", "-f", f"{n}.json", run_id=n) for n in "ab")
     assert bench.verdict(a, b).confirmed
 
 

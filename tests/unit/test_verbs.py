@@ -255,9 +255,9 @@ def test_an_unknown_id_is_answered_with_the_nearest(job: Job, verb: str, leased:
 
 
 def test_cancel_of_a_run_that_is_being_started_names_the_call(job: Job) -> None:
-    place = Project.at(job.folder)
+    project = Project.at(job.folder)
     orch.up(job.profile, folder=job.folder)
-    with turns.turn_of(place, "one", "train", job.told):
+    with turns.turn_of(project, "one", "train", job.told):
         with pytest.raises(orch.UsageError) as refused:
             orch.cancel("one", folder=job.folder)
         assert f"is being started by `orch train` (process {os.getpid()}, since" in refused.value.message
@@ -288,7 +288,7 @@ with turns.turn_of(Project.at({folder!r}), "one", "train", Silent()):
 
 def test_a_waiting_call_says_once_who_holds_the_lock_and_when_it_continues(tmp_path: Path) -> None:
     """The holder's words come from its own process."""
-    place = Project.at(tmp_path)
+    project = Project.at(tmp_path)
     program = [sys.executable, "-c", HOLDS.format(folder=str(tmp_path))]
     holder = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdin and holder.stdout
@@ -303,24 +303,24 @@ def test_a_waiting_call_says_once_who_holds_the_lock_and_when_it_continues(tmp_p
                 holder.communicate("\n")
 
     told = Release()
-    seen = turns.working_on(place, "one")
+    seen = turns.working_on(project, "one")
     assert seen and (seen.pid, seen.verb) == (holder.pid, "train")
-    with turns.turn_of(place, "one", "pull", told):
+    with turns.turn_of(project, "one", "pull", told):
         first, second = told.words
         assert first == f"{seen.words} works on one in this folder; waiting for it"
         assert second == "It is done; going on"
-        mine = turns.working_on(place, "one")
+        mine = turns.working_on(project, "one")
         assert mine and (mine.pid, mine.verb) == (os.getpid(), "pull")
-    assert turns.working_on(place, "one") is None
+    assert turns.working_on(project, "one") is None
 
 
 def test_a_turn_that_was_given_back_says_nothing_of_its_next_holder(tmp_path: Path) -> None:
-    place = Project.at(tmp_path)
-    with turns.turn_of(place, "one", "train", Told()) as turn:
+    project = Project.at(tmp_path)
+    with turns.turn_of(project, "one", "train", Told()) as turn:
         turn.give_back()
-        with turns.turn_of(place, "one", "pull", Told()):
+        with turns.turn_of(project, "one", "pull", Told()):
             turn.give_back()
-            holder = turns.working_on(place, "one")
+            holder = turns.working_on(project, "one")
             assert holder and holder.verb == "pull"
 
 
@@ -361,8 +361,8 @@ def test_a_follower_of_a_pulled_log_goes_on_where_it_left_off(job: Job) -> None:
     job.ended("two")
     orch.pull_all(folder=job.folder)
     orch.down(folder=job.folder)
-    place = Project.at(job.folder)
-    mark = bookmark_of(place.ledger(place.leases()[0].id), "one")
+    project = Project.at(job.folder)
+    mark = bookmark_of(project.ledger(project.leases()[0].id), "one")
     mark.advance(len(b"first\n"))
     mark.save()
     shown: list[bytes] = []

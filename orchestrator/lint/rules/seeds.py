@@ -209,12 +209,11 @@ def check_seeds(program: Program, _: Project) -> Iterator[Hit]:
             yield hit(PARTIAL_SEED, module.snippet, call, _partly(kind, found))
 
 
-def _partly(kind: str, found: Randomness) -> str:
-    others = _listed(dict.fromkeys(sorted(found.seeded)))
+def _partly(kind: str, randomness: Randomness) -> str:
+    others = _listed(dict.fromkeys(sorted(randomness.seeded)))
     weights = "; Keras 3 draws initial weights from it" if kind == PYTHON else ""
-    return (
-        f"{kind} is used and not seeded, while {others} {'is' if len(found.seeded) == 1 else 'are'}{weights}"
-    )
+    verb = "is" if len(randomness.seeded) == 1 else "are"
+    return f"{kind} is used and not seeded, while {others} {verb}{weights}"
 
 
 def _listed(kinds: dict[str, object] | dict[str, list[Found]]) -> str:
