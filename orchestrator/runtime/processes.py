@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass
-from typing import Iterable, Iterator, List, Optional, Set
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Set
 
 _TICK = float(os.sysconf("SC_CLK_TCK"))
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _AT_ONCE = 1 << 16
 
 
-@dataclass(frozen=True)
-class Stat:
+class Stat(NamedTuple):
     """One process now. Times in seconds, `rss` in bytes; `children_…` is of children it has waited for.
 
     `start` is in clock ticks since boot: together with the pid it names a process for good.

@@ -16,10 +16,12 @@ import json
 import os
 import re
 import stat
-from dataclasses import dataclass
-from typing import Any, Dict, Optional
+from typing import Any, Dict, NamedTuple, Optional
 
 from .processes import alive, boot_id
+
+GRACE = 10.0
+"""Seconds between asking a cancelled job to end and ending it."""
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,127}")
 
@@ -33,8 +35,7 @@ class RunError(Exception):
         self.message = message
 
 
-@dataclass(frozen=True)
-class RunDir:
+class RunDir(NamedTuple):
     """The folder of one run below `base`; every path is absolute."""
 
     base: str

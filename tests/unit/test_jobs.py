@@ -287,3 +287,12 @@ def test_what_the_job_left_running_is_ended(agent: Agent) -> None:
     state, output = to_the_end(agent, shell("sleep 60 & echo $!; setsid sleep 61 & echo $!"))
     assert not any(running(int(pid)) for pid in output.split())
     assert state.exit and state.exit.reason == "completed" and "left behind" in state.exit.detail
+
+
+def test_a_look_at_a_run_imports_nothing_of_its_start(agent: Agent) -> None:
+    enter = Path(agent.root, "enter.py")
+    command = [agent.python, "-I", "-X", "importtime", enter, "state", agent.base, "r"]
+    imported = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert "orch_runtime.rundir" in imported
+    for late in ("agent.supervise", "transfer.stage", "sampler", "urllib.request", "subprocess"):
+        assert late not in imported

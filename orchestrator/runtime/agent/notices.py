@@ -12,8 +12,6 @@ from __future__ import annotations
 import json
 import os
 import time
-import urllib.error
-import urllib.request
 from calendar import timegm
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Optional
@@ -57,6 +55,8 @@ class Listener:
         self._ask = {"aws": self._of_aws, "gcp": self._of_google}[cloud]
         self._service = service
         self._token: Optional[str] = None
+        import urllib.request  # late: every supervisor imports this module, few ask a cloud
+
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def notice(self) -> Optional[Notice]:
@@ -93,12 +93,14 @@ class Listener:
         return Notice(f"Google announces maintenance of this spot machine's host: {event}.")
 
     def _aws(self, path: str) -> Optional[str]:
+        from urllib.error import HTTPError
+
         if self._token is None:
             headers = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_S)}
             self._token = self._answer("/latest/api/token", headers, "PUT")
         try:
             return self._answer(f"/latest/meta-data/{path}", {"X-aws-ec2-metadata-token": self._token or ""})
-        except urllib.error.HTTPError as error:
+        except HTTPError as error:
             if error.code == 401:  # the token is too old: the next look gets another
                 self._token = None
             raise
@@ -108,11 +110,14 @@ class Listener:
 
     def _answer(self, path: str, headers: Dict[str, str], method: str = "GET") -> Optional[str]:
         """The body; None where there is no such thing."""
-        request = urllib.request.Request(self._service + path, headers=headers, method=method)
+        from urllib.error import HTTPError
+        from urllib.request import Request
+
+        request = Request(self._service + path, headers=headers, method=method)
         try:
             with self._opener.open(request, timeout=_TIMEOUT) as response:
                 return str(response.read(1 << 16).decode("utf-8", "replace")).strip()
-        except urllib.error.HTTPError as error:
+        except HTTPError as error:
             if error.code == 404:
                 return None
             raise

@@ -18,15 +18,12 @@ from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Set, Tuple
 
 from .. import processes
-from ..rundir import Reserve, RunDir, log_bytes, read_json, write_json
+from ..rundir import GRACE, Reserve, RunDir, log_bytes, read_json, write_json
 from ..sampler.sample import Sampler
 from ..transfer import outputs
 from ..transfer.stage import read_only
 from . import deadline, ending, notices
 from .command import Child, Command, launch
-
-GRACE = 10.0
-"""Seconds between asking a cancelled job to end and ending it."""
 
 _TO_FETCH = 30.0
 """Seconds that are kept, at most, of a machine's last ones for fetching what the job has saved."""

@@ -1,0 +1,177 @@
+"""Start a run: prepare its folder and fork its supervisor, once, however often it is asked for."""
+
+# Thin over the kernel: descriptors, modes and races are said in os calls.
+# ruff: noqa: PTH101, PTH103, PTH112, PTH117, PTH208
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import traceback
+from typing import Any, Dict, Tuple
+
+from .. import rundir
+from ..rundir import RunDir, RunError
+from ..transfer.stage import stage
+from .command import Command, command
+from .supervise import supervise
+
+_PATIENCE = 600.0
+_POLL = 0.05
+
+_FIELDS: Dict[str, Any] = {
+    "run_id": None,
+    "argv": None,
+    "python": None,
+    "cwd": ".",
+    "env": {},
+    "trees": [],
+    "observe_steps": 0,
+    "stop_after_observed": False,
+    "observe_light": 0,
+    "stdin": "",
+    "outputs": [],
+    "awaited": False,
+}
+"""Of a spec, with what they are when left out."""
+
+
+def run_of(base: str, text: str) -> Tuple[RunDir, Dict[str, Any]]:
+    """The run's folder, made where it is missing, and the job in `text`. Raises RunError."""
+    spec = _read_spec(text)
+    run = rundir.open_run(base, spec["run_id"])
+    os.makedirs(run.root, exist_ok=True)
+    os.chmod(run.root, 0o700)
+    return run, spec
+
+
+def start(run: RunDir, spec: Dict[str, Any]) -> Dict[str, Any]:
+    """Begin the run unless it began already; its state. Raises RunError, kind conflict, for another spec.
+
+    Only the holder of the lock prepares, and it hands the lock to the supervisor. So of two starts one waits
+    for the other, and one that died is taken up by the next.
+    """
+    give_up = time.monotonic() + _PATIENCE
+    while time.monotonic() < give_up:
+        lock = rundir.try_lock(run)
+        if lock is not None:
+            try:
+                _agree(run, spec)
+                if rundir.read_json(run.started) is None:
+                    _begin(run, spec, lock)
+            finally:
+                os.close(lock)
+            return rundir.state(run)
+        if rundir.read_json(run.started) is not None:
+            _agree(run, spec)
+            return rundir.state(run)
+        time.sleep(_POLL)
+    raise RunError("failed", f"The run {run.run_id} has been about to start for {_PATIENCE:.0f} s.")
+
+
+def _begin(run: RunDir, spec: Dict[str, Any], lock: int) -> None:
+    rundir.write_json(run.spec, _sealed(spec, os.urandom(16).hex()))
+    try:
+        if spec["trees"]:
+            stage(run, spec["trees"])
+        wanted = command(run, spec, os.environ)
+        if not os.path.isdir(wanted.cwd):
+            raise RunError("stage", f"The working folder {spec['cwd']!r} does not exist in what was synced.")
+        if spec["observe_steps"] > 0:
+            os.makedirs(run.observe, exist_ok=True)
+    except OSError as error:
+        raise RunError("stage", f"The run's folder could not be laid out: {error}.") from error
+    _detach(run, wanted, lock)
+
+
+def _sealed(spec: Dict[str, Any], salt: str) -> Dict[str, Any]:
+    """The job without the values of its variables, which may be secrets: digests tell whether they are equal.
+
+    The values reach the job from memory; no file ever holds them.
+    """
+
+    def seal(name: str, value: str) -> str:
+        return hashlib.sha256(f"{salt}\0{name}\0{value}".encode("utf-8", "surrogatepass")).hexdigest()
+
+    return {**spec, "env": {name: seal(name, value) for name, value in spec["env"].items()}, "salt": salt}
+
+
+def _detach(run: RunDir, wanted: Command, lock: int) -> None:
+    """Fork the supervisor, which belongs to nobody's session, and wait until it says that the run began."""
+    reading, writing = os.pipe()
+    first = os.fork()
+    if first == 0:
+        _in_the_background(run, wanted, lock, writing)
+    os.close(writing)
+    os.waitpid(first, 0)
+    with os.fdopen(reading, "rb") as pipe:
+        said = pipe.read().decode(errors="replace")
+    if said != "ok":
+        raise RunError("failed", said or "The run's supervisor died before the run began; start it again.")
+
+
+def _in_the_background(run: RunDir, wanted: Command, lock: int, ready: int) -> None:
+    """In the child: a new session, no terminal, no descriptor of the connection. Never returns."""
+    status = 1
+    try:
+        os.setsid()
+        if os.fork() > 0:
+            os._exit(0)
+        os.chdir("/")
+        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+        diary = os.open(run.path("supervisor.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        for descriptor in (1, 2):
+            os.dup2(diary, descriptor)
+        _close_all_but(0, 1, 2, lock, ready)
+        supervise(run, wanted, ready)
+        status = 0
+    except BaseException:
+        traceback.print_exc()  # into supervisor.log: the run will be found lost, and this says why
+    finally:
+        os._exit(status)
+
+
+def _close_all_but(*kept: int) -> None:
+    for name in os.listdir("/dev/fd"):
+        if int(name) not in kept:
+            try:
+                os.close(int(name))
+            except OSError:  # the one that listed them
+                continue
+
+
+def _read_spec(text: str) -> Dict[str, Any]:
+    """The job as given, every field present. Raises RunError, kind invalid."""
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise RunError("invalid", f"The job is not JSON: {error}.") from error
+    unknown = sorted(set(given) - set(_FIELDS))
+    missing = sorted(name for name, default in _FIELDS.items() if default is None and not given.get(name))
+    if unknown or missing:
+        raise RunError("invalid", f"The job lacks {missing} or has unknown fields {unknown}.")
+    spec = {name: given.get(name, default) for name, default in _FIELDS.items()}
+    if not spec["trees"] and not os.path.isabs(spec["cwd"]):
+        raise RunError("invalid", "A job without trees needs an absolute working folder.")
+    return spec
+
+
+def _agree(run: RunDir, spec: Dict[str, Any]) -> None:
+    """The same id means the same job. Values are not told: an environment may hold secrets."""
+    known = rundir.read_json(run.spec)
+    if known is None:
+        return
+    asked = _sealed(spec, known["salt"]) if "salt" in known else spec
+    fields = [name for name in _FIELDS if name != "awaited" and known.get(name) != asked[name]]
+    if not fields:
+        return
+    if "env" in fields:
+        before, now = known.get("env", {}), asked["env"]
+        names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+        fields[fields.index("env")] = f"env ({', '.join(names)})"
+    raise RunError(
+        "conflict",
+        f"There is a run {run.run_id} already, and it is not this job: {', '.join(fields)} differ.",
+    )
