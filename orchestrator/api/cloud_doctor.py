@@ -35,7 +35,7 @@ def examine(
     need = _need(cloud, profile, region, overrides)
     recorded = catalog.offers(need) if cloud in catalog.clouds() else ()
     readiness = importlib.import_module(clouds.traits(cloud).readiness)
-    found: Readiness = readiness.examine(Wanted(tuple(recorded), need.disk, need.region))
+    found: Readiness = readiness.examine(Wanted(tuple(recorded), need.disk, need.region, need.image))
     return found
 
 

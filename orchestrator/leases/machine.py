@@ -200,6 +200,7 @@ def _spec(lease: Lease, number: int, offer: Offer, wanted: Profile, owner: str, 
         labels=spec_labels(lease.id, wanted, owner, life.deadline, life.lasts),
         ssh_public_key="",
         user_data=user_data(),
+        image=wanted.image,
         lasts=life.lasts,
     )
 

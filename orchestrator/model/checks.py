@@ -44,6 +44,7 @@ class Check:
 @dataclass(frozen=True)
 class Wanted:
     """What the machine would be: `offers` in the order in which `up` would try them; `disk` in bytes.
+    `image` is its name, None: what fits the offer.
 
     `region` is where to look whatever the offers say; None: where the first of them is that can be.
     """
@@ -51,6 +52,7 @@ class Wanted:
     offers: tuple[Offer, ...]
     disk: int
     region: str | None = None
+    image: str | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,14 @@ from dataclasses import dataclass
 _BURSTABLE = re.compile(r"t\d[a-z]?\.|e2-(micro|small|medium)$|f1-micro$|g1-small$")
 """Types whose cores are shared or earned by credits, by the clouds' names."""
 
+_BEFORE_TURING = frozenset({"V100", "P100", "P40", "P4", "M60", "M4000", "K80", "K520"})
+"""GPUs of the generations Kepler to Volta, by the catalogs' names less the size of their memory."""
+
+
+def is_before_turing(gpu: str) -> bool:
+    """Whether neither NVIDIA's open kernel modules nor CUDA 13 know that GPU: both begin with Turing."""
+    return gpu.upper().partition("-")[0] in _BEFORE_TURING
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -51,6 +59,8 @@ class Need:
     """Bytes of SSD inside the machine, at least."""
     network: float | None = None
     """Gbit/s, at least."""
+    image: str | None = None
+    """What the machine boots, by its name at the cloud; None: what fits the offer."""
 
 
 @dataclass(frozen=True)

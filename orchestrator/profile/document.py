@@ -190,6 +190,12 @@ class Document(Section):
     zone: kinds.Location | None = Field(
         default=None, description="The zone within the region. Default: any that has capacity."
     )
+    image: kinds.ImageName | None = Field(
+        default=None,
+        description="What the machine boots, by its name at the cloud. AWS: `ami-…`, `ssm:/parameter`, or a "
+        "pattern of names. Google: `FAMILY`, `PROJECT/FAMILY`, or `projects/…`. Default: the newest that "
+        "fits processor and GPU.",
+    )
     resources: ResourcesSection = Field(
         default_factory=ResourcesSection,
         description="CPUs, memory, GPUs and disk that the machine must have.",

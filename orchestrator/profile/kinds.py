@@ -144,6 +144,9 @@ FurtherSteps = Annotated[int, _whole(0, 1_000_000)]
 
 Cloud = Annotated[str, Parsed(_parse_cloud, _cloud_schema)]
 Location = Annotated[str, Parsed(values.parse_location, _matching(values.LOCATION_PATTERN, "us-east-1"))]
+ImageName = Annotated[
+    str, Parsed(values.parse_image, _matching(values.IMAGE_PATTERN, "ami-0123456789abcdef0"))
+]
 Price = Annotated[
     float, Parsed(values.parse_price, {"type": "number", "exclusiveMinimum": 0, "maximum": 10000})
 ]

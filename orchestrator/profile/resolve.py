@@ -38,6 +38,7 @@ def resolve(
         cloud=document.cloud,
         region=region_of(document),
         zone=document.zone,
+        image=document.image,
         resources=_resources(document.resources, rented=clouds.is_rented(document.cloud)),
         max_duration=document.max_duration or LOCAL_DURATION,
         idle_duration=document.idle_duration,

@@ -128,6 +128,7 @@ class Profile:
     cloud: str
     region: str | None
     zone: str | None
+    image: str | None
     resources: Resources
     max_duration: int
     idle_duration: int | None
@@ -156,6 +157,7 @@ class Profile:
             max_price=self.max_price,
             local_ssd=self.resources.local_ssd,
             network=self.resources.network,
+            image=self.image,
         )
 
     def where(self, key: str) -> str:

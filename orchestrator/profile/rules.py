@@ -51,7 +51,7 @@ def _local_has_no(document: Document) -> Iterator[Breach]:
         if getattr(document.resources, key):
             text = f"the local machine has what this computer has; remove {key}, or choose a cloud"
             yield Breach(("resources", key), text)
-    for key in ("region", "zone"):
+    for key in ("region", "zone", "image"):
         if getattr(document, key):
             yield Breach((key,), f"cloud: local has no {key}; remove it, or choose a cloud")
 
@@ -80,7 +80,7 @@ def _gpu(document: Document) -> Iterator[Breach]:
 
 def _region(document: Document) -> Iterator[Breach]:
     if document.cloud == clouds.ANY:
-        for key in ("region", "zone"):
+        for key in ("region", "zone", "image"):
             if getattr(document, key):
                 text = f"each cloud names its {key}s its own way; choose cloud: {_either(clouds.elsewhere())}"
                 yield Breach((key,), text)

@@ -13,6 +13,7 @@ from orchestrator.profile.units import describe
 
 NAME_PATTERN = r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$"
 LOCATION_PATTERN = r"^[a-z]+(-[a-z0-9]+)+$"
+IMAGE_PATTERN = r"^[A-Za-z0-9*][A-Za-z0-9 ()\[\]./_:*?'@-]{0,254}$"
 GPU_PATTERN = r"^[A-Za-z][A-Za-z0-9-]{0,39}$"
 ACCELERATOR_PATTERN = r"^[A-Za-z][A-Za-z0-9-]{0,39}(:[0-9]{1,2}\+?)?$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -92,6 +93,14 @@ def parse_location(value: object) -> str:
     text = parse_text(value)
     if not re.fullmatch(LOCATION_PATTERN, text) or len(text) > 60:
         raise ValueError(f"expected a name such as us-east-1 or us-central1-a, found {describe(text)}")
+    return text
+
+
+def parse_image(value: object) -> str:
+    """The name of an image: its form alone, which each cloud's own names have."""
+    text = parse_text(value)
+    if not re.fullmatch(IMAGE_PATTERN, text):
+        raise ValueError(f"expected the name of an image, found {describe(text)}")
     return text
 
 

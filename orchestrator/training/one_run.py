@@ -131,7 +131,9 @@ def when(record: RunRecord) -> str:
     return f" on {moment(ended)}" if ended else ""
 
 
-_OF_THE_MACHINE = ("cloud", "region", "zone", "resources", "max_duration", "idle_duration", "max_price")
+_OF_THE_MACHINE = (
+    "cloud", "region", "zone", "image", "resources", "max_duration", "idle_duration", "max_price",
+)  # fmt: skip
 
 
 def refuse_another_machine(leased: Profile, wanted: Profile) -> None:

@@ -197,10 +197,23 @@ def test_the_image_tells_who_logs_in(name: str, user: str) -> None:
 def test_images_by_processor_and_gpu(arch: str, deb: str) -> None:
     plain = images.family(spec(offer=replace(OFFER, arch=arch, accelerator_count=0)))
     assert plain.parameters[0].endswith(f"/24.04/stable/current/{deb}/hvm/ebs-gp3/ami-id")
-    gpu = images.family(spec(offer=replace(OFFER, arch=arch, accelerator_count=1)))
+    gpu = images.family(spec(offer=replace(OFFER, arch=arch, accelerator="T4", accelerator_count=1)))
     assert gpu.parameters[0] == (
         f"/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
     )
+    arm = "ARM64 " if arch == "arm64" else ""
+    assert gpu.names[0] == (
+        "amazon",
+        f"Deep Learning {arm}Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) *",
+    )
+
+
+@pytest.mark.parametrize("gpu", ["V100", "M60", "K80"])
+def test_gpus_before_turing_boot_the_proprietary_driver(gpu: str) -> None:
+    """The open kernel modules know none of them (NVIDIA Driver Installation Guide, "Kernel Modules")."""
+    chosen = images.family(spec(offer=replace(OFFER, accelerator=gpu, accelerator_count=1)))
+    assert all("proprietary" in name for name in chosen.parameters)
+    assert all("Proprietary" in pattern for _, pattern in chosen.names)
 
 
 # ---------------------------------------------------------------- first boot, carried out

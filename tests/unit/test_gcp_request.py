@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import MachineSpec, Offer
-from orchestrator.providers.gcp.images import Family, Image, families, path_of, resolve
+from orchestrator.providers.gcp.images import Family, Image, Named, families, parse_name, path_of, resolve
 from orchestrator.providers.gcp.names import call_id, is_name, machine_name
 from orchestrator.providers.gcp.request import Setting, instance, require_sound
 from orchestrator.providers.gcp.startup import startup_script
@@ -225,6 +225,31 @@ def test_images_fit_processor_and_gpu() -> None:
     assert all("arm64" in family.name for family in families(replace(L4, arch="arm64")))
     assert "570" in families(replace(T4, accelerator="V100"))[0].name
     assert "580" in families(T4)[0].name
+
+
+@pytest.mark.parametrize(
+    ("reference", "named"),
+    [
+        ("mine", Named(Family("p", "mine"), maybe_family=True, maybe_image=True)),
+        ("theirs/cu129", Named(Family("theirs", "cu129"), maybe_family=True, maybe_image=True)),
+        (
+            "projects/x/global/images/family/f",
+            Named(Family("x", "f"), maybe_family=True, maybe_image=False),
+        ),
+        (
+            "https://compute.example/compute/v1/projects/x/global/images/i",
+            Named(Family("x", "i"), maybe_family=False, maybe_image=True),
+        ),
+    ],
+)
+def test_an_image_is_named_in_short_or_by_its_path(reference: str, named: Named) -> None:
+    assert parse_name(reference, "p") == named
+
+
+@pytest.mark.parametrize("reference", ["a/b/c", "projects/x/global/images/", "projects/x/zones/z"])
+def test_what_names_no_image_is_refused(reference: str) -> None:
+    with pytest.raises(ProviderError, match="neither"):
+        parse_name(reference, "p")
 
 
 def test_a_family_that_is_gone_gives_way_to_the_next() -> None:

@@ -43,6 +43,7 @@ version: 1
 name: demo
 cloud: aws
 zone: us-east-1b
+image: Deep Learning*Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) *
 resources: {cpus: 8+, memory: 31 GB, accelerator: {memory: 16 GiB+, count: 2}, disk: 0.5 TB, spot: true,
             local_ssd: 200 GB, network: 10 Gbps+}
 max_duration: 1d2h
@@ -64,6 +65,7 @@ train: {command: [python, train.py, --rate, 1.10, "true", on]}
         region="us-east-1",
         zone="us-east-1b",
         max_price=3.0,
+        image="Deep Learning*Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) *",
     )
     assert (profile.max_duration, profile.idle_duration) == (26 * 3600, 45)
     assert profile.train.command == ("python", "train.py", "--rate", "1.10", "true", "on")

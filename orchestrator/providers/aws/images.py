@@ -1,20 +1,28 @@
-"""Which image a machine boots: by a public parameter that always names the newest, else by its name."""
+"""Which image a machine boots: by a public parameter that always names the newest, else by its name.
+
+GPUs before Turing need the proprietary kernel modules (NVIDIA Driver Installation Guide, "Kernel Modules"):
+AWS has an image of its own for "G3, P3, P3dn" (DLAMI release notes). Its system is older, and AWS hides
+images that are marked as deprecated, two years after they were made, unless they are asked for.
+"""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import MachineSpec
+from orchestrator.model.needs import is_before_turing
 from orchestrator.providers.aws.clients import Clients, asking
 from orchestrator.providers.aws.request import GIB, Image
 
 _AMAZON = "amazon"
 _CANONICAL = "099720109477"
-_DLAMI = "/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu-ubuntu-{release}/latest/ami-id"
+_DLAMI = (
+    "/aws/service/deeplearning/ami/{arch}/base-{modules}-nvidia-driver-gpu-ubuntu-{release}/latest/ami-id"
+)
 _UBUNTU = "/aws/service/canonical/ubuntu/server/24.04/stable/current/{deb}/hvm/ebs-gp3/ami-id"
 _AMAZON_LINUX = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{arch}"
 
@@ -27,13 +35,19 @@ class Family:
     names: tuple[tuple[str, str], ...]
 
 
-_GPU = Family(
-    (_DLAMI.replace("{release}", "24.04"), _DLAMI.replace("{release}", "22.04")),
-    (
-        (_AMAZON, "Deep Learning*Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) *"),
-        (_AMAZON, "Deep Learning*Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) *"),
-    ),
-)
+def _deep_learning(modules: str, title: str, *releases: str) -> Family:
+    """AWS's images with a driver: `modules` as parameters call its kernel modules, `title` as names do."""
+    return Family(
+        tuple(_DLAMI.replace("{modules}", modules).replace("{release}", each) for each in releases),
+        tuple(
+            (_AMAZON, f"Deep Learning {{word}}Base {title} Nvidia Driver GPU AMI (Ubuntu {each}) *")
+            for each in releases
+        ),
+    )
+
+
+_GPU = _deep_learning("oss", "OSS", "24.04", "22.04")
+_OLDER_GPU = _deep_learning("proprietary", "Proprietary", "22.04", "20.04")
 _PLAIN = Family(
     (_UBUNTU, _AMAZON_LINUX),
     (
@@ -41,6 +55,7 @@ _PLAIN = Family(
         (_AMAZON, "al2023-ami-2023.*-kernel-*-{arch}"),
     ),
 )
+_DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
 _USERS = (
     ("*ubuntu*", "ubuntu"),
     ("*debian*", "admin"),
@@ -57,9 +72,12 @@ _USERS = (
 
 def family(spec: MachineSpec) -> Family:
     """With drivers where there is a GPU; `parameters` and `names` for the offer's processor."""
-    chosen = _GPU if spec.offer.accelerator_count else _PLAIN
-    arch = spec.offer.arch
-    words = {"arch": arch, "deb": "amd64" if arch == "x86_64" else arch}
+    arch, gpu = spec.offer.arch, spec.offer.accelerator or ""
+    chosen = _PLAIN
+    if gpu or spec.offer.accelerator_count:
+        chosen = _OLDER_GPU if is_before_turing(gpu) else _GPU
+    arm = arch != "x86_64"
+    words = {"arch": arch, "deb": arch if arm else "amd64", "word": "ARM64 " if arm else ""}
     return Family(
         tuple(name.format(**words) for name in chosen.parameters),
         tuple((owner, name.format(**words)) for owner, name in chosen.names),
@@ -77,7 +95,7 @@ def find(clients: Clients, region: str, spec: MachineSpec, wanted: str | None) -
     Raises ProviderError(INVALID) where there is none.
     """
     if wanted is None:
-        return _of_family(clients, region, family(spec))
+        return _of_family(clients, region, family(spec), spec.offer.arch)
     if wanted.startswith("ami-"):
         found = _described(clients, region, wanted)
     elif wanted.startswith(("ssm:", "resolve:ssm:")):
@@ -90,14 +108,19 @@ def find(clients: Clients, region: str, spec: MachineSpec, wanted: str | None) -
     return found
 
 
-def _of_family(clients: Clients, region: str, wanted: Family) -> Image:
+def _of_family(clients: Clients, region: str, wanted: Family, arch: str) -> Image:
     for name in wanted.parameters:
-        identity = _parameter(clients, region, name)
+        try:
+            identity = _parameter(clients, region, name)
+        except ProviderError as error:
+            if error.code.partition(".")[0] not in _DENIED:
+                raise
+            break  # AmazonEC2FullAccess allows nothing of Systems Manager; names do as well
         found = _described(clients, region, identity) if identity else None
         if found:
             return found
     for owner, pattern in wanted.names:
-        newest = _newest(clients, region, owner, pattern, None)
+        newest = _newest(clients, region, owner, pattern, arch)
         if newest:
             return newest
     raise _missing(region, wanted.names[0][1])
@@ -106,7 +129,8 @@ def _of_family(clients: Clients, region: str, wanted: Family) -> Image:
 def _missing(region: str, wanted: str) -> ProviderError:
     return ProviderError(
         Fault.INVALID,
-        f"There is no image {wanted} in {region}. ORCH_AWS_IMAGE names another.",
+        f"There is no image {wanted} in {region} that runs Linux. `image` in the profile, or ORCH_AWS_IMAGE, "
+        "names another.",
         code="InvalidAMIID.NotFound",
     )
 
@@ -131,20 +155,26 @@ def _described(clients: Clients, region: str, identity: str) -> Image | None:
         if error.code.startswith("InvalidAMIID."):
             return None
         raise
-    return next((_image(found) for found in answer["Images"]), None)
+    return next(iter(_of_linux(answer["Images"])), None)
 
 
 def _newest(
-    clients: Clients, region: str, owner: str | None, pattern: str, architecture: str | None
+    clients: Clients, region: str, owner: str | None, pattern: str, architecture: str
 ) -> Image | None:
-    filters = [{"Name": "name", "Values": [pattern]}, {"Name": "state", "Values": ["available"]}]
-    if architecture:
-        filters.append({"Name": "architecture", "Values": [architecture]})
+    wanted = {"name": pattern, "state": "available", "architecture": architecture}
+    filters = [{"Name": name, "Values": [value]} for name, value in wanted.items()]
     with asking(clients, region):
         owners = {"Owners": [owner]} if owner else {}
-        found = clients.ec2(region).describe_images(Filters=filters, **owners)["Images"]
-    newest = max(found, key=lambda image: (image.get("CreationDate", ""), image["ImageId"]), default=None)
-    return _image(newest) if newest else None
+        found = clients.ec2(region).describe_images(Filters=filters, IncludeDeprecated=True, **owners)[
+            "Images"
+        ]
+    newest = sorted(found, key=lambda image: (image.get("CreationDate", ""), image["ImageId"]), reverse=True)
+    return next(iter(_of_linux(newest)), None)
+
+
+def _of_linux(found: Sequence[Mapping[str, Any]]) -> list[Image]:
+    """Windows has no first boot by cloud-init, and no shell."""
+    return [_image(image) for image in found if image.get("Platform", "").lower() != "windows"]
 
 
 def _image(found: Mapping[str, Any]) -> Image:

@@ -54,9 +54,8 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
     begun = (sdk, *_told(endpoints), credentials, enabled)
     if enabled.state != "ok":
         return _readiness(wanted, begun, identity, region, endpoints=endpoints)
-    site = place.Site(
-        clients, settings, region, offers, wanted.disk, environ.get("ORCH_AWS_ADDRESS") != "ssm"
-    )
+    direct = environ.get("ORCH_AWS_ADDRESS") != "ssm"
+    site = place.Site(clients, settings, region, offers, wanted.disk, wanted.image, direct)
     found = place.look(site)
     allowed = access.look(
         Caller(clients, region, identity.arn, identity.account),

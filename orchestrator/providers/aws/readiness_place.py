@@ -33,6 +33,7 @@ class Site:
     region: str
     offers: tuple[Offer, ...]
     disk: int
+    image: str | None = None
     direct: bool = True
     """Whether machines are reached at their own address, and not through a tunnel."""
 
@@ -182,11 +183,10 @@ def _sources(rule: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _image(site: Site, offer: Offer) -> tuple[request.Image | None, tuple[Check, ...]]:
-    name = site.settings.image or (
-        "the newest with drivers" if offer.accelerator_count else "the newest Ubuntu"
-    )
+    wanted = site.image or site.settings.image
+    name = wanted or ("the newest with drivers" if offer.accelerator_count else "the newest Ubuntu")
     try:
-        image = images.find(site.clients, site.region, _spec(site, offer), site.settings.image)
+        image = images.find(site.clients, site.region, _spec(site, offer), wanted)
     except ProviderError as error:
         if error.fault is Fault.INVALID:
             return None, (missing(Topic.IMAGE, name, error.message, "export ORCH_AWS_IMAGE=ami-…"),)

@@ -12,7 +12,7 @@ from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Offer
 from orchestrator.providers.gcp.clients import Clients
 from orchestrator.providers.gcp.faults import Quota, Refusal, of_operation
-from orchestrator.providers.gcp.images import Family, Image, path_of
+from orchestrator.providers.gcp.images import Family, Image, parse_name, path_of
 from orchestrator.providers.gcp.names import last
 from orchestrator.providers.gcp.operations import follow, is_begun, is_done
 from orchestrator.providers.gcp.refusing import Asker, Doing, refused, understood
@@ -143,19 +143,18 @@ class Calls:
         return _image(_plain(found)) if found is not None else None
 
     def image(self, reference: str) -> Image:
-        """Of a path …projects/P/global/images/NAME or …/images/family/NAME."""
-        parts = path_of(reference).split("/")
-        well_formed = parts[0] == "projects" and parts[2:4] == ["global", "images"]
-        if not well_formed or len(parts) not in (5, 6) or (len(parts) == 6 and parts[4] != "family"):
-            message = f"The image {reference!r} is not of the form projects/P/global/images/[family/]NAME."
-            raise ProviderError(Fault.INVALID, message, code="Image")
-        if len(parts) == 6:
-            newest = self.newest(Family(parts[1], parts[5]))
-            if newest is None:
-                raise ProviderError(Fault.INVALID, f"There is no image {reference}.", code="Image")
-            return newest
-        with self._refusing(IMAGE):
-            return _image(_plain(self._clients.images.get(project=parts[1], image=parts[4], **_once())))
+        """Of [PROJECT/]NAME, a family's or an image's, or a path …projects/P/global/images/[family/]NAME."""
+        named = parse_name(reference, self.project)
+        found = self.newest(named.family) if named.maybe_family else None
+        if found is None and named.maybe_image:
+            with self._refusing(IMAGE):
+                got = self._unless_absent(
+                    self._clients.images.get, project=named.family.project, image=named.family.name
+                )
+            found = _image(_plain(got)) if got is not None else None
+        if found is None:
+            raise ProviderError(Fault.INVALID, f"There is no image {reference}.", code="Image")
+        return found
 
     def zones(self) -> dict[str, list[str]]:
         """The zones that are up, by region."""

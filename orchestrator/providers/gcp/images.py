@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Offer
+from orchestrator.model.needs import is_before_turing
 
 _DEEP_LEARNING = "deeplearning-platform-release"
 _UBUNTU = "ubuntu-os-cloud"
 _UBUNTU_DRIVERS = "ubuntu-os-accelerator-images"
-_OLDER_GPUS = frozenset({"V100", "P100", "P4", "K80"})
 _ARM = frozenset({"arm64", "aarch64"})
 
 
@@ -48,9 +49,31 @@ def families(offer: Offer) -> tuple[Family, ...]:
     older = (Family(_DEEP_LEARNING, "common-cu128-ubuntu-2204-nvidia-570"),)
     last = (Family(_UBUNTU_DRIVERS, "ubuntu-accelerator-2404-amd64-with-nvidia-580"),)
     # Drivers from 580 on may come with kernel modules that know no GPU before Turing.
-    if (offer.accelerator or "").upper() in _OLDER_GPUS:
+    if is_before_turing(offer.accelerator):
         return (*older, *newer, *last)
     return (*newer, *older, *last)
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a profile calls an image: a name under a project, and what that may be the name of."""
+
+    family: Family
+    maybe_family: bool
+    maybe_image: bool
+
+
+def parse_name(reference: str, own_project: str) -> Named:
+    """`NAME` (of the caller's own project), `PROJECT/NAME`, or `projects/P/global/images/[family/]NAME`."""
+    path = path_of(reference)
+    whole = re.fullmatch(r"projects/([^/]+)/global/images/(family/)?([^/]+)", path)
+    short = re.fullmatch(r"(?:([^/]+)/)?([^/]+)", path)
+    if whole:
+        return Named(Family(whole[1], whole[3]), maybe_family=bool(whole[2]), maybe_image=not whole[2])
+    if short:
+        return Named(Family(short[1] or own_project, short[2]), maybe_family=True, maybe_image=True)
+    message = f"The image {reference!r} is neither [PROJECT/]NAME nor projects/P/global/images/[family/]NAME."
+    raise ProviderError(Fault.INVALID, message, code="Image")
 
 
 def resolve(candidates: Sequence[Family], newest: Callable[[Family], Image | None]) -> Image:

@@ -56,9 +56,8 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
         return _readiness(wanted, begun, questions, endpoints=endpoints, grant=grant)
     region, offers = _chosen(wanted)
     there, sold = place.region(questions, region, offers)
-    site = place.Site(
-        questions, setting, region, sold, wanted.disk, environ.get("ORCH_GCP_INTERNAL") == "iap"
-    )
+    tunnel = environ.get("ORCH_GCP_INTERNAL") == "iap"
+    site = place.Site(questions, setting, region, sold, wanted.disk, wanted.image, tunnel)
     found: tuple[Check, ...] = (there,)
     if there.state != "missing":
         found = (*found, *place.network(site))

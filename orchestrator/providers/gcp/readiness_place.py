@@ -30,6 +30,7 @@ class Site:
     region: str
     offers: tuple[Offer, ...]
     disk: int
+    image: str | None = None
     tunnel: bool = False
     """Whether machines are reached through IAP."""
 
@@ -186,10 +187,10 @@ def _sources(rule: Json) -> list[str]:
 def image(site: Site) -> Check:
     """The image of the offer, and whether the disk holds it."""
     offer = site.offers[0]
-    candidates = images.families(offer)
-    name = candidates[0].name
+    candidates, calls = images.families(offer), Calls(site.questions)
+    name = site.image or candidates[0].name
     try:
-        found = images.resolve(candidates, Calls(site.questions).newest)
+        found = calls.image(site.image) if site.image else images.resolve(candidates, calls.newest)
     except ProviderError as error:
         if error.fault is Fault.INVALID:
             return missing(Topic.IMAGE, name, error.message, error.next_command)

@@ -58,6 +58,7 @@ def load_amis(self: Any) -> None:
             root_device_name=chosen.root_device,
             region_name=f"{self.region_name}a",
             boot_mode="uefi-preferred",
+            platform=chosen.platform,
         )
         made.chosen = chosen
         self.amis[made.id] = made

@@ -29,6 +29,7 @@ class Image:
     created: str
     parameters: tuple[str, ...] = ()
     description: str = ""
+    platform: str | None = None
 
     @property
     def alias(self) -> str | None:
@@ -59,6 +60,16 @@ def _deep_learning() -> Iterator[Image]:
                     parameters=(f"{path}/latest/ami-id",) if newest else (),
                     description="Supported EC2 instances: G4dn, G5, G6, Gr6, G6e, P4d, P4de, P5, P6-B200",
                 )
+    yield Image(
+        name="Deep Learning Base Proprietary Nvidia Driver GPU AMI (Ubuntu 20.04) 20250523",
+        owner=AMAZON,
+        arch="x86_64",
+        user="ubuntu",
+        root_device="/dev/sda1",
+        size=65,
+        created=_date("20250523"),
+        description="Supported EC2 instances: G3, P3, P3dn",
+    )
     for edition in ("20260901", "20261106"):
         path = "/aws/service/deeplearning/ami/x86_64/oss-nvidia-driver-gpu-tensorflow-2.19-amazon-linux-2023"
         yield Image(
@@ -121,11 +132,24 @@ def _strangers() -> Iterator[Image]:
     )
 
 
+def _windows() -> Iterator[Image]:
+    yield Image(
+        name="Deep Learning Base Proprietary Nvidia Driver GPU AMI (Windows Server 2022) 20261101",
+        owner=AMAZON,
+        arch="x86_64",
+        user="Administrator",
+        root_device="/dev/sda1",
+        size=65,
+        created=_date("20261101"),
+        platform="windows",
+    )
+
+
 def _date(edition: str) -> str:
     return f"{edition[:4]}-{edition[4:6]}-{edition[6:]}T04:21:07.000Z"
 
 
-IMAGES = (*_deep_learning(), *_ubuntu(), *_amazon_linux(), *_strangers())
+IMAGES = (*_deep_learning(), *_ubuntu(), *_amazon_linux(), *_strangers(), *_windows())
 
 
 def image(region: str, ami_id: str) -> Image | None:
