@@ -70,6 +70,8 @@ class OrchError(Exception):
     """
 
     exit_code = 1
+    once_ended: str | None = None
+    """The next command where the machine that the error is about was ended; None for the one that failed."""
 
     def __init__(self, message: str, *, exists: str | None = None, next_command: str | None = None) -> None:
         super().__init__(message)

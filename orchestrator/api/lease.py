@@ -38,6 +38,7 @@ def up(
     strict: bool = False,
     progress: Progress | None = None,
     for_run: str | None = None,
+    keep: bool = False,
 ) -> LeaseStatus:
     """The machine that `profile` describes, made or found, with its stack installed and proven.
 
@@ -45,6 +46,7 @@ def up(
     anything that costs is made; its False ends the call with UsageError.
     What lint finds in the script is said; with `strict` its errors stop the call. `for_run`: the run for
     which `run` makes a new lease, and ends it; an `up` without it keeps such a lease from then on.
+    A machine that this call made and could not prepare is ended, unless `keep`.
     Raises ProfileError, LintRefused, ProviderError, HostError, StackError, StackMismatch.
     """
     wanted = _profile(profile, overrides)
@@ -58,6 +60,7 @@ def up(
         strict=strict,
         tell=progress or Silent(),
         for_run=for_run,
+        keep=keep,
     )
 
 

@@ -46,6 +46,9 @@ def up(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before what costs.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
     strict: Strict = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave a new machine running where it cannot be prepared.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Make the machine that PROFILE describes, or find it, and install its stack."""
@@ -59,7 +62,14 @@ def up(
         emit("plan", planned, as_json, plan_text(planned))
         return
     tell = progress.progress()
-    held = api.up(profile, overrides=sets or (), approve=approval.ask(yes), strict=strict, progress=tell)
+    held = api.up(
+        profile,
+        overrides=sets or (),
+        approve=approval.ask(yes),
+        strict=strict,
+        progress=tell,
+        keep=keep,
+    )
     from orchestrator.report.lease import status_text
     from orchestrator.session.watched import next_after_up
 

@@ -47,8 +47,8 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
                 sys.stderr.close()
                 raise typer.Exit(0) from None
             fail(_of_this_computer(error), as_json)
-        except KeyboardInterrupt:
-            print(f"\nInterrupted.\n{_INTERRUPTED}", file=sys.stderr)
+        except KeyboardInterrupt as interrupt:
+            print(f"\nInterrupted.\n{interrupt or _INTERRUPTED}", file=sys.stderr)
             raise typer.Exit(EXIT_INTERRUPTED) from None
 
     return call

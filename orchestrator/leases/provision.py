@@ -14,6 +14,7 @@ from orchestrator.leases.offered import one_cloud, open_lease_of, planned_of
 from orchestrator.leases.remains import describe_remains
 from orchestrator.leases.status import lease_status
 from orchestrator.leases.tier import describe_tier
+from orchestrator.leases.unprepared import end_unprepared
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import LeaseStatus, Progress, clouds
 from orchestrator.plan import Plan
@@ -32,6 +33,9 @@ from orchestrator.session.turns import one_at_a_time
 
 Approve = Callable[[Plan], bool]
 
+PREPARING_S = 1800.0
+"""How long a machine waits, unused, while it is prepared: a download here does not show there."""
+
 _NOBODY_WAS_ASKED = frozenset(("DefaultCredentialsError", "NoCredentialsError", "PartialCredentialsError"))
 """The clients' own refusals where there are no credentials: nothing was sent, so nothing was made."""
 
@@ -45,8 +49,9 @@ def provision(
     strict: bool,
     tell: Progress,
     for_run: str | None,
+    keep: bool,
 ) -> LeaseStatus:
-    """As `up`, once its profile was read."""
+    """As `up`, once its profile was read. What `run` made it ends itself."""
     wanted, overrides = one_cloud(project, wanted, overrides)
     space.require_records(
         project, "Nothing was made by this call.", f"orch up {shlex.quote(str(wanted.path))}"
@@ -72,7 +77,8 @@ def provision(
                 foreseen.refuse_foreseen(wanted, local)
         ledger = _ledger_for(project, lease, wanted, overrides, for_run)
         report_once(hazards, project.state, tell)
-        with describe_remains(ledger):
+        left = keep or for_run is not None
+        with end_unprepared(project, ledger, keep=left, tell=tell), describe_remains(ledger):
             try:
                 reached = machine_of(ledger, provider, planned, wanted, project, tell)
             except ProviderError as error:
@@ -81,11 +87,17 @@ def provision(
                     _forget_unmade(project, ledger)
                 raise
             with open_session(project, ledger, wanted, progress=tell, reached=reached) as session:
-                require_gpus(session)
-                _installed(session, tell)
-                session.watch_idleness()
-                session.confine()
+                _prepare(session, tell)
     return lease_status(ledger.lease(), session.machine)
+
+
+def _prepare(session: Session, tell: Progress) -> None:
+    if session.ledger.lease().stack is None:  # whatever becomes of the rest, the machine ends itself
+        session.watch_idleness(at_least=PREPARING_S)
+    require_gpus(session)
+    _installed(session, tell)
+    session.watch_idleness()
+    session.confine()
 
 
 def _ledger_at_hand(project: Project, wanted: Profile) -> Ledger | None:

@@ -54,10 +54,12 @@ def _without(session: Session, wanted: Bound, seen: int, said: Completed) -> Sta
         else f"nvidia-smi on {machine.name} ({image}) shows {seen} GPUs of {wanted}. It said: {words}"
     )
     variable = clouds.traits(machine.provider).image_variable
-    return StackError(
+    error = StackError(
         f"{machine.instance_type} was rented for its GPU, and {why} Training would go on on its CPU.",
         exists=f"{machine.id} runs on, at ${machine.price:.2f}/h, until its deadline.",
         next_command=f"unset {variable}; orch down && orch up {path}    # or one with the driver"
         if variable
         else f"orch down && orch up {path}",
     )
+    error.once_ended = f"unset {variable}; orch up {path}    # or one with the driver" if variable else None
+    return error

@@ -65,10 +65,10 @@ class Session:
         """The environment in which the user works, made from the lock where there is none."""
         return local_stack(self.profile, self.progress)
 
-    def watch_idleness(self) -> None:
-        """The machine powers itself off when nobody used it for the profile's `idle_duration`, and at its
-        deadline, having asked its jobs to save. The deadline that was armed first stays."""
-        seconds = self.profile.idle_duration or 0
+    def watch_idleness(self, *, at_least: float = 0.0) -> None:
+        """The machine powers itself off when nobody used it for the profile's `idle_duration`, or `at_least`
+        so many seconds, and at its deadline, having asked its jobs to save. The first deadline stays."""
+        seconds = max(self.profile.idle_duration or 0, at_least)
         early = float(self.machine.detail.get("ended_early_s", 0.0))
         late = float(self.machine.detail.get("ended_by_cloud_s", 0.0)) + early
         left = max(1.0, self._left() - early) if self.machine.deadline else 0.0

@@ -207,4 +207,4 @@ def _at_the_door(*_: object, reached: Reached, **__: object) -> Iterator[SimpleN
     if reached.machine.detail.get("host_key") == "injected":
         reached.provider.vouch(reached.machine, (HOST_KEY, HOST_KEY))
         reached.provider.vouch(reached.machine, (HOST_KEY,))
-    yield SimpleNamespace(machine=reached.machine, watch_idleness=lambda: None, confine=lambda: None)
+    yield SimpleNamespace(machine=reached.machine, watch_idleness=lambda **_: None, confine=lambda: None)

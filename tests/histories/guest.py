@@ -111,7 +111,7 @@ def place_guests(patch: pytest.MonkeyPatch, guests: Guests) -> None:
     patch.setattr(session, "local_stack", lambda *_: SimpleNamespace(python="python3"))
     patch.setattr(stack, "interpreter", lambda _: None)
     patch.setattr(stack, "bootstrap", lambda *_, **__: AGENT)
-    patch.setattr(session.Session, "watch_idleness", lambda _: None)
+    patch.setattr(session.Session, "watch_idleness", lambda *_, **__: None)
     patch.setattr(follow, "_PAUSE_SECONDS", (0.0, 0.0, 0.0))
     patch.setattr(bring_home, "_model_check", lambda *_: None)
     patch.setattr(one_run, "prepared", _prepared)

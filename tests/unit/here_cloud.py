@@ -109,7 +109,8 @@ def cloud(root: Path, monkeypatch: pytest.MonkeyPatch) -> HereCloud:
     )
     monkeypatch.setattr(follow, "connect", connect)
     monkeypatch.setattr(connecting, "connect", connect)
-    monkeypatch.setattr(session.Session, "watch_idleness", lambda _self: None)  # it powers this computer off
+    # it would power this computer off
+    monkeypatch.setattr(session.Session, "watch_idleness", lambda *_, **__: None)
     return made
 
 
