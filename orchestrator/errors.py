@@ -7,6 +7,7 @@ OrchError
 │   └── Busy                    15  a run, results that nobody fetched, or another command is in the way
 ├── ProviderError(fault)        3 AUTH · 4 CAPACITY, QUOTA · 5 everything else
 ├── HostError                   8   contact with a machine was lost
+│   ├── LoginRefused            8   the machine does not know the lease's key, or not yet
 │   ├── HostKeyError            8   the machine could not prove that it is ours; nothing was sent
 │   └── MalformedAnswer         8   the machine answered what our runtime never says; nothing of it was used
 │       └── FileRefused         8   a file there is too large, or no regular file; it was not fetched
@@ -145,6 +146,10 @@ class ProviderError(OrchError):
 
 class HostError(OrchError):
     exit_code = EXIT_CONTACT
+
+
+class LoginRefused(HostError):
+    """The machine proved itself and did not let us in: so it is while its first boot makes the account."""
 
 
 class HostKeyError(HostError):

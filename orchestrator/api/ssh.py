@@ -27,7 +27,7 @@ def ssh_command(
         provider = open_provider(held.profile["cloud"])
         machine = serving(provider, held)
         endpoint = provider.endpoint(machine) if machine else None
-        if machine is None or endpoint is None:
+        if machine is None or not endpoint:
             raise HostError(f"The machine of {held.id} does not answer.", next_command="orch status --live")
     if shutil.which("ssh") is None:
         raise UsageError("There is no `ssh` on this computer.", next_command="orch doctor")

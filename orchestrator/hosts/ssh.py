@@ -22,7 +22,7 @@ from paramiko.common import MSG_CHANNEL_REQUEST
 from paramiko.pkey import UnknownKeyType
 from paramiko.ssh_exception import IncompatiblePeer
 
-from orchestrator.errors import HostError, HostKeyError
+from orchestrator.errors import HostError, HostKeyError, LoginRefused
 from orchestrator.hosts import hostkeys
 from orchestrator.hosts.atomic import atomic_file
 from orchestrator.hosts.channel import SshChannel
@@ -208,7 +208,7 @@ def connect(
         transport.auth_publickey(endpoint.user, key)
     except (paramiko.SSHException, OSError, EOFError) as error:
         transport.close()
-        raise HostError(
+        raise LoginRefused(
             f"{machine_id} did not let {endpoint.user} in with the key {identity}: {error or 'it hung up'}",
             exists=f"Machine {machine_id} exists, and costs.",
             next_command="orch status",

@@ -85,7 +85,7 @@ def _now(project: Project, lease: Lease, provider: Provider, machine: Machine) -
     unseen = [run for run in lease.runs.values() if run.exit_reason is None and "agent" in run.draft]
     ask = unseen or lease.untold
     endpoint = provider.endpoint(machine) if ask and machine.state is MachineState.RUNNING else None
-    if endpoint is None:
+    if not endpoint:
         return {}
     from orchestrator import jobs
     from orchestrator.session.connect import connect

@@ -19,6 +19,7 @@ from .machines import (
     Machine,
     MachineSpec,
     MachineState,
+    NotYet,
     Provider,
 )
 from .needs import AcceleratorNeed, Bound, Need, Offer
@@ -93,6 +94,7 @@ __all__ = [
     "Manifest",
     "Need",
     "NotFetched",
+    "NotYet",
     "Offer",
     "Pin",
     "Progress",

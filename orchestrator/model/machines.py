@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from orchestrator.errors import Fault
 
@@ -94,6 +94,19 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
+class NotYet:
+    """A machine that runs and cannot be logged in to yet. False, like None.
+
+    `awaited`: what is missing, as a noun: "its ssh server".
+    """
+
+    awaited: str
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+
+@dataclass(frozen=True)
 class Ending:
     """How a machine ended, as reported by its cloud.
 
@@ -139,8 +152,11 @@ class Provider(Protocol):
     def delete(self, machine: Machine) -> None:
         """End it, with its disk. Absent already is success. Returns when accepted: poll `find`."""
 
-    def endpoint(self, machine: Machine) -> Endpoint | None:
-        """Address and host keys, by a channel that an attacker does not own; None while it has none yet."""
+    def endpoint(self, machine: Machine) -> Endpoint | NotYet | None:
+        """Address and host keys, by a channel that an attacker does not own.
+
+        NotYet where the machine runs and the provider knows what is missing; else None.
+        """
 
     def ending(self, machine: Machine) -> Ending | None:
         """Tell how a machine ended; None if it exists, or the provider does not know."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, Need, Offer, Provider
+from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, Need, NotYet, Offer, Provider
 
 R = TypeVar("R")
 
@@ -57,7 +57,7 @@ class RetryingProvider:
     def delete(self, machine: Machine) -> None:
         self._persist(lambda: self.inner.delete(machine))
 
-    def endpoint(self, machine: Machine) -> Endpoint | None:
+    def endpoint(self, machine: Machine) -> Endpoint | NotYet | None:
         return self._persist(lambda: self.inner.endpoint(machine))
 
     def ending(self, machine: Machine) -> Ending | None:

@@ -206,7 +206,7 @@ def _reconnect(session: Session, lost: HostError) -> bool:
 def _connected(session: Session) -> bool:
     lease = session.ledger.lease()
     endpoint = session.provider.endpoint(session.machine)
-    if endpoint is None:
+    if not endpoint:
         return False
     try:
         fresh = connect(session.project, lease, session.machine, endpoint, timeout=_ANSWER_SECONDS)

@@ -10,14 +10,18 @@ from dataclasses import dataclass
 
 from orchestrator.errors import HostError, ProviderError
 from orchestrator.ledger import Lease
-from orchestrator.model import Ending, Endpoint, Machine, MachineState, Progress, Provider, clouds
+from orchestrator.model import Ending, Endpoint, Machine, MachineState, NotYet, Progress, Provider, clouds
 from orchestrator.providers import ending_of
 from orchestrator.session.machines import machine_from_holding, serving
 
-_BOOT_SECONDS = 300.0
+_BOOT_SECONDS = 600.0
+_LARGE_BOOT_SECONDS = 1200.0
+_SAY_EVERY_SECONDS = 60.0
 _LIST_SECONDS = 1.0
 _POLL_SECONDS = 0.1
 _SOON_SECONDS = 10.0
+_QUIET_SECONDS = 2.0
+_MANY_GPUS = 8
 _TOLD_AFTER = (0.0, 0.5, 1.0, 2.0)
 """Pauses, in seconds, before a provider is asked whether a machine that fell silent has ended."""
 
@@ -26,11 +30,16 @@ _OVER = (MachineState.STOPPED, MachineState.STOPPING)
 
 @dataclass(frozen=True)
 class Reached:
-    """A machine that answers, and by whom it was found."""
+    """A machine that answers, and by whom it was found.
+
+    `limit_s`: how long its boot may take; `until`: when that is over, by time.monotonic().
+    """
 
     provider: Provider
     machine: Machine
     endpoint: Endpoint
+    limit_s: float
+    until: float
 
 
 class MachineGone(HostError):
@@ -47,27 +56,68 @@ def wait_until_reachable(provider: Provider, lease: Lease, progress: Progress) -
     """The lease's machine once it answers. Raises MachineGone, or HostError where it stays silent."""
     require_seen(provider, lease)
     threading.Thread(target=_load_ssh, daemon=True).start()
-    begun = time.monotonic()
-    told, listed, machine = False, -_LIST_SECONDS, None
-    while (waited := time.monotonic() - begun) < _BOOT_SECONDS:
+    begun, limit = time.monotonic(), _BOOT_SECONDS
+    waiting = Waiting(progress)
+    listed, machine = -_LIST_SECONDS, None
+    while (waited := time.monotonic() - begun) < limit:
         if waited - listed >= _LIST_SECONDS:
             machine, listed = serving(provider, lease), waited
             if machine is None or machine.state in _OVER:
                 _require_hope(provider, lease, machine, waited)
+            limit = boot_limit_s(machine) if machine else limit
         endpoint = provider.endpoint(machine) if machine and machine.state not in _OVER else None
         if machine and endpoint and machine.state is MachineState.RUNNING:
-            return Reached(provider, machine, endpoint)
+            return Reached(provider, machine, endpoint, limit, begun + limit)
         if endpoint or machine is None:  # it was listed before it ran, or is not listed yet: ask again
             listed = -_LIST_SECONDS
-        if not told and waited > 2:
-            progress.say("Waiting for the machine to answer")
-            told = True
+        waiting.say(_awaited(machine, endpoint), limit)
         time.sleep(_POLL_SECONDS if waited < _SOON_SECONDS else _POLL_SECONDS * 5)
     raise HostError(
-        f"The machine of {lease.id} did not answer within {_BOOT_SECONDS:.0f} s.",
+        f"The machine of {lease.id} did not answer within {limit / 60:.0f} min; "
+        f"the last that was waited for is {waiting.awaited}.",
         exists=f"It may be running, at ${lease.price:.2f}/h, until its deadline.",
         next_command="orch down    # or orch up again, to wait on",
     )
+
+
+class Waiting:
+    """Says what is waited for: after two seconds, when it changes, and every minute."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._begun = time.monotonic()
+        self._told: tuple[str, float] = ("", 0.0)
+        self.awaited = "its start"
+
+    def say(self, awaited: str, limit: float) -> None:
+        self.awaited = awaited
+        waited = time.monotonic() - self._begun
+        before, at = self._told
+        if waited > _QUIET_SECONDS and (awaited != before or waited - at > _SAY_EVERY_SECONDS):
+            self._told = (awaited, waited)
+            so_far = f"{waited:.0f} s so far, " if waited > _SAY_EVERY_SECONDS else ""
+            self._progress.say(
+                f"Waiting for the machine to answer: {awaited} ({so_far}at most {limit / 60:.0f} min)"
+            )
+
+
+def _awaited(machine: Machine | None, endpoint: Endpoint | NotYet | None) -> str:
+    if isinstance(endpoint, NotYet):
+        return endpoint.awaited
+    if machine is None:
+        return "its place in the cloud's list"
+    return "its start" if machine.state is MachineState.PENDING else "its address"
+
+
+def boot_limit_s(machine: Machine) -> float:
+    """Bare metal may take 20 minutes (canonical/pycloudlib#192), 8 GPUs more than 10."""
+    from orchestrator import catalog
+
+    if "metal" in machine.instance_type:
+        return _LARGE_BOOT_SECONDS
+    kinds = catalog.load(machine.provider).kinds if machine.provider in catalog.clouds() else ()
+    gpus = max((k.accelerator_count for k in kinds if k.instance_type == machine.instance_type), default=0)
+    return _LARGE_BOOT_SECONDS if gpus >= _MANY_GPUS else _BOOT_SECONDS
 
 
 def _load_ssh() -> None:

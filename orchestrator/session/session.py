@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator import stack
-from orchestrator.errors import HostError, HostKeyError, StackError
-from orchestrator.ledger import Ledger
+from orchestrator.errors import HostError, HostKeyError, LoginRefused, StackError
+from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import (
     FAR_BASE,
     Agent,
@@ -29,8 +29,10 @@ from orchestrator.runtime.attest.facts import environment as acting_variables
 from orchestrator.session import unrecorded
 from orchestrator.session.connect import connect_verified, is_answering
 from orchestrator.session.project import Project
-from orchestrator.session.reach import MachineGone, Reached, explain_silence, wait_until_reachable
+from orchestrator.session.reach import MachineGone, Reached, Waiting, explain_silence, wait_until_reachable
 from orchestrator.session.releasing import release_again
+
+_PAUSE_SECONDS = 1.0
 
 
 @dataclass
@@ -180,13 +182,14 @@ def open_session(
     found = reached or wait_until_reachable(open_provider(profile.cloud), lease, progress)
     provider, machine = found.provider, found.machine
     interpreter = stack.interpreter(local_stack(profile, progress).python)
-    host = connect_verified(project, lease, provider, machine, found.endpoint)
+    base = str(machine.detail.get("base", FAR_BASE))
+    waiting = Waiting(progress)
+    host = _let_in(project, lease, found, waiting if reached else None)
     session = None
     try:
         if reached:
-            host.run(("true",), timeout=30)
+            _make_base(host, base, found, waiting)
             ledger.append("machine.reached", machine=machine.id)
-        base = str(machine.detail.get("base", FAR_BASE))
         agent = stack.bootstrap(host, base=base, interpreter=interpreter, progress=progress)
         host.run(("touch", f"{agent.base}/active"), timeout=30)  # whoever comes in keeps it from idling
         release_again(project, ledger, host, agent)
@@ -201,6 +204,31 @@ def open_session(
     finally:
         door = session.host if session else host  # a broken connection may have been replaced
         door.close()
+
+
+def _let_in(project: Project, lease: Lease, found: Reached, waiting: Waiting | None) -> Host:
+    """Log in; with `waiting`, again until the boot limit: ssh may answer before the account exists."""
+    while True:
+        try:
+            return connect_verified(project, lease, found.provider, found.machine, found.endpoint)
+        except LoginRefused:
+            if waiting is None or time.monotonic() > found.until:
+                raise
+        waiting.say(f"the login of {found.endpoint.user}", found.limit_s)
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _make_base(host: Host, base: str, found: Reached, waiting: Waiting) -> None:
+    """Make our folder, again until the boot limit: a first boot may still make what it lies in."""
+    while (done := host.run(("mkdir", "-p", base), timeout=30)).returncode != 0:
+        if time.monotonic() > found.until:
+            raise HostError(
+                f"{base} cannot be made on {found.machine.name}: {last_words(done.stderr)}",
+                exists=f"{found.machine.id} runs on, at ${found.machine.price:.2f}/h, until its deadline.",
+                next_command="orch down",
+            )
+        waiting.say(f"the folder {base}", found.limit_s)
+        time.sleep(_PAUSE_SECONDS)
 
 
 def local_agent(project: Project) -> Agent:

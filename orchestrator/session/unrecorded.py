@@ -76,7 +76,7 @@ def _waiting(
 
     try:
         endpoint = provider.endpoint(machine) if machine.state is MachineState.RUNNING else None
-        if endpoint is None:
+        if not endpoint:
             raise HostError(f"{machine.id} is {machine.state}")
         with closing(connect.connect(project, lease, machine, endpoint, timeout=_ANSWER_SECONDS)) as host:
             return jobs.waiting(host, str(machine.detail.get("base", FAR_BASE)))

@@ -145,7 +145,7 @@ def test_machines_are_made_found_and_ended_with_the_tables_permissions_alone(clo
     spec = MachineSpec("orch-doctor-test", 0, offer, 20 << 30, end, {"orch-lease": "doctor-test"}, KEY)
     made = provider.create(spec)
     assert [machine.id for machine in provider.list(spec.labels)] == [made.id]
-    assert provider.endpoint(made) is None
+    assert not provider.endpoint(made)
     provider.delete(made)
 
 

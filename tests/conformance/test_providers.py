@@ -230,7 +230,7 @@ def test_deleted_is_gone_and_deleting_again_is_fine(bed: Bed) -> None:
     assert not bed.is_running(made)
     bed.await_that(lambda: bed.names() == [])
     bed.provider.delete(made)
-    assert bed.provider.endpoint(made) is None
+    assert not bed.provider.endpoint(made)
 
 
 def test_it_is_found_by_its_id_until_it_is_gone(bed: Bed) -> None:
@@ -267,15 +267,15 @@ def test_the_unknown_can_be_deleted(bed: Bed) -> None:
     made = bed.provider.create(bed.spec("known"))
     stranger = replace(made, id=made.id[:-4] + "0000", name="stranger")
     bed.provider.delete(stranger)
-    assert bed.provider.endpoint(stranger) is None
+    assert not bed.provider.endpoint(stranger)
     bed.await_that(lambda: bed.is_running(made))
 
 
 def test_the_endpoint_comes_with_a_host_key_and_stays(bed: Bed) -> None:
     made = bed.provider.create(bed.spec("reachable"))
-    bed.await_that(lambda: bed.provider.endpoint(made) is not None)
+    bed.await_that(lambda: bool(bed.provider.endpoint(made)))
     endpoint = bed.provider.endpoint(made)
-    assert endpoint is not None
+    assert endpoint
     assert endpoint.address
     assert endpoint.user
     assert 0 < endpoint.port < 65536
@@ -303,7 +303,7 @@ def test_the_deadline_ends_it_with_nobody_asking(bed: Bed) -> None:
     bed.await_that(lambda: bed.is_running(made))
     bed.await_that(lambda: bed.find(made) is None, 90)
     assert bed.now() > begun + bed.brief_s - 1
-    assert bed.provider.endpoint(made) is None
+    assert not bed.provider.endpoint(made)
 
 
 def test_a_client_whose_clock_is_behind_gets_the_whole_time(bed: Bed) -> None:
@@ -340,7 +340,7 @@ def test_nonsense_raises_only_provider_errors(bed: Bed) -> None:
     for identity in ("", "../..", "a/b", "nul\0", "x" * 5000):
         try:
             bed.provider.delete(replace(made, id=identity))
-            assert bed.provider.endpoint(replace(made, id=identity)) is None
+            assert not bed.provider.endpoint(replace(made, id=identity))
         except ProviderError:
             continue
     bed.await_that(lambda: bed.is_running(made))

@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -251,6 +252,25 @@ def test_a_machine_that_shows_another_key_gets_no_byte(cloud: gcp.Cloud, tmp_pat
         end(provider)
 
 
+def test_the_base_folder_needs_no_startup_script(cloud: gcp.Cloud, tmp_path: Path) -> None:
+    cloud.settings(startup_s=3600.0)
+    provider = GcpProvider({**os.environ, **cloud.env}, silent_s=1.0)
+    machine = provider.create(order("early", public_key(tmp_path)))
+    try:
+        until(lambda: bool(provider.endpoint(machine)), 60)
+        endpoint = provider.endpoint(machine)
+        assert isinstance(endpoint, Endpoint)
+        known = tmp_path / "known"
+        door = hosts.connect(endpoint, identity=tmp_path / "id", known_hosts=known, machine_id=machine.id)
+        with closing(door) as host:
+            made = host.run(("mkdir", "-p", str(machine.detail["base"])))
+            assert made.returncode == 0, made.stderr
+    finally:
+        cloud.settings(startup_s=0.0)
+        provider.delete(machine)
+        until(lambda: not provider.list({}), 30)
+
+
 def test_a_host_key_that_changes_is_not_believed(project: Project) -> None:
     (project.folder / "train.py").write_text(LIE_ABOUT_THE_HOST_KEY)
     up(project)
@@ -308,12 +328,12 @@ def test_a_machine_without_a_public_address(cloud: gcp.Cloud, tmp_path: Path) ->
     provider = provider_of(cloud, ORCH_GCP_INTERNAL="1", ORCH_GCP_SUBNETWORK="orch")
     machine = provider.create(order("inside", public_key(tmp_path)))
     try:
-        until(lambda: provider.endpoint(machine) is not None, 60)
+        until(lambda: bool(provider.endpoint(machine)), 60)
         (shown,) = cloud.state()["instances"]
         (interface,) = shown["networkInterfaces"]
         assert not interface.get("accessConfigs")
         endpoint = provider.endpoint(machine)
-        assert endpoint is not None
+        assert isinstance(endpoint, Endpoint)
         assert endpoint.address == interface["networkIP"]
         assert "start-iap-tunnel inside-0 22" in provider.list({})[0].detail["tunnel"]
     finally:

@@ -102,6 +102,17 @@ def test_a_spot_machine_taken_back_before_it_served_gives_way_to_the_next(
     assert instances(cloud) == [held["machine"]]
 
 
+def test_a_first_boot_that_is_late_is_waited_for_by_name(project: Project, cloud: gcp.Cloud) -> None:
+    """ssh answers before the startup script runs, and before Google's agent has made the account."""
+    cloud.settings(startup_s=4.0, login_s=8.0)
+    try:
+        said = project.orch("up", "orch.yaml", "--yes")
+    finally:
+        cloud.settings(startup_s=0.0, login_s=0.0)
+    assert "Waiting for the machine to answer: the end of its first boot" in said.err
+    assert "Waiting for the machine to answer: the login of orch" in said.err
+
+
 WAITS = """\
 import signal, time
 signal.signal(signal.SIGTERM, lambda *_: print("asked to end", flush=True))

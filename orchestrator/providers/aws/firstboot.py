@@ -15,6 +15,7 @@ from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import FAR_BASE
 from orchestrator.providers.aws import confine
 from orchestrator.providers.aws.hostkey import KeyPair
+from orchestrator.providers.upgrades import NO_UPGRADES
 
 LARGEST = 16 << 10
 """What EC2 takes, in bytes before base64."""
@@ -81,7 +82,7 @@ def user_data(*, lasts: float, user: str, authorized_key: str, script: str, host
         raise ProviderError(
             Fault.INVALID, f"{user!r} cannot be a user's name (ORCH_AWS_USER).", code="BadUser"
         )
-    commands = [_shell(_DEADLINE, str(max(1, int(lasts))))]
+    commands = [_shell(_DEADLINE, str(max(1, int(lasts)))), _shell(NO_UPGRADES)]
     if user != "root":
         commands.append(_shell(confine.INSTALL, confine.program(user)))
     if script:

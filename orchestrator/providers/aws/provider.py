@@ -14,7 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, MachineState, Need, Offer
+from orchestrator.model import (
+    Ending,
+    Endpoint,
+    Labels,
+    Machine,
+    MachineSpec,
+    MachineState,
+    Need,
+    NotYet,
+    Offer,
+)
 from orchestrator.providers import tunnels
 from orchestrator.providers.aws import endings, hostkey, images, network, request, tags, tunnel
 from orchestrator.providers.aws.clients import Clients, asking
@@ -130,18 +140,20 @@ class AwsProvider:
             exists=f"{machine.id} at ${machine.price:.2f}/h",
         )
 
-    def endpoint(self, machine: Machine) -> Endpoint | None:
-        """None until the ssh server greets, too: an instance runs long before anybody can log in."""
+    def endpoint(self, machine: Machine) -> Endpoint | NotYet | None:
+        """NotYet until the ssh server greets: an instance runs long before anybody can log in."""
         identity, region = _identity(machine), self._region(machine)
         instance = self._described(region, identity)
         if instance is None or instance["State"]["Name"] != "running":
             return None
         address, proxy = self._way_to(instance, region)
-        if not address or not self._greets(identity, address, proxy):
-            return None
+        if not address:
+            return NotYet("its address")
+        if not self._greets(identity, address, proxy):
+            return NotYet("its ssh server")
         keys = self._host_keys(instance, region)
         user = tags.tags_in(instance).get(tags.LOGIN, "root")
-        return Endpoint(address, 22, user, keys, proxy) if keys else None
+        return Endpoint(address, 22, user, keys, proxy) if keys else NotYet("its host keys")
 
     def _greets(self, identity: str, address: str, proxy: Sequence[str]) -> bool:
         if proxy:

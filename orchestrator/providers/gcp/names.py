@@ -9,7 +9,10 @@ import uuid
 from orchestrator.model import MachineSpec
 
 USER = "orch"
-"""The account of the machine into which we log in; it owns FAR_BASE and may power the machine off."""
+"""The account of the machine into which we log in; Google's agent makes it. It may power off."""
+
+BASE = f"/home/{USER}/orch"
+"""Where everything of ours lies: in a folder that the account owns, whether or not the first boot is over."""
 
 NETWORK_TAG = "orch"
 """What firewall rules go by."""

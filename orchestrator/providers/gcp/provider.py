@@ -22,6 +22,7 @@ from orchestrator.model import (
     MachineSpec,
     MachineState,
     Need,
+    NotYet,
     Offer,
     Provider,
 )
@@ -52,10 +53,11 @@ _OVER = (MachineState.STOPPING, MachineState.STOPPED)
 
 _APPEARING_S = 3.0
 
-_SILENT_S = 20.0
-"""How long a machine with host keys may say nothing of its first boot before it is contacted all the same."""
+_SILENT_S = 240.0
+"""How long a machine with host keys may say nothing of its first boot before it is contacted all the same:
+its script begins long after ssh answers, and no login needs it."""
 
-_BOOTING_S = 270.0
+_BOOTING_S = 540.0
 """How long its first boot may take once it said that it has begun: a driver may be installed."""
 
 
@@ -134,7 +136,7 @@ class GcpProvider:
         _require_named(machine)
         self._calls.delete(machine.zone, machine.id)
 
-    def endpoint(self, machine: Machine) -> Endpoint | None:
+    def endpoint(self, machine: Machine) -> Endpoint | NotYet | None:
         _require_named(machine)
         instance = self._calls.instance(machine.zone, machine.id)
         if instance is None or seen.state(instance) is not MachineState.RUNNING:
@@ -143,10 +145,12 @@ class GcpProvider:
         if not address:
             return None
         keys = seen.host_keys(self._calls.guest_attributes(machine.zone, machine.id, "hostkeys/"))
-        if not keys or not self._ready(machine, str(instance.get("id", ""))):
-            return None
+        if not keys:
+            return NotYet("its host keys, which its first boot publishes")
+        if not self._ready(machine, str(instance.get("id", ""))):
+            return NotYet("the end of its first boot")
         if proxy and not self._tunnels.leads(machine.id, proxy):
-            return None
+            return NotYet("its tunnel")
         return Endpoint(address, 22, USER, keys, proxy)
 
     def _way_to(self, instance: Mapping[str, Any], machine: Machine) -> tuple[str, tuple[str, ...]]:
@@ -297,7 +301,7 @@ class GcpProvider:
     # ------------------------------------------------------------ reaching
 
     def _ready(self, machine: Machine, instance: str) -> bool:
-        """Whether its first boot is over: ssh may answer while our folder is not there yet."""
+        """Whether its first boot is over: ssh may answer while the driver is not there yet."""
         told = self._calls.guest_attributes(machine.zone, machine.id, f"{GUEST_NAMESPACE}/")
         state = next((str(item.get("value", "")) for item in told if item.get("key") == GUEST_STATE), "")
         if state.startswith("failed"):

@@ -9,9 +9,17 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from orchestrator.model import FAR_BASE, LABEL_LEASE, Machine, MachineState
+from orchestrator.model import LABEL_LEASE, Machine, MachineState
 from orchestrator.providers import clock
-from orchestrator.providers.gcp.names import EARLIER_S, LONG_S, NOTE_DEADLINE, NOTE_IMAGE, NOTE_PRICE, last
+from orchestrator.providers.gcp.names import (
+    BASE,
+    EARLIER_S,
+    LONG_S,
+    NOTE_DEADLINE,
+    NOTE_IMAGE,
+    NOTE_PRICE,
+    last,
+)
 from orchestrator.providers.gcp.tunnel import tunnel_command
 
 Json = Mapping[str, Any]
@@ -49,7 +57,7 @@ def machine(instance: Json, project: str, now: datetime | None = None) -> Machin
     name, zone = str(instance["name"]), last(str(instance.get("zone", "")))
     public, private = addresses(instance)
     detail: dict[str, Any] = {
-        "base": FAR_BASE,
+        "base": BASE,
         "project": project,
         "number": str(instance.get("id", "")),
         "address": public or private,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import textwrap
 
-from orchestrator.model import FAR_BASE
 from orchestrator.providers.gcp.names import GUEST_NAMESPACE, GUEST_STATE, USER
+from orchestrator.providers.upgrades import NO_UPGRADES
 
-# Google's agent runs it as root at every boot, while ssh may answer already. So it tells when it is
-# done, by a guest attribute: who logs in before would find no folder of his.
+# Google's agent runs it as root at every boot, long after ssh answers on some images: it waits for
+# cloud-init's last stage, which waits for snapd (github.com/GoogleCloudPlatform/guest-agent/issues/84). So it
+# tells when it is done, by a guest attribute. Nothing that a login needs is made here.
 _SCRIPT = """\
 #!/bin/sh
 # First boot of a machine of orch.
@@ -35,15 +36,7 @@ give_up() {{
 
 tell {state} begun
 
-# Google's agent makes the same account at the same time, and locks it out for moments.
-tries=0
-until id -u {user} >/dev/null 2>&1 || useradd --create-home --shell /bin/bash {user} 2>/dev/null; do
-    tries=$((tries + 1))
-    [ "$tries" -lt 30 ] || give_up 71
-    sleep 1
-done
-mkdir -p {base} && chmod 755 {base} && chown {user}: {base} || give_up 73
-
+{upgrades}
 # The idle watch runs as {user}; ending this machine is the one thing for which it needs more.
 real=$(command -v poweroff)
 if command -v sudo >/dev/null 2>&1 && [ "${{real%/*}}" != /usr/local/bin ]; then
@@ -66,11 +59,14 @@ base64 -d >/var/lib/orch-user-data <<'END-OF-USER-DATA' || give_up 74
 END-OF-USER-DATA
 chmod 700 /var/lib/orch-user-data
 /var/lib/orch-user-data || give_up "$?"
-chown {user}: {base}
 """
 
 _DRIVER = """
-# The image may install its driver at first boot: a run that begins before would not see the GPU.
+# An upgrade that had begun may replace the driver; the image may install it at first boot: a run that begins
+# before would not see the GPU.
+end=$(($(date +%s) + 600))
+while [ "$(systemctl is-active apt-daily-upgrade.service 2>/dev/null)" = activating ] &&
+    [ "$(date +%s)" -lt "$end" ]; do sleep 2; done
 if grep -qs 0x10de /sys/bus/pci/devices/*/vendor; then
     end=$(($(date +%s) + 240))
     until nvidia-smi >/dev/null 2>&1 || [ "$(date +%s)" -ge "$end" ]; do sleep 2; done
@@ -79,12 +75,12 @@ fi
 
 
 def startup_script(user_data: str, *, gpu: bool) -> str:
-    """Makes FAR_BASE the user's, runs `user_data` (a `#!` script or "") once as root, then says ready."""
+    """Runs `user_data` (a `#!` script or "") once as root, then says ready."""
     return _SCRIPT.format(
         namespace=GUEST_NAMESPACE,
         state=GUEST_STATE,
         user=USER,
-        base=FAR_BASE,
+        upgrades=NO_UPGRADES,
         user_data=_embedded(user_data) if user_data else "",
         driver=_DRIVER if gpu else "",
     )
@@ -92,4 +88,4 @@ def startup_script(user_data: str, *, gpu: bool) -> str:
 
 def _embedded(user_data: str) -> str:
     encoded = base64.b64encode(user_data.encode()).decode()
-    return _USER_DATA.format(text="\n".join(textwrap.wrap(encoded, 76)), user=USER, base=FAR_BASE)
+    return _USER_DATA.format(text="\n".join(textwrap.wrap(encoded, 76)))

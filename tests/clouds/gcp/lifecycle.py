@@ -102,6 +102,8 @@ class Lifecycle:
             "cloud_init": order.image.cloud_init,
             "root_login": order.image.root_login,
             "hostkey_s": self._world.settings.hostkey_s,
+            "login_s": self._world.settings.login_s,
+            "startup_s": self._world.settings.startup_s,
             "cloud_config": _cloud_config(instance.metadata.get("user-data", "")),
             "nvidia_smi": driver.program(order.gpu, order.gpus) if order.gpus and order.image.driver else "",
         }

@@ -38,8 +38,10 @@ class Settings:
     """Delays in seconds, sizes in bytes.
 
     accept_s: an operation stays PENDING; work_s: and then RUNNING at least; visible_s: until get and list
-    show what was created; hostkey_s: from boot until the guest reports its host keys; soft_off_s: between
-    the power button and the plug when a deadline ends an instance. machines: whether instances are real.
+    show what was created; hostkey_s: from boot until the guest reports its host keys; login_s: until it has
+    the users of ssh-keys; startup_s: until it runs the startup-script, which waits for cloud-final and snapd
+    (GoogleCloudPlatform/guest-agent#84); soft_off_s: between the power button and the plug when a deadline
+    ends an instance. machines: whether instances are real.
     quotas: limit by metric, for every region ("*_ALL_REGIONS": the project). denied: permissions that the
     caller lacks. networks: by name, each with a subnetwork of that name. firewalls: rules of a network by its
     name. policies: of the organisation, by constraint: {"booleanPolicy": {"enforced": true}}.
@@ -52,6 +54,8 @@ class Settings:
     work_s: float = 0.15
     visible_s: float = 0.1
     hostkey_s: float = 0.2
+    login_s: float = 0.0
+    startup_s: float = 0.0
     soft_off_s: float = 2.0
     machines: bool = True
     guest_cpus: int = 2

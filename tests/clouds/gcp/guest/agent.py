@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
-GUEST = json.loads(base64.b64decode("@GUEST@"))  # cloud_init, root_login, hostkey_s
+GUEST = json.loads(base64.b64decode("@GUEST@"))  # cloud_init, root_login, hostkey_s, …
 ROOT = "http://169.254.169.254/computeMetadata/v1/"
 _SU = "auth sufficient pam_permit.so\naccount sufficient pam_permit.so\nsession required pam_permit.so\n"
 _SUDO = """#!/bin/sh
@@ -277,13 +277,15 @@ def final_stage(config: Json, script: str) -> None:
     run_commands(config)
     if script:
         run_script("user-data", script)
+    time.sleep(GUEST["startup_s"])
     startup = metadata("instance/attributes/startup-script")
     if startup:
         run_script("startup-script", startup)
 
 
 def watch() -> None:
-    """Follow the metadata: keys may be added while the machine runs."""
+    """Follow the metadata: keys may be added while the machine runs. The first answer comes at once."""
+    time.sleep(GUEST["login_s"])
     etag = "0"
     while True:
         request = urllib.request.Request(
@@ -313,7 +315,8 @@ def main() -> None:
         add_users(config)
     elif user_data.startswith("#!"):
         script = user_data
-    grant_keys()
+    if not GUEST["login_s"]:
+        grant_keys()
     in_background(publish_host_keys)
     in_background(lambda: final_stage(config, script))
     in_background(watch)
