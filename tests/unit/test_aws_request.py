@@ -29,6 +29,7 @@ from orchestrator.providers.aws.request import (
     run_instances,
 )
 from orchestrator.providers.aws.settings import Settings, read
+from orchestrator.providers.upgrades import NO_UPGRADES
 from orchestrator.runtime.agent import command
 
 OFFER = Offer("aws", "g4dn.xlarge", "us-east-1", "us-east-1b", 4, 16 * GIB, "x86_64", 0.526)
@@ -272,9 +273,22 @@ def test_a_clock_that_was_set_back_and_a_broken_note_lengthen_nothing(tmp_path: 
 
 
 def test_the_deadline_is_the_first_thing_that_happens() -> None:
-    first, _, second = document(asked(spec()))["bootcmd"]
+    first, upgrades, _, script = document(asked(spec()))["bootcmd"]
     assert first[-1] == "7200", "no time of anybody's clock"
-    assert second[-1] == "#!/bin/sh\necho hello\n"
+    assert upgrades[2] == NO_UPGRADES
+    assert script[-1] == "#!/bin/sh\necho hello\n"
+
+
+def test_no_package_is_upgraded_by_itself(tmp_path: Path) -> None:
+    """github.com/lyulyul/shine-cluster/issues/50: an unattended upgrade replaced the driver of a running GPU."""
+    (tmp_path / "systemctl").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n')
+    (tmp_path / "systemctl").chmod(0o755)
+    script = NO_UPGRADES.replace("/etc/apt/apt.conf.d", str(tmp_path))
+    subprocess.run(["sh", "-c", script], env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, check=True)
+    masked = [line for line in (tmp_path / "asked").read_text().splitlines() if line.startswith("mask")]
+    assert any("apt-daily-upgrade.timer" in line for line in masked)
+    assert any("unattended-upgrades.service" in line for line in masked)
+    assert 'DPkg::Lock::Timeout "600";' in (tmp_path / "99orch").read_text()
 
 
 def test_the_user_of_the_image_keeps_one_right(tmp_path: Path) -> None:
@@ -298,7 +312,7 @@ def test_the_user_of_the_image_keeps_one_right(tmp_path: Path) -> None:
 
 
 def test_only_users_that_can_become_root_are_confined() -> None:
-    for user, count in (("ubuntu", 2), ("root", 1)):
+    for user, count in (("ubuntu", 3), ("root", 2)):
         text = firstboot.user_data(lasts=60, user=user, authorized_key=KEY, script="", host_key=None)
         assert len(json.loads(text.partition("\n")[2])["bootcmd"]) == count
 
