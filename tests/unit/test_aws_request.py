@@ -280,7 +280,7 @@ def test_the_deadline_is_the_first_thing_that_happens() -> None:
 
 
 def test_no_package_is_upgraded_by_itself(tmp_path: Path) -> None:
-    """github.com/lyulyul/shine-cluster/issues/50: an unattended upgrade replaced the driver of a running GPU."""
+    """lyulyul/shine-cluster#50: an unattended upgrade replaced the driver of a running GPU."""
     (tmp_path / "systemctl").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n')
     (tmp_path / "systemctl").chmod(0o755)
     script = NO_UPGRADES.replace("/etc/apt/apt.conf.d", str(tmp_path))
