@@ -5,7 +5,7 @@ OrchError
 ├── UsageError                  2   the command line, or a folder without a lease
 │   ├── ProfileError            2   a profile, with file:line:column
 │   └── Busy                    15  a run, results that nobody fetched, or another command is in the way
-├── ProviderError(fault)        3 AUTH · 4 CAPACITY, QUOTA · 5 everything else
+├── ProviderError(fault)        3 AUTH · 4 CAPACITY, QUOTA · 15 BUSY · 5 everything else
 ├── HostError                   8   contact with a machine was lost
 │   ├── LoginRefused            8   the machine does not know the lease's key, or not yet
 │   ├── HostKeyError            8   the machine could not prove that it is ours; nothing was sent
@@ -15,7 +15,7 @@ OrchError
 │   └── StackMismatch           7   they were installed, and something undeclared differs
 ├── SyncError                   5   bytes here and there are not equal, or a path is hostile
 ├── RunFailed                   6   the training itself failed
-│   ├── OutOfMemory             10   the kernel killed it, for the machine's memory was used up
+│   ├── OutOfMemory             10   the memory of the machine, or of its GPU, was used up
 │   ├── Preempted               11   the cloud took its spot machine back
 │   ├── RunLost                 12   its machine went away with it
 │   ├── RunCancelled            13   somebody cancelled it
@@ -60,6 +60,7 @@ class Fault(StrEnum):
     AUTH = "auth"
     INVALID = "invalid"
     CONFLICT = "conflict"
+    BUSY = "busy"
     UNKNOWN = "unknown"
 
 
@@ -108,7 +109,7 @@ class ProfileError(UsageError):
 
 
 class Busy(UsageError):
-    """Refused for what goes on or waits: a run, its results, another command. Nothing was changed.
+    """Refused for what goes on or waits, or for what another command did meanwhile. Nothing was changed.
 
     The call is sound: repeated once that has ended or was fetched, it succeeds.
     """
@@ -140,7 +141,7 @@ class ProviderError(OrchError):
             Fault.AUTH: EXIT_AUTH,
             Fault.CAPACITY: EXIT_CAPACITY,
             Fault.QUOTA: EXIT_CAPACITY,
-            Fault.INVALID: EXIT_PROVISION,
+            Fault.BUSY: EXIT_BUSY,
         }.get(self.fault, EXIT_PROVISION)
 
 
@@ -212,6 +213,7 @@ class ResultsLost(RunFailed):
 
 _BY_REASON: Mapping[str, type[RunFailed]] = {
     "out_of_memory": OutOfMemory,
+    "device_out_of_memory": OutOfMemory,
     "preempted": Preempted,
     "lost": RunLost,
     "cancelled": RunCancelled,

@@ -215,9 +215,9 @@ def _end_after(call: _Call, error: BaseException) -> None:
     if isinstance(error, LocalError):
         ends = ": it brings the results home, and ends the machine" if left else ""
         error.next_command = f"{call.words}    # once that is settled{ends}"
-    elif isinstance(error, OutOfMemory):
+    elif isinstance(error, OutOfMemory) and isinstance(error.record, RunRecord) and error.record.lacked:
         from orchestrator.runs.outcome import more_memory
 
-        error.next_command = more_memory(str(call.profile.path), call.words)
+        error.next_command = more_memory(error.record.lacked, str(call.profile.path), call.words)
     elif isinstance(error, (RunFailed, ParityMismatch, HostError)) and not to_fetch:
         error.next_command = call.words

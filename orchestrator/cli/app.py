@@ -32,7 +32,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 ok, 1 this computer refused, 2 usage or profile, 3 credentials, "
     "4 capacity or quota, 5 provisioning, 6 training failed, 7 parity or stack mismatch, "
     "8 contact lost or clean-up unproven, 9 lint found something, 10 out of memory, 11 preempted, "
-    "12 run lost with its machine, 13 cancelled, 14 results lost, 130 interrupted.",
+    "12 run lost with its machine, 13 cancelled, 14 results lost, 15 busy, 130 interrupted.",
 )
 
 app.add_typer(catalog.app)
@@ -197,12 +197,14 @@ def status(
     from orchestrator.errors import EXIT_RESULTS_LOST
     from orchestrator.leases.status import leases_elsewhere
     from orchestrator.leases.status import status as leases
-    from orchestrator.report.lease import status_text
+    from orchestrator.report.lease import nothing_leased, status_text
+    from orchestrator.session.project import Project
 
     held = leases(ask=ask)
     others = () if held else leases_elsewhere()
+    text = status_text(held) if held else nothing_leased(others, Project.at().up_command)
     value = {"leases": [each.as_json() for each in held], "elsewhere": list(others)}
-    emit("status", value, as_json, status_text(held, elsewhere=others))
+    emit("status", value, as_json, text)
     if any(run["lost"] for each in held for run in each.runs):
         raise typer.Exit(EXIT_RESULTS_LOST)
 

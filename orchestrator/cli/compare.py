@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Json
+from orchestrator.cli.options import Json, duration
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.screen import screen
-from orchestrator.errors import UsageError
 
 
 @guarded
@@ -23,21 +22,22 @@ def compare(
         ),
     ] = False,
     budget: Annotated[
-        str, typer.Option("--budget", help="How long --confirm may take; what it did not try is said.")
-    ] = "120s",
+        int,
+        typer.Option(
+            "--budget",
+            parser=duration,
+            metavar="DURATION",
+            help="How long --confirm may take; what it did not try is said.",
+        ),
+    ] = "120s",  # type: ignore[assignment]  # parsed as if given
     as_json: Json = False,
 ) -> None:
     """Compare two recorded runs tensor by tensor, others by their records. Exit code 7 unless identical."""
     from orchestrator import api
     from orchestrator.cli import progress
-    from orchestrator.profile.units import parse_duration
     from orchestrator.report.parity import letter
 
-    try:
-        seconds = parse_duration(budget, low=1, high=86400)
-    except ValueError as error:
-        raise UsageError(f"--budget: {error}") from error
-    found = api.compare(run_a, run_b, confirm=confirm, budget=seconds, progress=progress.progress())
+    found = api.compare(run_a, run_b, confirm=confirm, budget=budget, progress=progress.progress())
     columns, colour = screen()
     text = letter(found.as_json(), width=columns, colour=colour)
     if not confirm and found.verdict in ("EQUIVALENT", "DIVERGENT") and not found.recorded:

@@ -8,20 +8,14 @@ from typing import Annotated
 import typer
 
 
-def seconds(text: str | float) -> float:
-    """Seconds of `300`, and of `300s` or `5m` as profiles and `compare` have it."""
+def duration(text: str) -> int:
+    """Seconds of `300s` or `5m`, as profiles write durations."""
     from orchestrator.profile.units import parse_duration
 
     try:
-        found = float(text)
-    except ValueError:
-        try:
-            return parse_duration(text, low=1, high=86400)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from error
-    if not 1 <= found <= 86400:
-        raise typer.BadParameter(f"{text} is out of range; write 1 to 86400 seconds, or 5m")
-    return found
+        return parse_duration(text, low=1, high=86400)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 Json = Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")]

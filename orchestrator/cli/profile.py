@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Json, seconds
+from orchestrator.cli.options import Json, duration
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.terminal import ours
 from orchestrator.errors import HostError, UsageError
@@ -40,9 +40,8 @@ def profile(
         float, typer.Option("--seconds", min=0.05, help="Seconds that one measurement lasts.")
     ] = 0.8,
     budget: Annotated[
-        float,
-        typer.Option("--budget", parser=seconds, metavar="SECONDS", help="For all measurements; or 3m."),
-    ] = 180.0,
+        int, typer.Option("--budget", parser=duration, metavar="DURATION", help="For all measurements.")
+    ] = "180s",  # type: ignore[assignment]  # parsed as if given
     staging: Annotated[
         str | None,
         typer.Option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.options import Json, Sets, seconds
+from orchestrator.cli.options import Json, Sets, duration
 from orchestrator.cli.output import emit, guarded
 from orchestrator.errors import EXIT_INTERRUPTED
 
@@ -35,11 +35,11 @@ def size(
     write: Annotated[bool, typer.Option("--write", help="Put the minimums into PROFILE.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before PROFILE is written.")] = False,
     budget: Annotated[
-        float, typer.Option("--budget", parser=seconds, metavar="SECONDS", help="For the trials; or 5m.")
-    ] = 120.0,
+        int, typer.Option("--budget", parser=duration, metavar="DURATION", help="For the trials.")
+    ] = "120s",  # type: ignore[assignment]  # parsed as if given
     limit: Annotated[
-        float, typer.Option("--limit", parser=seconds, metavar="SECONDS", help="In all; or 15m.")
-    ] = 900.0,
+        int, typer.Option("--limit", parser=duration, metavar="DURATION", help="In all.")
+    ] = "15m",  # type: ignore[assignment]
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:

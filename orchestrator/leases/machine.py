@@ -108,7 +108,7 @@ def _require_open(ledger: Ledger, wanted: Profile) -> None:
     lease = ledger.lease()
     if lease.open:
         return
-    raise UsageError(
+    raise Busy(
         f"The lease {lease.id} was ended by another call, before its machine was ready.",
         exists="Nothing is running; nothing costs.",
         next_command=f"orch up {shlex.quote(str(wanted.path))}",

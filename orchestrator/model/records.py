@@ -13,6 +13,11 @@ PULL = "pull_s"
 MODEL_CHECK = "model_check_s"
 """Names of timings."""
 
+_MEMORY_FIELDS = {
+    "out_of_memory": "resources.memory",
+    "device_out_of_memory": "resources.accelerator.memory",
+}
+
 
 @dataclass(frozen=True)
 class RunRecord:
@@ -59,6 +64,11 @@ class RunRecord:
     @property
     def succeeded(self) -> bool:
         return self.exit.get("reason") == "completed"
+
+    @property
+    def lacked(self) -> str | None:
+        """The field of the profile for the memory that the run used up, where it ended for that."""
+        return _MEMORY_FIELDS.get(str(self.exit.get("reason")))
 
     @property
     def wrote_no_output(self) -> bool:

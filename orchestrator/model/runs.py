@@ -37,10 +37,11 @@ class Job:
 class Exit:
     """How a run ended.
 
-    `reason`: completed, failed, signal, out_of_memory, disk_full, cancelled, observed (stopped after the
-    observed steps), preempted (the cloud took its spot machine back), deadline (the machine's time was up,
-    and the job was asked to end), lost (the machine went away, or how it ended is not known), results_lost
-    (it had ended, and its results went with the machine). `detail` is a sentence for people.
+    `reason`: completed, failed, signal, out_of_memory, device_out_of_memory (of a GPU, or of what the
+    framework computes on), disk_full, cancelled, observed (stopped after the observed steps), preempted (the
+    cloud took its spot machine back), deadline (the machine's time was up, and the job was asked to end),
+    lost (the machine went away, or how it ended is not known), results_lost (it had ended, and its results
+    went with the machine). `detail` is a sentence for people.
     """
 
     code: Annotated[int, Between(0, 255)] | None

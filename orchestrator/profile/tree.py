@@ -20,6 +20,7 @@ from yaml.reader import ReaderError
 MAX_BYTES = 256 << 10
 MAX_DEPTH = 20
 MAX_NODES = 10_000
+MAX_REFERENCES = 8
 
 Data = str | int | float | bool | None | dict[str, "Data"] | tuple["Data", ...]
 """A tree without its places; lists are tuples."""
@@ -144,6 +145,7 @@ class _Builder:
         self.root: Node | None = None
         self.documents = 0
         self.nodes = 0
+        self.references: list[Place] = []
 
     def build(self, text: str) -> Node:
         self._consume(text)
@@ -179,12 +181,20 @@ class _Builder:
     def _wrong(self, place: Place, text: str) -> None:
         self.problems.append(Problem(place, text))
 
+    def _refer(self, place: Place, text: str) -> None:
+        """Refuse an anchor or an alias; all of them in one line where they are many."""
+        self.references.append(place)
+        if len(self.references) > MAX_REFERENCES:
+            many = f"more than {MAX_REFERENCES} anchors and aliases; all are refused"
+            raise Refused([Problem(self.references[0], f"{many}: write each value where it is used")])
+        self._wrong(place, text)
+
     def _take(self, event: events.Event) -> None:
         place = self._place(event.start_mark)
         if isinstance(event, events.DocumentStartEvent):
             self._start_document(place)
         elif isinstance(event, events.AliasEvent):
-            self._wrong(place, f"the alias *{event.anchor} is refused: write the value where it is used")
+            self._refer(place, f"the alias *{event.anchor} is refused: write the value where it is used")
             self._add(ScalarNode("", None, place))
         elif isinstance(event, events.NodeEvent):
             self._check_properties(event, place)
@@ -199,7 +209,7 @@ class _Builder:
 
     def _check_properties(self, event: events.NodeEvent, place: Place) -> None:
         if event.anchor is not None:
-            self._wrong(place, f"the anchor &{event.anchor} is refused: nothing may refer to it")
+            self._refer(place, f"the anchor &{event.anchor} is refused: nothing may refer to it")
         tag = getattr(event, "tag", None)
         if tag is not None:
             self._wrong(place, f"the tag {_short(tag)} is refused: values have their plain YAML types")

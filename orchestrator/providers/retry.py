@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class RetryingProvider:
-    """Repeats what failed as TRANSIENT, after full-jitter pauses, for at most `deadline_s` a call.
+    """Repeats what failed as TRANSIENT or BUSY, after full-jitter pauses, for at most `deadline_s` a call.
 
     Pause k is uniform in [0, min(`cap_s`, `base_s`·2^k)]. Everything may be repeated, create too: it
     names its machine. No other fault is: an UNKNOWN create may have happened, and only `list` tells.
@@ -80,7 +80,7 @@ class RetryingProvider:
                 return call()
             except ProviderError as error:
                 pause = self._random() * min(longest, self._cap_s)
-                if error.fault is not Fault.TRANSIENT or self._clock() + pause > end:
+                if error.fault not in (Fault.TRANSIENT, Fault.BUSY) or self._clock() + pause > end:
                     raise
             except (LookupError, TypeError, ValueError, AttributeError) as error:
                 raise self._unreadable(error) from error

@@ -13,13 +13,14 @@ from orchestrator.model.counted import counted
 from orchestrator.report.units import duration, money, share, size, table
 
 
-def status_text(
-    leases: Sequence[LeaseStatus], now: float | None = None, *, elsewhere: Sequence[str] = ()
-) -> str:
+def status_text(leases: Sequence[LeaseStatus], now: float | None = None) -> str:
     """One block a lease: what runs, until when, what it costs, its runs."""
-    if not leases:
-        return _nothing(elsewhere) + "\nNext: orch up PROFILE.yaml"
     return "\n\n".join(_lease(lease, time.time() if now is None else now) for lease in leases)
+
+
+def nothing_leased(elsewhere: Sequence[str], up: str) -> str:
+    """No lease in this folder. `elsewhere`: machines of the user; `up`: the command that leases one."""
+    return f"{_nothing(elsewhere)}\nNext: {up}"
 
 
 def _lease(lease: LeaseStatus, now: float) -> str:

@@ -86,12 +86,12 @@ def _exit(exit_: Mapping[str, Any]) -> str:
 
 def _memory(record: RunRecord) -> str:
     """What a run that lacked memory used and had, and how to have more."""
-    if record.exit["reason"] != "out_of_memory":
+    if not record.lacked:
         return ""
-    seen = record.profile or {}
+    seen = record.profile or {} if record.lacked == "resources.memory" else {}
     had = f" of {size(seen['memory'])}" if seen.get("memory") else ""
     used = f"seen to hold up to {size(seen['peak_memory'])}{had}. " if seen.get("peak_memory") else ""
-    return f"{used}Next: orch size PROFILE.yaml --write measures what it needs, and sets resources.memory"
+    return f"{used}Next: orch size PROFILE.yaml --write measures what it needs, and sets {record.lacked}"
 
 
 def _attempt(attempts: Sequence[Mapping[str, Any]]) -> str:

@@ -39,8 +39,8 @@ def raise_for_outcome(record: RunRecord, profile: str, *, leased: bool = True) -
     unsent, declare = _unsent(record, Path(profile))
     again = f"orch down && orch up {shlex.quote(profile)} && orch train"
     what_next = again if gone else declare or _what_next(record)
-    if record.exit["reason"] == "out_of_memory":
-        what_next = more_memory(profile, again)
+    if record.lacked:
+        what_next = more_memory(record.lacked, profile, again)
     error = failure_of(record.exit["reason"])(
         f"{record.run_id} ended: {record.exit.get('detail') or record.exit['reason']}{_held(record)}{unsent}",
         exists=f"{left} in {record.folder}. {machine}",
@@ -50,10 +50,10 @@ def raise_for_outcome(record: RunRecord, profile: str, *, leased: bool = True) -
     raise error
 
 
-def more_memory(profile: str, again: str) -> str:
+def more_memory(field: str, profile: str, again: str) -> str:
     """The command after a run that lacked memory. `again`: the one that trains again, with more of it."""
     return (
-        f"orch size {shlex.quote(profile)} --write    # measures, and sets resources.memory, "
+        f"orch size {shlex.quote(profile)} --write    # measures, and sets {field}, "
         f"which can be raised by hand too; then: {again}"
     )
 

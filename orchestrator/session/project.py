@@ -33,6 +33,12 @@ class Project:
         return cls(here)
 
     @property
+    def up_command(self) -> str:
+        """What leases a machine: with the orch.yaml that is here, if there is one."""
+        near = next((each for each in (Path("orch.yaml"), self.root / "orch.yaml") if each.is_file()), None)
+        return f"orch up {shlex.quote(os.path.relpath(near)) if near else 'PROFILE.yaml'}"
+
+    @property
     def state(self) -> Path:
         return self.root / ".orch"
 
@@ -95,7 +101,7 @@ class Project:
         meant = f" named {wanted}" if wanted else ""
         raise UsageError(
             f"No machine{meant} is leased in {self.root} or a folder above it.",
-            next_command="orch up PROFILE.yaml",
+            next_command=self.up_command,
         )
 
     def ignore_state(self) -> None:

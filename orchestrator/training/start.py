@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from orchestrator import jobs
-from orchestrator.errors import StackMismatch, UsageError
+from orchestrator.errors import Busy, StackMismatch, UsageError
 from orchestrator.leases.settle import few
 from orchestrator.model import Difference, Job, RunRecord, TreeLink
 from orchestrator.profile import Profile
@@ -63,8 +63,8 @@ def begin(
 ) -> bool:
     """Note the run in the ledger and start its job; without `draft` it is there, and may have begun.
 
-    False where the machine went away. Raises Busy where another run is on the machine, UsageError where its
-    lease was ended meanwhile. `verb`: what this call carries out, for another one that waits.
+    False where the machine went away. Raises Busy where another run is on the machine, or its lease
+    was ended meanwhile. `verb`: what this call carries out, for another one that waits.
     """
     with starting(session.project, session.ledger.lease().id, verb, session.progress):
         if draft is not None:
@@ -84,7 +84,7 @@ def begin(
 def _require_open(session: Session, run_id: str) -> None:
     lease = session.ledger.lease()
     if not lease.open:
-        raise UsageError(
+        raise Busy(
             f"The machine of {lease.id} was ended by another call, before {run_id} was started.",
             exists="Nothing is running; nothing costs.",
             next_command=f"orch up {lease.profile['path']}",

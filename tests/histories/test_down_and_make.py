@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import OrchError, UsageError
+from orchestrator.errors import Busy, OrchError
 from tests.histories.clients import Verb
 from tests.histories.promises import Promises
 from tests.histories.world import World
@@ -76,5 +76,5 @@ def test_run_says_that_its_lease_was_ended(world: World) -> None:
     make = Verb(lambda: world.run(0, "good-1"))
     made, ended = at_once(world, make, Verb(lambda: world.down(0)), [7, 20])
     assert ended.proven_gone
-    assert isinstance(made, UsageError) and "was ended by another call" in made.message
-    assert made.exit_code == 2
+    assert isinstance(made, Busy) and "was ended by another call" in made.message
+    assert made.exit_code == 15

@@ -11,9 +11,13 @@ from pathlib import Path
 import pytest
 
 
-def orch(*argv: str) -> subprocess.CompletedProcess[str]:
+def orch(*argv: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "orchestrator", *argv], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "orchestrator", *argv],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=folder,
     )
 
 
@@ -64,11 +68,24 @@ def test_a_budget_without_a_unit_suggests_the_nearest_with_one() -> None:
 
 
 @pytest.mark.parametrize("verb", ["size", "profile"])
-def test_a_budget_may_have_the_unit_that_compare_wants(verb: str) -> None:
+def test_a_budget_has_the_unit_that_compare_wants(verb: str) -> None:
     assert "'5x'" in orch(verb, "--budget", "5x").stderr
-    for given in ("300", "300s", "5m"):
-        assert "--budget" not in orch(verb, "--budget", given, "--no-such-option").stderr
-    assert "out of range" in orch(verb, "--budget", "0").stderr
+    assert "write 300s for seconds" in orch(verb, "--budget", "300").stderr
+    assert "--budget" not in orch(verb, "--budget", "5m", "--no-such-option").stderr
+    assert "out of range" in orch(verb, "--budget", "0s").stderr
+
+
+def test_the_limit_of_size_has_a_unit_too() -> None:
+    assert "write 900s for seconds" in orch("size", "--limit", "900").stderr
+
+
+def test_status_names_the_profile_that_is_there(tmp_path: Path) -> None:
+    def next_line() -> str:
+        return orch("status", folder=tmp_path).stdout.splitlines()[-1]
+
+    assert next_line() == "Next: orch up PROFILE.yaml"
+    (tmp_path / "orch.yaml").touch()
+    assert next_line() == "Next: orch up orch.yaml"
 
 
 def test_a_fault_of_our_own_shows_no_trace_and_keeps_it(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ REASONS = [
     ("disk_full", 6),
     ("deadline", 6),
     ("out_of_memory", 10),
+    ("device_out_of_memory", 10),
     ("preempted", 11),
     ("lost", 12),
     ("cancelled", 13),
@@ -108,6 +109,18 @@ def test_a_run_that_lacked_memory_names_what_it_used_and_what_measures_it(tmp_pa
     assert said.startswith("orch size p.yaml --write") and "resources.memory" in said
     screen = summary(record)
     assert "3.0 GiB of 4.0 GiB" in screen and "orch size" in screen
+
+
+def test_a_run_whose_gpu_lacked_memory_names_what_measures_it(tmp_path: Path) -> None:
+    ended = {"code": 1, "signal": None, "reason": "device_out_of_memory", "detail": "No memory left."}
+    seen = {"peak_memory": 3 << 30, "memory": 4 << 30}
+    record = RunRecord("one", str(tmp_path), ended, profile=seen, timings={"pull_s": 1.0})
+    with pytest.raises(failure_of("device_out_of_memory")) as caught:
+        raise_for_outcome(record, "p.yaml")
+    said = str(caught.value.next_command)
+    assert said.startswith("orch size p.yaml --write") and "resources.accelerator.memory" in said
+    assert "GiB" not in caught.value.message, "the memory of the machine was not what it lacked"
+    assert "sets resources.accelerator.memory" in summary(record)
     with pytest.raises(failure_of("out_of_memory")):
         raise_for_outcome(RunRecord("one", str(tmp_path), ended), "p.yaml")
     assert "orch size" in summary(RunRecord("one", str(tmp_path), ended)), "without samples, too"

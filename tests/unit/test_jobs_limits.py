@@ -166,7 +166,14 @@ def test_a_run_does_not_start_on_a_full_disk(small_disk: Path) -> None:
         (Facts(1, None, full="/x"), "disk_full"),
         (Facts(None, 7, full="/x"), "disk_full"),
         (Facts(1, None, log_tail=b"RESOURCE_EXHAUSTED: /x; No space left on device"), "disk_full"),
-        (Facts(1, None, log_tail=b"ResourceExhaustedError: OOM when allocating"), "failed"),
+        (Facts(1, None, log_tail=b"ResourceExhaustedError: OOM when allocating"), "device_out_of_memory"),
+        (Facts(1, None, log_tail=b"torch.OutOfMemoryError: CUDA out of memory."), "device_out_of_memory"),
+        (
+            Facts(1, None, log_tail=b"XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory"),
+            "device_out_of_memory",
+        ),
+        (Facts(1, None, log_tail=b"RESOURCE_EXHAUSTED: Quota exceeded for reads"), "failed"),
+        (Facts(0, None, log_tail=b"CUDA out of memory; a smaller batch was taken"), "completed"),
         (Facts(127, None, full="/x", not_found="The command x was not found."), "failed"),
     ],
 )

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import MachineSpec, Offer
+from orchestrator.model import Machine, MachineSpec, MachineState, Offer
+from orchestrator.providers.local import provider
 from orchestrator.providers.local.removal import destroy, sweep
 from orchestrator.providers.local.store import (
     Folder,
@@ -50,6 +51,12 @@ RECORD = Record(
     ssh_public_key="k",
     user_data="#!/bin/sh\n\udcff\0é",
 )
+
+
+@pytest.fixture
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in ("CREATE_PATIENCE_S", "DELETE_PATIENCE_S"):
+        monkeypatch.setattr(provider, each, 0.0)
 
 
 @pytest.fixture
@@ -108,6 +115,21 @@ def test_one_owner_at_a_time(folder: Folder) -> None:
     second = claim(folder)
     assert second is not None
     second.release()
+
+
+@pytest.mark.usefixtures("no_patience")
+def test_a_machine_that_another_command_holds_is_busy(tmp_path: Path) -> None:
+    machine = Machine(
+        "local", "lease-1", "x", MachineState.RUNNING, {}, "local", "local", 0.0, datetime.now(UTC)
+    )
+    local = provider.open_local(tmp_path)
+    held = claim(Folder(tmp_path / "machines" / machine.id), make=True)
+    assert held is not None
+    with pytest.raises(ProviderError) as refused:
+        local.delete(machine)
+    held.release()
+    assert (refused.value.fault, refused.value.exit_code) == (Fault.BUSY, 15)
+    assert (refused.value.next_command or "").startswith("orch status")
 
 
 def test_the_absent_is_owned_by_nobody(folder: Folder) -> None:

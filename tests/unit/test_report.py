@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.model import DownReport, LeaseStatus, RunRecord
-from orchestrator.report.lease import down_text, plan_text, status_text
+from orchestrator.report.lease import down_text, nothing_leased, plan_text, status_text
 from orchestrator.report.run import summary
 from orchestrator.report.units import duration, money, size, table
 from tests.conftest import ROOT
@@ -122,7 +122,7 @@ TEXTS = {
     "diverged.txt": summary(DIVERGED),
     "unknown.txt": summary(UNKNOWN),
     "status.txt": status_text([LEASE, replace(LEASE, lease="digits-gone", state="gone", runs=[])], 1000.0),
-    "nothing.txt": status_text([]),
+    "nothing.txt": nothing_leased((), "orch up PROFILE.yaml"),
     "plan.txt": plan_text(PLAN),
     "down.txt": down_text(DownReport(["digits-a1b2c3"], ["m-1"], 8976.0, 1.87, True)),
 }

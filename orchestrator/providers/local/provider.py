@@ -103,9 +103,7 @@ class LocalProvider:
             elif (found := _described(folder)) and found.state is MachineState.RUNNING:
                 return found
             if time.monotonic() > end:
-                raise ProviderError(
-                    Fault.TRANSIENT, f"Another command is still busy with {machine_name(spec)}."
-                )
+                raise _busy(machine_name(spec))
             time.sleep(0.01)
 
     @_only_provider_errors
@@ -361,7 +359,12 @@ def _taken_from_supervisor(folder: Folder) -> Owner | None:
         owner = claim(folder, patience_s=DELETE_PATIENCE_S)
         if owner is not None or not folder.path.exists():
             return owner
-    raise ProviderError(Fault.TRANSIENT, f"Another command is still busy with the machine {folder.id}.")
+    raise _busy(folder.id)
+
+
+def _busy(machine: str) -> ProviderError:
+    message = f"Another command is still busy with the machine {machine}."
+    return ProviderError(Fault.BUSY, message, next_command="orch status    # then the same command again")
 
 
 def _require_capacity(spec: MachineSpec, state: Path) -> None:

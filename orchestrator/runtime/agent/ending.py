@@ -18,7 +18,13 @@ _ROOM = 1 << 20
 
 _FULL_WORDS = (b"No space left on device", b"ENOSPC", b"Disk quota exceeded")
 _KILLED_WORDS = (b"BrokenProcessPool", b"SIGKILL", b"exit code: -9", b"Killed", b"signal 9")
-_DEVICE_WORDS = (b"ResourceExhaustedError", b"RESOURCE_EXHAUSTED", b"CUDA_ERROR_OUT_OF_MEMORY")
+_DEVICE_FULL = re.compile(
+    rb"CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|(CUBLAS|CUDNN)_STATUS_ALLOC_FAILED"
+    rb"|(ResourceExhaustedError|RESOURCE_EXHAUSTED).{0,4000}?"
+    rb"(OOM when allocating|[Oo]ut of memory|[Ff]ailed to allocate)",
+    re.DOTALL,
+)
+"""What TensorFlow, PyTorch, JAX and CUDA print; a quota of a service is RESOURCE_EXHAUSTED too."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +76,11 @@ def _why(facts: Facts) -> Tuple[str, str]:
         return "disk_full", f"There is no space left on the disk{_where(facts)}; {_how(facts)}."
     if facts.signal is not None:
         return "signal", f"The job was ended by signal {facts.signal} ({describe_signal(facts.signal)})."
-    if any(word in facts.log_tail for word in _DEVICE_WORDS):
-        return "failed", f"The command {_how(facts)}: TensorFlow could not allocate memory on its device."
+    if _DEVICE_FULL.search(facts.log_tail):
+        return (
+            "device_out_of_memory",
+            f"The command {_how(facts)}: its device had no memory left to allocate.",
+        )
     if facts.data_denied:
         return "failed", (
             f"The command {_how(facts)}: it could not write {facts.data_denied}. Data are read-only for a "
