@@ -60,7 +60,7 @@ def check(
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setattr(machines, "_POLL_SECONDS", 0.05)
     return Project.at(tmp_path)
 

@@ -19,7 +19,7 @@ from tests.unit.memory_cloud import intent, leased, opened_lease, serve, spec_fo
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setattr(machines, "_POLL_SECONDS", 0.001)
     monkeypatch.setattr(machines, "_LIST_SECONDS", 0.05)
     return Project.at(tmp_path)

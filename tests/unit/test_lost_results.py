@@ -25,7 +25,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> MemoryProvider:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / "state"))
     return Project(tmp_path)
