@@ -25,6 +25,7 @@ class Topic(StrEnum):
     PERMISSION = "permission"
     REGION = "region"
     NETWORK = "network"
+    PLAN = "plan"
     POLICY = "policy"
     IMAGE = "image"
     QUOTA = "quota"

@@ -23,6 +23,7 @@ DEFAULTS: dict[str, Any] = {
     "quotas": {},
     "sold_out": [],
     "policy": None,
+    "free_plan": False,
 }
 
 

@@ -17,9 +17,10 @@ import pytest
 from orchestrator import catalog
 from orchestrator.api.cloud_doctor import examine as ask
 from orchestrator.api.cloud_doctor import exit_code
-from orchestrator.errors import UsageError
+from orchestrator.errors import Fault, ProviderError, UsageError
 from orchestrator.model import AcceleratorNeed, Bound, Check, MachineSpec, Need, Offer, Readiness
 from orchestrator.providers import open_provider, permissions
+from orchestrator.providers.aws import freeplan
 from orchestrator.providers.aws import readiness_access as access
 from orchestrator.providers.aws import readiness_place as place
 from orchestrator.providers.aws.clients import Clients
@@ -350,3 +351,40 @@ def test_up_that_is_refused_leads_to_the_doctor(cloud: Cloud, tmp_path: Path) ->
     project.environ.update(cloud.env)
     error = project.json("up", "orch.yaml", "--yes", code=3)["error"]
     assert error["next_command"] == "orch doctor aws"
+
+
+# ---------------------------------------------------------------- the Free plan
+
+
+def test_the_free_plan_is_named_with_the_way_out(cloud: Cloud) -> None:
+    """aws-samples/eks-workshop-v2#1644: a new account may launch six small types."""
+    cloud.set(free_plan=True)
+    found = ask("aws", T4)
+    plan = check(found, "account plan")
+    assert plan.state == "missing"
+    assert "no g4dn.xlarge" in plan.detail
+    assert plan.remedy == freeplan.UPGRADE
+    assert exit_code(found) != 0
+
+
+def _refused(type_: str = "m5.large") -> ProviderError:
+    provider = open_provider("aws")
+    offer = provider.offers(Need("aws", cpus=Bound(2), arch="x86_64", region="us-east-1"))[0]
+    end = datetime.now(UTC) + timedelta(minutes=10)
+    spec = MachineSpec(
+        "orch-free", 0, replace(offer, instance_type=type_), 20 << 30, end, {"orch-lease": "free"}, KEY
+    )
+    with pytest.raises(ProviderError) as refused:
+        provider.create(spec)
+    return refused.value
+
+
+def test_a_launch_that_the_free_plan_refuses_is_explained_by_the_plan(cloud: Cloud) -> None:
+    cloud.set(free_plan=True)
+    error = _refused()
+    assert (error.fault, error.code, error.next_command) == (Fault.INVALID, "FreePlan", freeplan.UPGRADE)
+    assert "m7i-flex.large" in error.message
+    cloud.set(policy=denying("freetier:GetAccountPlanState"))
+    error = _refused()
+    assert error.code == "InvalidParameterCombination"
+    assert "get-account-plan-state" in str(error.next_command)

@@ -25,7 +25,7 @@ from tests.clouds.gcp import permissions as emulated
 ROOMS = Path(orchestrator.__file__).parent
 AWS_FILES = (*sorted((ROOMS / "providers/aws").glob("*.py")), ROOMS / "catalog/aws.py")
 GCP_FILES = (*sorted((ROOMS / "providers/gcp").glob("*.py")), ROOMS / "catalog/gcp.py")
-AWS_SERVICES = ("ec2", "ssm", "sts", "pricing", "service-quotas", "iam", "s3")
+AWS_SERVICES = ("ec2", "ssm", "sts", "pricing", "service-quotas", "iam", "s3", "freetier")
 OUR_MODULES = ("request", "permissions", "tags", "images")
 """Of our own: `request.run_instances` is no call of boto3."""
 _ID = re.compile(r"(compute|cloudresourcemanager)\.(?!googleapis)[a-z]\w+\.[a-z]\w+")

@@ -26,7 +26,7 @@ from orchestrator.model import (
     Offer,
 )
 from orchestrator.providers import tunnels
-from orchestrator.providers.aws import endings, hostkey, images, network, request, tags, tunnel
+from orchestrator.providers.aws import endings, freeplan, hostkey, images, network, request, tags, tunnel
 from orchestrator.providers.aws.clients import Clients, asking
 from orchestrator.providers.aws.settings import SSM, Settings, read
 from orchestrator.providers.aws.zones import with_zones
@@ -288,7 +288,7 @@ class AwsProvider:
                 return None
             if error.code == _OTHER_REQUEST:
                 return self._earlier(spec, region, wanted["ClientToken"])
-            raise
+            raise freeplan.explained(error, self._clients, offer.instance_type) from error
         instance = answer["Instances"][0]
         return None if tags.is_ending(instance) else tags.machine(instance, region)
 

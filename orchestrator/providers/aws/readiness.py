@@ -13,6 +13,7 @@ from typing import Any
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Check, Offer, Readiness, Topic, Wanted
 from orchestrator.model.checks import missing, ok, unknown
+from orchestrator.providers.aws import freeplan
 from orchestrator.providers.aws import readiness_access as access
 from orchestrator.providers.aws import readiness_place as place
 from orchestrator.providers.aws.clients import HOME, Clients, asking
@@ -64,13 +65,17 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
     refused = access.lacking(allowed)
     return _readiness(
         wanted,
-        (*begun, *allowed, *found.checks, *place.quota(site)),
+        (*begun, *allowed, *found.checks, *_plan(site), *place.quota(site)),
         identity,
         region,
         offer=found.offer,
         endpoints=endpoints,
         grant=access.grant(refused, identity.arn) if refused else None,
     )
+
+
+def _plan(site: place.Site) -> tuple[Check, ...]:
+    return (freeplan.check(site.clients, site.offers[0].instance_type),) if site.offers else ()
 
 
 class _PatientClients(Clients):

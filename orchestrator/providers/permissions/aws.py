@@ -159,6 +159,12 @@ PERMISSIONS = (
         "service-quotas.get_aws_default_service_quota",
     ),
     _aws(
+        "freetier:GetAccountPlanState",
+        "see whether the account is on the Free plan, which launches small types alone",
+        "doctor",
+        "freetier.get_account_plan_state",
+    ),
+    _aws(
         "iam:SimulatePrincipalPolicy",
         "see what a policy allows only for machines that carry orch's tags",
         "doctor",

@@ -17,6 +17,8 @@ from tests.clouds.aws.life import Life
 from tests.clouds.aws.settings import SETTINGS
 
 USER_DATA_LIMIT = 16384
+FREE_PLAN = {"c7i-flex.large", "m7i-flex.large", "t3.micro", "t3.small", "t4g.micro", "t4g.small"}
+"""What an account of the Free plan may launch (RhinoSecurityLabs/cloudgoat#375)."""
 VOLUME_TYPES = {"gp2", "gp3", "io1", "io2", "st1", "sc1", "standard"}
 
 
@@ -76,6 +78,16 @@ def ami(region: str, ami_id: str, info: Mapping[str, Any]) -> Image:
             "'describe-images' to discover the architecture of the instance type or AMI.",
         )
     return found
+
+
+def free_plan(name: str) -> None:
+    """What the Free plan of an account refuses, in AWS's words (splunk/attack_range#1302)."""
+    if SETTINGS.free_plan and name not in FREE_PLAN:
+        raise EC2ClientError(
+            "InvalidParameterCombination",
+            "The specified instance type is not eligible for Free Tier. For a list of Free Tier instance "
+            "types, run 'describe-instance-types' with the filter 'free-tier-eligible=true'.",
+        )
 
 
 def user_data(data: bytes) -> None:

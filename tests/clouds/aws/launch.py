@@ -79,6 +79,7 @@ def _launch(self: Any, token: str | None, digest: str) -> ActionResult:
     name = self._get_param("InstanceType") or "m1.small"
     count = int(self._get_param("MinCount") or 1)
     info = checks.instance_type(name)
+    checks.free_plan(name)
     chosen = checks.ami(self.region, self._get_param("ImageId") or "", info)
     mappings = self._get_param("BlockDeviceMappings", [])
     data = base64.b64decode(str(self._get_param("UserData") or ""))

@@ -14,6 +14,7 @@ from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from tests.clouds.aws import market
 from tests.clouds.aws.requests import Request, Response, as_json, error
+from tests.clouds.aws.settings import ACCOUNT, SETTINGS
 
 PRICING_REGIONS = ("us-east-1", "eu-central-1", "ap-south-1")
 
@@ -24,7 +25,16 @@ def answer(request: Request) -> Response | None:
         return _pricing(request)
     if request.service == "servicequotas":
         return _quotas(request)
+    if request.service == "freetier":
+        return _plan(request)
     return None
+
+
+def _plan(request: Request) -> Response:
+    if request.action != "GetAccountPlanState":
+        return error(request, 400, "ValidationException", f"{request.action} is not known here.")
+    plan = "FREE" if SETTINGS.free_plan else "PAID"
+    return as_json({"accountId": ACCOUNT, "accountPlanType": plan, "accountPlanStatus": "ACTIVE"})
 
 
 def _pricing(request: Request) -> Response:
