@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from orchestrator import stack
 from orchestrator.errors import StackError, StackMismatch
+from orchestrator.leases.gpu_lock import require_gpu_lock
 from orchestrator.model import Difference
 from orchestrator.profile import Profile
 from orchestrator.runtime.attest.facts import environment as acting_variables
@@ -27,6 +30,12 @@ def foreseen_problems(profile: Profile) -> tuple[str, ...]:
     except StackError as error:
         return (f"{error.message} Next: {error.next_command}" if error.next_command else error.message,)
     return tuple(f"`up` will stop: {told(difference)}" for difference in found)
+
+
+def refuse_idle_gpu(profile: Profile) -> None:
+    """As `require_gpu_lock`; a lock that cannot be read is among `foreseen_problems`."""
+    with contextlib.suppress(StackError):
+        require_gpu_lock(profile)
 
 
 def refuse_foreseen(profile: Profile, local: stack.LocalStack) -> None:

@@ -23,7 +23,9 @@ from orchestrator.session.project import Project
 
 
 def foreseen_plan(project: Project, wanted: Profile, overrides: Sequence[str]) -> Plan:
-    """What `up` would do, with what it would refuse among the warnings. Changes nothing."""
+    """What `up` would do, with what it would refuse among the warnings. Changes nothing.
+
+    Raises ProfileError where the GPU that it would rent could not be used."""
     lease = open_lease_of(project, wanted)
     if lease:
         wanted, _ = one_cloud(project, wanted, overrides)
@@ -31,6 +33,7 @@ def foreseen_plan(project: Project, wanted: Profile, overrides: Sequence[str]) -
         provider = open_provider(wanted.cloud) if lease or not is_recorded(wanted.cloud) else None
         machines = machines_of(provider, lease) if provider and lease else ()
         planned = planned_of(wanted, provider, machines)
+        foreseen.refuse_idle_gpu(wanted)
     return replace(planned, warnings=(*planned.warnings, *foreseen.foreseen_problems(wanted)))
 
 

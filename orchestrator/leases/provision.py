@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 from orchestrator.errors import ProviderError, UsageError
 from orchestrator.leases import foreseen
+from orchestrator.leases.gpu_lock import require_gpu_lock
 from orchestrator.leases.machine import machine_of
 from orchestrator.leases.offered import one_cloud, open_lease_of, planned_of
 from orchestrator.leases.remains import describe_remains
@@ -58,6 +59,7 @@ def provision(
     )
     with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
         read_lock(wanted)  # what cannot be installed is refused before anything is made
+        require_gpu_lock(wanted)
         hazards = check_project(wanted, strict=strict)
     provider = open_provider(wanted.cloud)
     if clouds.is_here(wanted.cloud):

@@ -14,6 +14,8 @@ _LINE = re.compile(
     r"^(?P<name>[A-Za-z0-9][\w.-]*)\s*(?P<extras>\[[^\]]*\])?\s*(?P<spec>(?:(?:===?|~=|!=|<=?|>=?)\s*[^\s,;#]+\s*,?\s*)*)"
     r"(?P<rest>;.*|@.*|--hash.*|\\.*)?$"
 )
+_PACKAGE = re.compile(r'name\s*=\s*"([^"]+)"')
+_VERSION = re.compile(r'version\s*=\s*"([^"]+)"')
 _EXACT = re.compile(r"^={2,3}\s*[^*\s,]+$")
 _VALUE_OPTIONS = frozenset(
     [
@@ -94,6 +96,19 @@ def named(
         yield Requirement(
             snippet, _normal(found["name"]), extras, spec.strip(), line, column + indent, upgraded
         )
+
+
+def locked(snippet: Snippet) -> list[Requirement]:
+    """The packages that a lock pins: hashed requirements, uv.lock or pylock.toml."""
+    if not snippet.path.endswith(("uv.lock", ".toml")):
+        return list(_of_lines(snippet))
+    lines = snippet.code.split("\n")
+    found = ((number, _PACKAGE.match(line)) for number, line in enumerate(lines, 1))
+    return [
+        Requirement(snippet, _normal(name[1]), "", f"=={version[1]}", number, name.start(1))
+        for number, name in found
+        if name and number < len(lines) and (version := _VERSION.match(lines[number]))
+    ]
 
 
 def _normal(name: str) -> str:

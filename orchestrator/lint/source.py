@@ -38,6 +38,7 @@ _NAMES = (
     (re.compile(r".*\.ipynb$"), "notebook"),
     (re.compile(r".*\.(md|markdown)$"), "markdown"),
     (re.compile(r"pyproject\.toml$"), "pyproject"),
+    (re.compile(r"uv\.lock$|pylock(\.[^.]+)?\.toml$|(.*[-_.])?requirements([-_.].*)?\.lock$"), "lock"),
     (re.compile(r"(.*[-_.])?(requirements|constraints)([-_.].*)?\.(txt|in)$"), "requirements"),
     (re.compile(r"environment([-_.].*)?\.ya?ml$"), "conda"),
     (re.compile(r"(.*\.)?dockerfile(\..*)?$|containerfile$"), "docker"),

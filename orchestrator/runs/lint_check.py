@@ -146,7 +146,7 @@ def _lines(found: Checked, limit: int) -> Iterator[str]:
 
 # ---------------------------------------------------------------- which files
 
-_LISTS = ("requirements", "pyproject", "conda")
+_LISTS = ("requirements", "pyproject", "conda", "lock")
 
 
 def _files(root: Path) -> Iterator[Path]:

@@ -5,7 +5,7 @@ from orchestrator.stack.bootstrap import bootstrap, local_agent
 from orchestrator.stack.compare import altered, differences, foreseen, read_back
 from orchestrator.stack.install import Installed, install, stack_digest
 from orchestrator.stack.interpreter import Interpreter, interpreter
-from orchestrator.stack.local import LocalStack, existing_environment, local_environment
+from orchestrator.stack.local import LocalStack, existing_environment, local_environment, local_interpreter
 from orchestrator.stack.lock import read_lock
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "interpreter",
     "local_agent",
     "local_environment",
+    "local_interpreter",
     "read_back",
     "read_lock",
     "stack_digest",

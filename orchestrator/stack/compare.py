@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from orchestrator.model import Difference, Distribution, Fingerprint, Lock, Pin, is_allowed
 from orchestrator.model.counted import counted
+from orchestrator.stack.gpu_lock import OLDEST_DRIVER
 from orchestrator.stack.lock import normalised
 from orchestrator.stack.target import applicable
 from orchestrator.stack.versions import same_version
@@ -60,8 +61,6 @@ _HARMLESS_VARIABLES = {
 _HARMLESS_PREFIXES = {"LC_": "it changes text only"}
 
 _FEW_DIGITS = re.compile(r"[0-9]{1,6}\Z")
-_OLDEST_DRIVER = {11: (450, 80), 12: (525, 60), 13: (580, 65)}
-"""CUDA major version -> oldest Linux driver (CUDA Toolkit release notes, "CUDA Compatibility")."""
 
 
 def differences(
@@ -268,7 +267,7 @@ def _old_driver(there: Fingerprint) -> Iterator[Difference]:
     wanted, driver = there.facts.get("tensorflow.cuda_version", ""), there.facts.get("driver", "")
     numbers = [int(part) for part in driver.split(".") if _FEW_DIGITS.match(part)]
     major = wanted.split(".")[0]
-    oldest = _OLDEST_DRIVER.get(int(major)) if _FEW_DIGITS.match(major) else None
+    oldest = OLDEST_DRIVER.get(int(major)) if _FEW_DIGITS.match(major) else None
     if oldest and len(numbers) >= 2 and tuple(numbers[:2]) < oldest:
         reason = f"TensorFlow is built for CUDA {wanted}, which needs driver {oldest[0]}.{oldest[1]} or newer"
         yield Difference("driver", "cuda-driver", None, driver, False, reason)

@@ -73,6 +73,13 @@ def existing_environment(
     return LocalStack(made, made=True) if _complete(folder / f"{digest}.json", made) else None
 
 
+def local_interpreter(
+    lock: Lock, project: Path, python: Path | None = None, *, environ: Mapping[str, str] = os.environ
+) -> Interpreter:
+    """That of the environment in which the user works, or would work. Nothing is made. Raises StackError."""
+    return interpreter(python or _own_environment(project, environ) or base_python(lock, project, environ))
+
+
 def _own_environment(project: Path, environ: Mapping[str, str]) -> Path | None:
     active = environ.get("VIRTUAL_ENV")
     places = [project / ".venv"]

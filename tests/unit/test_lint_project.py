@@ -12,6 +12,8 @@ SEED = "import keras\nkeras.utils.set_random_seed(1)\n"
 TRAIN = "import keras\nmodel = keras.Sequential([keras.layers.Dense(1)])\nmodel.fit(x, y, epochs=1)\n"
 DETERMINISTIC = Surroundings(variables=frozenset({"TF_DETERMINISTIC_OPS"}))
 
+HASH = "--hash=sha256:" + "a" * 64
+
 
 def rules(texts: dict[str, str], **options: object) -> list[tuple[str, int, str]]:
     """(path, line, rule) of every finding."""
@@ -127,6 +129,24 @@ def test_a_gpu_needs_cuda_from_somewhere() -> None:
         ("requirements.txt", 1, "ORC803")
     ]
     assert rules({"requirements.txt": "tensorflow[and-cuda]==2.19.1\n"}, surroundings=wanted) == []
+
+
+def test_locks_are_read_for_cuda_too() -> None:
+    """A compiled lock has no extras: its nvidia-* pins tell."""
+    wanted = Surroundings(gpu=True)
+    plain, cuda = f"tensorflow==2.21.0 {HASH}\n", f"nvidia-cudnn-cu12==9.1 {HASH}\n"
+    found = [("requirements.lock", 1, "ORC803")]
+    assert rules({"requirements.lock": plain}, surroundings=wanted) == found
+    assert rules({"requirements.lock": plain}) == []
+    for name in ("requirements.lock", "requirements.txt"):
+        assert rules({name: plain + cuda}, surroundings=wanted) == []
+    beside = {"requirements.lock": plain, "requirements-gpu.lock": plain + cuda}
+    assert rules(beside, surroundings=wanted) == []
+    elsewhere = {"requirements.lock": plain, "gpu/requirements.lock": plain + cuda}
+    assert rules(elsewhere, surroundings=wanted) == found
+    for name, table in (("uv.lock", "package"), ("pylock.toml", "packages")):
+        text = f'version = 1\n\n[[{table}]]\nname = "tensorflow-cpu"\nversion = "2.21.0"\n'
+        assert rules({name: text}, surroundings=wanted) == [(name, 4, "ORC803")]
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_the_text_names_place_rule_and_way_out() -> None:
 def test_a_clean_project_is_a_success(project: Path) -> None:
     (project / "train.py").write_text("print('hello')\n")
     found = run()
-    assert (found.exit_code, found.stdout.strip()) == (0, "No hazards in 1 file.")
+    assert (found.exit_code, found.stdout.strip()) == (0, "No hazards in 2 files.")  # and its lock
 
 
 def test_infos_are_no_failure(project: Path) -> None:

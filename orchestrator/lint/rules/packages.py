@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from orchestrator.lint.module import Module
 from orchestrator.lint.registry import Project, module_check, project_check, snippet_check
-from orchestrator.lint.requirements import Requirement, named, requirements
+from orchestrator.lint.requirements import Requirement, locked, named, requirements
 from orchestrator.lint.rule import Hit, Rule, Severity, hit, text_hit
 from orchestrator.lint.rules.devices import _listed, _placed
 from orchestrator.lint.source import Snippet
@@ -138,11 +138,27 @@ def check_cuda(project: Project) -> Iterator[Hit]:
     wanted = project.gpu or any(_listed(program) or _placed(program) for program in project.programs)
     if not wanted:
         return
-    for each in _all(project):
-        if each.name == "tensorflow" and "and-cuda" not in each.extras and _brings_none(each):
+    listed = [*_all(project), *_locks(project)]
+    cuda = [each for each in listed if each.name.startswith("nvidia-") or "and-cuda" in each.extras]
+    served = {_folder(each) for each in cuda}
+    for each in listed:
+        if _folder(each) in served:
+            continue
+        if each.name == "tensorflow" and _brings_none(each):
             yield text_hit(NO_CUDA, each.snippet, each.line, each.column, f"{each.written} brings no CUDA")
         elif each.name == "tensorflow-cpu":
             yield text_hit(NO_CUDA, each.snippet, each.line, each.column, "tensorflow-cpu never uses a GPU")
+
+
+def _locks(project: Project) -> Iterator[Requirement]:
+    for snippet in project.snippets:
+        if snippet.language == "lock":
+            yield from locked(snippet)
+
+
+def _folder(each: Requirement) -> PurePosixPath:
+    """Where a list lies: one list or lock with CUDA there shows that the others are for other machines."""
+    return PurePosixPath(each.snippet.path).parent
 
 
 def _brings_none(each: Requirement) -> bool:
