@@ -25,6 +25,7 @@ from orchestrator.model import (
     LABEL_LEASE,
     LABEL_OWNER,
     Machine,
+    MachineState,
     Progress,
     Provider,
     Silent,
@@ -201,6 +202,13 @@ def _unpulled(project: Project) -> dict[str, str]:
     return found
 
 
+def _stopped(machine: Machine) -> str:
+    """That a machine runs nothing and is left all the same, with what that costs where its provider tells."""
+    if machine.state is not MachineState.STOPPED:
+        return ""
+    return f". {machine.detail.get('stopped') or 'It runs nothing, and may still cost: orch down'}"
+
+
 # ---------------------------------------------------------------- one cloud
 
 
@@ -229,7 +237,7 @@ class _Sweep:
         """What is to become of a machine, and why."""
         is_due, reason = due(machine, self._now(machine))
         if not is_due:
-            return "left", reason
+            return "left", f"{reason}{_stopped(machine)}"
         if not self.others and not is_mine(self.provider, machine):
             return "left", f"{reason}, and it is another owner's: orch gc --others ends it"
         if _lease(machine) in self.unpulled:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import MachineSpec, Offer
+from orchestrator.providers import no_contact
 from orchestrator.providers.aws import confine, firstboot, hostkey, images, tags, tunnel
 from orchestrator.providers.aws.request import (
     GIB,
@@ -273,8 +274,9 @@ def test_a_clock_that_was_set_back_and_a_broken_note_lengthen_nothing(tmp_path: 
 
 
 def test_the_deadline_is_the_first_thing_that_happens() -> None:
-    first, upgrades, _, script = document(asked(spec()))["bootcmd"]
+    first, nobody, upgrades, _, script = document(asked(spec()))["bootcmd"]
     assert first[-1] == "7200", "no time of anybody's clock"
+    assert nobody[2] == no_contact.script("/home/ubuntu/orch").strip()
     assert upgrades[2] == NO_UPGRADES
     assert script[-1] == "#!/bin/sh\necho hello\n"
 
@@ -312,7 +314,7 @@ def test_the_user_of_the_image_keeps_one_right(tmp_path: Path) -> None:
 
 
 def test_only_users_that_can_become_root_are_confined() -> None:
-    for user, count in (("ubuntu", 3), ("root", 2)):
+    for user, count in (("ubuntu", 4), ("root", 3)):
         text = firstboot.user_data(lasts=60, user=user, authorized_key=KEY, script="", host_key=None)
         assert len(json.loads(text.partition("\n")[2])["bootcmd"]) == count
 

@@ -308,3 +308,14 @@ def test_the_reaper_is_allowed_what_gc_calls() -> None:
     for name, calls in script["GC_CALLS"].items():
         for call in calls:
             assert {one.cloud for one in permissions.taken_by(call)} == {name}, call
+
+
+def test_a_machine_that_is_stopped_before_its_deadline_is_left_with_what_it_costs() -> None:
+    """An idle machine of Google without an identity of its own powers off; it cannot delete itself."""
+    made = cloud(late(-60))
+    (there,) = made.list({})
+    stopped = replace(there, state=MachineState.STOPPED, detail={"stopped": "Its disk costs $10 a month."})
+    made.list = lambda _labels: [stopped]  # type: ignore[method-assign,assignment]
+    (found,) = gc(["memory"], opened=lambda _: made, others=True, now=NOW).machines
+    assert found.outcome == "left"
+    assert found.reason.endswith("deadline is in 60 min. Its disk costs $10 a month.")

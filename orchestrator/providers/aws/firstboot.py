@@ -1,8 +1,9 @@
 """The user-data: what cloud-init does at the machine's first boot. Pure.
 
 A `#cloud-config` document, written as JSON, which is YAML. `bootcmd` runs before the ssh server starts,
-at every boot: the deadline is armed first, and again after a reboot. The document is readable by every
-process of the machine; the one secret in it is the host key that is replaced at first contact.
+at every boot: the deadline, and the end of a machine to which nobody comes, are armed first. The document
+is readable by every process of the machine; the one secret in it is the host key that is replaced at first
+contact.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import FAR_BASE
+from orchestrator.providers import no_contact
 from orchestrator.providers.aws import confine
 from orchestrator.providers.aws.hostkey import KeyPair
 from orchestrator.providers.upgrades import NO_UPGRADES
@@ -82,7 +84,11 @@ def user_data(*, lasts: float, user: str, authorized_key: str, script: str, host
         raise ProviderError(
             Fault.INVALID, f"{user!r} cannot be a user's name (ORCH_AWS_USER).", code="BadUser"
         )
-    commands = [_shell(_DEADLINE, str(max(1, int(lasts)))), _shell(NO_UPGRADES)]
+    commands = [
+        _shell(_DEADLINE, str(max(1, int(lasts)))),
+        _shell(no_contact.script(base_of(user))),
+        _shell(NO_UPGRADES),
+    ]
     if user != "root":
         commands.append(_shell(confine.INSTALL, confine.program(user)))
     if script:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import textwrap
 
-from orchestrator.providers.gcp.names import GUEST_NAMESPACE, GUEST_STATE, USER
+from orchestrator.providers import no_contact
+from orchestrator.providers.gcp.names import BASE, GUEST_NAMESPACE, GUEST_STATE, USER
 from orchestrator.providers.upgrades import NO_UPGRADES
 
 # Google's agent runs it as root at every boot, long after ssh answers on some images: it waits for
@@ -15,6 +16,10 @@ _SCRIPT = """\
 #!/bin/sh
 # First boot of a machine of orch.
 umask 022
+mkdir -p /var/lib/orch
+cat >{delete_self} <<'END-OF-DELETE-SELF'
+{deletion}END-OF-DELETE-SELF
+{no_contact}
 begun=/var/lib/orch-first-boot
 [ ! -e "$begun" ] || exit 0
 
@@ -44,13 +49,29 @@ if command -v sudo >/dev/null 2>&1 && [ "${{real%/*}}" != /usr/local/bin ]; then
     echo "{user} ALL=(root) NOPASSWD: $real" >/etc/sudoers.d/90-orch
     chmod 440 /etc/sudoers.d/90-orch
     mkdir -p /usr/local/bin
-    printf '#!/bin/sh\\nexec sudo -n %s "$@"\\n' "$real" >/usr/local/bin/poweroff
+    printf '#!/bin/sh\\nsh {delete_self}\\nexec sudo -n %s "$@"\\n' "$real" >/usr/local/bin/poweroff
     chmod 755 /usr/local/bin/poweroff
 fi
 {user_data}{driver}
 : >"$begun"
 tell {state} ready
 exit 0
+"""
+
+_DELETE_SELF_AT = "/var/lib/orch/delete-self"
+
+# Google keeps a machine that powered itself off, and bills its disk: stopping it clears its own timer too
+# (cloud.google.com/compute/docs/instances/limit-vm-runtime). With an identity that has
+# compute.instances.delete it deletes itself; without one nothing happens here.
+_DELETE_SELF = r"""
+ask() {
+    curl -sf -m 10 -H "Metadata-Flavor: Google" "http://metadata.google.internal/computeMetadata/v1/instance/$1"
+}
+token=$(ask service-accounts/default/token | sed -n 's/.*"access_token" *: *"\([^"]*\)".*/\1/p')
+if [ -n "$token" ]; then
+    printf 'Authorization: Bearer %s' "$token" | curl -sf -m 30 -o /dev/null -X DELETE -H @- \
+        "https://compute.googleapis.com/compute/v1/$(ask zone)/instances/$(ask name)"
+fi
 """
 
 _USER_DATA = """
@@ -81,6 +102,9 @@ def startup_script(user_data: str, *, gpu: bool) -> str:
         state=GUEST_STATE,
         user=USER,
         upgrades=NO_UPGRADES,
+        delete_self=_DELETE_SELF_AT,
+        deletion=_DELETE_SELF.lstrip(),
+        no_contact=no_contact.script(BASE, before=f"sh {_DELETE_SELF_AT}"),
         user_data=_embedded(user_data) if user_data else "",
         driver=_DRIVER if gpu else "",
     )
