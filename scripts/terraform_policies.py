@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from orchestrator.providers import permissions  # noqa: E402
 from orchestrator.providers.permissions import Permission  # noqa: E402
+from orchestrator.providers.permissions.gcp import IDENTITY  # noqa: E402
 
 GC_CALLS = {
     "aws": ("ec2.describe_regions", "ec2.describe_instances", "ec2.terminate_instances"),
@@ -83,7 +84,7 @@ def _condition(resource: str) -> tuple[str, str]:
 
 
 def _always(wanted: Sequence[Permission]) -> list[Permission]:
-    return [one for one in wanted if one.setting not in TUNNEL]
+    return [one for one in wanted if one.setting not in TUNNEL and one.when != IDENTITY]
 
 
 def _of_gc(cloud: str, wanted: Sequence[Permission]) -> list[Permission]:

@@ -14,6 +14,7 @@ from orchestrator.hosts.identity import public_key
 from orchestrator.leases.offered import planned_of
 from orchestrator.leases.settle import settle
 from orchestrator.leases.status import machine_facts
+from orchestrator.leases.waiting import CapacityWait
 from orchestrator.ledger import Attempt, Lease, Ledger
 from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Offer, Progress, Provider
 from orchestrator.plan import Delete, Keep, Plan
@@ -81,6 +82,28 @@ def _adopt(ledger: Ledger, lease: Lease, machine: Machine, wanted: Profile) -> N
 def _create(
     ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, project: Project, tell: Progress
 ) -> Reached:
+    waiting = CapacityWait(wanted.wait, tell)
+    while True:
+        found = _served(ledger, provider, planned, wanted, project, tell)
+        if isinstance(found, Reached):
+            return found
+        refusals = found
+        if not planned.offers or not waiting.again():
+            break
+        planned = planned_of(wanted, provider, ())
+    tried = "; ".join(error.message for error in refusals) or planned.refusal or "nothing is offered"
+    raise ProviderError(
+        Fault.CAPACITY,
+        f"No machine could be had. {tried}",
+        exists="Nothing was made; nothing costs.",
+        next_command=f"orch plan {shlex.quote(str(wanted.path))}",
+    )
+
+
+def _served(
+    ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, project: Project, tell: Progress
+) -> Reached | list[ProviderError]:
+    """The machine of the first offer that can be had; else why each could not."""
     refusals: list[ProviderError] = []
     for spec in _specs(ledger.lease(), planned.offers, wanted, owner(provider)):
         with changing(project, ledger.lease().id, "up", tell):
@@ -94,13 +117,7 @@ def _create(
         except MachineGone as gone:
             refusals.append(_taken_back(ledger, provider, machine, gone))
             tell.say(refusals[-1].message)
-    tried = "; ".join(error.message for error in refusals) or planned.refusal or "nothing is offered"
-    raise ProviderError(
-        Fault.CAPACITY,
-        f"No machine could be had. {tried}",
-        exists="Nothing was made; nothing costs.",
-        next_command=f"orch plan {shlex.quote(str(wanted.path))}",
-    )
+    return refusals
 
 
 def _require_open(ledger: Ledger, wanted: Profile) -> None:
@@ -191,17 +208,22 @@ class _Life(NamedTuple):
 
 
 def _spec(lease: Lease, number: int, offer: Offer, wanted: Profile, owner: str, life: _Life) -> MachineSpec:
+    need = wanted.need()
     return MachineSpec(
         id=f"orch-{lease.id}",
         attempt=number,
         offer=offer,
-        disk=wanted.need().disk,
+        disk=need.disk,
         deadline=life.deadline,
         labels=spec_labels(lease.id, wanted, owner, life.deadline, life.lasts),
         ssh_public_key="",
         user_data=user_data(),
         image=wanted.image,
         lasts=life.lasts,
+        volume=need.volume,
+        reservation=need.reservation,
+        identity=need.identity,
+        own_labels=wanted.labels,
     )
 
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from orchestrator import catalog
 from orchestrator.catalog.for_plan import is_recorded, offers_for, warnings_for
-from orchestrator.errors import Fault, ProviderError
+from orchestrator.errors import Fault, ProfileError, ProviderError
 from orchestrator.leases import foreseen
 from orchestrator.leases.remains import naming
 from orchestrator.ledger import Lease
@@ -17,6 +18,7 @@ from orchestrator.model import Machine, Offer, Provider, clouds
 from orchestrator.plan import Keep, Plan
 from orchestrator.plan import plan as make_plan
 from orchestrator.profile import Profile, load
+from orchestrator.profile.values import nearest
 from orchestrator.providers import open_provider
 from orchestrator.session.machines import machines_of
 from orchestrator.session.project import Project
@@ -69,9 +71,24 @@ def planned_of(wanted: Profile, provider: Provider | None, machines: Sequence[Ma
     kept = _planned(wanted, (), machines)
     if any(isinstance(action, Keep) for action in kept.actions):
         return kept
+    require_known_type(wanted)
     need = wanted.need()
     made = _planned(wanted, offers_for(need, provider), machines)
     return replace(made, warnings=(*_shared(made.offers), *warnings_for(need)))
+
+
+def require_known_type(wanted: Profile) -> None:
+    """Raise ProfileError, with the nearest name, for an instance type that no catalog has."""
+    name = wanted.resources.instance_type
+    if name is None or not is_recorded(wanted.cloud):
+        return
+    known = [kind.instance_type for kind in catalog.load(wanted.cloud).kinds]
+    if name in known:
+        return
+    near = nearest(name, known)
+    advice = f"did you mean {near}?" if near else f"renew it with: orch catalog refresh {wanted.cloud}"
+    text = f"resources.instance_type: the catalog of {wanted.cloud} has no {name}; {advice}"
+    raise ProfileError(text, where=wanted.where("resources.instance_type"))
 
 
 def _shared(offers: Sequence[Offer]) -> Iterator[str]:

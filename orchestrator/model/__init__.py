@@ -5,6 +5,7 @@ datetimes, prices US dollars an hour, hashes lower-case hex SHA-256.
 """
 
 from .checks import Check, CheckState, Readiness, Topic, Wanted
+from .disks import AS_MADE, DiskKind, DiskMarket, Volume
 from .hosts import FAR_BASE, LARGEST_FILE, OUTPUT, Agent, Channel, Completed, Host
 from .machines import (
     LABEL_ATTEMPT,
@@ -52,6 +53,7 @@ from .stacks import Difference, Distribution, Fingerprint, Lock, Pin, is_allowed
 from .trees import Entry, Manifest, NotFetched, Refused, TreeLink
 
 __all__ = [
+    "AS_MADE",
     "FAR_BASE",
     "LABEL_ATTEMPT",
     "LABEL_EXPIRES",
@@ -73,6 +75,8 @@ __all__ = [
     "CheckState",
     "Completed",
     "Difference",
+    "DiskKind",
+    "DiskMarket",
     "Distribution",
     "Divergence",
     "DownReport",
@@ -113,6 +117,7 @@ __all__ = [
     "TreeLink",
     "Tried",
     "Verdict",
+    "Volume",
     "Wanted",
     "is_allowed",
 ]

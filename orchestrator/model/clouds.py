@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.model.disks import NO_DISKS, DiskMarket
+
 ANY = "any"
 """In a profile: the cloud of the best offer on record."""
 
@@ -57,6 +59,26 @@ class Places:
 
 
 @dataclass(frozen=True)
+class Form:
+    """The form of a name that a cloud gives out: its pattern, and an example for messages."""
+
+    pattern: str
+    example: str
+
+    def fits(self, text: str) -> bool:
+        return re.fullmatch(self.pattern, text) is not None
+
+
+@dataclass(frozen=True)
+class LabelForms:
+    """What a cloud takes as labels of the user's own; `most` of them, beside those of orch."""
+
+    key: Form
+    value: Form
+    most: int
+
+
+@dataclass(frozen=True)
 class CloudTraits:
     """What shared code must know of one cloud before it opens its provider.
 
@@ -96,6 +118,18 @@ class CloudTraits:
 
     image_variable: str = ""
     """The environment variable that may choose an image without the GPU's driver."""
+
+    disks: DiskMarket = NO_DISKS
+    """The kinds of disk of its machines; none: `resources.disk` is a size only."""
+
+    identity: Form | None = None
+    """The identities that its machines may have; None: they have none."""
+
+    reservation: Form | None = None
+    """How it names capacity that is held for the account; None: it holds none."""
+
+    labels: LabelForms | None = None
+    """None: its machines take no labels of the user's own."""
 
     notices: str = ""
     """The listener of `runtime.agent.notices` for the announcement that a spot machine is taken back."""

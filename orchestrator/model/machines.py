@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 from orchestrator.errors import Fault
 
+from .disks import AS_MADE, Volume
 from .needs import Need, Offer
 
 Labels = Mapping[str, str]
@@ -39,6 +40,8 @@ class MachineSpec:
     reachable; it holds no secret. `ssh_public_key` is one OpenSSH line, allowed for `user`.
     `lasts`: seconds from its start to its end, counted there; `deadline` is the same by the clock of
     whoever asks, which may be wrong, for people to read. Without `lasts`, what is left until `deadline`.
+    `reservation`, `identity`: as Need has them. `own_labels`: the user's,
+    for the bill; nothing is found by them.
     """
 
     id: str
@@ -51,6 +54,10 @@ class MachineSpec:
     user_data: str = ""
     image: str | None = None
     lasts: float | None = None
+    volume: Volume = AS_MADE
+    reservation: str | None = None
+    identity: str | None = None
+    own_labels: Labels = field(default_factory=dict)
 
     def seconds(self, now: datetime) -> float:
         """How long it is to last, by a machine that is created at `now` of the same clock as `deadline`."""

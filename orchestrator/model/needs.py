@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from .disks import AS_MADE, Volume
+
 _BURSTABLE = re.compile(r"t\d[a-z]?\.|e2-(micro|small|medium)$|f1-micro$|g1-small$")
 """Types whose cores are shared or earned by credits, by the clouds' names."""
 
@@ -61,6 +63,13 @@ class Need:
     """Gbit/s, at least."""
     image: str | None = None
     """What the machine boots, by its name at the cloud; None: what fits the offer."""
+    instance_type: str | None = None
+    """Exactly this type, as its cloud calls it."""
+    volume: Volume = AS_MADE
+    reservation: str | None = None
+    """Capacity that the account holds already, as its cloud names it."""
+    identity: str | None = None
+    """The identity that the machine itself has on its cloud; None: none."""
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,22 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from orchestrator.model import LABEL_SPEC, Machine, MachineState, Need, Offer
+from orchestrator.model import LABEL_SPEC, Machine, MachineState, Need, Offer, clouds
 from orchestrator.model.counted import counted
 from orchestrator.plan.fit import MANY, Rejected, near_misses, rank
 
-__all__ = ["Action", "Create", "Delete", "Keep", "Plan", "Rejected", "plan", "rank"]
+__all__ = [
+    "Action",
+    "Create",
+    "Delete",
+    "DiskCost",
+    "Keep",
+    "Plan",
+    "Rejected",
+    "disk_cost",
+    "plan",
+    "rank",
+]
 
 
 @dataclass(frozen=True)
@@ -43,12 +54,25 @@ Action = Keep | Create | Delete
 
 
 @dataclass(frozen=True)
+class DiskCost:
+    """The disk that a machine is given. `size` in bytes, `throughput` in MiB/s, the price of `priced_in`."""
+
+    type: str
+    size: int
+    iops: int | None
+    throughput: int | None
+    usd_hour: float
+    priced_in: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """Ordered actions. `offers` are those that fit, best first, empty where nothing is to be made.
 
     `price` is US dollars an hour afterwards; `worst_case` US dollars until the deadline, of the first
     offer or of the machine kept; both None where nothing would be there. `refusal` says in a
     sentence why nothing can be made where something should be; `warnings` what makes it less sure.
+    `disk` costs in addition to `price`; None where nothing is made, or its price is not known.
     """
 
     actions: tuple[Action, ...]
@@ -60,6 +84,8 @@ class Plan:
     worst_case: float | None
     refusal: str | None = None
     warnings: tuple[str, ...] = ()
+    disk: DiskCost | None = None
+    reservation: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The plan as plain data: memory in bytes, times in ISO 8601, prices in US dollars."""
@@ -73,6 +99,8 @@ class Plan:
             "worst_case": self.worst_case,
             "refusal": self.refusal,
             "warnings": list(self.warnings),
+            "disk": asdict(self.disk) if self.disk else None,
+            "reservation": self.reservation,
         }
 
     def cost(self, offer: Offer) -> float:
@@ -168,7 +196,19 @@ def _creation(
         price=first.price if first else None,
         worst_case=_cost(first.price, max_duration) if first else None,
         refusal=None if first else _refusal(offers, rejected),
+        disk=disk_cost(need, first) if first else None,
+        reservation=need.reservation,
     )
+
+
+def disk_cost(need: Need, offer: Offer) -> DiskCost | None:
+    """The disk of a machine of `offer`; None where the cloud's disks are not known."""
+    market = clouds.traits(offer.cloud).disks if clouds.exists(offer.cloud) else None
+    kind = market.chosen(need.volume, offer.instance_type) if market else None
+    if market is None or kind is None:
+        return None
+    usd = round(kind.usd_hour(need.disk, need.volume), 6)
+    return DiskCost(kind.name, need.disk, need.volume.iops, need.volume.throughput, usd, market.priced_in)
 
 
 def _why(ranked: Sequence[Offer]) -> str:

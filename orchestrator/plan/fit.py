@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from orchestrator.model import Bound, Need, Offer
+from orchestrator.model import Bound, Need, Offer, clouds
 from orchestrator.model.counted import counted
 
 MANY = 500
@@ -128,7 +128,13 @@ class _Rule:
 
 def _rules(need: Need) -> list[_Rule]:
     """Every constraint of `need`; what it leaves open is none."""
-    return [*_place_rules(need), *_size_rules(need), *_accelerator_rules(need), *_price_rules(need)]
+    return [
+        *_place_rules(need),
+        *_type_rules(need),
+        *_size_rules(need),
+        *_accelerator_rules(need),
+        *_price_rules(need),
+    ]
 
 
 def _place_rules(need: Need) -> Iterator[_Rule]:
@@ -142,6 +148,21 @@ def _place_rules(need: Need) -> Iterator[_Rule]:
         yield _Rule(
             lambda o: o.zone == need.zone,
             lambda o: f"it is in {o.zone or 'an unknown zone'}, not {need.zone}",
+        )
+
+
+def _type_rules(need: Need) -> Iterator[_Rule]:
+    if need.instance_type is not None:
+        yield _Rule(
+            lambda o: o.instance_type == need.instance_type,
+            lambda o: f"it is a {o.instance_type}, not a {need.instance_type}",
+            None,
+        )
+    if need.volume.type is not None and need.cloud != clouds.ANY:
+        market = clouds.traits(need.cloud).disks
+        yield _Rule(
+            lambda o: market.chosen(need.volume, o.instance_type) is not None,
+            lambda o: f"{o.instance_type} cannot boot from a disk of type {need.volume.type}",
         )
 
 

@@ -41,6 +41,21 @@ class AcceleratorSection(Section):
     )
 
 
+class DiskSection(Section):
+    """The machine's disk, which ends with it."""
+
+    size: kinds.Disk | None = Field(default=None, description="Default 20 GiB; 100 GiB on a cloud.")
+    type: kinds.Text | None = Field(
+        default=None,
+        description="As the cloud calls it: gp3, io2; pd-ssd, hyperdisk-balanced. "
+        "Default: gp3; pd-balanced or hyperdisk-balanced.",
+    )
+    throughput: kinds.Throughput | None = Field(
+        default=None, description="To order, where the type allows it: `500 MiB/s`."
+    )
+    iops: kinds.Iops | None = Field(default=None, description="To order, where the type allows it.")
+
+
 class ResourcesSection(Section):
     """What the machine must have."""
 
@@ -48,17 +63,21 @@ class ResourcesSection(Section):
     memory: kinds.Memory | None = Field(
         default=None, description="Main memory: exactly `4 GiB`, or at least: `16 GiB+`."
     )
-    accelerator: Annotated[AcceleratorSection, kinds.GPU_SHORTHAND, kinds.OrOneWord()] | None = Field(
-        default=None, description="GPUs: `T4`, `L4:2`, or a mapping of name, count and memory."
+    accelerator: (
+        Annotated[AcceleratorSection, kinds.GPU_SHORTHAND, kinds.OrOneWord(kinds.GPU_WORD)] | None
+    ) = Field(default=None, description="GPUs: `T4`, `L4:2`, or a mapping of name, count and memory.")
+    instance_type: kinds.InstanceType | None = Field(
+        default=None, description="Exactly this type, as the cloud calls it: g5.xlarge, g2-standard-4."
     )
-    disk: kinds.Disk | None = Field(
+    disk: Annotated[DiskSection, kinds.DISK_SHORTHAND, kinds.OrOneWord(kinds.DISK_WORD)] | None = Field(
         default=None,
-        description="Size of the machine's disk, which ends with it. Default 20 GiB; 100 GiB on a cloud.",
+        description="The machine's disk, which ends with it: its size, or a mapping of size, type, "
+        "throughput and iops. Default 20 GiB; 100 GiB on a cloud.",
     )
     local_ssd: kinds.LocalSsd | None = Field(
         default=None,
-        description="SSD inside the machine, in addition to its disk: at least this much. "
-        "It arrives unformatted and ends with the machine.",
+        description="SSD inside the machine, in addition to its disk: at least this much. It is formatted at "
+        "first boot, holds data, packages and runs, and ends with the machine.",
     )
     network: kinds.Network | None = Field(
         default=None,
@@ -213,6 +232,24 @@ class Document(Section):
     max_price: kinds.Price | None = Field(
         default=None, description="Most to pay for the machine, in US dollars an hour."
     )
+    wait: kinds.Duration | None = Field(
+        default=None,
+        description="How long `up` goes on to ask where no offer has capacity: `2h`. Default: not at all.",
+    )
+    reservation: kinds.Text | None = Field(
+        default=None,
+        description="Capacity that the account holds already: a capacity reservation or capacity block "
+        "(`cr-…`), or a reservation by name. It lies in one zone, so `zone` is required.",
+    )
+    identity: dict[kinds.IdentityCloud, kinds.Text] = Field(
+        default_factory=dict,
+        description="What the machine itself may do on its cloud: `{aws: instance-profile, gcp: "
+        "service-account}`. Every job there has it. Default: nothing.",
+    )
+    labels: dict[kinds.LabelKey, kinds.Text] = Field(
+        default_factory=dict,
+        description="Labels of your own on the machine and its disk, for the cloud's bill: `{team: vision}`.",
+    )
     stack: StackSection = Field(
         default_factory=StackSection, description="The lock and how its packages reach the machine."
     )
@@ -230,6 +267,7 @@ SECTIONS: dict[tuple[str, ...], type[Section]] = {
     (): Document,
     ("resources",): ResourcesSection,
     ("resources", "accelerator"): AcceleratorSection,
+    ("resources", "disk"): DiskSection,
     ("stack",): StackSection,
     ("code",): CodeSection,
     ("data", "*"): DataSection,

@@ -17,6 +17,8 @@ from orchestrator.profile.command import parse_command
 MIB, GIB, TIB = 1 << 20, 1 << 30, 1 << 40
 MAX_CPUS = 1024
 MAX_RATE = 9999
+MAX_THROUGHPUT = 100_000
+MAX_IOPS = 1_000_000
 _NOT_EMPTY = {"type": "string", "minLength": 1}
 
 
@@ -34,13 +36,16 @@ class Parsed:
         return dict(self.schema() if callable(self.schema) else self.schema)
 
 
+@dataclass(frozen=True, eq=False)
 class OrOneWord:
-    """A GPU may be written as one word, too."""
+    """A section that may be written as one word, too."""
+
+    word: dict[str, Any]
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {"anyOf": [_matching(values.ACCELERATOR_PATTERN, "T4", "L4:2"), handler(schema)]}
+        return {"anyOf": [self.word, handler(schema)]}
 
 
 def _matching(pattern: str, *examples: str) -> dict[str, Any]:
@@ -90,6 +95,26 @@ def _network(value: object) -> float:
 
 def _disk(value: object) -> int:
     return units.parse_size(value, low=64 * MIB, high=64 * TIB)
+
+
+def _expanded_disk(value: object) -> object:
+    """`100 GiB` as the mapping that it stands for."""
+    if isinstance(value, dict):
+        return value
+    _disk(value)
+    return {"size": value}
+
+
+def _throughput(value: object) -> int:
+    return units.parse_throughput(value, high=MAX_THROUGHPUT)
+
+
+def _identity_cloud(value: object) -> str:
+    return values.parse_choice(value, _with_identity())
+
+
+def _with_identity() -> tuple[str, ...]:
+    return tuple(each.name for each in clouds.every() if each.identity)
 
 
 def _cpus(value: object) -> Bound:
@@ -155,6 +180,17 @@ Duration = Annotated[int, Parsed(_duration, _matching(units.DURATION_PATTERN, "9
 Cpus = Annotated[Bound, Parsed(_cpus, _count(MAX_CPUS, "8", "8+"))]
 Memory = Annotated[Bound, Parsed(_memory, _matching(units.SIZE_BOUND_PATTERN, "4 GiB", "16 GiB+"))]
 Disk = Annotated[int, Parsed(_disk, _matching(units.SIZE_PATTERN, "10 GiB", "200 GB"))]
+Iops = Annotated[int, _whole(1, MAX_IOPS)]
+Throughput = Annotated[int, Parsed(_throughput, _matching(units.THROUGHPUT_PATTERN, "500 MiB/s"))]
+DISK_SHORTHAND = BeforeValidator(_expanded_disk)
+DISK_WORD = _matching(units.SIZE_PATTERN, "10 GiB", "200 GB")
+InstanceType = Annotated[
+    str, Parsed(values.parse_instance_type, _matching(values.TYPE_PATTERN, "g5.xlarge", "g2-standard-4"))
+]
+IdentityCloud = Annotated[
+    str, Parsed(_identity_cloud, lambda: _matching(f"^({'|'.join(_with_identity())})$"))
+]
+LabelKey = Annotated[str, Parsed(values.parse_text, _matching(values.LABEL_PATTERN, "team"))]
 LocalSsd = Annotated[int, Parsed(_local_ssd, _matching(units.SIZE_BOUND_PATTERN, "100 GB", "1 TB+"))]
 Network = Annotated[float, Parsed(_network, _matching(units.RATE_PATTERN, "10 Gbps"))]
 Arch = Annotated[str, _choice("x86_64", "arm64")]
@@ -162,6 +198,7 @@ GpuName = Annotated[
     str, Parsed(values.parse_accelerator_name, _matching(values.GPU_PATTERN, "T4", "A100-80GB"))
 ]
 GpuCount = Annotated[Bound, Parsed(_gpus, _count(values.MAX_ACCELERATORS, "1+", "8"))]
+GPU_WORD = _matching(values.ACCELERATOR_PATTERN, "T4", "L4:2")
 GPU_SHORTHAND = BeforeValidator(values.expand_accelerator)
 
 LocalPath = Annotated[str, Parsed(values.parse_local_path, _NOT_EMPTY)]

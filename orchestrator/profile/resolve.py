@@ -14,15 +14,12 @@ from pathlib import Path, PurePosixPath
 
 from orchestrator.model import clouds
 from orchestrator.profile import resolved
-from orchestrator.profile.document import DataSection, Document, ResourcesSection
-from orchestrator.profile.kinds import GIB
-from orchestrator.profile.rules import Breach, breaches, overlapping, region_of
+from orchestrator.profile.document import DataSection, Document
+from orchestrator.profile.rules import Breach, breaches, disk_size, overlapping, region_of, volume_of
 from orchestrator.profile.values import Accelerator, FromEnv
 
 LOCKS = ("uv.lock", "pylock.toml", "requirements.lock", "requirements.txt")
 LOCAL_DURATION = 4 * 3600
-LOCAL_DISK = 20 * GIB
-CLOUD_DISK = 100 * GIB
 
 
 def resolve(
@@ -39,7 +36,7 @@ def resolve(
         region=region_of(document),
         zone=document.zone,
         image=document.image,
-        resources=_resources(document.resources, rented=clouds.is_rented(document.cloud)),
+        resources=_resources(document),
         max_duration=document.max_duration or LOCAL_DURATION,
         idle_duration=document.idle_duration,
         max_price=document.max_price,
@@ -56,6 +53,10 @@ def resolve(
         ),
         digest=digest(document),
         places=places,
+        wait=document.wait,
+        reservation=document.reservation,
+        identity=document.identity,
+        labels=document.labels,
     )
     found = [*breaches(document), *_hidden_code(data), *_overlapping(profile)]
     return profile, found
@@ -86,17 +87,20 @@ def _plain(value: object) -> object:
     return asdict(value)
 
 
-def _resources(section: ResourcesSection, *, rented: bool) -> resolved.Resources:
-    gpu = section.accelerator
+def _resources(document: Document) -> resolved.Resources:
+    section, gpu = document.resources, document.resources.accelerator
+    open_arch = section.instance_type or not clouds.is_rented(document.cloud)
     return resolved.Resources(
         cpus=section.cpus,
         memory=section.memory,
         accelerator=Accelerator(gpu.count, gpu.name, gpu.memory) if gpu else None,
-        disk=section.disk or (CLOUD_DISK if rented else LOCAL_DISK),
+        disk=disk_size(document),
         spot=section.spot,
-        arch=section.arch or ("x86_64" if rented else None),
+        arch=section.arch or (None if open_arch else "x86_64"),
         local_ssd=section.local_ssd,
         network=section.network,
+        instance_type=section.instance_type,
+        volume=volume_of(document),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.errors import ProfileError
-from orchestrator.model import AcceleratorNeed, Bound, Need, is_allowed
+from orchestrator.model import AS_MADE, AcceleratorNeed, Bound, Need, Volume, is_allowed
 from orchestrator.profile.mismatch import OnMismatch
 from orchestrator.profile.values import Accelerator, FromEnv
 from orchestrator.runtime.acting import inheritable
@@ -29,6 +29,8 @@ class Resources:
     arch: str | None
     local_ssd: int | None = None
     network: float | None = None
+    instance_type: str | None = None
+    volume: Volume = AS_MADE
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,10 @@ class Profile:
     parity: Parity
     digest: str
     places: Mapping[str, str] = field(repr=False, compare=False)
+    wait: int | None = None
+    reservation: str | None = None
+    identity: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def need(self) -> Need:
         """What this profile asks of a cloud."""
@@ -158,6 +164,10 @@ class Profile:
             local_ssd=self.resources.local_ssd,
             network=self.resources.network,
             image=self.image,
+            instance_type=self.resources.instance_type,
+            volume=self.resources.volume,
+            reservation=self.reservation,
+            identity=self.identity.get(self.cloud),
         )
 
     def where(self, key: str) -> str:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from orchestrator.model import clouds
+from orchestrator.model import AS_MADE, Volume, clouds
 from orchestrator.model.clouds import Places
 from orchestrator.profile.document import Document
 from orchestrator.profile.kinds import GIB
 from orchestrator.profile.units import show_size
-from orchestrator.profile.values import FromEnv
+from orchestrator.profile.values import FromEnv, nearest
 
 _SECRET_NAME = re.compile(r"(^|_)(TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)$|PASSWORD", re.I)
 _SECRET_VALUE = re.compile(
@@ -20,6 +20,8 @@ _SECRET_VALUE = re.compile(
 )
 CLOUD_DISK = 10 * GIB
 """The images of the clouds do not fit on less."""
+DEFAULT_LOCAL_DISK = 20 * GIB
+DEFAULT_CLOUD_DISK = 100 * GIB
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,11 @@ def _local_has_no(document: Document) -> Iterator[Breach]:
     if document.resources.accelerator:
         text = "the local machine is given no GPU; remove it, or choose a cloud"
         yield Breach(("resources", "accelerator"), text)
-    for key in ("local_ssd", "network"):
+    for key in ("local_ssd", "network", "instance_type"):
         if getattr(document.resources, key):
             text = f"the local machine has what this computer has; remove {key}, or choose a cloud"
             yield Breach(("resources", key), text)
-    for key in ("region", "zone", "image"):
+    for key in ("region", "zone", "image", "reservation"):
         if getattr(document, key):
             yield Breach((key,), f"cloud: local has no {key}; remove it, or choose a cloud")
 
@@ -64,11 +66,98 @@ def _deadline(document: Document) -> Iterator[Breach]:
 
 def _enough(document: Document) -> Iterator[Breach]:
     resources = document.resources
-    if _rents(document) and not (resources.memory or resources.accelerator):
+    if _rents(document) and not (resources.memory or resources.accelerator or resources.instance_type):
         text = "resources names neither memory nor an accelerator, so the smallest machine would do; "
         yield Breach(("resources",), text + "write e.g. memory: 8 GiB+", at_key=True)
-    if _rents(document) and resources.disk is not None and resources.disk < CLOUD_DISK:
+    size = resources.disk.size if resources.disk else None
+    if _rents(document) and size is not None and size < CLOUD_DISK:
         yield Breach(("resources", "disk"), f"the clouds' images need at least {show_size(CLOUD_DISK)}")
+
+
+def volume_of(document: Document) -> Volume:
+    """How the disk is wanted, beside its size."""
+    disk = document.resources.disk
+    return Volume(disk.type, disk.throughput, disk.iops) if disk else AS_MADE
+
+
+def disk_size(document: Document) -> int:
+    """The size of the disk in bytes, with its default."""
+    disk = document.resources.disk
+    return (disk.size if disk else None) or (DEFAULT_CLOUD_DISK if _rents(document) else DEFAULT_LOCAL_DISK)
+
+
+def _disk(document: Document) -> Iterator[Breach]:
+    wanted = volume_of(document)
+    if not wanted:
+        return
+    if _one_cloud_only(document):
+        yield Breach(("resources", "disk"), f"only its size can be chosen {_one_cloud_only(document)}")
+        return
+    market = clouds.traits(document.cloud).disks
+    known = [kind.name for kind in market.kinds]
+    kind = market.named(wanted.type) if wanted.type else None
+    if wanted.type and kind is None:
+        near = nearest(wanted.type, known)
+        advice = f"; did you mean {near}?" if near else ""
+        text = f"{document.cloud} has no such disk to boot from; it has {', '.join(known)}{advice}"
+        yield Breach(("resources", "disk", "type"), text)
+    elif kind is None and not document.resources.instance_type and len({k.types for k in market.kinds}) > 1:
+        yield Breach(("resources", "disk"), f"name the type, too: {_either(known)}")
+    else:
+        chosen = kind or market.chosen(wanted, document.resources.instance_type or "")
+        for key, text in chosen.problems(disk_size(document), wanted) if chosen else ():
+            yield Breach(("resources", "disk", key), text)
+
+
+def _one_cloud_only(document: Document) -> str:
+    """Where what is one cloud's own cannot be asked for; "" where one cloud is named."""
+    if document.cloud == clouds.ANY:
+        return f"with cloud: any; choose cloud: {_either(clouds.elsewhere())}"
+    return "" if _rents(document) and clouds.traits(document.cloud).disks.kinds else f"on {document.cloud}"
+
+
+def _reservation(document: Document) -> Iterator[Breach]:
+    name = document.reservation
+    if name is None or clouds.is_here(document.cloud):
+        return
+    form = None if document.cloud == clouds.ANY else clouds.traits(document.cloud).reservation
+    if form is None:
+        text = f"a reservation belongs to one cloud; choose cloud: {_either(clouds.elsewhere())}"
+        yield Breach(("reservation",), text)
+    elif not form.fits(name):
+        yield Breach(("reservation",), f"'{name}' is no reservation of {document.cloud}; e.g. {form.example}")
+    elif document.zone is None:
+        yield Breach(("reservation",), "a reservation lies in one zone: name it with zone")
+    elif document.resources.spot:
+        yield Breach(("resources", "spot"), "reserved capacity is not spot; remove one of the two")
+
+
+def _identity(document: Document) -> Iterator[Breach]:
+    for cloud, name in document.identity.items():
+        form = clouds.traits(cloud).identity
+        if form and not form.fits(name):
+            text = f"'{name}' is no identity of {cloud}; write its name, e.g. {form.example}"
+            yield Breach(("identity", cloud), text)
+
+
+def _labels(document: Document) -> Iterator[Breach]:
+    """On any cloud, labels are in the form that all of them take."""
+    named = clouds.elsewhere() if document.cloud == clouds.ANY else (document.cloud,)
+    for cloud in named:
+        forms = clouds.traits(cloud).labels
+        if forms is None:
+            continue
+        if len(document.labels) > forms.most:
+            yield Breach(("labels",), f"{cloud} takes at most {forms.most} labels beside those of orch")
+        for key, value in document.labels.items():
+            if not forms.key.fits(key):
+                text = f"'{key}' cannot be a label of {cloud}; write e.g. {forms.key.example}"
+                yield Breach(("labels", key), text, at_key=True)
+            elif not forms.value.fits(value):
+                text = (
+                    f"'{value}' cannot be the value of a label of {cloud}; write e.g. {forms.value.example}"
+                )
+                yield Breach(("labels", key), text)
 
 
 def _gpu(document: Document) -> Iterator[Breach]:
@@ -80,6 +169,9 @@ def _gpu(document: Document) -> Iterator[Breach]:
 
 def _region(document: Document) -> Iterator[Breach]:
     if document.cloud == clouds.ANY:
+        if document.resources.instance_type:
+            text = f"each cloud names its types its own way; choose cloud: {_either(clouds.elsewhere())}"
+            yield Breach(("resources", "instance_type"), text)
         for key in ("region", "zone", "image"):
             if getattr(document, key):
                 text = f"each cloud names its {key}s its own way; choose cloud: {_either(clouds.elsewhere())}"
@@ -172,6 +264,10 @@ _RULES: tuple[Callable[[Document], Iterator[Breach]], ...] = (
     _local_has_no,
     _deadline,
     _enough,
+    _disk,
+    _reservation,
+    _identity,
+    _labels,
     _gpu,
     _region,
     _zone,

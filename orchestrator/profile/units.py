@@ -15,6 +15,7 @@ SIZE = r"[0-9]{1,15}(\.[0-9]{1,9})? ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)"
 SIZE_PATTERN = f"^{SIZE}$"
 RATE_PATTERN = r"^[0-9]{1,4}(\.[0-9]{1,3})? ?Gbps ?\+?$"
 SIZE_BOUND_PATTERN = f"^{SIZE} ?\\+?$"
+THROUGHPUT_PATTERN = r"^[1-9][0-9]{0,5} ?MiB/s$"
 COUNT_BOUND_PATTERN = r"^[1-9][0-9]{0,5} ?\+?$"
 DURATION_PATTERN = r"^(?=[0-9])([0-9]{1,9}d ?)?([0-9]{1,9}h ?)?([0-9]{1,9}m ?)?([0-9]{1,9}s)?$"
 
@@ -62,6 +63,15 @@ def parse_least_rate(value: object, *, high: float) -> float:
     if not 0 < rate <= high:
         raise ValueError(f"'{value}' is out of range; write more than 0 and up to {high:g} Gbps")
     return rate
+
+
+def parse_throughput(value: object, *, high: int) -> int:
+    """MiB/s of `500 MiB/s`."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise ValueError(f"'{value}' has no unit; write {value} MiB/s")
+    if not isinstance(value, str) or not re.fullmatch(THROUGHPUT_PATTERN, value):
+        raise ValueError(f"expected a throughput such as 500 MiB/s, found {describe(value)}")
+    return _within(int(value.removesuffix("MiB/s")), high)
 
 
 def parse_count_bound(value: object, *, high: int) -> Bound:

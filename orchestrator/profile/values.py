@@ -16,6 +16,8 @@ LOCATION_PATTERN = r"^[a-z]+(-[a-z0-9]+)+$"
 IMAGE_PATTERN = r"^[A-Za-z0-9*][A-Za-z0-9 ()\[\]./_:*?'@-]{0,254}$"
 GPU_PATTERN = r"^[A-Za-z][A-Za-z0-9-]{0,39}$"
 ACCELERATOR_PATTERN = r"^[A-Za-z][A-Za-z0-9-]{0,39}(:[0-9]{1,2}\+?)?$"
+TYPE_PATTERN = r"^[a-z][a-z0-9-]{1,30}(\.[a-z0-9-]{1,30})?$"
+LABEL_PATTERN = r"^[A-Za-z0-9_ +=.:/@-]{1,128}$"
 VARIABLE_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 OWN_VARIABLE_PATTERN = r"^(?!ORCH_)[A-Za-z_][A-Za-z0-9_]*$"
 MAX_ACCELERATORS = 16
@@ -101,6 +103,16 @@ def parse_image(value: object) -> str:
     text = parse_text(value)
     if not re.fullmatch(IMAGE_PATTERN, text):
         raise ValueError(f"expected the name of an image, found {describe(text)}")
+    return text
+
+
+def parse_instance_type(value: object) -> str:
+    """The name of an instance type: its form alone."""
+    text = parse_text(value)
+    if not re.fullmatch(TYPE_PATTERN, text):
+        raise ValueError(
+            f"expected an instance type such as g5.xlarge or g2-standard-4, found {describe(text)}"
+        )
     return text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -76,6 +76,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         rows += [_offer(offer) for offer in offers[:10]]
         rows = rows if any(offer.get("on_demand") for offer in offers[:10]) else [row[:-1] for row in rows]
         lines += ["", table(rows, indent="  ")]
+    lines += _beside(plan)
     if plan.get("refusal"):
         lines.append(plan["refusal"])
     for miss in (plan.get("rejected") or [])[:5]:
@@ -84,6 +85,18 @@ def plan_text(plan: Mapping[str, Any]) -> str:
         lines.append("  ≤: the price on demand, which spot never exceeds; spot's own is not recorded.")
     lines += [f"  {warning}" for warning in plan.get("warnings") or []]
     return "\n".join(lines)
+
+
+def _beside(plan: Mapping[str, Any]) -> Iterator[str]:
+    """What costs in addition to the machine, or was paid for already."""
+    disk = plan.get("disk")
+    if disk:
+        asked = [f"{disk['iops']} IOPS"] if disk["iops"] else []
+        asked += [f"{disk['throughput']} MiB/s"] if disk["throughput"] else []
+        what = ", ".join([f"{size(disk['size'])} {disk['type']}", *asked])
+        yield f"  disk: {what}, {money(disk['usd_hour'])}/h in addition (price of {disk['priced_in']})"
+    if plan.get("reservation"):
+        yield f"  reservation: {plan['reservation']}; what is paid for it is not in these prices"
 
 
 def _action(action: Mapping[str, Any]) -> str:

@@ -127,7 +127,7 @@ def test_without_injection_no_key_travels() -> None:
         ({"user_data": "echo"}, "#!"),
         ({"user_data": "#!" + "x" * 20000}, "16384"),
         ({"disk": 4 * GIB}, "needs 8 GiB"),
-        ({"disk": 20000 * GIB}, "16384"),
+        ({"disk": 70000 * GIB}, "65536"),
         ({"offer": replace(OFFER, arch="arm64")}, "arm64"),
         ({"labels": {"Name": "mine"}}, "Name"),
         ({"labels": {"aws:x": "mine"}}, "aws:x"),

@@ -26,7 +26,17 @@ from orchestrator.model import (
     Offer,
 )
 from orchestrator.providers import tunnels
-from orchestrator.providers.aws import endings, freeplan, hostkey, images, network, request, tags, tunnel
+from orchestrator.providers.aws import (
+    endings,
+    freeplan,
+    hostkey,
+    images,
+    network,
+    request,
+    reservations,
+    tags,
+    tunnel,
+)
 from orchestrator.providers.aws.clients import Clients, asking
 from orchestrator.providers.aws.settings import SSM, Settings, read
 from orchestrator.providers.aws.zones import with_zones
@@ -259,7 +269,8 @@ class AwsProvider:
                 code="UnknownUser",
             )
         injected = hostkey.make() if self._settings.inject else None
-        wanted = request.run_instances(spec, image, plugged, user=user, host_key=injected)
+        block = reservations.is_block(self._clients, region, spec.reservation)
+        wanted = request.run_instances(spec, image, plugged, user=user, host_key=injected, is_block=block)
         self._asked[key] = (spec, wanted)
         return wanted
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import MachineSpec
-from orchestrator.providers.aws import tags
+from orchestrator.model import DiskKind, MachineSpec
+from orchestrator.providers.aws import disks, tags
 from orchestrator.providers.aws.firstboot import user_data
 from orchestrator.providers.aws.hostkey import KeyPair
 
@@ -62,9 +62,17 @@ def client_token(spec: MachineSpec, generation: int) -> str:
 
 
 def run_instances(
-    spec: MachineSpec, image: Image, network: Network, *, user: str, host_key: KeyPair | None
+    spec: MachineSpec,
+    image: Image,
+    network: Network,
+    *,
+    user: str,
+    host_key: KeyPair | None,
+    is_block: bool = False,
 ) -> dict[str, Any]:
-    """Everything but the ClientToken. Raises ProviderError(INVALID) for what EC2 would refuse."""
+    """Everything but the ClientToken. `is_block`: the reservation is a capacity block.
+
+    Raises ProviderError(INVALID) for what EC2 would refuse."""
     require_sound(spec, image)
     proof = tags.INJECTED if host_key else tags.CONSOLE
     ours = tags.tags_of(spec, user=user, proof=proof, host_key=host_key.public if host_key else "")
@@ -91,8 +99,14 @@ def run_instances(
             host_key=host_key,
         ),
     }
-    if network.profile:
-        request["IamInstanceProfile"] = {"Name": network.profile}
+    profile = spec.identity or network.profile
+    if profile:
+        request["IamInstanceProfile"] = {"Name": profile}
+    if spec.reservation:
+        target = {"CapacityReservationId": spec.reservation}
+        request["CapacityReservationSpecification"] = {"CapacityReservationTarget": target}
+    if is_block:
+        request["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
     if spec.offer.zone:
         request["Placement"] = {"AvailabilityZone": spec.offer.zone}
     if spec.offer.spot:
@@ -113,8 +127,21 @@ def _interface(network: Network) -> dict[str, Any]:
 def _disk(spec: MachineSpec, image: Image) -> dict[str, Any]:
     """Encryption is the account's own default: naming a key would need permissions on it."""
     size = -(-spec.disk // GIB)
-    volume = {"VolumeSize": size, "VolumeType": "gp3", "DeleteOnTermination": True}
+    volume: dict[str, Any] = {
+        "VolumeSize": size,
+        "VolumeType": _kind(spec).name,
+        "DeleteOnTermination": True,
+    }
+    if spec.volume.iops:
+        volume["Iops"] = spec.volume.iops
+    if spec.volume.throughput:
+        volume["Throughput"] = spec.volume.throughput
     return {"DeviceName": image.root_device, "Ebs": volume}
+
+
+def _kind(spec: MachineSpec) -> DiskKind:
+    found = disks.MARKET.chosen(spec.volume, spec.offer.instance_type)
+    return found or disks.MARKET.kinds[0]
 
 
 def _spot() -> dict[str, Any]:
@@ -137,6 +164,7 @@ def _list(ours: Mapping[str, str]) -> list[dict[str, str]]:
 def require_sound(spec: MachineSpec, image: Image) -> None:
     """ProviderError(INVALID) naming the first thing that is wrong."""
     size = -(-spec.disk // GIB)
+    refused = _kind(spec).problems(spec.disk, spec.volume)
     problems: Sequence[tuple[bool, str, str]] = (
         (spec.deadline.tzinfo is None, "BadDeadline", "its deadline has no time zone"),
         (len(spec.ssh_public_key.strip().splitlines()) != 1, "BadKey", "its key is not one OpenSSH line"),
@@ -156,11 +184,7 @@ def require_sound(spec: MachineSpec, image: Image) -> None:
             "InvalidBlockDeviceMapping",
             f"resources.disk is {size} GiB, and the image {image.name} needs {image.smallest // GIB} GiB",
         ),
-        (
-            size > 16384,
-            "InvalidBlockDeviceMapping",
-            f"resources.disk is {size} GiB, and a gp3 volume holds 16384 GiB at most",
-        ),
+        *((True, "InvalidBlockDeviceMapping", f"resources.disk.{key}: {why}") for key, why in refused),
     )
     for wrong, code, what in problems:
         if wrong:

@@ -58,6 +58,7 @@ def tags_of(spec: MachineSpec, *, user: str, proof: str, host_key: str) -> dict[
     """Every tag of the machine. ProviderError(INVALID) where EC2 would not take one."""
     name = name_of(spec)
     tags = {
+        **spec.own_labels,
         **spec.labels,
         "Name": name,
         MACHINE: name,
@@ -69,7 +70,7 @@ def tags_of(spec: MachineSpec, *, user: str, proof: str, host_key: str) -> dict[
     if host_key:
         tags[HOST_KEY] = host_key
     for key, value in tags.items():
-        _require_tag(key, value, spec.labels)
+        _require_tag(key, value, {**spec.own_labels, **spec.labels})
     if len(tags) > MOST:
         raise ProviderError(
             Fault.INVALID, f"{len(tags)} tags are more than the {MOST} of EC2.", code="TagLimitExceeded"

@@ -1,6 +1,7 @@
 """What shared code knows of AWS."""
 
-from orchestrator.model.clouds import CloudTraits, Places
+from orchestrator.model.clouds import CloudTraits, Form, LabelForms, Places
+from orchestrator.providers.aws.disks import MARKET
 
 TRAITS = CloudTraits(
     name="aws",
@@ -17,5 +18,13 @@ TRAITS = CloudTraits(
     terraform="terraform/aws",
     regions_from_environment=True,
     image_variable="ORCH_AWS_IMAGE",
+    disks=MARKET,
+    identity=Form(r"[\w+=,.@-]{1,128}", "my-instance-profile"),
+    reservation=Form("cr-[0-9a-f]{8,17}", "cr-0123456789abcdef0"),
+    labels=LabelForms(
+        Form(r"(?!(?i:aws:|orch-)|Name$)[A-Za-z0-9_ +=.:/@-]{1,128}", "team"),
+        Form(r"[A-Za-z0-9_ +=.:/@-]{0,256}", "vision"),
+        30,
+    ),
     notices="aws",
 )

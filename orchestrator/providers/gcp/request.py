@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import MachineSpec, Offer
+from orchestrator.model import AS_MADE, MachineSpec, Offer, Volume
+from orchestrator.providers.gcp.disks import MARKET
 from orchestrator.providers.gcp.images import Image
 from orchestrator.providers.gcp.names import (
     EARLIER_S,
@@ -32,8 +33,9 @@ LONGEST_S = 120 * 24 * 3600
 """What maxRunDuration may be."""
 
 _GIB = 1 << 30
-_HYPERDISK_ONLY = frozenset({"a4", "a4x", "c4", "c4a", "c4d", "g4", "h4d", "m4", "n4", "n4a", "n4d", "x4"})
-_HYPERDISK_TYPES = ("a3-ultragpu-",)
+_ALL_SCOPES = "https://www.googleapis.com/auth/cloud-platform"
+"""What the service account may do is decided by its roles alone, as Google advises."""
+
 _NEVER_MIGRATE = frozenset({"a2", "a3", "a4", "a4x", "ct5lp", "ct6e", "g2", "g4", "h3", "h4d"})
 _ATTACHED = {
     "T4": "nvidia-tesla-t4",
@@ -69,7 +71,7 @@ class Setting:
 
 def require_sound(spec: MachineSpec) -> None:
     """ProviderError(INVALID) for what Google would refuse in worse words, naming what is wrong."""
-    odd = [key for key, value in spec.labels.items() if not is_label(key, value)]
+    odd = [key for key, value in _labels(spec).items() if not is_label(key, value)]
     problems = {
         "ssh_public_key is not one OpenSSH line": len(spec.ssh_public_key.strip().splitlines()) != 1,
         "user_data does not begin with #!": bool(spec.user_data) and not spec.user_data.startswith("#!"),
@@ -92,15 +94,21 @@ def instance(spec: MachineSpec, setting: Setting, image: Image, now: datetime) -
         "name": machine_name(spec),
         "description": "Made by orch; ends by itself at its deadline.",
         "machineType": f"{zone}/machineTypes/{spec.offer.instance_type}",
-        "labels": dict(spec.labels),
+        "labels": _labels(spec),
         "tags": {"items": [NETWORK_TAG]},
         "disks": [_boot_disk(spec, zone, image)],
         "networkInterfaces": [_interface(setting, region_of(spec.offer.zone))],
         "scheduling": _scheduling(spec, now),
         "metadata": {"items": _items(_metadata(spec, image))},
-        "serviceAccounts": [],
+        "serviceAccounts": [{"email": spec.identity, "scopes": [_ALL_SCOPES]}] if spec.identity else [],
         "shieldedInstanceConfig": {"enableVtpm": True, "enableIntegrityMonitoring": True},
     }
+    if spec.reservation:
+        body["reservationAffinity"] = {
+            "consumeReservationType": "SPECIFIC_RESERVATION",
+            "key": "compute.googleapis.com/reservation-name",
+            "values": [spec.reservation],
+        }
     attached = attachment(spec.offer)
     if attached:
         link = f"{zone}/acceleratorTypes/{attached}"
@@ -120,9 +128,9 @@ def attachment(offer: Offer) -> str:
     return _ATTACHED.get(name, f"nvidia-{name.lower()}")
 
 
-def disk_type(offer: Offer) -> str:
-    hyper = _family(offer) in _HYPERDISK_ONLY or offer.instance_type.startswith(_HYPERDISK_TYPES)
-    return "hyperdisk-balanced" if hyper else "pd-balanced"
+def disk_type(offer: Offer, wanted: Volume = AS_MADE) -> str:
+    found = MARKET.chosen(wanted, offer.instance_type)
+    return found.name if found else MARKET.kinds[0].name
 
 
 def _family(offer: Offer) -> str:
@@ -145,10 +153,20 @@ def _boot_disk(spec: MachineSpec, zone: str, image: Image) -> Json:
         "initializeParams": {
             "sourceImage": image.path,
             "diskSizeGb": str(size),
-            "diskType": f"{zone}/diskTypes/{disk_type(spec.offer)}",
-            "labels": dict(spec.labels),
+            "diskType": f"{zone}/diskTypes/{disk_type(spec.offer, spec.volume)}",
+            "labels": _labels(spec),
+            **_ordered(spec),
         },
     }
+
+
+def _labels(spec: MachineSpec) -> dict[str, str]:
+    return {**spec.own_labels, **spec.labels}
+
+
+def _ordered(spec: MachineSpec) -> dict[str, str]:
+    wanted = {"provisionedIops": spec.volume.iops, "provisionedThroughput": spec.volume.throughput}
+    return {key: str(value) for key, value in wanted.items() if value}
 
 
 def _interface(setting: Setting, region: str) -> Json:

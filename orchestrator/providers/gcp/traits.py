@@ -1,6 +1,7 @@
 """What shared code knows of Google Cloud."""
 
-from orchestrator.model.clouds import CloudTraits, Places
+from orchestrator.model.clouds import CloudTraits, Form, LabelForms, Places
+from orchestrator.providers.gcp.disks import MARKET
 
 TRAITS = CloudTraits(
     name="gcp",
@@ -16,5 +17,14 @@ TRAITS = CloudTraits(
     catalog="orchestrator.catalog.gcp",
     readiness="orchestrator.providers.gcp.readiness",
     terraform="terraform/gcp",
+    disks=MARKET,
+    identity=Form(
+        r"[a-z0-9-]{1,63}@[a-z0-9.-]+\.gserviceaccount\.com", "trainer@my-project.iam.gserviceaccount.com"
+    ),
+    reservation=Form(
+        "(projects/[a-z0-9.:-]+/reservations/)?[a-z][a-z0-9-]{0,62}(/reservationBlocks/[a-z0-9-]+)?",
+        "my-reservation",
+    ),
+    labels=LabelForms(Form("(?!orch-)[a-z][a-z0-9_-]{0,62}", "team"), Form("[a-z0-9_-]{0,63}", "vision"), 50),
     notices="gcp",
 )

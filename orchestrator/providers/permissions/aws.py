@@ -18,7 +18,12 @@ _MADE = tuple(
     f"arn:aws:ec2:*:*:{kind}/*"
     for kind in ("instance", "volume", "network-interface", "spot-instances-request")
 )
-_GIVEN = ("arn:aws:ec2:*::image/*", "arn:aws:ec2:*:*:subnet/*", "arn:aws:ec2:*:*:security-group/*")
+_GIVEN = (
+    "arn:aws:ec2:*::image/*",
+    "arn:aws:ec2:*:*:subnet/*",
+    "arn:aws:ec2:*:*:security-group/*",
+    "arn:aws:ec2:*:*:capacity-reservation/*",
+)
 _NAMED_OURS = (("StringLike", f"aws:RequestTag/{OUR_TAG}", f"{OUR_NAMES}*"),)
 _IS_OURS = (("StringLike", f"aws:ResourceTag/{OUR_TAG}", f"{OUR_NAMES}*"),)
 _AT_LAUNCH = (("StringEquals", "ec2:CreateAction", "RunInstances"),)
@@ -59,6 +64,13 @@ PERMISSIONS = (
         "find the group that lets ssh in",
         "machines",
         "ec2.describe_security_groups",
+    ),
+    _aws(
+        "ec2:DescribeCapacityReservations",
+        "tell a capacity block from a capacity reservation",
+        "machines",
+        "ec2.describe_capacity_reservations",
+        when="the profile names a reservation",
     ),
     _aws("ec2:DescribeSubnets", "find the subnet of a zone", "machines", "ec2.describe_subnets"),
     _aws(
@@ -108,7 +120,7 @@ PERMISSIONS = (
     ),
     _aws(
         "iam:PassRole",
-        "give a machine the instance profile that Session Manager needs",
+        "give a machine the instance profile that the profile names, or Session Manager needs",
         "machines",
         "ec2.run_instances",
         grants=(
@@ -116,7 +128,7 @@ PERMISSIONS = (
                 ("arn:aws:iam::*:role/*",), (("StringEquals", "iam:PassedToService", "ec2.amazonaws.com"),)
             ),
         ),
-        when="ORCH_AWS_INSTANCE_PROFILE is set",
+        when="the profile names an identity, or ORCH_AWS_INSTANCE_PROFILE is set",
         setting=("ORCH_AWS_INSTANCE_PROFILE", ".+"),
     ),
     _aws(

@@ -23,6 +23,9 @@ def _gcp(name: str, why: str, needed: str, calls: str = "", **more: Any) -> Perm
 _OUR_MACHINES = (Grant((f"projects/{{project}}/zones/*/instances/{OUR_NAMES}*",)),)
 _OUR_DISKS = (Grant((f"projects/{{project}}/zones/*/disks/{OUR_NAMES}*",)),)
 _SUBNETWORKS = (Grant(("projects/{project}/regions/*/subnetworks/*",)),)
+IDENTITY = "the profile names an identity"
+"""terraform/ grants none of it: a machine has no identity unless a person who may give one says so."""
+
 _OWN_IMAGE = "the profile names an image of a project that is not public"
 _OWN_IMAGES = (Grant(("projects/{project}/global/images/*",)),)
 
@@ -73,6 +76,21 @@ PERMISSIONS = (
         grants=_SUBNETWORKS,
         when="ORCH_GCP_INTERNAL is neither 1 nor iap",
         setting=("ORCH_GCP_INTERNAL", "0?"),
+    ),
+    _gcp(
+        "compute.instances.setServiceAccount",
+        "give a machine the service account that the profile names",
+        "machines",
+        "instances.insert",
+        grants=_OUR_MACHINES,
+        when=IDENTITY,
+    ),
+    _gcp(
+        "iam.serviceAccounts.actAs",
+        "let the machine act as that service account",
+        "machines",
+        "instances.insert",
+        when=IDENTITY,
     ),
     _gcp("compute.instances.delete", "end a machine", "machines", "instances.delete", grants=_OUR_MACHINES),
     _gcp(

@@ -135,7 +135,7 @@ def _volume(device: str, ebs: Mapping[str, Any], chosen: Image) -> None:
             f"Volume of size {size}GB is smaller than snapshot 'snap-{chosen.id('')[4:]}', "
             f"expect size>= {chosen.size}GB",
         )
-    if size > 16384 and kind in ("gp2", "gp3", "io1", "standard", "st1", "sc1"):
+    if size > (65536 if kind == "gp3" else 16384) and kind != "io2":
         raise EC2ClientError(
             "InvalidParameterValue", f"Volume of {size}GB is too large for volume type {kind}"
         )
