@@ -1,7 +1,7 @@
 """Hashes of files that were not written since they were last read.
 
 A file is the same while its size, modification and change time in nanoseconds, inode and device are; a file
-written within two seconds before it was read is read again, for a clock tick may hide a second write.
+that changed within a minute before it was read is read again (transfer.tree.RACY).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def load(folder: Path | None, root: Path) -> Known:
 
 def save(folder: Path | None, root: Path, before: Known, now: Known) -> None:
     """Keep what can be trusted later. A cache that cannot be written costs time, nothing else."""
-    trusted = settled(now, time.time_ns())
+    trusted = settled(now, before, time.time_ns())
     if folder is None or trusted == before:
         return
     stored = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import mmap
 import os
 import sys
 from pathlib import Path
@@ -103,6 +104,29 @@ def test_what_a_job_altered_by_force_is_named_and_sent_again(agent: Agent, data:
     run(agent, "print(open('data/train/a').read())", link, "s")
     assert log(agent, "s") == "aaaa\n"
     assert jobs.left(HOST, agent, "s").altered == ()
+
+
+def test_a_write_through_a_mapping_that_was_open_before_the_run_is_named(
+    agent: Agent, data: Path, tmp_path: Path
+) -> None:
+    """The page is dirty when the run is laid out, so that the kernel sets no time when it is written again."""
+    link, go = sent(agent, data), tmp_path / "go"
+    place = tree_of(agent) / "b"
+    place.chmod(0o644)
+    with open(place, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        mapped[0:1] = b"b"
+        os.utime(place, (1_700_000_000,) * 2)
+        place.chmod(0o444)
+        script = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(.02)\n"
+        job = Job(
+            "r", ("python", "-c", script + "print(open('data/b').read())"), sys.executable, trees=(link,)
+        )
+        jobs.start(HOST, agent, job)
+        mapped[0:1] = b"X"
+        go.touch()
+        jobs.follow(HOST, agent, "r", 0, lambda _: None)
+    assert log(agent) == "Xbbb\n"
+    assert jobs.left(HOST, agent, "r").altered == ("b",)
 
 
 def test_what_was_altered_since_it_was_sent_is_not_given_to_a_run(agent: Agent, data: Path) -> None:

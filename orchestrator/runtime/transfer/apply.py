@@ -69,7 +69,7 @@ def serve(root: str, read: Read, write: Write) -> int:
             taken = _take(place, ask, read, say)
             if ask["single"]:
                 _expose(place, ask["single"], root)
-                record.restamp(place, [ask["single"]])
+                record.restamp(place, [ask["single"]], ())
         say({"digest": taken})
     except Refused as refusal:
         say(refusal.facts)
@@ -85,19 +85,22 @@ def serve(root: str, read: Read, write: Write) -> int:
 def _take(root: str, ask: Dict[str, Any], read: Read, say: Say) -> str:
     recalled = record.recall(root)
     have, known = _look(root, {} if ask["verify"] else recalled)
+    trusted = dict(recalled)
     if digest(have) != ask["digest"]:
         say({"same": False})
         message = receive(read)
         want = Wanted([Row(*row) for row in message["rows"]], message["mtimes"])
         _refuse_hostile(want.rows)
-        known.update(_become(root, have, want, read, say))
+        placed = _become(root, have, want, read, say)
+        known.update(placed)
+        trusted.update(placed)  # by this process, from a folder of its own
         have, known = _look(root, known)
         if digest(have) != ask["digest"]:
             path = first_difference(have, want.rows)
             raise Refused("differs", "What lies here is not what was sent.", path=path)
     else:
         say({"same": True})
-    trusted = tree.settled(known, time.time_ns())
+    trusted = tree.settled(known, trusted, time.time_ns())
     if trusted != recalled or record.digest_of(root) != digest(have):
         record.record(root, have, trusted)
     shutil.rmtree(f"{root}.part", ignore_errors=True)

@@ -13,8 +13,7 @@ import contextlib
 import fcntl
 import json
 import os
-import time
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Collection, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from . import tree
 from .entries import Row, digest, ordered, raw
@@ -73,34 +72,40 @@ def record(root: str, rows: Sequence[Row], trusted: tree.Known) -> None:
     )
 
 
-def verify(root: str, expected: str) -> Dict[str, str]:
+def verify(root: str, expected: str) -> Tuple[Dict[str, str], Set[str]]:
     """path -> hash of every file of the tree, which is the one of the digest `expected`. Raises Altered.
 
-    A file whose stamp is not the noted one is read.
+    A file whose stamp is not the noted one is read; the paths of these, too.
     """
     known = _read(root)
     if known is None or known["digest"] != expected:
         raise Altered("The tree on the machine is another one than was sent.")
     hashes = {row[0]: row[4] for row in known["entries"] if row[1] == "file"}
+    read = set()
     for path, hashed in hashes.items():
         place = os.path.join(raw(root), raw(path))
         try:
             noted = known["stamps"].get(path)
             same = noted is not None and _stamp(noted) == tree.stamp_of(os.lstat(place))
-            if not same and tree.content(place)[0] != hashed:
+            if same:
+                continue
+            read.add(path)
+            if tree.content(place)[0] != hashed:
                 raise Altered(f"{path} was changed on the machine after it was sent.")
         except OSError as error:
             raise Altered(f"{path} cannot be read on the machine: {error.strerror}.") from error
-    return hashes
+    return hashes, read
 
 
-def restamp(root: str, paths: Sequence[str]) -> Dict[str, tree.Stamp]:
-    """Note the stamps of `paths` as they are now, after they were verified and linked; these stamps."""
+def restamp(root: str, paths: Sequence[str], read: Collection[str]) -> Dict[str, tree.Stamp]:
+    """Note the stamps of `paths` as they are now, after they were verified and linked; these stamps.
+
+    Not of those that had to be `read`: who wrote them may write again, with the same stamp (tree.RACY).
+    """
     known = _read(root) or {}
     now = {path: tree.stamp_of(os.lstat(os.path.join(raw(root), raw(path)))) for path in paths}
     if known:
-        late = time.time_ns() - tree.RACY
-        trusted = {path: stamp for path, stamp in now.items() if stamp[1] < late}
+        trusted = {path: stamp for path, stamp in now.items() if path not in read}
         _write(root, {**known, "boot": _boot(), "stamps": trusted})
     return now
 

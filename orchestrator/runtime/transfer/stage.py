@@ -19,7 +19,7 @@ import errno
 import os
 import shutil
 import stat
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from ..rundir import RunDir, RunError, held, open_run, read_json, write_json
 from . import record
@@ -44,37 +44,38 @@ def stage(run: RunDir, trees: List[Tree]) -> None:
     for tree in sorted(trees, key=lambda tree: _depth(tree["target"])):
         if not os.path.lexists(tree["source"]):
             raise RunError("stage", f"The tree {tree['source']} is not on this machine; sync it first.")
-        with _verified(tree) as hashes:
+        with _verified(tree) as verified:
             if os.path.isabs(tree["target"]):
                 _map(run, tree)
             else:
                 _place(run, tree, _inside(run.work, tree["target"]))
-            if hashes is not None and _is_sealed(tree):
-                shared.append({**_sealed(tree, hashes), "view": _view(run, tree)})
+            if verified is not None and _is_sealed(tree):
+                shared.append({**_sealed(tree, *verified), "view": _view(run, tree)})
     write_json(run.path(SHARED), {"trees": shared})
     write_json(run.staged, {"copied": _facts(run.work, trees), "trees": trees})
 
 
 @contextlib.contextmanager
-def _verified(tree: Tree) -> Iterator[Optional[Dict[str, str]]]:
-    """path -> hash of the files of a tree that was sent here, which nobody changes meanwhile; else None."""
+def _verified(tree: Tree) -> Iterator[Optional[Tuple[Dict[str, str], Set[str]]]]:
+    """As record.verify, of a tree that was sent here, which nobody changes meanwhile; else None."""
     if not tree.get("digest"):
         yield None
         return
     folder = record.folder_of(os.path.abspath(tree["source"]))
     with record.locked(folder):
         try:
-            hashes = record.verify(folder, tree["digest"])
+            verified = record.verify(folder, tree["digest"])
         except record.Altered as error:
             raise RunError("stage", f"{error} Start the run again: that sends what differs.") from error
-        yield hashes
+        yield verified
 
 
-def _sealed(tree: Tree, hashes: Dict[str, str]) -> Dict[str, Any]:
-    """A shared tree's folder, and each file's stamp after it was linked, with its hash."""
+def _sealed(tree: Tree, hashes: Dict[str, str], read: Set[str]) -> Dict[str, Any]:
+    """A shared tree's folder, each file's stamp after it was linked, its hash, and whether the stamp tells."""
     folder = record.folder_of(os.path.abspath(tree["source"]))
-    stamps = record.restamp(folder, list(hashes))
-    return {"folder": folder, "files": {path: [stamps[path], hashes[path]] for path in hashes}}
+    stamps = record.restamp(folder, list(hashes), read)
+    files = {path: [stamps[path], hashes[path], path not in read] for path in hashes}
+    return {"folder": folder, "files": files}
 
 
 def _view(run: RunDir, tree: Tree) -> str:
@@ -89,16 +90,16 @@ def altered(run: RunDir) -> List[str]:
     replaced by the run with a file of its own."""
     found = []
     for shared in (read_json(run.path(SHARED)) or {"trees": []})["trees"]:
-        for path, (stamp, hashed) in shared["files"].items():
+        for path, known in shared["files"].items():
             place = os.path.join(shared["folder"], path)
-            if not _is_still(raw(place), stamp, hashed) or _is_replaced(run, shared, path):
+            if not _is_still(raw(place), *known) or _is_replaced(run, shared, path):
                 found.append(path)
     return sorted(found)
 
 
 def _is_replaced(run: RunDir, shared: Dict[str, Any], path: str) -> bool:
     """Whether the run has a file of its own, newer than its beginning, where a shared one was."""
-    stamp, hashed = shared["files"][path]
+    stamp, hashed, _ = shared["files"][path]
     place = raw(os.path.join(shared.get("view") or shared["folder"], path))
     try:
         now, begun = os.lstat(place), os.stat(run.staged)
@@ -120,12 +121,12 @@ def _is_sealed(tree: Tree) -> bool:
     return bool(tree.get("digest")) and not tree["copied"]
 
 
-def _is_still(place: bytes, stamp: List[int], hashed: str) -> bool:
+def _is_still(place: bytes, stamp: List[int], hashed: str, tells: bool) -> bool:
     """Whether the file has its content. One that was replaced or removed in the tree is another file: the run
     keeps the one that it was given."""
     try:
         now = tree_.stamp_of(os.lstat(place))
-        if now == tuple(stamp) or now[2] != stamp[2]:
+        if now[2] != stamp[2] or (tells and now == tuple(stamp)):
             return True
         return now[:2] == tuple(stamp[:2]) and tree_.content(place)[0] == hashed
     except FileNotFoundError:

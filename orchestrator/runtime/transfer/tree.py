@@ -21,8 +21,11 @@ from .confined import Confined, pieces
 from .entries import Row, digest, ordered, raw, text
 from .frames import PIECE, Broken, first_bytes, receive, send_body
 
-RACY = 2_000_000_000
-"""Nanoseconds: a file written this short before it was looked at may change again within one clock tick."""
+RACY = 60_000_000_000
+"""Nanoseconds: a file written this short before it was looked at may change again with the same ctime.
+
+Within one clock tick; and through a mapping, until the kernel has written its dirty page to the disk.
+"""
 
 Stamp = Tuple[int, int, int, int, int]
 """size, mtime_ns, inode, ctime_ns, device: what says that a file was not written since.
@@ -173,9 +176,11 @@ def read(root: str, listed: Survey, known: Known) -> Tuple[List[Row], Known]:
     return rows, now
 
 
-def settled(known: Known, now_ns: int) -> Known:
-    """What of `known` can be trusted later: files last written well before they were looked at."""
-    return {path: (stamp, hashed) for path, (stamp, hashed) in known.items() if stamp[1] < now_ns - RACY}
+def settled(known: Known, trusted: Known, now_ns: int) -> Known:
+    """What of `known` can be trusted later: `trusted` as it is, and what last changed well before now."""
+    return {
+        path: seen for path, seen in known.items() if seen[0][3] < now_ns - RACY or trusted.get(path) == seen
+    }
 
 
 # ---------------------------------------------------------------- verbs

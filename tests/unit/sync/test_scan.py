@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +19,7 @@ import pytest
 from orchestrator import sync
 from orchestrator.errors import SyncError
 from orchestrator.model import Agent
+from orchestrator.runtime.transfer import tree
 from tests.unit.sync.trees import HOST
 
 
@@ -84,10 +87,12 @@ def test_warnings_name_what_will_be_different_there(root: Path) -> None:
 
 
 def test_hashes_are_kept_and_never_stale(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = tmp_path / "cache"
+    cache, real_time = tmp_path / "cache", time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real_time() + tree.RACY)
     first = sync.scan(root, cache=cache)
+    monkeypatch.setattr(time, "time_ns", real_time)
     read: list[bytes] = []
-    real = sync.scan.__globals__["tree"].content
+    real = tree.content
     monkeypatch.setattr(
         "orchestrator.runtime.transfer.tree.content", lambda path: (read.append(path), real(path))[1]
     )
@@ -126,6 +131,30 @@ def test_a_change_whose_time_was_set_back_is_read_again(root: Path, tmp_path: Pa
         file.write(b"PRINT")
     os.utime(root / "same", ns=(about.st_atime_ns, about.st_mtime_ns))
     assert sync.scan(root, cache=tmp_path / "cache").manifest != first.manifest
+
+
+def test_a_write_through_a_mapping_is_seen_however_soon_it_comes(root: Path, tmp_path: Path) -> None:
+    """A page that is dirty already takes another write without a new change time."""
+    cache, path = tmp_path / "cache", root / "same"
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        mapped[0:1] = b"p"
+        os.utime(path, (1_700_000_000,) * 2)
+        late = time.time_ns() + 5 * 10**9
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(time, "time_ns", lambda: late)
+            first = sync.scan(root, cache=cache)
+        mapped[0:1] = b"P"
+        assert sync.scan(root, cache=cache).manifest != first.manifest
+
+
+def test_a_file_is_trusted_by_its_change_time_not_by_the_time_that_a_program_set() -> None:
+    now, old = 10**18, 10**9
+    written = (1, old, 1, now - 10**6, 1)
+    assert tree.settled({"a": (written, "h")}, {}, now) == {}
+    assert tree.settled({"a": (written, "h")}, {"a": (written, "h")}, now), "it was trusted before"
+    assert tree.settled({"a": ((1, old, 1, now + 10**12, 1), "h")}, {}, now) == {}, "the clock was set back"
+    kept = {"a": ((1, old, 1, old, 1), "h")}
+    assert tree.settled(kept, {}, now) == kept
 
 
 def test_a_file_that_is_always_written_is_named(root: Path) -> None:
