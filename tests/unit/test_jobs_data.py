@@ -109,7 +109,7 @@ def test_what_a_job_altered_by_force_is_named_and_sent_again(agent: Agent, data:
 def test_a_write_through_a_mapping_that_was_open_before_the_run_is_named(
     agent: Agent, data: Path, tmp_path: Path
 ) -> None:
-    """The page is dirty when the run is laid out, so that the kernel sets no time when it is written again."""
+    """The page is dirty when the run is laid out: the kernel sets no time when it is written again."""
     link, go = sent(agent, data), tmp_path / "go"
     place = tree_of(agent) / "b"
     place.chmod(0o644)

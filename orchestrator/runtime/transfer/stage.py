@@ -71,7 +71,7 @@ def _verified(tree: Tree) -> Iterator[Optional[Tuple[Dict[str, str], Set[str]]]]
 
 
 def _sealed(tree: Tree, hashes: Dict[str, str], read: Set[str]) -> Dict[str, Any]:
-    """A shared tree's folder, each file's stamp after it was linked, its hash, and whether the stamp tells."""
+    """A shared tree's folder; of each file its stamp once linked, its hash, and whether the stamp tells."""
     folder = record.folder_of(os.path.abspath(tree["source"]))
     stamps = record.restamp(folder, list(hashes), read)
     files = {path: [stamps[path], hashes[path], path not in read] for path in hashes}
