@@ -7,6 +7,7 @@ from pathlib import Path
 from orchestrator.errors import Busy, RunFailed, UsageError, failure_of
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import CancelReport, Progress, RunState, Silent
+from orchestrator.model.outcomes import ExitReason
 from orchestrator.runs.known import (
     known_ids,
     known_run,
@@ -40,7 +41,9 @@ def cancel(
     held, run = known_run(project, run_id or _going_on(project, lease), lease)
     if run.lost is not None:
         raise _lost(run)
-    watched = run.exit_reason != "lost"  # else only its supervisor is known to be gone: its job may go on
+    watched = (
+        run.exit_reason != ExitReason.LOST
+    )  # else only its supervisor is known to be gone: its job may go on
     if run.collected and watched and (report := _recorded(project, run.run_id)):
         return report
     return _on_its_machine(project, held, run.run_id, progress or Silent())
@@ -76,9 +79,9 @@ def _on_its_machine(project: Project, lease: Lease, run_id: str, tell: Progress)
 def _report(run_id: str, state: RunState, went_on: bool) -> CancelReport:
     """A run may have ended by itself while it was asked to."""
     ended = state.exit
-    cancelled = went_on and (ended is None or ended.reason in ("cancelled", "lost"))
+    cancelled = went_on and (ended is None or ended.reason in (ExitReason.CANCELLED, ExitReason.LOST))
     if ended is None:
-        return CancelReport(run_id, cancelled, "cancelled")
+        return CancelReport(run_id, cancelled, ExitReason.CANCELLED)
     return CancelReport(
         run_id, cancelled, ended.reason, ended.code, ended.signal, ended.detail, ended_at=state.ended_at
     )
@@ -128,7 +131,7 @@ def _not_begun(project: Project, run_id: str) -> UsageError:
 
 
 def _lost(run: LeasedRun) -> RunFailed:
-    return failure_of(run.exit_reason or "lost")(
+    return failure_of(run.exit_reason or ExitReason.LOST)(
         f"{run.run_id} is lost with its machine: {run.lost} {_NOTHING}",
         exists="What is known of it is in runs/.",
         next_command="orch down",

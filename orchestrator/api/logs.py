@@ -12,6 +12,7 @@ from orchestrator.ledger import Lease
 from orchestrator.model import Progress, Silent
 from orchestrator.model.answers import Malformed
 from orchestrator.model.files import open_regular
+from orchestrator.model.outcomes import ExitReason
 from orchestrator.runs.bookmarks import Bookmark, bookmark_of
 from orchestrator.runs.known import known_ids, known_run, no_such_run, open_with_runs, profile_of
 from orchestrator.session.project import Project
@@ -52,7 +53,12 @@ def logs(
         kept = project.run(run.run_id) / LOG
         if follow or not kept.exists():
             raise
-        return {"run_id": run.run_id, "bytes": _passed_on(kept, 0, output), "ended": True, "reason": "lost"}
+        return {
+            "run_id": run.run_id,
+            "bytes": _passed_on(kept, 0, output),
+            "ended": True,
+            "reason": ExitReason.LOST,
+        }
 
 
 def _of_the_copy(

@@ -9,6 +9,7 @@ import typer
 from orchestrator.cli.options import Json, duration
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.screen import screen
+from orchestrator.model.outcomes import Conclusion
 
 
 @guarded
@@ -40,10 +41,10 @@ def compare(
     found = api.compare(run_a, run_b, confirm=confirm, budget=budget, progress=progress.progress())
     columns, colour = screen()
     text = letter(found.as_json(), width=columns, colour=colour)
-    if not confirm and found.verdict in ("EQUIVALENT", "DIVERGENT") and not found.recorded:
+    if not confirm and found.verdict in (Conclusion.EQUIVALENT, Conclusion.DIVERGENT) and not found.recorded:
         text += f"\n{_next(run_a, run_b)}"
     emit("compare", found.as_json(), as_json, text)
-    if found.verdict != "IDENTICAL":
+    if found.verdict != Conclusion.IDENTICAL:
         raise typer.Exit(7)
 
 

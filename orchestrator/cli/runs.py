@@ -13,6 +13,7 @@ from orchestrator.cli.output import emit
 from orchestrator.cli.terminal import Shown, ours
 from orchestrator.errors import EXIT_INTERRUPTED, BeforeTheRun, failure_of
 from orchestrator.model import PullReport, RunRecord
+from orchestrator.model.outcomes import ExitReason
 from orchestrator.report.run import pulled_text, summary
 
 
@@ -33,7 +34,7 @@ def show(record: RunRecord, as_json: bool, **told: object) -> None:
     """The run's published object, with what was `told` of this call; or its screen."""
     if as_json:
         print(json.dumps({**record.as_json(), **told}, indent=1))
-    elif record.exit["reason"] == "running":
+    elif record.exit["reason"] == ExitReason.RUNNING:
         print(ours(f"{record.run_id} is running.\nNext: orch logs -f {record.run_id}"))
     else:
         print(f"\n{ours(summary(record))}")

@@ -15,6 +15,7 @@ from orchestrator.leases.remains import describe_remains
 from orchestrator.leases.settle import few, lost_run, settle
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import LABEL_LEASE, DownReport, Machine, Progress, Silent
+from orchestrator.model.outcomes import ExitReason
 from orchestrator.providers import open_provider
 from orchestrator.session import unrecorded
 from orchestrator.session.machines import await_existing, end_and_prove, note_ends
@@ -136,7 +137,7 @@ def _gone_before(
     before = tuple(
         {"run_id": run.run_id, "reason": run.exit_reason, "detail": run.lost}
         for run in lease.runs.values()
-        if run.lost is not None and run.exit_reason == "results_lost"
+        if run.lost is not None and run.exit_reason == ExitReason.RESULTS_LOST
     )
     if not lease.uncollected:
         return before
@@ -146,7 +147,9 @@ def _gone_before(
         return (*before, *(lost_run(record) for record in settle(project, ledger, ending)))
     except (OSError, UsageError, LocalError) as error:
         notes.refused(error)
-    unsettled = ({"run_id": run.run_id, "reason": "results_lost", "detail": ""} for run in lease.uncollected)
+    unsettled = (
+        {"run_id": run.run_id, "reason": ExitReason.RESULTS_LOST, "detail": ""} for run in lease.uncollected
+    )
     return (*before, *unsettled)
 
 

@@ -12,6 +12,7 @@ from orchestrator.errors import ResultsLost
 from orchestrator.leases import billing
 from orchestrator.ledger import Lease, LeasedRun, Ledger, Ran
 from orchestrator.model import Ending, Exit, MachineState, Provider, RunRecord
+from orchestrator.model.outcomes import ExitReason
 from orchestrator.providers import open_provider
 from orchestrator.runs import attempts, collect
 from orchestrator.runs.outcome import raise_for_outcome
@@ -125,13 +126,15 @@ def _settled(
 def _end_of(run: LeasedRun, ending: Ending | None) -> Exit:
     """If the run had ended, its results are lost, not the run."""
     why = ending.message if ending else _UNEXPLAINED
-    if run.exit_reason == "preempted" or (run.exit_reason in (None, "lost") and ending and ending.preempted):
-        return Exit(None, None, "preempted", why)
-    if run.exit_reason in (None, "lost"):
-        return Exit(None, None, "lost", why)
+    if run.exit_reason == ExitReason.PREEMPTED or (
+        run.exit_reason in (None, ExitReason.LOST) and ending and ending.preempted
+    ):
+        return Exit(None, None, ExitReason.PREEMPTED, why)
+    if run.exit_reason in (None, ExitReason.LOST):
+        return Exit(None, None, ExitReason.LOST, why)
     return Exit(
         None,
         None,
-        "results_lost",
+        ExitReason.RESULTS_LOST,
         f"It had ended ({run.exit_reason}), and its results were not pulled. {why}",
     )

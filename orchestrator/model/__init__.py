@@ -24,6 +24,7 @@ from .machines import (
     Provider,
 )
 from .needs import AcceleratorNeed, Bound, Need, Offer
+from .outcomes import CandidateKind, Conclusion, ExitReason, Outcome, Stage
 from .progress import Progress, Silent
 from .records import (
     MODEL_CHECK,
@@ -70,10 +71,12 @@ __all__ = [
     "Agent",
     "Bound",
     "CancelReport",
+    "CandidateKind",
     "Channel",
     "Check",
     "CheckState",
     "Completed",
+    "Conclusion",
     "Difference",
     "DiskKind",
     "DiskMarket",
@@ -85,6 +88,7 @@ __all__ = [
     "Endpoint",
     "Entry",
     "Exit",
+    "ExitReason",
     "Fingerprint",
     "GpuRoom",
     "Host",
@@ -100,6 +104,7 @@ __all__ = [
     "NotFetched",
     "NotYet",
     "Offer",
+    "Outcome",
     "Pin",
     "Progress",
     "Provider",
@@ -112,6 +117,7 @@ __all__ = [
     "RunRecord",
     "RunState",
     "Silent",
+    "Stage",
     "Subject",
     "Topic",
     "TreeLink",

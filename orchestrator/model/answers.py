@@ -12,6 +12,7 @@ import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -161,6 +162,8 @@ def _made(shape: Any) -> Decode:
         return _limited(shape, ())
     if is_dataclass(shape):
         return _record(shape)
+    if isinstance(shape, type) and issubclass(shape, StrEnum):
+        return _member(shape)
     if is_typeddict(shape):
         return _keys(shape)
     if shape is Any:
@@ -241,6 +244,18 @@ def _one_of(words: Sequence[Any]) -> Decode:
         if type(found) is not str or found not in words:
             raise Malformed(f"is {shown(found)}, none of {', '.join(words)}")
         return found
+
+    return decode
+
+
+def _member(shape: type[StrEnum]) -> Decode:
+    def decode(found: Any) -> Any:
+        try:
+            if type(found) is str:
+                return shape(found)
+        except ValueError:
+            pass
+        raise Malformed(f"is {shown(found)}, none of {', '.join(shape)}")
 
     return decode
 

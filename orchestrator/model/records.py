@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .outcomes import ExitReason
+
 RUN_SCHEMA = "orch.run/1"
 
 PULL = "pull_s"
@@ -63,7 +65,7 @@ class RunRecord:
 
     @property
     def succeeded(self) -> bool:
-        return self.exit.get("reason") == "completed"
+        return self.exit.get("reason") == ExitReason.COMPLETED
 
     @property
     def lacked(self) -> str | None:

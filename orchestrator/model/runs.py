@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Annotated, Any, Literal
 
-from .answers import Between, Count, Like, Moment, Most
+from .answers import Between, Count, Moment, Most
+from .outcomes import CandidateKind, Conclusion, ExitReason, Outcome, Stage
 from .trees import TreeLink
 
 
@@ -46,7 +47,7 @@ class Exit:
 
     code: Annotated[int, Between(0, 255)] | None
     signal: Annotated[int, Between(1, 64)] | None
-    reason: Annotated[str, Like("[a-z_]{1,40}")]
+    reason: ExitReason
     detail: Annotated[str, Most(10_000)] = ""
 
 
@@ -87,7 +88,7 @@ class Divergence:
     counts further ones in that stage. `shows`: of a file, where it first changed what is computed."""
 
     step: int
-    stage: str
+    stage: Stage
     tensor: str
     relative: float | None
     detail: str
@@ -99,12 +100,12 @@ class Divergence:
 class Subject:
     """What a difference, a suspicion or a trial is about, whatever its values and its wording.
 
-    `topic` is what it bears on; `name` which file, variable or setting; `kind` as in Tried.
+    `topic` is what it bears on; `name` which file, variable or setting.
     """
 
     topic: str
     name: str
-    kind: str = "difference"
+    kind: CandidateKind = CandidateKind.DIFFERENCE
 
 
 class Reason(Enum):
@@ -127,20 +128,16 @@ class Reason(Enum):
 class Tried:
     """One thing that might have been the cause, and what became of it.
 
-    `outcome`: confirmed (with it alone, or with the other confirmed ones, the runs are equal to the bit),
-    part (it moves the first difference to a later place, or what makes it differ was not tried), follows (the
-    cause brings it about), cleared (it was tried, and changes nothing or not enough), not needed (it was left
-    as it was, and the runs are equal), not tried, or internal error (orch itself failed before the program
-    began); `why` says how that is known, for people. `kind`: difference, probe or replay.
+    `why` says how `outcome` is known, for people.
 
     Further decisions go by `subjects` (several where things were tried as one) and by `reason`. run.json does
     not hold them.
     """
 
     words: str
-    outcome: str
+    outcome: Outcome
     why: str = ""
-    kind: str = "difference"
+    kind: CandidateKind = CandidateKind.DIFFERENCE
     topic: str = ""
     seconds: float | None = None
     subjects: tuple[Subject, ...] = ()
@@ -165,8 +162,8 @@ class DriftBand:
     `limit` is the measured drift of `flips` times `margin`; `drift` is that of the two compared runs.
     """
 
-    limit: Mapping[str, Sequence[float]]
-    drift: Mapping[str, Sequence[float]]
+    limit: Mapping[Stage, Sequence[float]]
+    drift: Mapping[Stage, Sequence[float]]
     flips: tuple[str, ...]
     margin: float
 
@@ -187,18 +184,17 @@ class RecordedFact:
 class Verdict:
     """The outcome of comparing two recorded runs.
 
-    `verdict`: IDENTICAL, EQUIVALENT, DIVERGENT, UNSTABLE or NOT COMPARED. `cause` is a sentence or
-    None; `confirmed` only by a counterfactual run; `fix` says what to do. `compared` counts the tensors that
-    were compared. `tried` is what was looked into, `untried` why something was not.
-    `undeclared`: what one side reads and the other was not sent. `recorded`: what the records of two runs
-    without tensors tell instead.
+    `cause` is a sentence or None; `confirmed` only by a counterfactual run; `fix` says what to do.
+    `compared` counts the tensors that were compared. `tried` is what was looked into, `untried` why
+    something was not. `undeclared`: what one side reads and the other was not sent. `recorded`: what the
+    records of two runs without tensors tell instead.
 
     `detail` is the whole verdict in words, and no text is ever taken apart, for its parts are fields:
     `summary` (what was found), `because` (the cause without how sure it is), `more` (other differences) and
     `not_compared` (what could not be seen). `about`: what the cause is about.
     """
 
-    verdict: str
+    verdict: Conclusion
     divergence: Divergence | None = None
     cause: str | None = None
     confirmed: bool = False

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.model import Subject
+from orchestrator.model.outcomes import Stage
 from orchestrator.parity.changes import SAME_JOB, Change
 from orchestrator.parity.ladder import Finding
 from orchestrator.parity.naming import LETTERS, SideNames
@@ -38,8 +39,8 @@ _ORDER = (
 _ARITHMETIC = ("devices", "isa", "onednn", "compile", "threads", "determinism", "environment", "cores")
 
 _BY_STAGE = {
-    "gradient": ("devices", "threads", "determinism", "compile", "isa", "onednn", "environment", "cores"),
-    "update": ("devices", "compile", "threads", "determinism", "isa", "onednn", "environment", "cores"),
+    Stage.GRADIENT: ("devices", "threads", "determinism", "compile", "isa", "onednn", "environment", "cores"),
+    Stage.UPDATE: ("devices", "compile", "threads", "determinism", "isa", "onednn", "environment", "cores"),
 }
 """What can round differently, the most probable first; elsewhere as in _ARITHMETIC."""
 
@@ -67,16 +68,16 @@ def suspect(
     if decisive:
         told = _pick(found, _TYPED) if decisive.topic in ("optimizer", "loss") else None
         return told or _of(decisive)
-    if finding.stage == "files":
+    if finding.stage == Stage.FILES:
         return _files(finding, found, names)
-    if finding.stage == "batch":
+    if finding.stage == Stage.BATCH:
         return _batch(finding, found, initial_differs, overall)
     if finding.kind == "dtype":
         return _pick(found, ("policy", "environment")) or Cause(
             "the two runs compute in different precision",
             "Set the same dtype policy and floatx on both sides.",
         )
-    if finding.stage == "initial":
+    if finding.stage == Stage.INITIAL:
         return _pick(
             found,
             (*_TYPED, "hashing", "host", "seed", "data", "start", "settings", "keras_json", "folder"),

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from orchestrator.model import DriftBand, Subject, Tried, Verdict
+from orchestrator.model.outcomes import Conclusion, Outcome, Stage
 from orchestrator.parity.changes import SAME_JOB
 from orchestrator.parity.intervention import Candidate
 from orchestrator.parity.ladder import Finding, compare_stages
 from orchestrator.parity.naming import LETTERS, TWO_RUNS, SideNames
 from orchestrator.parity.recording import STAGES, Recording
 from orchestrator.parity.rounding_tolerance import Drift, RoundingTolerance
-from orchestrator.parity.verdict import DIVERGENT, EQUIVALENT, UNSTABLE, differ_first, divergence_of
+from orchestrator.parity.verdict import differ_first, divergence_of
 from orchestrator.parity.wording import STAGE_WORDS, located
 
 ARITHMETIC = frozenset(("threads", "isa", "onednn", "determinism", "devices"))
@@ -90,19 +91,19 @@ def conclude(
 def _less_cleared(first: Verdict, finding: Finding, diagnosis: Diagnosis, names: SideNames) -> Verdict:
     """The verdict without a file that was named as the first difference and has nothing to do with it: what
     has is another file, or stands where the difference shows."""
-    if finding.stage != "files" or finding.shows is None or first.divergence is None:
+    if finding.stage != Stage.FILES or finding.shows is None or first.divergence is None:
         return first
     named = Subject("data", finding.tensor)
     data = [each for each in diagnosis.tried if each.topic == "data"]
     outcomes = {each.outcome for each in data if named in each.subjects}
-    guilty = next((each for each in data if each.outcome == "confirmed" and each.subjects), None)
-    innocent = {"cleared", "not needed"}
-    if not outcomes & (innocent | {"follows"} if guilty else innocent):
+    guilty = next((each for each in data if each.outcome == Outcome.CONFIRMED and each.subjects), None)
+    innocent = {Outcome.CLEARED, Outcome.NOT_NEEDED}
+    if not outcomes & (innocent | {Outcome.FOLLOWS} if guilty else innocent):
         return first
     if guilty:
         name = guilty.subjects[0].name
         found = replace(first.divergence, tensor=name, detail=guilty.words, others=0)
-        where = f"{STAGE_WORDS['files']}: {name} ({guilty.words})"
+        where = f"{STAGE_WORDS[Stage.FILES]}: {name} ({guilty.words})"
     else:
         found, where = divergence_of(finding.shows, names), located(finding.shows, names)
     return replace(first, divergence=found, summary=differ_first(finding.step, where))
@@ -110,7 +111,9 @@ def _less_cleared(first: Verdict, finding: Finding, diagnosis: Diagnosis, names:
 
 def _suspected(verdict: Verdict, diagnosis: Diagnosis) -> Verdict:
     """The suspicion, unless it was cleared: then the next; and where the difference lies, if known."""
-    innocent = {subject for each in diagnosis.tried if each.outcome == "cleared" for subject in each.subjects}
+    innocent = {
+        subject for each in diagnosis.tried if each.outcome == Outcome.CLEARED for subject in each.subjects
+    }
     if diagnosis.symptom:
         innocent |= {*diagnosis.symptom.subjects}
     if innocent & {*verdict.about}:
@@ -148,20 +151,21 @@ def _grade(
     causes: Sequence[Candidate],
     band: RoundingTolerance | None,
     drift: Drift,
-) -> str:
+) -> Conclusion:
     """EQUIVALENT only where the difference is rounding-sized for this model and no other job is the cause."""
-    if finding is None or first.verdict not in (EQUIVALENT, DIVERGENT):
+    if finding is None or first.verdict not in (Conclusion.EQUIVALENT, Conclusion.DIVERGENT):
         return first.verdict
     if finding.stage not in drift or finding.kind != "value":
         return first.verdict
     if any(cause.topic in (*SAME_JOB, "data") for cause in causes):
-        return DIVERGENT
+        return Conclusion.DIVERGENT
     if causes and all(cause.topic in ARITHMETIC for cause in causes):
-        return EQUIVALENT if finding.rounding or (band and band.holds(drift)) else DIVERGENT
+        within = finding.rounding or (band and band.holds(drift))
+        return Conclusion.EQUIVALENT if within else Conclusion.DIVERGENT
     if causes:
-        return EQUIVALENT if finding.rounding else DIVERGENT
+        return Conclusion.EQUIVALENT if finding.rounding else Conclusion.DIVERGENT
     if band:
-        return EQUIVALENT if band.holds(drift) and first.verdict == EQUIVALENT else DIVERGENT
+        return first.verdict if band.holds(drift) else Conclusion.DIVERGENT
     return first.verdict
 
 
@@ -258,15 +262,15 @@ THREADS = Remedy(
 """Nothing imposes that: it is suspected where an order changes and nothing else mends it."""
 
 _RANDOM = {
-    "batch": "the data (shuffle, augmentation, generated records)",
-    "initial": "the initial weights",
-    "activation": "the random numbers within a step (dropout, noise)",
+    Stage.BATCH: "the data (shuffle, augmentation, generated records)",
+    Stage.INITIAL: "the initial weights",
+    Stage.ACTIVATION: "the random numbers within a step (dropout, noise)",
 }
 
 
-def describe_change(remedies: Sequence[Remedy], stage: str) -> str:
+def describe_change(remedies: Sequence[Remedy], stage: Stage | None) -> str:
     """What remedies together say of a script that first differs from itself at `stage`."""
-    what = _RANDOM.get(stage, "its random numbers")
+    what = _RANDOM.get(stage, "its random numbers") if stage else "its random numbers"
     return " and ".join(
         f"{remedy.words} {what}" if remedy.kind is Randomness.GLOBAL_SEEDS else remedy.words
         for remedy in remedies
@@ -295,7 +299,7 @@ def unstable(
         "until then, comparing machines says nothing."
     )
     return Verdict(
-        UNSTABLE,
+        Conclusion.UNSTABLE,
         divergence=divergence_of(finding, TWO_RUNS),
         cause=f"{'Confirmed' if remedies else 'Suspected'}: {because}.",
         because=because,
@@ -323,7 +327,7 @@ def besides(verdict: Verdict, itself: Verdict) -> Verdict:
     step, stage = (itself.divergence.step, itself.divergence.stage) if itself.divergence else (1, "")
     why = itself.because if itself.confirmed else f"probably {itself.because}"
     also = f"The script also differs from itself, from step {step}, {stage} on: {why}."
-    confirmed = {each.topic for each in verdict.tried if each.outcome == "confirmed"}
+    confirmed = {each.topic for each in verdict.tried if each.outcome == Outcome.CONFIRMED}
     fix = " ".join(filter(None, (verdict.fix, itself.fix)))
     if confirmed & _ANOTHER_JOB:
         return replace(verdict, cause=f"{verdict.cause} {also}", fix=fix).with_detail()

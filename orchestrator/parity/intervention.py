@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.model import Subject
+from orchestrator.model.outcomes import CandidateKind
 from orchestrator.parity.changes import Facts
 from orchestrator.parity.places import named_by_variables
 
@@ -85,7 +86,7 @@ class Candidate:
     words: str
     fix: str
     imposed: Intervention | None
-    kind: str = "difference"
+    kind: CandidateKind = CandidateKind.DIFFERENCE
     why: str = ""
     parts: tuple[Candidate, ...] = ()
     variable: bool = False

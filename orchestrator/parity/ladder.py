@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from orchestrator.model.outcomes import Stage
 from orchestrator.parity.numbers import Gap, gap
 from orchestrator.parity.opened import FilesGap, files_gap
 from orchestrator.parity.recording import STAGES, LightStep, Recording, Records, Step, Tensor
@@ -72,7 +73,7 @@ class Finding:
     """
 
     step: int
-    stage: str
+    stage: Stage
     tensor: str
     kind: str
     dtype: str
@@ -92,7 +93,7 @@ class Comparison:
     finding: Finding | None
     compared: int
     steps: int
-    stages: frozenset[str]
+    stages: frozenset[Stage]
     light: int = 0
 
 
@@ -117,12 +118,12 @@ def compare_stages(a: Recording, b: Recording) -> Comparison:
 
 def _from_files(a: Recording, b: Recording, finding: Finding) -> Finding:
     """The files where they differ and the finding may come from them, else the finding."""
-    found = files_gap(a.environment, b.environment) if finding.stage in ("batch", "initial") else None
-    if found is None or (finding.stage == "initial" and found.kind != "content"):
+    found = files_gap(a.environment, b.environment) if finding.stage in (Stage.BATCH, Stage.INITIAL) else None
+    if found is None or (finding.stage == Stage.INITIAL and found.kind != "content"):
         return finding
     return Finding(
         finding.step,
-        "files",
+        Stage.FILES,
         found.name,
         found.kind,
         "",
@@ -135,16 +136,16 @@ def _from_files(a: Recording, b: Recording, finding: Finding) -> Finding:
     )
 
 
-def _light_difference(a: LightStep, b: LightStep, dtypes: Mapping[tuple[str, str], str]) -> Finding | None:
+def _light_difference(a: LightStep, b: LightStep, dtypes: Mapping[tuple[Stage, str], str]) -> Finding | None:
     differing = [key for key in a.sums if key in b.sums and a.sums[key] != b.sums[key]]
     if not differing:
         return None
     stage = min((key[0] for key in differing), key=STAGES.index)
     names = [name for kind, name in differing if kind == stage]
-    names = names[::-1] if stage == "gradient" else names
+    names = names[::-1] if stage == Stage.GRADIENT else names
     apart = [_apart(a.norms.get((stage, name)), b.norms.get((stage, name))) for name in names]
     limits = [ROUNDING.get(dtypes.get((stage, name), "float32"), 0.0) for name in names]
-    rounding = stage != "batch" and all(x <= most for x, most in zip(apart, limits, strict=True))
+    rounding = stage != Stage.BATCH and all(x <= most for x, most in zip(apart, limits, strict=True))
     detail = Fingerprints(a.number, apart[0] if 0 < apart[0] < math.inf else 0.0)
     dtype = dtypes.get((stage, names[0]), "")
     return Finding(a.number, stage, names[0], "light", dtype, None, len(names) - 1, None, rounding, detail)
@@ -158,7 +159,7 @@ def _apart(a: float | None, b: float | None) -> float:
 
 
 def _full(a: Recording, b: Recording) -> Comparison:
-    compared, stages = 0, set[str]()
+    compared, stages = 0, set[Stage]()
     pairs = list(zip(a.steps, b.steps, strict=False))
     for left, right in pairs:
         for stage, names in _stages(left, right):
@@ -171,19 +172,19 @@ def _full(a: Recording, b: Recording) -> Comparison:
     return Comparison(None, compared, len(pairs), frozenset(stages))
 
 
-def _stages(a: Step, b: Step) -> Iterator[tuple[str, list[str]]]:
+def _stages(a: Step, b: Step) -> Iterator[tuple[Stage, list[str]]]:
     """Each stage with the names that both sides have, in the order in which an error would spread."""
     for stage in STAGES:
         known = b.stage(stage)
         names = [name for name in a.stage(stage) if name in known]
-        yield stage, names[::-1] if stage == "gradient" else names
+        yield stage, names[::-1] if stage == Stage.GRADIENT else names
 
 
-def _difference(a: Step, b: Step, stage: str, names: Sequence[str]) -> Finding | None:
+def _difference(a: Step, b: Step, stage: Stage, names: Sequence[str]) -> Finding | None:
     left, right = a.stage(stage), b.stage(stage)
     missing = _missing(a, b, stage)
     differing = [name for name in names if not left[name].equals(right[name])]
-    if stage == "initial":
+    if stage == Stage.INITIAL:
         differing = [name for name in differing if _made(left[name]) and _made(right[name])]
     if differing:
         return _finding(a, b, stage, [(left[name], right[name]) for name in differing])
@@ -198,7 +199,7 @@ def _made(tensor: Tensor) -> bool:
     return 0 not in tensor.shape
 
 
-def _missing(a: Step, b: Step, stage: str) -> tuple[str, str] | None:
+def _missing(a: Step, b: Step, stage: Stage) -> tuple[str, str] | None:
     """A tensor that one side has and the other lacks, except where the other could not read it."""
     left, right = a.stage(stage), b.stage(stage)
     for have, lack, side, unread in ((left, right, "A", b.unread), (right, left, "B", a.unread)):
@@ -208,7 +209,7 @@ def _missing(a: Step, b: Step, stage: str) -> tuple[str, str] | None:
     return None
 
 
-def _finding(a: Step, b: Step, stage: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> Finding:
+def _finding(a: Step, b: Step, stage: Stage, pairs: Sequence[tuple[Tensor, Tensor]]) -> Finding:
     left, right = pairs[0]
     gaps = [gap(left, right), *(gap(x, y, ROUGH) for x, y in pairs[1:])]
     first, others = gaps[0], len(pairs) - 1
@@ -223,7 +224,7 @@ def _kind(a: Step, b: Step, left: Tensor, right: Tensor) -> tuple[str, Detail | 
         return "dtype", Values(left.dtype, right.dtype)
     if left.shape != right.shape:
         return "shape", Values(f"shape {list(left.shape)}", str(list(right.shape)))
-    if left.stage == "batch":
+    if left.stage == Stage.BATCH:
         found = _records_gap(a.records.get(_group(left)), b.records.get(_group(right)))
         return found.kind, found
     return "value", None
@@ -262,7 +263,7 @@ def _is_rounding(
     The second counts because a sum that cancels (the gradient of a bias before a normalisation) is
     nothing but rounding: relative to itself it may differ by its whole size.
     """
-    if pairs[0][0].stage in ("batch", "initial") or stage_relative is None:
+    if pairs[0][0].stage in (Stage.BATCH, Stage.INITIAL) or stage_relative is None:
         return False
     scale = max((found.norm_square for found in gaps if found), default=0.0) ** 0.5
     for (tensor, _), found in zip(pairs, gaps, strict=True):

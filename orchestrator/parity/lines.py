@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from orchestrator.model import Stage
 from orchestrator.model.answers import Count, Like, Malformed, Most, Settings, value
 
 _FILE = r"tensors/[0-9a-f]{1,64}(\.sample)?\.npy"
@@ -27,7 +28,7 @@ class Sampled:
 class TensorLine:
     """One tensor of a step."""
 
-    stage: str
+    stage: Stage
     name: str
     dtype: Annotated[str, Most(100)]
     shape: Shape
@@ -69,7 +70,7 @@ class MetricsLine:
 class NamesLine:
     """(stage, name) of the fingerprints that follow, in their order."""
 
-    names: Annotated[tuple[tuple[str, str], ...], Most(1_000_000)]
+    names: Annotated[tuple[tuple[Stage, str], ...], Most(1_000_000)]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from orchestrator.model.outcomes import CandidateKind, Stage
 from orchestrator.parity.changes import Change, Facts
 from orchestrator.parity.intervention import Candidate, Intervention, Other
 from orchestrator.parity.interventions import other_neighbours, other_packages, other_times, to_intervention
@@ -22,15 +23,15 @@ _INPUT = (
     "isa", "onednn", "cache", "folder", "around", "versions",
 )  # fmt: skip
 _ORDER = {
-    "files": _INPUT,
-    "batch": _INPUT,
-    "steps": _INPUT,
-    "initial": (
+    Stage.FILES: _INPUT,
+    Stage.BATCH: _INPUT,
+    Stage.STEPS: _INPUT,
+    Stage.INITIAL: (
         "source", "arguments", "command", "stdin", "keras", "environment", "data", "start", "hashing",
         "paths", "policy", "determinism", "locale", "timezone", "order", "cores", "settings", "seed", "host",
         "threads", "isa", "onednn", "cache", "folder", "around", "versions",
     ),
-    "gradient": (
+    Stage.GRADIENT: (
         "source", "arguments", "command", "stdin", "keras", "data", "threads", "determinism", "cores",
         "compile", "isa", "onednn", "policy", "environment", "settings", "start", "paths", "seed", "host",
         "cache", "folder", "around", "versions",
@@ -68,7 +69,7 @@ def candidates(
     ]
     known = {candidate.topic for candidate in differences}
     suggested = [probe for probe in probes(finding, mine) if probe.topic not in known]
-    if finding.stage in ("batch", "initial", "files"):
+    if finding.stage in (Stage.BATCH, Stage.INITIAL, Stage.FILES):
         suggested += other_times(base, mine, other, names)
     order = _ORDER.get(finding.stage, _ORDER_OF_THE_REST)
     if finding.kind in ("dtype", "missing", "shape"):
@@ -98,7 +99,7 @@ def brings_about(each: Candidate, found: Candidate) -> bool:
     it was started, of a file that it then does not find. A seed may be made of a path or a time as well."""
     if found.topic == "seed" and each.topic in ("folder", "around", "host", "times"):
         return True
-    if each is found or each.kind != "difference":
+    if each is found or each.kind != CandidateKind.DIFFERENCE:
         return False
     if found.topic == "data":
         return each.topic == "start"

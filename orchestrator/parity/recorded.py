@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.model import RecordedFact, Verdict
 from orchestrator.model.counted import counted
-from orchestrator.parity.verdict import DIVERGENT, NOT_COMPARED
+from orchestrator.model.outcomes import Conclusion
 
 Record = Mapping[str, Any]
 
@@ -41,7 +41,7 @@ def compare_records(a: Record, b: Record) -> Verdict:
     differing = [fact for fact in facts if fact.equal is False]
     decisive = [fact for fact in differing if fact.name in _ANOTHER_JOB or fact.decisive]
     said = f"No tensors of both runs were recorded. {_said(facts)}"
-    verdict = DIVERGENT if decisive else NOT_COMPARED
+    verdict = Conclusion.DIVERGENT if decisive else Conclusion.NOT_COMPARED
     return Verdict(verdict, detail=said, fix=_fix(decisive), recorded=facts)
 
 

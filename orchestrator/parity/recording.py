@@ -9,6 +9,7 @@ from typing import Any
 
 from orchestrator.model.answers import SHORT, Malformed, parsed, value
 from orchestrator.model.files import regular_bytes
+from orchestrator.model.outcomes import ExitReason, Stage
 from orchestrator.model.plain import plain
 from orchestrator.parity import lines
 from orchestrator.parity.facts import ENVIRONMENT, read_facts
@@ -20,7 +21,16 @@ FORMAT = 1
 _MOST_STEPS = 1 << 31
 """Bytes of steps.jsonl."""
 
-STAGES = ("files", "batch", "initial", "activation", "loss", "gradient", "update", "metrics")
+STAGES = (
+    Stage.FILES,
+    Stage.BATCH,
+    Stage.INITIAL,
+    Stage.ACTIVATION,
+    Stage.LOSS,
+    Stage.GRADIENT,
+    Stage.UPDATE,
+    Stage.METRICS,
+)
 """The ladder: an earlier stage explains all later ones. No tensor is of the first, see opened."""
 
 
@@ -28,7 +38,7 @@ STAGES = ("files", "batch", "initial", "activation", "loss", "gradient", "update
 class Tensor:
     """One recorded tensor. `file` holds its bits, or `sample` every `stride`-th element; either may lack."""
 
-    stage: str
+    stage: Stage
     name: str
     dtype: str
     shape: tuple[int, ...]
@@ -62,7 +72,7 @@ class Step:
     records: Mapping[str, Records] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
 
-    def stage(self, name: str) -> dict[str, Tensor]:
+    def stage(self, name: Stage) -> dict[str, Tensor]:
         """The tensors of a stage by name, in the order of the program."""
         return {tensor.name: tensor for tensor in self.tensors if tensor.stage == name}
 
@@ -73,8 +83,8 @@ class LightStep:
     the ladder, and a norm that tells the size of a difference (None: not a number)."""
 
     number: int
-    sums: Mapping[tuple[str, str], str]
-    norms: Mapping[tuple[str, str], float | None]
+    sums: Mapping[tuple[Stage, str], str]
+    norms: Mapping[tuple[Stage, str], float | None]
 
 
 @dataclass(frozen=True)
@@ -140,7 +150,7 @@ def _steps(found: Sequence[Line], folder: Path) -> tuple[Step, ...]:
 
 
 def _light(found: Sequence[Line]) -> tuple[LightStep, ...]:
-    names: Sequence[tuple[str, str]] = ()
+    names: Sequence[tuple[Stage, str]] = ()
     steps = []
     for line in found:
         if isinstance(line, NamesLine):
@@ -195,7 +205,7 @@ def _failure(run: Path) -> str | None:
     except Malformed as error:
         raise Malformed(f"{path.name} is not what a run leaves: {error}") from None
     reason = plain(end.reason or "")
-    if not reason or reason in ("completed", "observed"):
+    if not reason or reason in (ExitReason.COMPLETED, ExitReason.OBSERVED):
         return None
     return f"{reason} ({plain(end.detail)})" if end.detail else reason
 

@@ -6,17 +6,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from orchestrator.model.outcomes import Stage
 from orchestrator.parity.ladder import ROUGH
 from orchestrator.parity.numbers import gap
 from orchestrator.parity.recording import Recording, Step
 
-STAGES = ("activation", "loss", "gradient", "update")
+STAGES = (Stage.ACTIVATION, Stage.LOSS, Stage.GRADIENT, Stage.UPDATE)
 """Stages that rounding can reach: it changes no record and no initial weight."""
 
 MARGIN = 4.0
 """Innocent differences other than those that were tried may round this many times worse."""
 
-Drift = Mapping[str, Sequence[float]]
+Drift = Mapping[Stage, Sequence[float]]
 """Stage → relative L2 difference of that whole stage in each compared step."""
 
 
@@ -36,22 +37,22 @@ class RoundingTolerance:
             for step, value in enumerate(steps)
         )
 
-    def limit(self, stage: str, step: int) -> float:
+    def limit(self, stage: Stage, step: int) -> float:
         """The most that rounding explains at a stage of a step (counted from 0)."""
         known = self.drift.get(stage, ())
         return self.margin * (known[step] if step < len(known) else 0.0)
 
 
-def measure_drift(a: Recording, b: Recording) -> dict[str, list[float]]:
+def measure_drift(a: Recording, b: Recording) -> dict[Stage, list[float]]:
     """How far two runs are apart at each stage of each step that both have. Infinite where not a number."""
-    found: dict[str, list[float]] = {stage: [] for stage in STAGES}
+    found: dict[Stage, list[float]] = {stage: [] for stage in STAGES}
     for left, right in zip(a.steps, b.steps, strict=False):
         for stage in STAGES:
             found[stage].append(_apart(left, right, stage))
     return {stage: values for stage, values in found.items() if values}
 
 
-def _apart(a: Step, b: Step, stage: str) -> float:
+def _apart(a: Step, b: Step, stage: Stage) -> float:
     """Relative L2 of a whole stage: of each tensor its share of elements, scaled to all of them."""
     left, right = a.stage(stage), b.stage(stage)
     square = norm = 0.0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orchestrator.model import Divergence, Verdict
 from orchestrator.model.counted import counted
+from orchestrator.model.outcomes import Conclusion, Stage
 from orchestrator.parity.cause import Cause, suspect
 from orchestrator.parity.changes import SAME_JOB, Change, changes, versions
 from orchestrator.parity.ladder import Comparison, Finding, compare_stages, same_records_overall
@@ -15,12 +16,6 @@ from orchestrator.parity.naming import LETTERS, SideNames
 from orchestrator.parity.opened import files_gap
 from orchestrator.parity.recording import STAGES, Recording, read
 from orchestrator.parity.wording import difference, files_words, located
-
-IDENTICAL = "IDENTICAL"
-EQUIVALENT = "EQUIVALENT"
-DIVERGENT = "DIVERGENT"
-UNSTABLE = "UNSTABLE"
-NOT_COMPARED = "NOT COMPARED"
 
 
 def compare(a: Path, b: Path) -> Verdict:
@@ -52,13 +47,13 @@ def judge(a: Recording, b: Recording, names: SideNames = LETTERS) -> Verdict:
         if not side.steps:
             detail = f"Nothing was observed {whose}: {side.why}."
             fix = _OBSERVABLE if side.not_compared and not side.failure else _OBSERVED
-            return Verdict(NOT_COMPARED, detail=detail, fix=fix)
+            return Verdict(Conclusion.NOT_COMPARED, detail=detail, fix=fix)
     outcome = compare_stages(a, b)
     if outcome.finding:
         return _differing(a, b, outcome, outcome.finding, names)
-    if "update" not in outcome.stages and "gradient" not in outcome.stages:
+    if Stage.UPDATE not in outcome.stages and Stage.GRADIENT not in outcome.stages:
         why = "The two recordings have neither gradients nor updated weights in common."
-        return _summed_up(NOT_COMPARED, a, b, outcome, why)
+        return _summed_up(Conclusion.NOT_COMPARED, a, b, outcome, why)
     if len(a.steps) != len(b.steps) and a.requested == b.requested:
         return _uneven(a, b, outcome, names)
     found = (
@@ -67,10 +62,10 @@ def judge(a: Recording, b: Recording, names: SideNames = LETTERS) -> Verdict:
     )
     if outcome.light:
         found += f" So are the fingerprints of the {_steps(outcome.light)} after them."
-    return _summed_up(IDENTICAL, a, b, outcome, found + _other_files(a, b, names))
+    return _summed_up(Conclusion.IDENTICAL, a, b, outcome, found + _other_files(a, b, names))
 
 
-def _summed_up(grade: str, a: Recording, b: Recording, outcome: Comparison, found: str) -> Verdict:
+def _summed_up(grade: Conclusion, a: Recording, b: Recording, outcome: Comparison, found: str) -> Verdict:
     """A verdict on recordings that differ nowhere."""
     return Verdict(
         grade,
@@ -115,7 +110,7 @@ def _differing(
         names=names,
     )
     same_job = not any(change.topic in SAME_JOB for change in found)
-    verdict = EQUIVALENT if finding.rounding and same_job else DIVERGENT
+    verdict = Conclusion.EQUIVALENT if finding.rounding and same_job else Conclusion.DIVERGENT
     return Verdict(
         verdict,
         divergence=divergence_of(finding, names),
@@ -134,19 +129,19 @@ def _differing(
 def _initial_differs(a: Recording, b: Recording, step: int) -> bool:
     if step > min(len(a.steps), len(b.steps)):
         return False
-    initial, other = a.steps[step - 1].stage("initial"), b.steps[step - 1].stage("initial")
+    initial, other = a.steps[step - 1].stage(Stage.INITIAL), b.steps[step - 1].stage(Stage.INITIAL)
     return any(name in other and not tensor.equals(other[name]) for name, tensor in initial.items())
 
 
 def absorbed(a: Recording, b: Recording, finding: Finding) -> bool:
     """Whether batches differ in their dtype alone, and nothing that is computed from them differs."""
     seen = finding.shows or finding
-    if (seen.stage, seen.kind) != ("batch", "dtype"):
+    if (seen.stage, seen.kind) != (Stage.BATCH, "dtype"):
         return False
     return all(
         tensor.equals(other[tensor.name])
         for left, right in zip(a.steps, b.steps, strict=False)
-        for stage in STAGES[STAGES.index("initial") :]
+        for stage in STAGES[STAGES.index(Stage.INITIAL) :]
         for other in (right.stage(stage),)
         for tensor in left.stage(stage).values()
         if tensor.name in other
@@ -162,7 +157,9 @@ def _absorbed(a: Recording, b: Recording, outcome: Comparison, finding: Finding,
     )
     unseen = _unseen(a, b)
     more = f"{_other_files(a, b, names)}{_versions(a, b, names)}{_too_short(a, b)}"
-    without_cause = Verdict(EQUIVALENT, summary=found, more=more.strip(), not_compared=unseen).with_detail()
+    without_cause = Verdict(
+        Conclusion.EQUIVALENT, summary=found, more=more.strip(), not_compared=unseen
+    ).with_detail()
     innocent = f"the loader yields another dtype ({dtypes}), which is cast where the model begins"
     return replace(
         without_cause,
@@ -176,7 +173,7 @@ def _absorbed(a: Recording, b: Recording, outcome: Comparison, finding: Finding,
 
 def _first_difference(finding: Finding, names: SideNames) -> str:
     kind = " That is the size of rounding." if finding.rounding else ""
-    before = "" if finding.stage == "files" else " Everything before it is equal to the bit."
+    before = "" if finding.stage == Stage.FILES else " Everything before it is equal to the bit."
     shows = f" It shows in {located(finding.shows, names)}." if finding.shows else ""
     return f"{differ_first(finding.step, located(finding, names))}{kind}{before}{shows}"
 
@@ -200,12 +197,14 @@ def _uneven(a: Recording, b: Recording, outcome: Comparison, names: SideNames) -
                 f"{name[:1].upper()}{name[1:]} ended after {_steps(len(side.steps))}: {side.failure}. "
                 f"The first {_steps(outcome.steps)}, which both have, are equal to the bit."
             )
-            return Verdict(NOT_COMPARED, compared=outcome.compared, steps=outcome.steps, detail=detail)
-    divergence = Divergence(outcome.steps + 1, "steps", "", None, counts)
+            return Verdict(
+                Conclusion.NOT_COMPARED, compared=outcome.compared, steps=outcome.steps, detail=detail
+            )
+    divergence = Divergence(outcome.steps + 1, Stage.STEPS, "", None, counts)
     because = "the data or the arguments differ, so that one side makes fewer steps"
     found = f"The runs make different numbers of steps: {counts}. Those that both have are equal to the bit."
     return Verdict(
-        DIVERGENT,
+        Conclusion.DIVERGENT,
         divergence,
         cause=f"Suspected: {because}.",
         compared=outcome.compared,
@@ -217,13 +216,13 @@ def _uneven(a: Recording, b: Recording, outcome: Comparison, names: SideNames) -
 
 def _stages(outcome: Comparison) -> str:
     words = {
-        "batch": "batches",
-        "initial": "initial weights",
-        "activation": "layer outputs",
-        "loss": "losses",
-        "gradient": "gradients",
-        "update": "updated weights and optimizer state",
-        "metrics": "metrics",
+        Stage.BATCH: "batches",
+        Stage.INITIAL: "initial weights",
+        Stage.ACTIVATION: "layer outputs",
+        Stage.LOSS: "losses",
+        Stage.GRADIENT: "gradients",
+        Stage.UPDATE: "updated weights and optimizer state",
+        Stage.METRICS: "metrics",
     }
     return ", ".join(text for stage, text in words.items() if stage in outcome.stages)
 
@@ -251,7 +250,7 @@ def _merged(a: Recording, b: Recording, stages: Sequence[str]) -> str:
     mine, theirs = ({f"{t.stage}/{t.name}" for step in s.steps for t in step.tensors} for s in (a, b))
     unread = {name for side in (a, b) for step in side.steps for name in step.unread} - (mine & theirs)
     said = []
-    for stage, what in (("activation", "the output of"), ("gradient", "the gradient of")):
+    for stage, what in ((Stage.ACTIVATION, "the output of"), (Stage.GRADIENT, "the gradient of")):
         names = sorted(name.partition("/")[2] for name in unread if name.startswith(f"{stage}/"))
         names = names if stage in stages else []
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""

@@ -6,21 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.model.counted import counted
+from orchestrator.model.outcomes import Stage
 from orchestrator.parity.ladder import Alone, Detail, Finding, Fingerprints, RecordsGap, Values
 from orchestrator.parity.naming import LETTERS, SideNames
 from orchestrator.parity.numbers import MOST_ULPS, Gap
 from orchestrator.parity.opened import FilesGap
 
-STAGE_WORDS = {
-    "steps": "the number of steps",
-    "files": "the files that are read",
-    "batch": "the batch",
-    "initial": "the initial weights",
-    "activation": "a layer's output",
-    "loss": "the loss",
-    "gradient": "a gradient",
-    "update": "the updated weights",
-    "metrics": "a metric",
+STAGE_WORDS: Mapping[str, str] = {
+    Stage.STEPS: "the number of steps",
+    Stage.FILES: "the files that are read",
+    Stage.BATCH: "the batch",
+    Stage.INITIAL: "the initial weights",
+    Stage.ACTIVATION: "a layer's output",
+    Stage.LOSS: "the loss",
+    Stage.GRADIENT: "a gradient",
+    Stage.UPDATE: "the updated weights",
+    Stage.METRICS: "a metric",
 }
 
 

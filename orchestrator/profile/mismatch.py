@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.model.outcomes import Conclusion
 from orchestrator.profile.units import describe
 from orchestrator.profile.values import nearest, parse_choice
 
@@ -26,7 +27,7 @@ class OnMismatch:
 
     def stops(self, verdict: str) -> bool:
         """Whether a run of this verdict (as `Verdict.verdict`) is not started."""
-        if verdict == "IDENTICAL":
+        if verdict == Conclusion.IDENTICAL:
             return False
         return bool(getattr(self, key_of(verdict), STOP) == STOP)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.model import Tried, Verdict
+from orchestrator.model.outcomes import CandidateKind, Outcome, Stage
 from orchestrator.parity.changes import changes
 from orchestrator.parity.explain import (
     GENERATORS,
@@ -164,7 +165,7 @@ def rank_remedies(a: Recording, b: Recording) -> Remedies:
         first = [OWN_SEEDS]
     elif all(one is not None for one, _ in seeds) and all(one == other for one, other in states):
         finding = compare_stages(a, b).finding
-        files = finding is not None and finding.stage == "files"
+        files = finding is not None and finding.stage == Stage.FILES
         rounds = finding is not None and finding.rounding
         seeding = {Randomness.GLOBAL_SEEDS, Randomness.CHANGING_SEED}
         usual = tuple(each for each in REMEDIES if not seeding & {one.kind for one in each[1]})
@@ -216,19 +217,26 @@ def _find_remedies(own: Replay, other: Replay, runs: Replayer, until: float) -> 
             named = tuple(
                 generators(where) if each.kind is Randomness.GENERATORS else each for each in remedies
             )
-            told.append(Tried(_words(named, own, other), "confirmed", repeats_shown(equal, results), "probe"))
+            told.append(
+                Tried(
+                    _words(named, own, other),
+                    Outcome.CONFIRMED,
+                    repeats_shown(equal, results),
+                    CandidateKind.PROBE,
+                )
+            )
             return Stabilised(named, tried=tuple(told))
         if holds:
             why = "the budget was used up" + (
                 f" after {equal} equal runs, which may be luck" if equal else ""
             )
-            told.append(Tried(words, "not tried", why, "probe"))
+            told.append(Tried(words, Outcome.NOT_TRIED, why, CandidateKind.PROBE))
             return Stabilised(suspected=remedies, tried=tuple(told))
         if failed:
-            outcome = "internal error" if failed.fault else "not tried"
-            told.append(Tried(words, outcome, f"the run with it failed: {failed.why}", "probe"))
+            outcome = Outcome.INTERNAL_ERROR if failed.fault else Outcome.NOT_TRIED
+            told.append(Tried(words, outcome, f"the run with it failed: {failed.why}", CandidateKind.PROBE))
             continue
-        told.append(Tried(words, "cleared", "with it fixed, runs still differ", "probe"))
+        told.append(Tried(words, Outcome.CLEARED, "with it fixed, runs still differ", CandidateKind.PROBE))
     return Stabilised(
         suspected=(THREADS,) if _reordered(own.recording, other.recording) else (), tried=tuple(told)
     )
@@ -241,7 +249,7 @@ def _reordered(a: Recording, b: Recording) -> bool:
         return finding is not None
     seen = finding.shows or finding
     group = seen.tensor.split("/")[0].split("#")[0]
-    return seen.stage == "batch" and same_records_overall(a.steps, b.steps, group)
+    return seen.stage == Stage.BATCH and same_records_overall(a.steps, b.steps, group)
 
 
 def _equal(runs: Replayer, imposed: Intervention, until: float, most: int) -> tuple[int, bool, Replay | None]:
@@ -279,7 +287,7 @@ def _results(trials: Sequence[Replay]) -> list[int]:
 
 def _words(remedies: Sequence[Remedy], own: Replay, other: Replay) -> str:
     finding = compare_stages(own.recording, other.recording).finding
-    return describe_change(remedies, finding.stage if finding else "")
+    return describe_change(remedies, finding.stage if finding else None)
 
 
 def _hashes(mine: Recording, runs: Replayer, until: float) -> Baseline | None:
@@ -299,7 +307,7 @@ def _hashes(mine: Recording, runs: Replayer, until: float) -> Baseline | None:
         return None
     sure, results = equal >= LEAST, [0, 1]
     why = repeats_shown(equal, results) if sure else "the budget was used up"
-    tried = (Tried(HASHES.words, "confirmed" if sure else "not tried", why, "probe"),)
+    tried = (Tried(HASHES.words, Outcome.CONFIRMED if sure else Outcome.NOT_TRIED, why, CandidateKind.PROBE),)
     stabilised = Stabilised((HASHES,) if sure else (), (HASHES,), tried)
     verdict = _verdict(one.recording, other.recording, stabilised)
     return Baseline(one, differs=differs, verdict=verdict) if differs else None

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.model import Progress, Tried, Verdict
+from orchestrator.model.outcomes import CandidateKind, Conclusion, Outcome, Stage
 from orchestrator.parity.changes import Change, Facts, changes
 from orchestrator.parity.explain import besides, place
 from orchestrator.parity.intervention import Candidate, Intervention, Other
 from orchestrator.parity.ladder import Finding, compare_stages
 from orchestrator.parity.plan import candidates
 from orchestrator.parity.recording import Recording
-from orchestrator.parity.verdict import DIVERGENT, EQUIVALENT, absorbed
+from orchestrator.parity.verdict import absorbed
 from orchestrator.replay.baseline import baseline, find_one_sided_nondeterminism, recheck_stability
 from orchestrator.replay.recipe import KEPT
 from orchestrator.replay.replay import cores
@@ -39,7 +40,7 @@ def confirm(sides: Sides, first: Verdict, runs: Replayer, budget: float, tell: P
     runs.warm(next((each.imposed for each in listed if each.imposed), Intervention()))
     begin = baseline(sides.mine, runs, clock.until)
     if begin.own is None:
-        failed = Tried("the run as it was, repeated", "internal error", begin.obstacle)
+        failed = Tried("the run as it was, repeated", Outcome.INTERNAL_ERROR, begin.obstacle)
         told = (*first.tried, failed) if begin.fault else first.tried
         return replace(first, tried=told, untried=f"Nothing could be confirmed: {begin.obstacle}.")
     if begin.verdict and begin.differs and begin.differs <= (place(sides.a, sides.b) or begin.differs):
@@ -58,7 +59,7 @@ def _finding(sides: Sides) -> Finding:
     outcome = compare_stages(sides.a, sides.b)
     if outcome.finding:
         return outcome.finding
-    return Finding(outcome.steps + 1, "steps", "", "count", "", None, 0, None, False, None)
+    return Finding(outcome.steps + 1, Stage.STEPS, "", "count", "", None, 0, None, False, None)
 
 
 def _candidates(sides: Sides, finding: Finding, runs: Replayer) -> list[Candidate]:
@@ -72,11 +73,17 @@ def _candidates(sides: Sides, finding: Finding, runs: Replayer) -> list[Candidat
     if any(change.topic == "start" for change in found):
         mine = theirs  # started from different folders, the same names are other files
     more = unseen(mine, theirs, seen, sides.mine.environment, called)
-    differences = [each for each in known if each.kind == "difference"]
-    early = finding.stage in ("batch", "initial", "files", "steps")
+    differences = [each for each in known if each.kind == CandidateKind.DIFFERENCE]
+    early = finding.stage in (Stage.BATCH, Stage.INITIAL, Stage.FILES, Stage.STEPS)
     listed = only_listed(mine, theirs, called) if early else ()
     unsent = not_sent(runs.original, sides.unsent, base, called) if early and runs.original else ()
-    return [*differences, *unsent, *more, *listed, *(each for each in known if each.kind != "difference")]
+    return [
+        *differences,
+        *unsent,
+        *more,
+        *listed,
+        *(each for each in known if each.kind != CandidateKind.DIFFERENCE),
+    ]
 
 
 def _seen(found: Iterable[Change], facts: Sequence[Facts], beside: Path | None) -> set[str]:
@@ -113,7 +120,7 @@ def imitation_of(
 
 def is_confirmable(verdict: Verdict, a: Recording, b: Recording) -> bool:
     """Whether there is a difference to explain, and it is not one that changes nothing."""
-    if verdict.verdict not in (EQUIVALENT, DIVERGENT):
+    if verdict.verdict not in (Conclusion.EQUIVALENT, Conclusion.DIVERGENT):
         return False
     finding = compare_stages(a, b).finding
     return finding is None or not absorbed(a, b, finding)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.model import Progress, Reason, Subject, Tried, Verdict
+from orchestrator.model.outcomes import CandidateKind, Outcome
 from orchestrator.parity import rounding_tolerance as band_
 from orchestrator.parity.changes import changes
 from orchestrator.parity.explain import ARITHMETIC, Diagnosis, Place, conclude, place
@@ -86,14 +87,14 @@ class Search:
                 self._symptom = cause
                 known = self._tried[id(cause)]
                 self._tried[id(cause)] = replace(
-                    known, outcome="part", why=_WHY[Reason.SYMPTOM], reason=Reason.SYMPTOM
+                    known, outcome=Outcome.PART, why=_WHY[Reason.SYMPTOM], reason=Reason.SYMPTOM
                 )
                 return ()
         return causes
 
     def _was_tried(self, each: Candidate) -> bool:
         known = self._tried.get(id(each))
-        return known is not None and known.outcome not in ("not tried", "internal error")
+        return known is not None and known.outcome not in (Outcome.NOT_TRIED, Outcome.INTERNAL_ERROR)
 
     def _causes(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """What makes the runs equal, and not by luck."""
@@ -105,7 +106,7 @@ class Search:
         for each in found:
             known = self._tried[id(each)]
             why = f"{known.why}, in each of {seen} runs" if seen > 1 else known.why
-            lucky = _tried(each, "cleared", Reason.CHANCE)
+            lucky = _tried(each, Outcome.CLEARED, Reason.CHANCE)
             self._tried[id(each)] = lucky if self.shaken else replace(known, why=why)
         return () if self.shaken else found
 
@@ -113,29 +114,35 @@ class Search:
         """Differences one by one, then several at once, then what nobody recorded; last, replays locate."""
         able = [each for each in listed if each.imposed]
         parts: list[Candidate] = []
-        for kind in ("difference", "probe"):
+        for kind in (CandidateKind.DIFFERENCE, CandidateKind.PROBE):
             for each in (each for each in able if each.kind == kind):
                 outcome = self._try(each, anyhow=not self._tried)
-                if outcome == "confirmed":
+                if outcome == Outcome.CONFIRMED:
                     return self._deepest(each, able)
-                if outcome == "part":
+                if outcome == Outcome.PART:
                     parts.append(each)
             several = self._several(able, parts)
             if several:
                 return several
-        for each in (each for each in able if each.kind == "difference" and id(each) in self._late):
-            if self._try(each, anyhow=True) == "confirmed":
+        for each in (
+            each for each in able if each.kind == CandidateKind.DIFFERENCE and id(each) in self._late
+        ):
+            if self._try(each, anyhow=True) == Outcome.CONFIRMED:
                 return self._deepest(each, able)
-        for each in (each for each in able if each.kind == "replay"):
-            if self._try(each) == "confirmed":
+        for each in (each for each in able if each.kind == CandidateKind.REPLAY):
+            if self._try(each) == Outcome.CONFIRMED:
                 break
         return ()
 
     def _deepest(self, found: Candidate, able: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """What is enough, or else what brings it about: a variable that the program makes threads of."""
         self._acting = (found,)
-        for each in able if found.kind == "difference" else ():
-            if brings_about(each, found) and id(each) not in self._tried and self._try(each) == "confirmed":
+        for each in able if found.kind == CandidateKind.DIFFERENCE else ():
+            if (
+                brings_about(each, found)
+                and id(each) not in self._tried
+                and self._try(each) == Outcome.CONFIRMED
+            ):
                 found = each
                 break
         return self._narrowed((found,)) if found.parts else (found,)
@@ -145,7 +152,7 @@ class Search:
         for each in listed:
             known = self._tried.get(id(each))
             acts = known is not None and known.reason is Reason.OTHER_CHANGE
-            if each.kind != "difference" or not acts or each.imposed is None:
+            if each.kind != CandidateKind.DIFFERENCE or not acts or each.imposed is None:
                 continue
             if not self._clock.allows(self._runs.estimate(each.imposed, 1)):
                 return None
@@ -179,7 +186,9 @@ class Search:
         return (
             self._self_place is not None
             or self._kind == "order"
-            or any(each.kind == "probe" or each.topic in _FICKLE for each in (*causes, *self._acting))
+            or any(
+                each.kind == CandidateKind.PROBE or each.topic in _FICKLE for each in (*causes, *self._acting)
+            )
         )
 
     def _several(self, able: Sequence[Candidate], parts: Sequence[Candidate]) -> tuple[Candidate, ...]:
@@ -187,7 +196,7 @@ class Search:
 
         First those that alone changed the run, for they act; the folder's path last, for it seldom does.
         """
-        pool = [each for each in able if each.kind == "difference" or each in parts]
+        pool = [each for each in able if each.kind == CandidateKind.DIFFERENCE or each in parts]
         pool.sort(key=lambda each: each not in parts)
         acting = [each for each in pool if self._acts(each)]
         inside = [each for each in pool if each.topic not in ("folder", "around")]
@@ -211,7 +220,7 @@ class Search:
             why = self._equal("with all of this")
             why += "; whether less is enough was not tried" if self._cut else ", and with nothing less"
         for each in found:
-            self._tried[id(each)] = _tried(each, "confirmed", Reason.EQUAL, why)
+            self._tried[id(each)] = _tried(each, Outcome.CONFIRMED, Reason.EQUAL, why)
         return found
 
     def _enough(self, several: Sequence[Candidate]) -> bool:
@@ -224,14 +233,14 @@ class Search:
         trial = self._runs.run(together, self._clock.until)
         return bool(trial.recording.steps) and self._explains(place(trial.recording, self._sides.theirs))
 
-    def _try(self, each: Candidate, *, anyhow: bool = False) -> str:
+    def _try(self, each: Candidate, *, anyhow: bool = False) -> Outcome:
         """`anyhow`: even where it will probably take longer than there is time."""
         assert each.imposed is not None
         if not self._clock.allows(0.0):
-            return "not tried"
+            return Outcome.NOT_TRIED
         if not anyhow and not self._clock.allows(self._runs.estimate(each.imposed)):
             self._late[id(each)] = f"what was left of the {self._clock.budget:.0f} s would not have sufficed"
-            return "not tried"
+            return Outcome.NOT_TRIED
         trial = self._runs.run(each.imposed, self._clock.until)
         outcome, reason, why = self._outcome(trial)
         self._tell.say(f"  {outcome}: {each.words}")
@@ -241,20 +250,20 @@ class Search:
             self._drifts[each.topic] = (each.words, band_.measure_drift(self._own.recording, trial.recording))
         return outcome
 
-    def _outcome(self, trial: Replay) -> tuple[str, Reason, str]:
+    def _outcome(self, trial: Replay) -> tuple[Outcome, Reason, str]:
         if trial.fault:
-            return "internal error", Reason.FAULT, trial.why
+            return Outcome.INTERNAL_ERROR, Reason.FAULT, trial.why
         if not trial.recording.steps:
-            return "not tried", Reason.FAILED, f"the run with it failed: {trial.why}"
+            return Outcome.NOT_TRIED, Reason.FAILED, f"the run with it failed: {trial.why}"
         now = place(trial.recording, self._sides.theirs)
         if self._explains(now):
-            return "confirmed", Reason.EQUAL, self._equal("with this alone")
+            return Outcome.CONFIRMED, Reason.EQUAL, self._equal("with this alone")
         assert now is not None and self._first is not None
         if now > self._first:
-            return "part", Reason.LATER, _WHY[Reason.LATER]
+            return Outcome.PART, Reason.LATER, _WHY[Reason.LATER]
         same = place(trial.recording, self._own.recording) is None
         reason = Reason.NO_CHANGE if same else Reason.OTHER_CHANGE
-        return "cleared", reason, _WHY[reason]
+        return Outcome.CLEARED, reason, _WHY[reason]
 
     def _equal(self, how: str) -> str:
         names = self._sides.names
@@ -323,19 +332,21 @@ class Search:
         known = self._tried.get(id(each))
         if causes and not any(each is one for one in causes) and self._is_brought_about(each):
             seconds = known.seconds if known else None
-            return _tried(each, "follows", Reason.CONSEQUENCE, seconds=seconds)
-        if known and not (each.topic == "folder" and known.outcome == "not tried"):
+            return _tried(each, Outcome.FOLLOWS, Reason.CONSEQUENCE, seconds=seconds)
+        if known and not (each.topic == "folder" and known.outcome == Outcome.NOT_TRIED):
             return known
-        if (causes or self._symptom) and each.kind != "difference":
+        if (causes or self._symptom) and each.kind != CandidateKind.DIFFERENCE:
             return known
         if causes and not any(brings_about(each, cause) for cause in causes):
-            return _tried(each, "not needed", Reason.LEFT)
+            return _tried(each, Outcome.NOT_NEEDED, Reason.LEFT)
         if each.topic == "folder" and self._runs.always.path is None:
-            return _tried(each, "cleared", Reason.SAME_ELSEWHERE)
-        if each.kind == "replay" and "confirmed" in (one.outcome for one in self._tried.values()):
+            return _tried(each, Outcome.CLEARED, Reason.SAME_ELSEWHERE)
+        if each.kind == CandidateKind.REPLAY and Outcome.CONFIRMED in (
+            one.outcome for one in self._tried.values()
+        ):
             return known  # one that locates it is enough
         why = each.why or self._late.get(id(each)) or f"the budget of {self._clock.budget:.0f} s was used up"
-        return known or _tried(each, "not tried", None, why)
+        return known or _tried(each, Outcome.NOT_TRIED, None, why)
 
     def _is_brought_about(self, each: Candidate) -> bool:
         return self._follows.issuperset(each.subjects)
@@ -353,11 +364,14 @@ class Search:
         differences = [
             each
             for each in listed
-            if each.kind == "difference" and each.topic != "cache" and each is not self._symptom
+            if each.kind == CandidateKind.DIFFERENCE and each.topic != "cache" and each is not self._symptom
         ]
         told = [(each, self._told(each, causes)) for each in differences]
         return tuple(
-            each for outcome in ("part", *_LEFT) for each, known in told if known and known.outcome == outcome
+            each
+            for outcome in (Outcome.PART, *_LEFT)
+            for each, known in told
+            if known and known.outcome == outcome
         )
 
     def _located(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> str:
@@ -369,12 +383,12 @@ class Search:
             )
         for each in listed:
             known = self._tried.get(id(each))
-            if each.kind == "replay" and known and known.outcome == "confirmed":
+            if each.kind == CandidateKind.REPLAY and known and known.outcome == Outcome.CONFIRMED:
                 return f"Confirmed: the difference lies in {each.words}, and in nothing after it."
         return ""
 
 
-_LEFT = ("not tried", "internal error")
+_LEFT = (Outcome.NOT_TRIED, Outcome.INTERNAL_ERROR)
 _FICKLE = frozenset(("order", "cores", "threads", "determinism"))
 """Topics of causes that could be no cause but a race."""
 
@@ -394,7 +408,7 @@ _WHY = {
 
 
 def _tried(
-    each: Candidate, outcome: str, reason: Reason | None, why: str = "", seconds: float | None = None
+    each: Candidate, outcome: Outcome, reason: Reason | None, why: str = "", seconds: float | None = None
 ) -> Tried:
     why = why or (_WHY.get(reason, "") if reason else "")
     return Tried(each.words, outcome, why, each.kind, each.topic, seconds, each.subjects, reason)

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from orchestrator.model.counted import counted
+from orchestrator.model.outcomes import Conclusion, Outcome, Stage
 from orchestrator.parity.wording import STAGE_WORDS
 
 WIDTH = 80
@@ -16,32 +17,32 @@ WIDTH = 80
 MOST = 4
 """Things that were cleared, and as many that were not tried, that are told one by one."""
 
-_UNTRIED = ("not tried", "internal error")
+_UNTRIED = (Outcome.NOT_TRIED, Outcome.INTERNAL_ERROR)
 
 _MARGIN = 12
 
-_HEADS = {
-    "IDENTICAL": "the two runs are equal to the bit",
-    "EQUIVALENT": "the two runs differ, by rounding only",
-    "DIVERGENT": "the two runs are not the same",
-    "UNSTABLE": "the script differs from itself, on one machine",
-    "NOT COMPARED": "nothing can be said of the two runs",
+_HEADS: Mapping[str, str] = {
+    Conclusion.IDENTICAL: "the two runs are equal to the bit",
+    Conclusion.EQUIVALENT: "the two runs differ, by rounding only",
+    Conclusion.DIVERGENT: "the two runs are not the same",
+    Conclusion.UNSTABLE: "the script differs from itself, on one machine",
+    Conclusion.NOT_COMPARED: "nothing can be said of the two runs",
 }
 _UNRECORDED = "no tensors were recorded of both runs; their records do not contradict each other"
 _BEFORE = {
-    "batch": "The data that were seen to be read are equal.",
-    "initial": "The batch before it is equal to the bit.",
-    "activation": "Batch and initial weights before it are equal to the bit.",
-    "loss": "Batch, initial weights and layer outputs before it are equal to the bit.",
-    "gradient": "Everything before it, from the batch to the loss, is equal to the bit.",
-    "update": "Everything before it, from the batch to the gradients, is equal to the bit.",
-    "metrics": "Everything before it, from the batch to the updated weights, is equal to the bit.",
+    Stage.BATCH: "The data that were seen to be read are equal.",
+    Stage.INITIAL: "The batch before it is equal to the bit.",
+    Stage.ACTIVATION: "Batch and initial weights before it are equal to the bit.",
+    Stage.LOSS: "Batch, initial weights and layer outputs before it are equal to the bit.",
+    Stage.GRADIENT: "Everything before it, from the batch to the loss, is equal to the bit.",
+    Stage.UPDATE: "Everything before it, from the batch to the gradients, is equal to the bit.",
+    Stage.METRICS: "Everything before it, from the batch to the updated weights, is equal to the bit.",
 }
 _OTHER_FILES = "The files that differ do not bring that about."
-_MANY = ("initial", "update")
+_MANY = (Stage.INITIAL, Stage.UPDATE)
 """Stages whose words are in the plural."""
 _SEEN_BEFORE = "Everything that was seen before it, from the batch on, is equal to the bit."
-_COLOURS = {"IDENTICAL": "32", "EQUIVALENT": "33"}
+_COLOURS: Mapping[str, str] = {Conclusion.IDENTICAL: "32", Conclusion.EQUIVALENT: "33"}
 
 Parity = Mapping[str, Any]
 Paint = Callable[[str, str], str]
@@ -51,7 +52,11 @@ def letter(parity: Parity, *, width: int = WIDTH, colour: bool = False) -> str:
     """The verdict on one screen, `parity` as in run.json. `colour`: with the codes of a terminal."""
     verdict = str(parity["verdict"])
     paint = _painted if colour else _plain
-    head = _UNRECORDED if parity.get("recorded") and verdict == "NOT COMPARED" else _HEADS.get(verdict, "")
+    head = (
+        _UNRECORDED
+        if parity.get("recorded") and verdict == Conclusion.NOT_COMPARED
+        else _HEADS.get(verdict, "")
+    )
     lines = [f"{paint(verdict, _COLOURS.get(verdict, '31'))}: {head}", ""]
     for name, texts in _parts(parity):
         lines += _part(name, list(texts), max(40, width), paint)
@@ -72,10 +77,10 @@ def _parts(parity: Parity) -> tuple[tuple[str, Iterable[str]], ...]:
         ("Evidence", _evidence(parity)),
         ("Not seen", unseen),
         ("Cause", _cause(parity)),
-        ("Cleared", _listed(parity, "cleared")),
-        ("Not needed", _listed(parity, "not needed")),
-        ("Not tried", _listed(parity, "not tried")),
-        ("Orch failed", _listed(parity, "internal error")),
+        ("Cleared", _listed(parity, Outcome.CLEARED)),
+        ("Not needed", _listed(parity, Outcome.NOT_NEEDED)),
+        ("Not tried", _listed(parity, Outcome.NOT_TRIED)),
+        ("Orch failed", _listed(parity, Outcome.INTERNAL_ERROR)),
         ("Treatment", filter(None, [parity.get("fix")])),
         ("Prognosis", _prognosis(parity)),
     )
@@ -125,7 +130,7 @@ def _painted(text: str, code: str) -> str:
 
 
 def _finding(parity: Parity) -> Iterator[str]:
-    who = "Two runs of it" if parity["verdict"] == "UNSTABLE" else "The runs"
+    who = "Two runs of it" if parity["verdict"] == Conclusion.UNSTABLE else "The runs"
     tensor = f": {parity['tensor']}" if parity.get("tensor") else ""
     others = parity.get("others") or 0
     more = f" (and {others:,} more there)" if others else ""
@@ -145,14 +150,14 @@ def _evidence(parity: Parity) -> Iterator[str]:
         yield _measured(parity["difference"], parity.get("relative"), parity.get("tensor") or "")
     shows = parity.get("shows")
     if shows:
-        name = shows["stage"].capitalize() if shows["stage"] != "initial" else "Initial weights"
+        name = shows["stage"].capitalize() if shows["stage"] != Stage.INITIAL else "Initial weights"
         yield f"{name}: {_sized(shows['detail'], shows['relative'])}."
-    elif parity["verdict"] != "UNSTABLE" and parity["stage"] in _BEFORE:
+    elif parity["verdict"] != Conclusion.UNSTABLE and parity["stage"] in _BEFORE:
         files = [each["outcome"] for each in parity.get("candidates") or () if each.get("topic") == "data"]
-        if parity["stage"] == "batch" and files:
-            yield from () if {"confirmed", "part", *_UNTRIED} & {*files} else (_OTHER_FILES,)
+        if parity["stage"] == Stage.BATCH and files:
+            yield from () if {Outcome.CONFIRMED, Outcome.PART, *_UNTRIED} & {*files} else (_OTHER_FILES,)
             return
-        everything = parity.get("not_compared") and parity["stage"] not in ("batch", "initial")
+        everything = parity.get("not_compared") and parity["stage"] not in (Stage.BATCH, Stage.INITIAL)
         yield _SEEN_BEFORE if everything else _BEFORE[parity["stage"]]
 
 
@@ -173,13 +178,13 @@ def _cause(parity: Parity) -> Iterator[str]:
     if parity.get("cause"):
         yield parity["cause"]
     candidates = parity.get("candidates") or ()
-    confirmed = [each["why"] for each in candidates if each["outcome"] == "confirmed" and each["why"]]
+    confirmed = [each["why"] for each in candidates if each["outcome"] == Outcome.CONFIRMED and each["why"]]
     if confirmed and parity.get("confirmed"):
         yield f"How that is known: {confirmed[0]}."
     for each in candidates:
-        if each["outcome"] == "part":
+        if each["outcome"] == Outcome.PART:
             yield f"In part: {each['words']} ({each['why']})."
-    follows = [each["words"] for each in candidates if each["outcome"] == "follows"]
+    follows = [each["words"] for each in candidates if each["outcome"] == Outcome.FOLLOWS]
     if follows:
         yield f"It brings about: {textwrap.shorten('; '.join(follows[:MOST]), 200, placeholder=' …')}."
     if parity.get("untried") and not any(each["outcome"] in _UNTRIED for each in candidates):
@@ -202,17 +207,22 @@ def _listed(parity: Parity, outcome: str) -> Iterator[str]:
 
 def _prognosis(parity: Parity) -> Iterator[str]:
     verdict, band = parity["verdict"], parity.get("band")
-    if verdict == "DIVERGENT":
+    if verdict == Conclusion.DIVERGENT:
         yield ("Fix this first: the two runs train different models, so their metrics cannot be compared.")
-    if verdict == "UNSTABLE":
+    if verdict == Conclusion.UNSTABLE:
         yield "Fix this first: no two runs of this script can be compared, on one machine or on two."
-    if verdict == "EQUIVALENT" and not band and parity.get("relative") is not None:
+    if verdict == Conclusion.EQUIVALENT and not band and parity.get("relative") is not None:
         yield "Rounding grows with every step: final metrics agree in their leading digits only."
     if band:
         yield from _rows(parity, band)
 
 
-_NAMES = {"activation": "layer outputs", "loss": "loss", "gradient": "gradients", "update": "weights"}
+_NAMES: Mapping[str, str] = {
+    Stage.ACTIVATION: "layer outputs",
+    Stage.LOSS: "loss",
+    Stage.GRADIENT: "gradients",
+    Stage.UPDATE: "weights",
+}
 
 
 def _rows(parity: Parity, band: Mapping[str, Any]) -> Iterator[str]:
@@ -221,7 +231,7 @@ def _rows(parity: Parity, band: Mapping[str, Any]) -> Iterator[str]:
     shown = [stage for stage in shown if band["drift"][stage][-1] or band["limit"][stage][-1]]
     count = max((len(band["drift"][stage]) for stage in shown), default=0)
     after = f"after {counted(count, 'step')}"
-    beyond = "more" if parity["verdict"] == "EQUIVALENT" else "BEYOND"
+    beyond = "more" if parity["verdict"] == Conclusion.EQUIVALENT else "BEYOND"
     yield f" {after:16}{'apart':>10}{'rounding alone':>18}   (relative L2)"
     for stage in shown:
         apart, limit = band["drift"][stage][-1], band["limit"][stage][-1]
@@ -229,7 +239,7 @@ def _rows(parity: Parity, band: Mapping[str, Any]) -> Iterator[str]:
         yield f" {_NAMES[stage]:16}{_number(apart):>10}{most:>18}   {verb}"
     flips = "; ".join(textwrap.shorten(each, 70, placeholder=" …") for each in band["flips"])
     yield f"Rounding alone was measured on this model here ({flips}), times {band['margin']:g}."
-    if parity["verdict"] == "EQUIVALENT":
+    if parity["verdict"] == Conclusion.EQUIVALENT:
         grown = [stage for stage in shown if band["drift"][stage][-1] > band["limit"][stage][-1]]
         more = "The difference began at the size of rounding and has grown beyond these. " if grown else ""
         yield f"{more}It grows with every step: final metrics agree in their leading digits only."

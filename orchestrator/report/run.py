@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator.model import CancelReport, PullReport, RunRecord
 from orchestrator.model.counted import counted
+from orchestrator.model.outcomes import Conclusion
 from orchestrator.model.plain import moment
 from orchestrator.report.models import model_lines
 from orchestrator.report.units import duration, money, size
@@ -67,7 +68,7 @@ def parity_line(parity: Mapping[str, Any] | None) -> str:
     if not parity:
         return ""
     verdict = parity["verdict"]
-    if verdict == "IDENTICAL":
+    if verdict == Conclusion.IDENTICAL:
         steps, compared = parity.get("steps") or 0, parity.get("compared") or 0
         return f"IDENTICAL: {counted(compared, 'tensor')} of {counted(steps, 'step')} equal to the last bit"
     return f"{verdict}: {parity.get('detail') or 'no detail was recorded'}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.errors import UsageError
 from orchestrator.ledger import LeasedRun
-from orchestrator.model import RunRecord
+from orchestrator.model import ExitReason, RunRecord
 from orchestrator.profile import Profile
 from orchestrator.runs import collect
 from orchestrator.runs.inputs import Inputs, differences, inputs_of
@@ -18,7 +18,6 @@ from orchestrator.runs.outcome import complete_record, raise_for_outcome
 from orchestrator.session.project import Project
 
 FOLDER = "attempts"
-_NOT_STARTED = "not_started"
 
 
 def latest_attempt(folder: Path) -> RunRecord | None:
@@ -45,7 +44,7 @@ def answering_record(
         _require_same(project, profile, done)
         return complete_record(done, leased=leased)
     newer = seen is None or _number(seen) != _number(done)
-    if not newer and (retry or done.exit["reason"] == _NOT_STARTED):
+    if not newer and (retry or done.exit["reason"] == ExitReason.NOT_STARTED):
         return None
     return raise_for_outcome(done, str(profile.path), leased=leased)
 

@@ -20,6 +20,7 @@ from orchestrator.hosts.disk import mount_of, shown
 from orchestrator.model import Agent, Entry, Exit, Host, NotFetched, Progress, Refused, RunRecord, RunState
 from orchestrator.model.answers import LONG, Count, Malformed, Most, value
 from orchestrator.model.files import open_regular, regular_bytes
+from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.plain import plain
 
 RECORD = "run.json"
@@ -266,7 +267,7 @@ def _is_metric(key: str, value: object) -> bool:
 
 def exit_json(exit_: Exit | None) -> dict[str, Any]:
     if exit_ is None:
-        return {"code": None, "signal": None, "reason": "lost", "detail": "The machine went away."}
+        return {"code": None, "signal": None, "reason": ExitReason.LOST, "detail": "The machine went away."}
     return asdict(exit_)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from orchestrator.errors import ProfileError, ResultsLost, failure_of
 from orchestrator.model import Refused, RunRecord
 from orchestrator.model.files import last_bytes
+from orchestrator.model.outcomes import ExitReason
 from orchestrator.profile import load
 from orchestrator.reads.advice import of_profile
 from orchestrator.reads.undeclared_words import declare_command, undeclared_sentence
@@ -30,7 +31,7 @@ def raise_for_outcome(record: RunRecord, profile: str, *, leased: bool = True) -
     if record.succeeded:
         return complete_record(record, leased=leased)
     came_home = "pull_s" in record.timings
-    gone = not leased or record.exit["reason"] in ("preempted", "deadline") or not came_home
+    gone = not leased or record.exit["reason"] in (ExitReason.PREEMPTED, ExitReason.DEADLINE) or not came_home
     logged = "Its record and what it printed are" if (record.folder / LOG).exists() else "Its record alone is"
     left = "Its record, log and files are" if came_home else logged
     if record.not_fetched:
@@ -62,7 +63,7 @@ def _held(record: RunRecord) -> str:
     """What a run that lacked memory used and had, as far as it was sampled."""
     seen = record.profile or {}
     peak, limit = seen.get("peak_memory"), seen.get("memory")
-    if record.exit["reason"] != "out_of_memory" or not peak:
+    if record.exit["reason"] != ExitReason.OUT_OF_MEMORY or not peak:
         return ""
     had = f" of {limit / _GIB:.1f} GiB" if limit else ""
     return f" It was seen to hold up to {peak / _GIB:.1f} GiB{had}, and asked for more."
@@ -125,7 +126,7 @@ def _listed(missing: Sequence[Mapping[str, Any]]) -> str:
 def _unsent(record: RunRecord, profile: Path) -> tuple[str, str]:
     """(what the code names, lies here and was not sent, the command that declares it), where a failed run
     printed a name of it at its end; else two empty texts."""
-    if record.exit["reason"] != "failed":
+    if record.exit["reason"] != ExitReason.FAILED:
         return "", ""
     try:
         said = last_bytes(record.folder / LOG, _TAIL).decode(errors="replace")
@@ -141,6 +142,6 @@ def _unsent(record: RunRecord, profile: Path) -> tuple[str, str]:
 
 
 def _what_next(record: RunRecord) -> str:
-    if record.exit["reason"] == "lost":  # its supervisor is; the job itself may go on, unwatched
+    if record.exit["reason"] == ExitReason.LOST:  # its supervisor is; the job itself may go on, unwatched
         return f"orch cancel {record.run_id} && orch pull {record.run_id}    # then orch down"
     return f"orch logs {record.run_id}    # then orch down"

@@ -19,6 +19,7 @@ from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Exit, Job, Progress
 from orchestrator.model.answers import Malformed
 from orchestrator.model.files import first_line, last_bytes
+from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.plain import plain
 from orchestrator.parity.intervention import Intervention
 from orchestrator.profile import DataTree
@@ -150,7 +151,7 @@ def _run(agent: Agent, run: RunDir, job: Job, limit: float, progress: Progress) 
     except BaseException:
         jobs.cancel(host, agent, run.run_id, grace=0.5)
         raise
-    return state.exit or Exit(None, None, "lost", "how it ended is not known")
+    return state.exit or Exit(None, None, ExitReason.LOST, "how it ended is not known")
 
 
 def _tell(run: RunDir, told: str, progress: Progress) -> str:
@@ -180,7 +181,7 @@ def _judged(outcome: _Outcome, limit: float) -> dict[str, Any]:
             f"No training step was complete after {limit:.0f} s.{_said(outcome)}",
             next_command="orch size --limit SECONDS …    # or a smaller --batch",
         )
-    if outcome.exit.reason == "out_of_memory" or outcome.exit.signal == 9 or _exhausted(result):
+    if outcome.exit.reason == ExitReason.OUT_OF_MEMORY or outcome.exit.signal == 9 or _exhausted(result):
         raise _too_small(result)
     if outcome.exit.code != 0 or (result or {}).get("end") == "failed" or _failed(result):
         raise RunFailed(f"The program failed before a step could be measured.{_why(result, outcome)}")

@@ -20,6 +20,7 @@ from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Job, Progress, Silent
 from orchestrator.model.answers import Malformed
 from orchestrator.model.files import last_bytes, regular_bytes
+from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.plain import plain
 from orchestrator.profile import load
 from orchestrator.replay.command_line import command_python
@@ -104,7 +105,10 @@ class Profiled:
     @property
     def failed(self) -> bool:
         """The command itself failed, and nothing was measured."""
-        return self.found is None and self.exit.get("reason") not in ("completed", "cancelled")
+        return self.found is None and self.exit.get("reason") not in (
+            ExitReason.COMPLETED,
+            ExitReason.CANCELLED,
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The published object."""
@@ -343,7 +347,7 @@ def _why(home: Path, result: Mapping[str, Any], exit_: Mapping[str, Any]) -> str
     path = _refused(home / "refused")
     if path:
         return f"The script writes to {path}, which a scratch run may not change; with --in-place it may."
-    if exit_.get("reason") not in ("completed", "cancelled"):
+    if exit_.get("reason") not in (ExitReason.COMPLETED, ExitReason.CANCELLED):
         return f"The command ended before a second training step was seen: {exit_.get('detail')}"
     return (
         "No training step of TensorFlow was seen (Keras' fit, or a loop over a tf.data pipeline that takes "

@@ -17,6 +17,7 @@ from orchestrator.leases.settle import few, record_of
 from orchestrator.leases.status import machine_facts
 from orchestrator.ledger import Ran
 from orchestrator.model import MODEL_CHECK, PULL, Entry, Exit, RunRecord, RunState
+from orchestrator.model.outcomes import ExitReason
 from orchestrator.runs import collect, model_check, space
 from orchestrator.runs.metrics import read_metrics
 from orchestrator.session.releasing import release
@@ -110,7 +111,7 @@ def _model_check(
 
 def note_end(session: Session, run_id: str, exit_: Exit | None) -> None:
     if session.ledger.lease().runs[run_id].exit_reason is None:
-        session.ledger.append("run.ended", run_id=run_id, reason=exit_.reason if exit_ else "lost")
+        session.ledger.append("run.ended", run_id=run_id, reason=exit_.reason if exit_ else ExitReason.LOST)
 
 
 def run_record(session: Session, run_id: str, draft: Mapping[str, Any], **facts: Any) -> RunRecord:

@@ -18,10 +18,10 @@ from orchestrator.errors import DataNotSent, ParityMismatch, RunFailed
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Host, Job, Verdict
 from orchestrator.model.counted import counted
+from orchestrator.model.outcomes import Conclusion, ExitReason
 from orchestrator.parity.naming import HERE_AND_THERE
 from orchestrator.parity.places import named_alike
 from orchestrator.parity.recording import read
-from orchestrator.parity.verdict import NOT_COMPARED
 from orchestrator.profile import Profile
 from orchestrator.profile.mismatch import key_of
 from orchestrator.reads.opened import read_opened
@@ -68,7 +68,7 @@ def compare_first_steps(
     if lacking:
         return _nothing_compared(profile, lacking)
     verdict = _judged(session, local, python, folder)
-    if failures and verdict.verdict == NOT_COMPARED:
+    if failures and verdict.verdict == Conclusion.NOT_COMPARED:
         raise RunFailed("\n".join(failures), next_command="orch train --local-parity    # once fixed")
     return verdict
 
@@ -84,7 +84,7 @@ def mismatch(session: Session, run_id: str, verdict: dict[str, Any]) -> ParityMi
             exists=runs_on,
             next_command=f"{declare_command(found, profile.path)} && orch train --local-parity",
         )
-    if verdict["verdict"] == NOT_COMPARED and not is_observable(profile):
+    if verdict["verdict"] == Conclusion.NOT_COMPARED and not is_observable(profile):
         return ParityMismatch(
             f"{verdict['verdict']}: {verdict['detail']}",
             exists=runs_on,
@@ -111,7 +111,9 @@ def _lacking(profile: Profile, view: View, folder: Path, begun: float) -> tuple[
 def _nothing_compared(profile: Profile, found: tuple[Undeclared, ...]) -> Verdict:
     detail = f"{undeclared_sentence(found)} The machine has none of it, so nothing was compared."
     fix = f"Add to {profile.path.name}:\n{profile_lines(found, profile.path)}"
-    return Verdict(NOT_COMPARED, detail=detail, fix=fix, undeclared=tuple(each.as_json() for each in found))
+    return Verdict(
+        Conclusion.NOT_COMPARED, detail=detail, fix=fix, undeclared=tuple(each.as_json() for each in found)
+    )
 
 
 # ---------------------------------------------------------------- the two runs
@@ -161,12 +163,12 @@ def _run(host: Host, agent: Agent, job: Job) -> tuple[str, bytes]:
 
     jobs.follow(host, agent, job.run_id, 0, keep)
     ended = jobs.state(host, agent, job.run_id).exit
-    return (ended.reason if ended else "lost"), bytes(log)
+    return (ended.reason if ended else ExitReason.LOST), bytes(log)
 
 
 def _failure(side: str, ended: tuple[str, bytes]) -> str:
     reason, log = ended
-    if reason in ("observed", "completed"):
+    if reason in (ExitReason.OBSERVED, ExitReason.COMPLETED):
         return ""
     tail = "\n".join("    " + line for line in log.decode(errors="replace").strip().splitlines()[-12:])
     place = "on this computer" if side == "here" else "on the machine"

@@ -10,6 +10,7 @@ from orchestrator import jobs
 from orchestrator.errors import Busy, StackMismatch, UsageError
 from orchestrator.leases.settle import few
 from orchestrator.model import Difference, Job, RunRecord, TreeLink
+from orchestrator.model.outcomes import Conclusion, ExitReason
 from orchestrator.profile import Profile
 from orchestrator.reads.advice import advice_there, of_profile
 from orchestrator.runs import attempts, collect, company, follow, inputs
@@ -74,7 +75,7 @@ def begin(
             session.ledger.append("run.started", run_id=run_id, draft=dict(draft))
         else:
             state = follow.reconnecting(session, lambda: jobs.state(session.host, session.agent, run_id))
-            if state and state.exit and state.exit.reason != "completed":
+            if state and state.exit and state.exit.reason != ExitReason.COMPLETED:
                 return True  # it failed, and is only to be fetched: what would be started now does not matter
             if state and state.state == "absent":
                 company.require_no_other_run(session, run_id, parallel)
@@ -94,7 +95,7 @@ def _require_open(session: Session, run_id: str) -> None:
 def running(session: Session, run_id: str) -> RunRecord:
     """The record of a run that goes on."""
     draft = session.ledger.lease().runs[run_id].draft
-    ended = {"code": None, "signal": None, "reason": "running", "detail": f"orch logs -f {run_id}"}
+    ended = {"code": None, "signal": None, "reason": ExitReason.RUNNING, "detail": f"orch logs -f {run_id}"}
     return run_record(session, run_id, draft, exit=ended)
 
 
@@ -199,12 +200,12 @@ def _refuse_undeclared(session: Session, differences: Sequence[Difference]) -> N
 
 def _refuse_mismatch(session: Session, run_id: str, draft: Mapping[str, Any]) -> None:
     parity = draft["parity"]
-    if parity["verdict"] == "IDENTICAL":
+    if parity["verdict"] == Conclusion.IDENTICAL:
         return
     if not session.profile.parity.on_mismatch.stops(parity["verdict"]):
         session.progress.say(f"Parity: {parity['verdict']}: {parity['detail']} The run goes on.")
         return
-    ended = {"code": None, "signal": None, "reason": "not_started", "detail": "Parity stopped it."}
+    ended = {"code": None, "signal": None, "reason": ExitReason.NOT_STARTED, "detail": "Parity stopped it."}
     record = run_record(session, run_id, draft, exit=ended)
     collect.write(record)
     error = side_by_side.mismatch(session, run_id, parity)

@@ -16,7 +16,7 @@ from orchestrator.errors import MalformedAnswer
 from orchestrator.parity.changes import changes, versions
 from orchestrator.parity.places import named_alike, named_by_variables, reaches_around
 from orchestrator.parity.recording import Recording, read
-from orchestrator.parity.verdict import NOT_COMPARED
+from orchestrator.model import Conclusion
 from orchestrator.reads.opened import read_opened
 from orchestrator.report.profile import profile_text
 from orchestrator.stalls import scratch_run
@@ -180,7 +180,7 @@ def test_every_leaf_of_environment_json(tmp_path: Path, place: tuple[Any, ...]) 
             use(good.environment, found.environment)
             continue
         refusals += 1
-        assert verdict.verdict == NOT_COMPARED and "environment.json" in verdict.detail
+        assert verdict.verdict == Conclusion.NOT_COMPARED and "environment.json" in verdict.detail
         assert verdict.fix and len(verdict.detail) < 1000
     free = any(place[: len(each)] == each for each in SETTINGS)
     assert refusals >= (3 if free else 8)

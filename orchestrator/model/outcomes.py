@@ -1,0 +1,91 @@
+"""The words that a verdict, a candidate and an exit are decided by. As text they are what run.json holds."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+
+class Conclusion(StrEnum):
+    """What the comparison of two runs found."""
+
+    IDENTICAL = "IDENTICAL"
+    EQUIVALENT = "EQUIVALENT"
+    DIVERGENT = "DIVERGENT"
+    UNSTABLE = "UNSTABLE"
+    NOT_COMPARED = "NOT COMPARED"
+
+
+class Stage(StrEnum):
+    """Where in a training step two runs can differ, in the order of the step; STEPS: in their number."""
+
+    STEPS = "steps"
+    FILES = "files"
+    BATCH = "batch"
+    INITIAL = "initial"
+    ACTIVATION = "activation"
+    LOSS = "loss"
+    GRADIENT = "gradient"
+    UPDATE = "update"
+    METRICS = "metrics"
+
+
+class Outcome(StrEnum):
+    """What became of a candidate for the cause."""
+
+    CONFIRMED = "confirmed"
+    """With it alone, or with the other confirmed ones, the runs are equal to the bit."""
+    PART = "part"
+    """It moves the first difference to a later place, or what makes it differ was not tried."""
+    FOLLOWS = "follows"
+    """The cause brings it about."""
+    CLEARED = "cleared"
+    """It was tried, and changes nothing or not enough."""
+    NOT_NEEDED = "not needed"
+    """It was left as it was, and the runs are equal."""
+    NOT_TRIED = "not tried"
+    INTERNAL_ERROR = "internal error"
+    """Orch itself failed before the program began."""
+
+
+class CandidateKind(StrEnum):
+    """What a candidate imposes: a difference of the two records, a general probe, or a recorded value."""
+
+    DIFFERENCE = "difference"
+    PROBE = "probe"
+    REPLAY = "replay"
+
+
+class ExitReason(StrEnum):
+    """Why a run ended. A reason of another version of orch is kept as it is, and is none of these."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SIGNAL = "signal"
+    OUT_OF_MEMORY = "out_of_memory"
+    DEVICE_OUT_OF_MEMORY = "device_out_of_memory"
+    """Of a GPU, or of what the framework computes on."""
+    DISK_FULL = "disk_full"
+    CANCELLED = "cancelled"
+    OBSERVED = "observed"
+    """Stopped after the observed steps."""
+    PREEMPTED = "preempted"
+    """The cloud took its spot machine back."""
+    DEADLINE = "deadline"
+    """The machine's time was up, and the job was asked to end."""
+    LOST = "lost"
+    """The machine went away, or how the run ended is not known."""
+    RESULTS_LOST = "results_lost"
+    """It had ended, and its results went with the machine."""
+    RUNNING = "running"
+    """It goes on: `train --detach` returned."""
+    NOT_STARTED = "not_started"
+    """Parity stopped it."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> ExitReason | None:
+        if not isinstance(value, str) or not re.fullmatch("[a-z_]{1,40}", value):
+            return None
+        other = str.__new__(cls, value)
+        other._name_, other._value_ = value.upper(), value
+        return other
