@@ -13,10 +13,10 @@ import pytest
 
 from orchestrator import parity
 from orchestrator.errors import MalformedAnswer
+from orchestrator.model import Conclusion
 from orchestrator.parity.changes import changes, versions
 from orchestrator.parity.places import named_alike, named_by_variables, reaches_around
 from orchestrator.parity.recording import Recording, read
-from orchestrator.model import Conclusion
 from orchestrator.reads.opened import read_opened
 from orchestrator.report.profile import profile_text
 from orchestrator.stalls import scratch_run
