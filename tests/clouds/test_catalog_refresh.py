@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests import forked_orch
+
 ROOT = Path(__file__).resolve().parents[2]
 T4 = ROOT / "profiles" / "aws-t4.yaml"
 
@@ -32,15 +34,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 
 
 def orch(environment: dict[str, str], folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "orchestrator", *arguments, "--json"],
-        env={**environment, "PYTHONPATH": str(ROOT)},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    done = forked_orch.orch(*arguments, "--json", env=environment, cwd=folder)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -26,6 +24,7 @@ from orchestrator.providers.aws import readiness_place as place
 from orchestrator.providers.aws.clients import Clients
 from orchestrator.providers.aws.readiness_simulation import Caller
 from orchestrator.providers.aws.settings import read
+from tests import forked_orch
 from tests.clouds.aws import Cloud, running
 from tests.clouds.aws.settings import ACCOUNT, USER
 from tests.clouds.aws_asking import as_new
@@ -316,15 +315,7 @@ def test_profiles_of_other_clouds_and_clouds_that_are_none() -> None:
 
 
 def orch(env: Mapping[str, str], *words: str, code: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "orchestrator", *words],
-        cwd=ROOT,
-        env={**os.environ, **env, "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = forked_orch.orch(*words, cwd=ROOT, env={**os.environ, **env, "NO_COLOR": "1"})
     assert done.returncode == code, (done.stdout, done.stderr)
     return done.stdout
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +15,7 @@ from orchestrator.api.cloud_doctor import exit_code
 from orchestrator.errors import ProviderError
 from orchestrator.model import Bound, Check, MachineSpec, Need, Readiness
 from orchestrator.providers import open_provider, permissions
+from tests import forked_orch
 from tests.clouds.gcp import Cloud, running
 from tests.clouds.gcp.permissions import NEEDED
 from tests.clouds.gcp.world import OPEN
@@ -284,15 +283,7 @@ def test_quotas_that_are_short(cloud: Cloud) -> None:
 
 def test_as_it_is_typed(cloud: Cloud) -> None:
     cloud.settings(denied=["compute.instances.create"])
-    done = subprocess.run(
-        [sys.executable, "-m", "orchestrator", "doctor", "gcp", str(L4)],
-        cwd=ROOT,
-        env={**os.environ, "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = forked_orch.orch("doctor", "gcp", str(L4), cwd=ROOT, env={**os.environ, "NO_COLOR": "1"})
     assert done.returncode == 3, done.stderr
     assert "NO  permission   compute.instances.create" in done.stdout
     assert "--permissions=compute.instances.create" in done.stdout

@@ -6,12 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.forked_orch import Orch
 
 TINY_LOCK = (
     "six==1.17.0 \\\n"
@@ -34,14 +35,13 @@ class Project:
         return {**theirs, "ORCH_STATE_HOME": str(self.state), "NO_COLOR": "1", **self.environ}
 
     def start(self, *argv: str, **environ: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "orchestrator", *argv],
+        return Orch(
+            argv,
             cwd=self.folder,
             env={**self.env(), **environ},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,
         )
 
     def orch(self, *argv: str, code: int = 0, timeout: float = 600, **environ: str) -> Said:

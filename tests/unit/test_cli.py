@@ -10,15 +10,7 @@ from pathlib import Path
 
 import pytest
 
-
-def orch(*argv: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "orchestrator", *argv],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=folder,
-    )
+from tests.forked_orch import orch
 
 
 @pytest.mark.parametrize(
@@ -45,6 +37,14 @@ def test_help_is_no_failure() -> None:
     done = orch("train", "--help")
     assert done.returncode == 0
     assert "--local-parity" in done.stdout
+
+
+@pytest.mark.parametrize("argv", [("status",), ("upp",), ("compare", "a", "b", "--json"), ("plan", "--help")])
+def test_a_fork_says_what_a_new_process_says(argv: tuple[str, ...], tmp_path: Path) -> None:
+    forked = orch(*argv, cwd=tmp_path)
+    command = [sys.executable, "-m", "orchestrator", *argv]
+    real = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (forked.returncode, forked.stdout, forked.stderr) == (real.returncode, real.stdout, real.stderr)
 
 
 @pytest.mark.parametrize("group", [(), ("catalog",)])
@@ -81,7 +81,7 @@ def test_the_limit_of_size_has_a_unit_too() -> None:
 
 def test_status_names_the_profile_that_is_there(tmp_path: Path) -> None:
     def next_line() -> str:
-        return orch("status", folder=tmp_path).stdout.splitlines()[-1]
+        return orch("status", cwd=tmp_path).stdout.splitlines()[-1]
 
     assert next_line() == "Next: orch up PROFILE.yaml"
     (tmp_path / "orch.yaml").touch()

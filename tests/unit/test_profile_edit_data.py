@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from orchestrator.profile import load, starter
 from orchestrator.profile.edit import NotEditable
 from orchestrator.profile.edit_data import NewData, with_data
+from tests import forked_orch
 
 HEAD = "version: 1  # one\nname: demo\ncloud: local\n"
 TAIL = "train: {command: python train.py}  # last\n"
@@ -46,8 +46,7 @@ def test_what_is_not_sure_to_be_an_addition_is_refused(data: str) -> None:
 
 
 def orch(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "orchestrator", *words]
-    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return forked_orch.orch(*words, cwd=folder)
 
 
 def test_init_adds_data_to_the_profile_that_is_there(tmp_path: Path) -> None:

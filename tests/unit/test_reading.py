@@ -13,8 +13,7 @@ from orchestrator.model import RunRecord
 from orchestrator.profile import load
 from orchestrator.reads.advice import advice_there, of_profile, of_project
 from orchestrator.runs.outcome import raise_for_outcome
-
-ORCH = [sys.executable, "-m", "orchestrator"]
+from tests import forked_orch
 
 
 @pytest.fixture
@@ -131,9 +130,7 @@ def test_a_folder_elsewhere_is_declared_where_the_code_looks_for_it(
 
 
 def orch(project: Path, *words: str, code: int = 0) -> str:
-    done = subprocess.run(
-        [*ORCH, *words], cwd=project, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = forked_orch.orch(*words, cwd=project)
     assert done.returncode == code, done.stdout + done.stderr
     return " ".join((done.stdout + done.stderr).split())
 

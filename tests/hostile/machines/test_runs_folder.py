@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked_orch
+
 
 def orch(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     home = folder.parent / "home"
     home.mkdir(exist_ok=True)
     environ = {**os.environ, "HOME": str(home), "ORCH_STATE_HOME": str(home / "state"), "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "orchestrator", *argv]
-    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    return forked_orch.orch(*argv, cwd=folder, env=environ)
 
 
 @pytest.fixture
