@@ -16,6 +16,7 @@ from orchestrator.cli import lint as lint_
 from orchestrator.cli import profile as profile_
 from orchestrator.cli import pull as pull_
 from orchestrator.cli import run as run_
+from orchestrator.cli import setup as setup_
 from orchestrator.cli import size as size_
 from orchestrator.cli.options import Json, Lease, Parallel, ProfilePath, RunId, Sets, Strict
 from orchestrator.cli.output import emit, guarded
@@ -179,6 +180,7 @@ def record(
 
 
 app.command(cls=Verb)(run_.run)
+app.command(cls=Verb)(setup_.setup)
 app.command(cls=Verb)(compare_.compare)
 app.command(cls=Verb)(lint_.lint)
 app.command(cls=Verb)(size_.size)

@@ -110,6 +110,9 @@ class CloudTraits:
     readiness: str = ""
     """The module whose `examine` says whether a machine could be made."""
 
+    setup: str = ""
+    """The module whose `lacking` and `made` say what `orch setup` makes and removes: a model.setup.Setup."""
+
     terraform: str = ""
     """The folder whose Terraform files make its network."""
 

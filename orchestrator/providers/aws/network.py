@@ -11,7 +11,7 @@ from orchestrator.providers.aws.request import Network
 from orchestrator.providers.aws.settings import Settings
 
 GROUP = "orch-ssh"
-"""The name of the security group that terraform/aws makes."""
+"""The name of the security group that `orch setup aws` makes, or terraform/aws."""
 
 
 def find(clients: Clients, region: str, zone: str, settings: Settings) -> Network:
@@ -33,7 +33,7 @@ def _groups(clients: Clients, region: str, named: Sequence[str]) -> tuple[tuple[
             Fault.INVALID,
             f"There is no security group called {GROUP} in {region}, so nobody could reach a machine there.",
             code="InvalidGroup.NotFound",
-            next_command="terraform -chdir=terraform/aws apply    # or: export ORCH_AWS_SECURITY_GROUP=sg-…",
+            next_command="orch setup aws    # or, for one of yours: export ORCH_AWS_SECURITY_GROUP=sg-…",
         )
     if named:
         return tuple(named), found[0]["VpcId"]

@@ -15,6 +15,7 @@ TRAITS = CloudTraits(
     ),
     catalog="orchestrator.catalog.aws",
     readiness="orchestrator.providers.aws.readiness",
+    setup="orchestrator.providers.aws.setup",
     terraform="terraform/aws",
     regions_from_environment=True,
     image_variable="ORCH_AWS_IMAGE",

@@ -24,7 +24,9 @@ _RESOURCE_MANAGER = (
     "cloudresourcemanager.googleapis.com",
 )
 _BILLING = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBILLING", "cloudbilling.googleapis.com")
-ENDPOINTS = (ENDPOINT, _RESOURCE_MANAGER[0], _BILLING[0])
+_SERVICE_USAGE = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_SERVICEUSAGE", "serviceusage.googleapis.com")
+_COMPUTE = (ENDPOINT, "compute.googleapis.com")
+ENDPOINTS = (ENDPOINT, _RESOURCE_MANAGER[0], _BILLING[0], _SERVICE_USAGE[0])
 """The variables that lead to other endpoints than Google's own."""
 
 
@@ -68,6 +70,30 @@ class Questions(Clients):
     def prices(self) -> Json | Refusal:
         """One of the prices, to see that they can be asked."""
         return self._rest("GET", f"{self._base(*_BILLING)}/{_SKUS}?pageSize=1", None)
+
+    # ------------------------------------------------------------ what `setup` alone asks and changes
+
+    def service(self, name: str) -> Json | Refusal:
+        """Whether an API is enabled: {"state": "ENABLED"}."""
+        return self._rest("GET", self._service(name), None)
+
+    def enable(self, name: str) -> Json | Refusal:
+        return self._rest("POST", f"{self._service(name)}:enable", {})
+
+    def make_firewall(self, rule: Json) -> Json | Refusal:
+        return self._rest("POST", self._firewalls(), rule)
+
+    def change_firewall(self, name: str, changed: Json) -> Json | Refusal:
+        return self._rest("PATCH", f"{self._firewalls()}/{name}", changed)
+
+    def remove_firewall(self, name: str) -> Json | Refusal:
+        return self._rest("DELETE", f"{self._firewalls()}/{name}", None)
+
+    def _service(self, name: str) -> str:
+        return f"{self._base(*_SERVICE_USAGE)}/v1/projects/{self.project}/services/{name}"
+
+    def _firewalls(self) -> str:
+        return f"{self._base(*_COMPUTE)}/compute/v1/projects/{self.project}/global/firewalls"
 
     # ------------------------------------------------------------ inside
 

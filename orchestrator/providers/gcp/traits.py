@@ -16,6 +16,7 @@ TRAITS = CloudTraits(
     account_noun="project",
     catalog="orchestrator.catalog.gcp",
     readiness="orchestrator.providers.gcp.readiness",
+    setup="orchestrator.providers.gcp.setup",
     terraform="terraform/gcp",
     disks=MARKET,
     identity=Form(

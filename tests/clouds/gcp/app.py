@@ -78,13 +78,18 @@ class App:
         if request.path.startswith("/_test/"):
             return json_response(control.answer(self._world, self._life, request))
         if request.path.startswith("/compute/v1/"):
+            governing.require_enabled(self._world, "compute.googleapis.com")
             return self._compute(request, record)
+        if "/services/" in request.path and request.path.startswith("/v1/projects/"):
+            return json_response(governing.service(self._world, request.path, request.method))
         if self._storage.serves(request):
             return self._storage.answer(request, record)
         if request.path == f"/v1/{billing.SERVICE}/skus":
             record.update(method="cloudbilling.services.skus.list")
             before_effect(self._world.faults.take(record["method"], None), Place("", "", billing.SERVICE))
             return json_response(billing.skus(request.args.to_dict()))
+        if request.path.endswith((":testIamPermissions", ":getEffectiveOrgPolicy")):
+            governing.require_enabled(self._world, "cloudresourcemanager.googleapis.com")
         if request.path.endswith(":testIamPermissions"):
             return self._test_permissions(request, record)
         if request.path.endswith(":getEffectiveOrgPolicy"):

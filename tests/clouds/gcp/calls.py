@@ -46,5 +46,8 @@ CALLS: Mapping[str, Callable[[Call], Json]] = {
         "networks.get": sold.get_network,
         "subnetworks.get": sold.get_subnetwork,
         "firewalls.list": governing.list_firewalls,
+        "firewalls.insert": governing.insert_firewall,
+        "firewalls.patch": governing.patch_firewall,
+        "firewalls.delete": governing.delete_firewall,
     }.items()
 }

@@ -44,6 +44,9 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "compute.projects.get": ("compute.projects.get",),
     "compute.networks.get": ("compute.networks.get",),
     "compute.firewalls.list": ("compute.firewalls.list",),
+    "compute.firewalls.insert": ("compute.firewalls.create", "compute.networks.updatePolicy"),
+    "compute.firewalls.patch": ("compute.firewalls.update", "compute.networks.updatePolicy"),
+    "compute.firewalls.delete": ("compute.firewalls.delete", "compute.networks.updatePolicy"),
     "compute.subnetworks.get": ("compute.subnetworks.get",),
 }
 """Images of public projects need none in one's own."""

@@ -57,6 +57,7 @@ class Server:
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{self.url}/compute/v1/",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER": f"{self.url}/",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBILLING": f"{self.url}/",
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_SERVICEUSAGE": f"{self.url}/",
             "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
             "CLOUDSDK_CORE_PROJECT": self.settings.project,
             "GOOGLE_CLOUD_PROJECT": self.settings.project,

@@ -44,7 +44,7 @@ class Settings:
     ends an instance. machines: whether instances are real.
     quotas: limit by metric, for every region ("*_ALL_REGIONS": the project). denied: permissions that the
     caller lacks. networks: by name, each with a subnetwork of that name. firewalls: rules of a network by its
-    name. policies: of the organisation, by constraint: {"booleanPolicy": {"enforced": true}}.
+    name. policies: of the organisation, by constraint: {"booleanPolicy": {"enforced": true}}. disabled: APIs.
     longest_life_s ends a forgotten machine whatever happens to this process.
     """
 
@@ -67,6 +67,7 @@ class Settings:
     networks: list[str] = field(default_factory=lambda: ["default", "orch"])
     firewalls: list[Json] = field(default_factory=lambda: [dict(OPEN)])
     policies: dict[str, Json] = field(default_factory=dict)
+    disabled: list[str] = field(default_factory=list)
 
 
 QUOTAS: Mapping[str, float] = {

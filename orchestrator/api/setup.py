@@ -1,0 +1,92 @@
+"""setup: make in an account what `up` needs there, and nothing else; or remove it again."""
+
+from __future__ import annotations
+
+import importlib
+import ipaddress
+import os
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.errors import UsageError
+from orchestrator.model import Progress, Silent, clouds
+from orchestrator.model.setup import Setup, SetupStep
+
+WHO_AM_I = "https://checkip.amazonaws.com"
+"""It answers the public address of who asks, one line of plain text."""
+
+_LONGEST = 100
+Approve = Callable[[str, Sequence[SetupStep]], bool]
+
+
+@dataclass(frozen=True)
+class SetupReport:
+    """`where`: account and region. `changed`: what was made, or removed; () where nothing had to be."""
+
+    where: str
+    undone: bool
+    changed: tuple[SetupStep, ...]
+
+
+def setup(
+    cloud: str,
+    *,
+    source: str | None = None,
+    region: str | None = None,
+    undo: bool = False,
+    approve: Approve | None = None,
+    environ: Mapping[str, str] = os.environ,
+    progress: Progress | None = None,
+) -> SetupReport:
+    """Make what lacks, each after the other; killed between, the next call goes on.
+
+    `source`: the addresses that ssh may come from, as CIDR; default: this computer's public address.
+    Raises UsageError where it is not approved, ProviderError where the cloud refuses.
+    """
+    tell = progress or Silent()
+    known = _setup_of(cloud)
+    if undo:
+        where, steps = known.made(region, environ)
+    else:
+        where, steps = known.lacking(_range(source or own_address()), region, environ)
+    if steps and approve and not approve(where, steps):
+        raise UsageError("Not approved; nothing was changed.")
+    for step in steps:
+        tell.say(f"{'Removing' if undo else 'Making'} {step.name}: {step.detail}")
+        step.act()
+    return SetupReport(where, undo, tuple(steps))
+
+
+def _setup_of(cloud: str) -> Setup:
+    able = [each.name for each in clouds.every() if each.setup]
+    if cloud not in able:
+        raise UsageError(
+            f"There is nothing to set up for {cloud!r}; there are {', '.join(able)}.",
+            next_command="orch doctor",
+        )
+    found: Setup = importlib.import_module(clouds.traits(cloud).setup)
+    return found
+
+
+def own_address(url: str = WHO_AM_I) -> str:
+    """This computer's public address. Raises UsageError where it cannot be learned."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return str(ipaddress.ip_address(answer.read(_LONGEST).decode("ascii").strip()))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"From which address ssh will come was not learned from {url}: {error}.",
+            next_command="orch setup CLOUD --from YOUR.ADDRESS/32",
+        ) from error
+
+
+def _range(source: str) -> str:
+    """CIDR in its one spelling. Refuses what lets in everybody."""
+    try:
+        found = ipaddress.ip_network(source, strict=False)
+    except ValueError as error:
+        raise UsageError(f"--from takes an address or a range like 203.0.113.7/32: {error}.") from error
+    if found.prefixlen == 0:
+        raise UsageError(f"{source} is everybody: ssh is let in from your addresses alone.")
+    return str(found)

@@ -1,0 +1,164 @@
+"""The APIs and the firewall rules of the default network: all that `up` needs of a project of Google's.
+
+The network `default` lets ssh in from anywhere (its rule default-allow-ssh, priority 65534); a rule of ours
+denies that to machines with orch's tag, and a stronger one lets one's own address in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model.setup import SetupStep
+from orchestrator.providers.gcp.faults import Refusal
+from orchestrator.providers.gcp.names import NETWORK_TAG
+from orchestrator.providers.gcp.readiness_calls import Json, Questions
+from orchestrator.providers.gcp.refusing import Asker, Doing, refused
+from orchestrator.providers.permissions import COMPUTE, RESOURCE_MANAGER
+
+ALLOW, DENY = "orch-ssh", "orch-ssh-deny"
+_NETWORK = "default"
+_MARK = "made by orch setup"
+"""How the description of what was made here begins: only that is removed again."""
+_APIS = {
+    COMPUTE: "machines are made by it; on a fresh project it makes the default network too",
+    RESOURCE_MANAGER: "which permissions one has and which policies apply, for orch doctor",
+}
+_ENABLE = Doing("enable APIs", "serviceusage.services.enable")
+_RULE = Doing("change firewall rules", "compute.firewalls.create")
+_ENABLED_WITHIN_S = 300.0
+_POLL_S = 2.0
+
+
+def lacking(source: str, region: str | None, environ: Mapping[str, str]) -> tuple[str, Sequence[SetupStep]]:
+    del region  # the rules are of the network, in all regions
+    questions = Questions(environ)
+    off = [name for name in _APIS if not _is_enabled(questions, name)]
+    steps = [_enabling(questions, name) for name in off]
+    rules = {} if COMPUTE in off else {str(rule["name"]): rule for rule in _rules(questions)}
+    if not _admits(rules.get(ALLOW), source):
+        detail = f"ssh (tcp:22) from {source} to machines with the tag {NETWORK_TAG}"
+        steps.append(SetupStep(f"firewall rule {ALLOW}", detail, lambda: _admit(questions, source)))
+    if DENY not in rules:
+        detail = "no ssh to them from elsewhere, which default-allow-ssh lets in"
+        steps.append(SetupStep(f"firewall rule {DENY}", detail, lambda: _make(questions, _deny())))
+    return f"the project {questions.project}, network {_NETWORK}", steps
+
+
+def made(region: str | None, environ: Mapping[str, str]) -> tuple[str, Sequence[SetupStep]]:
+    """APIs stay enabled: others may use them by now."""
+    del region
+    questions = Questions(environ)
+    where = f"the project {questions.project}, network {_NETWORK}"
+    if not _is_enabled(questions, COMPUTE):
+        return where, ()
+    ours = [r for r in _rules(questions) if str(r.get("description", "")).startswith(_MARK)]
+    # What lets in goes first: a run that is killed between leaves nothing open.
+    ordered = sorted(ours, key=lambda rule: str(rule["name"]) != ALLOW)
+    return where, [_removal(questions, str(rule["name"])) for rule in ordered]
+
+
+def _removal(questions: Questions, name: str) -> SetupStep:
+    return SetupStep(f"firewall rule {name}", "made by orch setup", lambda: _remove(questions, name))
+
+
+# ---------------------------------------------------------------- APIs
+
+
+def _is_enabled(questions: Questions, name: str) -> bool:
+    return _told(questions, questions.service(name), _ENABLE).get("state") == "ENABLED"
+
+
+def _enabling(questions: Questions, name: str) -> SetupStep:
+    def act() -> None:
+        _told(questions, questions.enable(name), _ENABLE)
+        _await(lambda: _is_enabled(questions, name), f"{name} is not enabled yet")
+
+    return SetupStep(f"API {name}", _APIS[name], act)
+
+
+# ---------------------------------------------------------------- firewall rules
+
+
+def _rules(questions: Questions) -> Sequence[Json]:
+    found = questions.firewalls()
+    if isinstance(found, Refusal):
+        raise refused(found, _RULE, _asker(questions))
+    return found
+
+
+def _admits(rule: Json | None, source: str) -> bool:
+    return rule is not None and source in rule.get("sourceRanges", ())
+
+
+def _allow(sources: Sequence[str]) -> Json:
+    return {
+        "name": ALLOW,
+        "description": f"{_MARK}: ssh to machines of orch",
+        "network": f"global/networks/{_NETWORK}",
+        "direction": "INGRESS",
+        "priority": 1000,
+        "sourceRanges": list(sources),
+        "targetTags": [NETWORK_TAG],
+        "allowed": [{"IPProtocol": "tcp", "ports": ["22"]}],
+    }
+
+
+def _deny() -> Json:
+    rule = {**_allow(["0.0.0.0/0"]), "name": DENY, "priority": 65000}
+    rule["denied"] = rule.pop("allowed")
+    return rule
+
+
+def _admit(questions: Questions, source: str) -> None:
+    """The rule, or one more range in it: a team shares a project."""
+    there = next((rule for rule in _rules(questions) if rule["name"] == ALLOW), None)
+    if there is None:
+        _make(questions, _allow([source]))
+    elif not _admits(there, source):
+        ranges = [*there.get("sourceRanges", ()), source]
+        _told(questions, questions.change_firewall(ALLOW, {"sourceRanges": ranges}), _RULE)
+        _await(
+            lambda: any(r["name"] == ALLOW and _admits(r, source) for r in _rules(questions)),
+            f"{ALLOW} is not changed yet",
+        )
+
+
+def _make(questions: Questions, rule: Json) -> None:
+    name = str(rule["name"])
+    answer = questions.make_firewall(rule)
+    if not (isinstance(answer, Refusal) and answer.fault is Fault.CONFLICT):
+        _told(questions, answer, _RULE)
+    _await(lambda: any(each["name"] == name for each in _rules(questions)), f"{name} is not there yet")
+
+
+def _remove(questions: Questions, name: str) -> None:
+    answer = questions.remove_firewall(name)
+    if not (isinstance(answer, Refusal) and answer.status == 404):
+        _told(questions, answer, _RULE)
+    _await(lambda: all(each["name"] != name for each in _rules(questions)), f"{name} is still there")
+
+
+# ---------------------------------------------------------------- asking
+
+
+def _told(questions: Questions, answer: Json | Refusal, doing: Doing) -> Json:
+    if isinstance(answer, Refusal):
+        raise refused(answer, doing, _asker(questions))
+    return answer
+
+
+def _asker(questions: Questions) -> Asker:
+    return Asker(questions.identity, questions.project)
+
+
+def _await(is_so: Callable[[], bool], complaint: str) -> None:
+    end = time.monotonic() + _ENABLED_WITHIN_S
+    pause = _POLL_S / 16
+    while not is_so():
+        if time.monotonic() > end:
+            message = f"{complaint}, {_ENABLED_WITHIN_S:.0f} s after Google accepted it."
+            raise ProviderError(Fault.TRANSIENT, message, code="NotYet", next_command="orch setup gcp")
+        time.sleep(pause)
+        pause = min(2 * pause, _POLL_S)
