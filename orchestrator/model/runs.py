@@ -121,6 +121,7 @@ class Reason(Enum):
     CONSEQUENCE = "with the cause imposed it is no difference"
     LEFT = "the runs are equal without it"
     FAILED = "the run with it failed"
+    BYPASSED = "the run with it read past what it was given"
     FAULT = "orch itself failed"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ class Intervention:
     whole command line where it is not simply Python's, see confirm_program.worded. `program`: the name of
     the program that is run instead, in the same folder. `stdin`: the file that it is given as standard
     input. `around`: at `path`, it sees what lies around that folder there, not what lies around its own.
+    `also`: folders of the other side that show its own copy, too, wherever it has mounts.
     """
 
     env: Mapping[str, str | None] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class Intervention:
     program: str | None = None
     stdin: Path | None = None
     around: bool = False
+    also: tuple[Path, ...] = ()
 
     def __or__(self, other: Intervention) -> Intervention:
         return Intervention(
@@ -59,6 +61,7 @@ class Intervention:
             other.program or self.program,
             other.stdin or self.stdin,
             other.around or self.around,
+            tuple(dict.fromkeys((*self.also, *other.also))),
         )
 
     @property
@@ -66,7 +69,7 @@ class Intervention:
         """Equal for two that impose the same."""
         parts = (
             self.env, self.plan, self.files, self.times, self.arguments, self.python, self.path, self.start,
-            self.command, self.program, self.stdin, self.around,
+            self.command, self.program, self.stdin, self.around, self.also,
         )  # fmt: skip
         return json.dumps(parts, sort_keys=True, default=str)
 
@@ -98,6 +101,14 @@ class Candidate:
         if self.parts:
             return tuple(subject for part in self.parts for subject in part.subjects)
         return (Subject(self.topic, self.name, self.kind),)
+
+
+def joined(several: Sequence[Candidate]) -> Intervention:
+    """What all of these impose."""
+    together = Intervention()
+    for each in several:
+        together |= each.imposed or Intervention()
+    return together
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,6 @@ def named_alike(a: Facts, b: Facts) -> tuple[Facts, Facts]:
     return _paired(left, right, shared), _paired(right, left, shared)
 
 
-def reaches_around(facts: Facts) -> bool:
-    """Whether the program read a file that lies around its project, in one of the folders above it."""
-    return any(name for entry in _listed(facts) if not entry.get("made") for name in _relative(entry, facts))
-
-
 def named_by_variables(facts: Facts) -> Facts:
     """The facts, with files below a folder that a variable names called by that: $DATA/1.csv, on every
     machine alike. As with folders that arguments name."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.model.outcomes import CandidateKind, Stage
 from orchestrator.parity.changes import Change, Facts
-from orchestrator.parity.intervention import Candidate, Intervention, Other
+from orchestrator.parity.intervention import Candidate, Other, joined
 from orchestrator.parity.interventions import other_neighbours, other_packages, other_times, to_intervention
 from orchestrator.parity.ladder import Finding
 from orchestrator.parity.naming import LETTERS, SideNames
@@ -134,8 +134,6 @@ _GROUPS = {
 
 def together(parts: Sequence[Candidate], fix: str) -> Candidate:
     """Files of one topic that are tried as one."""
-    whole = Intervention()
-    for each in parts:
-        whole |= each.imposed or Intervention()
+    whole = joined(parts)
     words = f"{len(parts)} files differ: {'; '.join(each.words for each in parts[:2])}; …"
     return Candidate(parts[0].topic, words, fix, whole, parts=tuple(parts))

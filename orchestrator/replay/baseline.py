@@ -28,7 +28,6 @@ from orchestrator.parity.explain import (
 from orchestrator.parity.intervention import Candidate, Intervention
 from orchestrator.parity.ladder import compare_stages, same_records_overall
 from orchestrator.parity.naming import THEN_AND_NOW
-from orchestrator.parity.places import reaches_around
 from orchestrator.parity.recording import Recording
 from orchestrator.parity.repeat_statistics import LEAST, repeats_needed, repeats_shown
 from orchestrator.replay.replay import Replay
@@ -68,7 +67,7 @@ def baseline(mine: Recording, runs: Replayer, until: float) -> Baseline:
 
     Where the copy of the folder or the fork changes the run, later runs go without them (`runs` is told).
     """
-    own = _first(mine, runs, until)
+    own = _first(runs, until)
     if not own.recording.steps:
         return Baseline(obstacle=f"the run cannot be repeated here: {own.why}", fault=own.fault)
     differs = place(mine, own.recording)
@@ -85,10 +84,10 @@ def baseline(mine: Recording, runs: Replayer, until: float) -> Baseline:
     return Baseline(own, differs=differs, verdict=_unstable(own, second, runs, until))
 
 
-def _first(mine: Recording, runs: Replayer, until: float) -> Replay:
-    """The run in a copy; seen at its own path where it reads what lies around that; as a process of its own
-    where a fork does not do."""
-    if runs.original and runs.forks and reaches_around(mine.environment):
+def _first(runs: Replayer, until: float) -> Replay:
+    """The run in a copy that it sees at its own path, for absolute paths lead there; elsewhere where it can
+    have no mounts; as a process of its own where a fork does not do."""
+    if runs.original and runs.forks:
         before, runs.always = runs.always, runs.always | Intervention(path=runs.original)
         own = runs.run(Intervention(), until)
         if own.recording.steps:
@@ -132,19 +131,13 @@ def find_one_sided_nondeterminism(by: Candidate, runs: Replayer, until: float) -
 
 def _same_but_other(mine: Recording, own: Replay, runs: Replayer, until: float) -> Baseline:
     """Repetitions are equal to each other, not to the recording: what did repeating change?"""
-    before = runs.always
-    if runs.original and runs.forks:
-        runs.always = before | Intervention(path=runs.original)
-        there = runs.run(Intervention(), until)
-        if there.recording.steps and place(mine, there.recording) is None:
-            return Baseline(there)
-        runs.always = before
     if runs.forks and until - time.monotonic() > runs.import_seconds + (runs.run_seconds or 0.0):
-        runs.forks = False
+        before = runs.always
+        runs.forks, runs.always = False, replace(before, path=None)
         alone = runs.run(Intervention(), until)
         if alone.recording.steps and place(mine, alone.recording) is None:
             return Baseline(alone)
-        runs.forks = True
+        runs.forks, runs.always = True, before
     return _hashes(mine, runs, until) or Baseline(obstacle=_since(mine, own))
 
 

@@ -17,6 +17,7 @@ from orchestrator.parity.plan import candidates
 from orchestrator.parity.recording import Recording
 from orchestrator.parity.verdict import absorbed
 from orchestrator.replay.baseline import baseline, find_one_sided_nondeterminism, recheck_stability
+from orchestrator.replay.evidence import own_places, seen_by_both
 from orchestrator.replay.recipe import KEPT
 from orchestrator.replay.replay import cores
 from orchestrator.replay.replayer import Replayer
@@ -77,13 +78,9 @@ def _candidates(sides: Sides, finding: Finding, runs: Replayer) -> list[Candidat
     early = finding.stage in (Stage.BATCH, Stage.INITIAL, Stage.FILES, Stage.STEPS)
     listed = only_listed(mine, theirs, called) if early else ()
     unsent = not_sent(runs.original, sides.unsent, base, called) if early and runs.original else ()
-    return [
-        *differences,
-        *unsent,
-        *more,
-        *listed,
-        *(each for each in known if each.kind != CandidateKind.DIFFERENCE),
-    ]
+    rest = (each for each in known if each.kind != CandidateKind.DIFFERENCE)
+    places = own_places(runs.rerun, sides.mine.environment, sides.other)
+    return [seen_by_both(each, places) for each in (*differences, *unsent, *more, *listed, *rest)]
 
 
 def _seen(found: Iterable[Change], facts: Sequence[Facts], beside: Path | None) -> set[str]:

@@ -9,51 +9,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
 from orchestrator.parity.intervention import SHARED, Intervention
-
-LARGE = 4 << 20
-"""Bytes: larger files are linked to."""
-
-MOST = 64 << 20
-"""Bytes copied in all; what comes later is linked to."""
-
-MOST_FILES = 5000
-
-MANY = 5000
-WIDE = 200
-"""A folder below which lie more names than this, and that holds so many itself, is linked to as a whole."""
-
-MOST_NAMES = 20_000
-"""Names that are laid out in all; folders that come later are linked to as a whole."""
-
-_LEFT_OUT = frozenset((".git", ".hg", ".svn", ".orch", "__pycache__", ".mypy_cache", ".ruff_cache"))
-_LINKED = frozenset(("runs", "node_modules", "site-packages"))
+from orchestrator.replay.copier import LARGE, Copier, MountedCopy, reached
 
 
 class Unplaceable(Exception):
     """A file cannot be another for one run alone, where it lies. Holds where."""
-
-
-@dataclass(frozen=True)
-class MountedCopy:
-    """One folder of the user's: its `original`, its `copy`, and where the run sees the copy. Mounted where
-    that is not where it lies; what it hides is then seen at `under`."""
-
-    original: Path
-    copy: Path
-    seen: Path
-    under: Path
-    shallow: bool = False
-
-    @property
-    def mounted(self) -> bool:
-        return self.seen != self.copy
 
 
 @dataclass(frozen=True)
@@ -81,7 +47,7 @@ class Copy:
 
     def reach(self, path: Path) -> Path:
         """By which path the run reaches what lies at `path`, where a mount hides that."""
-        return _reached(self.seats, path)
+        return reached(self.seats, path)
 
 
 class Layout(Protocol):
@@ -118,8 +84,9 @@ class Folders:
             seen = _seen(original, self.cwd, imposed.path) if imposed.path else copy
             copies.append(MountedCopy(original, copy, seen, root / f"under-{number}"))
         copies += self._neighbours(root, imposed, len(copies))
+        copies += _also(copies[0], self.cwd, imposed, root, len(copies))
         seats = (*copies, *_outside(copies, imposed, root))
-        _fill(seats, seats, imposed, base, self.made, self.program)
+        _fill(seats, imposed, base, self.made, self.program)
         made = Copy(self.cwd, seats)
         return Copy(made.at(self.cwd), seats, _mounts(seats, base), _removable(seats))
 
@@ -151,6 +118,16 @@ def _seen(original: Path, cwd: Path, path: Path) -> Path:
     if path.parts[len(path.parts) - len(inside) :] != inside:
         return original
     return Path(*path.parts[: len(path.parts) - len(inside)])
+
+
+def _also(seat: MountedCopy, cwd: Path, imposed: Intervention, root: Path, number: int) -> list[MountedCopy]:
+    """The same copy in the places of the other side, where the run has mounts."""
+    asked = (_seen(seat.original, cwd, place) for place in imposed.also if seat.mounted)
+    places = [place for place in asked if place not in (seat.seen, seat.original)]
+    return [
+        MountedCopy(seat.original, seat.copy, place, root / f"under-{n}")
+        for n, place in enumerate(places, number)
+    ]
 
 
 def _outside(seats: Sequence[MountedCopy], imposed: Intervention, root: Path) -> tuple[MountedCopy, ...]:
@@ -189,29 +166,24 @@ def _removable(seats: Sequence[MountedCopy]) -> tuple[Path, ...]:
     return tuple(path for seat in seats for path in (seat.copy, seat.under))
 
 
-def _reached(seats: Sequence[MountedCopy], path: Path) -> Path:
-    for seat in seats:
-        if seat.mounted and path.is_relative_to(seat.seen):
-            return seat.under / path.relative_to(seat.seen)
-    return path
-
-
 def _fill(
-    empty: Sequence[MountedCopy],
     seats: Sequence[MountedCopy],
     imposed: Intervention,
     base: Path,
-    made: frozenset[Path] = frozenset(),
-    program: Path | None = None,
+    made: frozenset[Path],
+    program: Path | None,
 ) -> None:
-    """Copy what the `empty` ones of all `seats` stand for, less what is `made`; then put in their places what
-    is imposed. Folders on which other seats or `base` are mounted are made, and stay empty."""
+    """Copy what the seats stand for, less what is `made`; then put in their places what is imposed. Folders
+    on which other seats or `base` are mounted are made, and stay empty."""
     opened = _opened(seats, imposed, program)
-    for seat in empty:
+    filled: set[Path] = set()
+    for seat in seats:
         places = _mounted_on(seat, seats, base)
-        ways = opened | {folder for place in places for folder in place.parents}
-        copier = _Copier(lambda path: _reached(seats, path), ways, made, places)
-        copier.folder(seat.original, seat.copy, deep=not seat.shallow)
+        if seat.copy not in filled:
+            ways = opened | {folder for place in places for folder in place.parents}
+            copier = Copier(seats, ways, made, places)
+            copier.folder(seat.original, seat.copy, deep=not seat.shallow)
+            filled.add(seat.copy)
         for place in places:
             (seat.copy / place.relative_to(seat.original)).mkdir(parents=True, exist_ok=True)
     _put_all(seats, imposed, program)
@@ -225,104 +197,6 @@ def _mounted_on(seat: MountedCopy, seats: Sequence[MountedCopy], base: Path) -> 
     targets = [other.seen for other in seats if other.mounted and other is not seat] + [base]
     inside = (target for target in targets if target != seat.seen and target.is_relative_to(seat.seen))
     return frozenset(seat.original / target.relative_to(seat.seen) for target in inside)
-
-
-# ---------------------------------------------------------------- copying
-
-
-class _Copier:
-    """Copies folders, less what is `made`. `reach`: by which path the run reaches an original; `opened`:
-    folders that must not be linked to, for something in them is to be another; `left_empty`: folders on
-    which something is mounted."""
-
-    def __init__(
-        self,
-        reach: Callable[[Path], Path],
-        opened: frozenset[Path],
-        made: frozenset[Path],
-        left_empty: frozenset[Path] = frozenset(),
-    ) -> None:
-        self._reach = reach
-        self._opened = opened
-        self._made = made
-        self._left_empty = left_empty
-        self._bytes, self._files, self._names = MOST, MOST_FILES, MOST_NAMES
-
-    def folder(self, source: Path, target: Path, *, deep: bool = True) -> None:
-        """Fill `target` with what is in `source`; its folders are linked to unless `deep`."""
-        target.mkdir(parents=True, exist_ok=True)
-        large: list[tuple[Path, Path]] = []
-        for entry in _entries(source):
-            path, place = Path(entry.path), target / entry.name
-            self._names -= 1
-            if path in self._made:
-                continue
-            if path in self._left_empty:
-                place.mkdir()
-                continue
-            if path in self._opened and path.is_dir():
-                self.folder(path, place, deep=deep and not entry.is_symlink() and not _linked(path))
-            elif entry.is_symlink():
-                place.symlink_to(self._target(path, source))
-            elif entry.is_dir():
-                if deep and not _linked(path) and self._holds_many(path):
-                    large.append((path, place))  # last: what is small, and may be code, comes first
-                elif deep and not _linked(path):
-                    self._small(path, place)
-                else:
-                    place.symlink_to(self._reach(path))
-            elif entry.is_file():
-                self._file(path, place, entry.stat().st_size)
-        for path, place in sorted(large):
-            if len(list(islice(_entries(path), WIDE + 1))) > WIDE:
-                place.symlink_to(self._reach(path))
-            else:
-                self._small(path, place)
-
-    def _small(self, folder: Path, copy: Path) -> None:
-        """Make the folder anew, unless there were too many names already."""
-        if self._names < 0 and not self._made_in(folder):
-            copy.symlink_to(self._reach(folder))
-            return
-        self.folder(folder, copy)
-        self._drop_made(folder, copy)
-
-    def _made_in(self, folder: Path) -> bool:
-        return any(folder in path.parents for path in self._made)
-
-    def _holds_many(self, folder: Path) -> bool:
-        """Whether there are too many names below a folder to link to each, and nothing in it is left out."""
-        below = (name for _, folders, files in os.walk(folder) for name in (*folders, *files))
-        return not self._made_in(folder) and next(islice(below, MANY, None), None) is not None
-
-    def _drop_made(self, folder: Path, copy: Path) -> None:
-        """A folder in which nothing lies but what the run made was made by it, too."""
-        if not any(copy.iterdir()) and self._made_in(folder):
-            copy.rmdir()
-
-    def _file(self, path: Path, place: Path, size: int) -> None:
-        if size > LARGE or size > self._bytes or not self._files:
-            place.symlink_to(self._reach(path))
-            return
-        self._bytes -= size
-        self._files -= 1
-        shutil.copy2(path, place)
-
-    def _target(self, link: Path, folder: Path) -> Path:
-        """A link's target: as it is where it stays within its folder, else absolute."""
-        target = link.readlink()
-        real = Path(os.path.realpath(folder / target))  # a link to itself has no target, and is no error
-        inside = not target.is_absolute() and real.is_relative_to(os.path.realpath(folder))
-        return target if inside else self._reach((folder / target).absolute())
-
-
-def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    with os.scandir(folder) as found:
-        yield from (entry for entry in found if entry.name not in _LEFT_OUT)
-
-
-def _linked(folder: Path) -> bool:
-    return folder.name in _LINKED or (folder / "pyvenv.cfg").exists()
 
 
 def _opened(seats: Sequence[MountedCopy], imposed: Intervention, program: Path | None) -> frozenset[Path]:
@@ -343,7 +217,7 @@ def _original(seats: Sequence[MountedCopy], name: str, program: Path | None, imp
 
 def _put_all(seats: Sequence[MountedCopy], imposed: Intervention, program: Path | None) -> None:
     for name, source in imposed.files.items():
-        _put(_copied(seats, name, program, imposed), source, lambda path: _reached(seats, path))
+        _put(_copied(seats, name, program, imposed), source, lambda path: reached(seats, path))
     for name, moment in imposed.times.items():
         _touch(_copied(seats, name, program, imposed), moment)
 

@@ -10,7 +10,7 @@ from orchestrator.model.outcomes import CandidateKind, Outcome
 from orchestrator.parity import rounding_tolerance as band_
 from orchestrator.parity.changes import changes
 from orchestrator.parity.explain import ARITHMETIC, Diagnosis, Place, conclude, place
-from orchestrator.parity.intervention import Candidate, Intervention, as_if_recorded
+from orchestrator.parity.intervention import Candidate, Intervention, as_if_recorded, joined
 from orchestrator.parity.ladder import Finding
 from orchestrator.parity.places import named_alike
 from orchestrator.parity.plan import brings_about
@@ -18,9 +18,11 @@ from orchestrator.parity.probes import rounding_perturbations
 from orchestrator.parity.recording import STAGES, Recording
 from orchestrator.parity.repeat_statistics import LEAST
 from orchestrator.parity.smallest import smallest_sufficient
+from orchestrator.replay.evidence import bypassed
 from orchestrator.replay.replay import Replay
 from orchestrator.replay.replayer import Replayer
 from orchestrator.replay.sides import Clock, Sides
+from orchestrator.replay.tried import WHY, tried_as
 
 
 class Search:
@@ -87,7 +89,7 @@ class Search:
                 self._symptom = cause
                 known = self._tried[id(cause)]
                 self._tried[id(cause)] = replace(
-                    known, outcome=Outcome.PART, why=_WHY[Reason.SYMPTOM], reason=Reason.SYMPTOM
+                    known, outcome=Outcome.PART, why=WHY[Reason.SYMPTOM], reason=Reason.SYMPTOM
                 )
                 return ()
         return causes
@@ -106,7 +108,7 @@ class Search:
         for each in found:
             known = self._tried[id(each)]
             why = f"{known.why}, in each of {seen} runs" if seen > 1 else known.why
-            lucky = _tried(each, Outcome.CLEARED, Reason.CHANCE)
+            lucky = tried_as(each, Outcome.CLEARED, Reason.CHANCE)
             self._tried[id(each)] = lucky if self.shaken else replace(known, why=why)
         return () if self.shaken else found
 
@@ -168,9 +170,7 @@ class Search:
         Runs that differ from themselves, in the order of their records or in what rounds, hit upon the other
         side's result now and then.
         """
-        together, seen = Intervention(), 1
-        for each in causes:
-            together |= each.imposed or Intervention()
+        together, seen = joined(causes), 1
         for again in range(1, LEAST):
             if not self._clock.allows(self._runs.estimate(together, again)):
                 break
@@ -220,18 +220,18 @@ class Search:
             why = self._equal("with all of this")
             why += "; whether less is enough was not tried" if self._cut else ", and with nothing less"
         for each in found:
-            self._tried[id(each)] = _tried(each, Outcome.CONFIRMED, Reason.EQUAL, why)
+            self._tried[id(each)] = tried_as(each, Outcome.CONFIRMED, Reason.EQUAL, why)
         return found
 
     def _enough(self, several: Sequence[Candidate]) -> bool:
-        together = Intervention()
-        for each in several:
-            together |= each.imposed or Intervention()
+        together = joined(several)
         if not self._clock.allows(self._runs.estimate(together)):
             self._cut = True
             return False
         trial = self._runs.run(together, self._clock.until)
-        return bool(trial.recording.steps) and self._explains(place(trial.recording, self._sides.theirs))
+        if not trial.recording.steps or self._bypassed(replace(several[0], imposed=together), trial):
+            return False
+        return self._explains(place(trial.recording, self._sides.theirs))
 
     def _try(self, each: Candidate, *, anyhow: bool = False) -> Outcome:
         """`anyhow`: even where it will probably take longer than there is time."""
@@ -242,28 +242,37 @@ class Search:
             self._late[id(each)] = f"what was left of the {self._clock.budget:.0f} s would not have sufficed"
             return Outcome.NOT_TRIED
         trial = self._runs.run(each.imposed, self._clock.until)
-        outcome, reason, why = self._outcome(trial)
+        outcome, reason, why = self._outcome(each, trial)
         self._tell.say(f"  {outcome}: {each.words}")
         seconds = round(trial.seconds, 1)
-        self._tried[id(each)] = _tried(each, outcome, reason, why, seconds)
+        self._tried[id(each)] = tried_as(each, outcome, reason, why, seconds)
         if each.topic in ARITHMETIC and trial.recording.steps:
             self._drifts[each.topic] = (each.words, band_.measure_drift(self._own.recording, trial.recording))
         return outcome
 
-    def _outcome(self, trial: Replay) -> tuple[Outcome, Reason, str]:
+    def _outcome(self, each: Candidate, trial: Replay) -> tuple[Outcome, Reason, str]:
         if trial.fault:
             return Outcome.INTERNAL_ERROR, Reason.FAULT, trial.why
         if not trial.recording.steps:
             return Outcome.NOT_TRIED, Reason.FAILED, f"the run with it failed: {trial.why}"
+        if past := self._bypassed(each, trial):
+            why = f"the run with it still reads {past}, by its absolute path"
+            return Outcome.NOT_TRIED, Reason.BYPASSED, why
         now = place(trial.recording, self._sides.theirs)
         if self._explains(now):
             return Outcome.CONFIRMED, Reason.EQUAL, self._equal("with this alone")
         assert now is not None and self._first is not None
         if now > self._first:
-            return Outcome.PART, Reason.LATER, _WHY[Reason.LATER]
+            return Outcome.PART, Reason.LATER, WHY[Reason.LATER]
         same = place(trial.recording, self._own.recording) is None
         reason = Reason.NO_CHANGE if same else Reason.OTHER_CHANGE
-        return Outcome.CLEARED, reason, _WHY[reason]
+        return Outcome.CLEARED, reason, WHY[reason]
+
+    def _bypassed(self, each: Candidate, trial: Replay) -> str | None:
+        if each.imposed is None or each.topic == "paths":
+            return None
+        mounted = self._runs.always.path is not None
+        return bypassed(each.imposed, trial.recording.environment, self._sides, mounted=mounted)
 
     def _equal(self, how: str) -> str:
         names = self._sides.names
@@ -310,9 +319,7 @@ class Search:
 
     def _brought_about(self, causes: Sequence[Candidate]) -> frozenset[Subject]:
         """The differences that a repeated run has, and that imposing the causes takes away."""
-        together = Intervention()
-        for each in causes:
-            together |= each.imposed or Intervention()
+        together = joined(causes)
         trial = self._runs.run(together, self._clock.until) if causes else None
         if trial is None or not trial.recording.steps:
             return frozenset()
@@ -332,21 +339,21 @@ class Search:
         known = self._tried.get(id(each))
         if causes and not any(each is one for one in causes) and self._is_brought_about(each):
             seconds = known.seconds if known else None
-            return _tried(each, Outcome.FOLLOWS, Reason.CONSEQUENCE, seconds=seconds)
+            return tried_as(each, Outcome.FOLLOWS, Reason.CONSEQUENCE, seconds=seconds)
         if known and not (each.topic == "folder" and known.outcome == Outcome.NOT_TRIED):
             return known
         if (causes or self._symptom) and each.kind != CandidateKind.DIFFERENCE:
             return known
         if causes and not any(brings_about(each, cause) for cause in causes):
-            return _tried(each, Outcome.NOT_NEEDED, Reason.LEFT)
+            return tried_as(each, Outcome.NOT_NEEDED, Reason.LEFT)
         if each.topic == "folder" and self._runs.always.path is None:
-            return _tried(each, Outcome.CLEARED, Reason.SAME_ELSEWHERE)
+            return tried_as(each, Outcome.CLEARED, Reason.SAME_ELSEWHERE)
         if each.kind == CandidateKind.REPLAY and Outcome.CONFIRMED in (
             one.outcome for one in self._tried.values()
         ):
             return known  # one that locates it is enough
         why = each.why or self._late.get(id(each)) or f"the budget of {self._clock.budget:.0f} s was used up"
-        return known or _tried(each, Outcome.NOT_TRIED, None, why)
+        return known or tried_as(each, Outcome.NOT_TRIED, None, why)
 
     def _is_brought_about(self, each: Candidate) -> bool:
         return self._follows.issuperset(each.subjects)
@@ -391,24 +398,3 @@ class Search:
 _LEFT = (Outcome.NOT_TRIED, Outcome.INTERNAL_ERROR)
 _FICKLE = frozenset(("order", "cores", "threads", "determinism"))
 """Topics of causes that could be no cause but a race."""
-
-_WHY = {
-    Reason.LATER: "with it the runs differ later: it explains the first difference, not all",
-    Reason.CHANCE: "one run with it was equal, another was not: it was luck",
-    Reason.OTHER_CHANGE: "tried: it changes the run, but not into the other one",
-    Reason.NO_CHANGE: "tried: it changes nothing",
-    Reason.SAME_ELSEWHERE: "repeated in another folder, the run is the same",
-    Reason.CONSEQUENCE: "with the cause imposed, it is no difference any more",
-    Reason.SYMPTOM: (
-        "with it alone the runs are equal, but a program makes it of something that was not tried"
-    ),
-    Reason.LEFT: "left as it was, and the runs are equal without it",
-}
-"""Reasons for people."""
-
-
-def _tried(
-    each: Candidate, outcome: Outcome, reason: Reason | None, why: str = "", seconds: float | None = None
-) -> Tried:
-    why = why or (_WHY.get(reason, "") if reason else "")
-    return Tried(each.words, outcome, why, each.kind, each.topic, seconds, each.subjects, reason)

@@ -47,7 +47,7 @@ def compare_first_steps(
 
     Here that is the user's own folder, in a copy. Where that run opens what the machine lacks, nothing is
     compared: the verdict is NOT COMPARED and names it. The recordings stay in
-    `runs/<id>/parity/{here,there}`. Raises RunFailed where a side fails.
+    `runs/<id>/parity/{here,there}`. Raises RunFailed where a side fails and NOT COMPARED stops the run.
     """
     profile = session.profile
     steps = counted(profile.parity.steps, "step")
@@ -68,9 +68,12 @@ def compare_first_steps(
     if lacking:
         return _nothing_compared(profile, lacking)
     verdict = _judged(session, local, python, folder)
-    if failures and verdict.verdict == Conclusion.NOT_COMPARED:
-        raise RunFailed("\n".join(failures), next_command="orch train --local-parity    # once fixed")
-    return verdict
+    if not failures or verdict.verdict != Conclusion.NOT_COMPARED:
+        return verdict
+    said = "\n".join(failures)
+    if profile.parity.on_mismatch.stops(Conclusion.NOT_COMPARED):
+        raise RunFailed(said, next_command="orch train --local-parity    # once fixed")
+    return replace(verdict, detail=said)
 
 
 def mismatch(session: Session, run_id: str, verdict: dict[str, Any]) -> ParityMismatch:

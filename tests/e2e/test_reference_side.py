@@ -59,6 +59,27 @@ def test_data_that_only_this_computer_has_are_named_before_any_step(project: Pro
     assert Path(folder / "runs/three/outputs/out/model.txt").read_text() == "trained"
 
 
+FAILS_FIRST = """
+import os, sys
+if "ORCH_OBSERVE_DIR" in os.environ:
+    sys.exit("no card is free")
+print("trained")
+os.makedirs("out")
+open("out/model.txt", "w").close()
+"""
+
+
+def test_first_steps_that_fail_stop_no_run_that_is_to_be_only_warned(project: Project) -> None:
+    (project.folder / "train.py").write_text(FAILS_FIRST)
+    project.orch("up", "orch.yaml")
+    stopped = project.orch("train", "--local-parity", "--run-id", "one", code=6)
+    assert "no card is free" in stopped.out + stopped.err
+    goes_on = ("--set", "parity.on_mismatch={not_compared: warn}")
+    warned = project.orch("train", "--local-parity", "--run-id", "two", *goes_on)
+    assert "no card is free" in warned.out + warned.err
+    assert "trained" in project.orch("logs", "two").out
+
+
 READS_AROUND = """
 import os, random
 from pathlib import Path

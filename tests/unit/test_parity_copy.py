@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.parity.intervention import Intervention
+from orchestrator.replay.copier import LARGE, MountedCopy
 from orchestrator.replay.replay import started_in
-from orchestrator.replay.sandbox import LARGE, Copy, Folders, MountedCopy, Unplaceable
+from orchestrator.replay.sandbox import Copy, Folders, Unplaceable
 from orchestrator.replay.working_folders import Tree, only_listed, unseen
 from orchestrator.runtime.replay.mounting import Refused, mount_all
 from tests.conftest import ROOT
@@ -284,7 +285,7 @@ def test_of_many_files_no_more_names_are_laid_out_than_is_quick_and_code_comes_f
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, most in (("MANY", 40), ("WIDE", 5), ("MOST_NAMES", 60)):
-        monkeypatch.setattr(f"orchestrator.replay.sandbox.{name}", most)
+        monkeypatch.setattr(f"orchestrator.replay.copier.{name}", most)
     for folder, files in (
         ("a_wide/all", 50),
         ("b_deep/1", 30),

@@ -243,7 +243,7 @@ def test_a_folder_of_very_many_files_is_read_through_one_link(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, most in (("MANY", 40), ("WIDE", 20)):
-        monkeypatch.setattr(f"orchestrator.replay.sandbox.{name}", most)
+        monkeypatch.setattr(f"orchestrator.replay.copier.{name}", most)
     many = project / "my_data" / "many"
     many.mkdir()
     for number in range(50):
@@ -281,7 +281,7 @@ def test_a_project_that_cannot_be_copied_is_refused_with_what_is_in_the_way(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "train.py")
 
-    monkeypatch.setattr("orchestrator.replay.sandbox.shutil.copy2", full)
+    monkeypatch.setattr("orchestrator.replay.copier.shutil.copy2", full)
     with pytest.raises(LocalError, match="No space left on device"):
         ran(project, READS)
 

@@ -64,7 +64,7 @@ def test_a_walk_finds_what_lies_in_folders_of_very_many_files(
 ) -> None:
     """Those are linked to, and no walk follows a link."""
     for name, most in (("MANY", 40), ("WIDE", 20), ("MOST_NAMES", 30)):
-        monkeypatch.setattr(f"orchestrator.replay.sandbox.{name}", most)
+        monkeypatch.setattr(f"orchestrator.replay.copier.{name}", most)
     for kind in ("cats", "dogs"):
         (project / "my_data" / kind).mkdir()
         for number in range(50):

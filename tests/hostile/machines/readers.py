@@ -159,7 +159,7 @@ ELSEWHERE = {
 
 LOCK, WRITE, USER, OURS = "a lock", "it writes", "a file that the user names", "a file of ours, no run's"
 NOT_OF_A_RUN = {
-    "replay.sandbox._file": USER, "replay.sandbox._put": USER, "replay.sandbox._touch": OURS,
+    "replay.copier._file": USER, "replay.sandbox._put": USER, "replay.sandbox._touch": OURS,
     "stalls.scratch_folder._fill": USER,
     "replay.fork_server.__init__": WRITE, "api.declaring._written": USER, "session.connect._alone": LOCK,
     "session.project.ignore_state": OURS, "runs.lint_check._read": USER,

@@ -15,7 +15,7 @@ from orchestrator import parity
 from orchestrator.errors import MalformedAnswer
 from orchestrator.model import Conclusion
 from orchestrator.parity.changes import changes, versions
-from orchestrator.parity.places import named_alike, named_by_variables, reaches_around
+from orchestrator.parity.places import named_alike, named_by_variables
 from orchestrator.parity.recording import Recording, read
 from orchestrator.reads.opened import read_opened
 from orchestrator.report.profile import profile_text
@@ -191,7 +191,6 @@ def use(a: Any, b: Any) -> None:
     for left, right_ in (named_alike(a, b), named_alike(b, a)):
         changes(named_by_variables(left), named_by_variables(right_))
         versions(left, right_)
-        reaches_around(left)
 
 
 @pytest.mark.parametrize("data", NOT_JSON, ids=lambda data: repr(data[:20]))
