@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -29,10 +30,22 @@ for _name in acting(os.environ):  # the suite is the same in every shell
 
 SLOWEST_FIRST = (
     "tests/parity/",
+    "tests/crash/",
+    "tests/e2e/test_adverse.py",
     "tests/e2e/test_gcp.py",
+    "tests/histories/test_histories.py",
+    "tests/unit/test_sample_stepclock.py",
     "tests/e2e/",
     "tests/conformance/",
+    "tests/unit/test_runs.py",
+    "tests/unit/test_parity_trials.py",
+    "tests/unit/test_damaged_state.py",
+    "tests/unit/test_reference.py",
     "tests/clouds/",
+    "tests/unit/test_jobs.py",
+    "tests/unit/test_parity_trials_files.py",
+    "tests/unit/test_stack_install.py",
+    "tests/hostile/",
     "tests/unit/",
 )
 
@@ -62,6 +75,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFileAndProvider(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file, _, test = nodeid.partition("::")
+            if file.endswith("crash/test_kills.py"):  # each test has its own project
+                return nodeid
             return f"{file}[{test.partition('[')[2]}" if file.endswith("test_providers.py") else file
 
     config.option.loadscopereorder = False  # our order, not the number of tests
@@ -72,6 +87,13 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Name a failed test at once: whoever watches a long run, or stops it, need not wait for its end."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
         print(f"\nfailed ({report.when}): {report.nodeid}", file=sys.__stderr__, flush=True)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """The processor time of the tests and of what they waited for; xdist has ended its workers by now."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    minutes = sum(each.ru_utime + each.ru_stime for each in used) / 60
+    terminalreporter.write_line(f"{minutes:.1f} minutes of processor time")
 
 
 settings.register_profile("orch", deadline=None)  # a busy computer is no failure

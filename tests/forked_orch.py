@@ -145,7 +145,8 @@ def serve(asked: socket.socket) -> None:
             return
         request = json.loads(message)
         for module in (each for name in _LATE if name in request["env"] for each in _LATE[name]):
-            importlib.import_module(module)
+            with contextlib.suppress(ImportError):  # the command says so itself
+                importlib.import_module(module)
         if os.fork() == 0:
             asked.close()
             _watch(request, given)

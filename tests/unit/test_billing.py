@@ -23,6 +23,8 @@ from orchestrator.report.run import summary
 from orchestrator.session.project import Project
 from tests.unit import here_cloud
 
+pytestmark = pytest.mark.processes
+
 PRICE = 3.6
 """US dollars an hour: 0.001 a second."""
 LIFE = 1000.0

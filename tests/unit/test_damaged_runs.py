@@ -24,6 +24,8 @@ from orchestrator.session.project import Project
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
+pytestmark = pytest.mark.processes
+
 LASTS = "import time\nprint('begun', flush=True)\ntime.sleep(120)\n"
 EXIT = '{"code": 0, "detail": "\\"reason\\": \\"no\\"", "reason": "completed"}'
 QUICK = "open('result.txt', 'w').write('42')\n"

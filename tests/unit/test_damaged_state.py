@@ -15,6 +15,8 @@ from orchestrator.session.project import Project
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
+pytestmark = pytest.mark.processes
+
 DAMAGE = [b"", b"\0" * 512, b"\xff\xfe garbage", b'{"run_id": "one"', b"[1, 2]", b"{}"]
 
 

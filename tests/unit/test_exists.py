@@ -9,6 +9,8 @@ import pytest
 import orchestrator as orch
 from tests.unit import here_cloud
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -31,6 +31,8 @@ from tests.unit.job_runs import (
     until,
 )
 
+pytestmark = pytest.mark.processes
+
 # ---------------------------------------------------------------- how runs end
 
 

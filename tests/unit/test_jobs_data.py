@@ -17,6 +17,8 @@ from orchestrator.model import Agent, Job, RunState, TreeLink
 from orchestrator.runtime.transfer import tree
 from tests.unit.far_side import agent_at
 
+pytestmark = pytest.mark.processes
+
 HOST = HereHost()
 
 

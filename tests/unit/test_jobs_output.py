@@ -24,6 +24,8 @@ from tests.unit.job_runs import (
     until,
 )
 
+pytestmark = pytest.mark.processes
+
 
 def test_cancel_asks_first(agent: Agent) -> None:
     jobs.start(HOST, agent, shell("trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.05; done"))

@@ -15,6 +15,8 @@ from orchestrator.stack.runtime_files import lay_out
 from tests.conformance import private_sshd
 from tests.conformance.private_sshd import over_ssh
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Agent:

@@ -17,6 +17,8 @@ from orchestrator.model import Agent, Entry, Job, TreeLink
 from orchestrator.runtime.transfer.outputs import matcher
 from orchestrator.stack.runtime_files import lay_out
 
+pytestmark = pytest.mark.processes
+
 HOST = HereHost()
 
 

@@ -25,6 +25,8 @@ from orchestrator.runtime.agent.watch import Idleness, Orders, due
 from orchestrator.session.session import Session
 from orchestrator.stack.runtime_files import lay_out
 
+pytestmark = pytest.mark.processes
+
 HOST = HereHost()
 NEVER = 0
 

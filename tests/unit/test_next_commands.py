@@ -14,6 +14,8 @@ from orchestrator.session import connect as connecting
 from tests.unit import here_cloud
 from tests.unit.here_cloud import Door, HereCloud
 
+pytestmark = pytest.mark.processes
+
 FAILS = "import sys\nsys.exit(3)\n"
 LINKS = "import os\nos.makedirs('out')\nos.symlink('/etc/passwd', 'out/link')\n"
 

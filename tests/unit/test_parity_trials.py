@@ -30,6 +30,8 @@ from orchestrator.runs import collect
 from orchestrator.session.project import Project
 from orchestrator.session.session import local_agent
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

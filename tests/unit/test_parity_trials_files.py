@@ -9,6 +9,8 @@ import pytest
 import orchestrator as orch
 from tests.unit.test_parity_trials import IMPORT, Bench, bench, outcomes
 
+pytestmark = pytest.mark.processes
+
 __all__ = ["bench"]
 
 TWO = """

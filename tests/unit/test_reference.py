@@ -24,6 +24,8 @@ from orchestrator.replay import working_folders
 from orchestrator.session.project import Project
 from orchestrator.session.session import local_agent
 
+pytestmark = pytest.mark.processes
+
 PROFILE = "version: 1\nname: demo\ncloud: local\ntrain: {command: python train.py}\n"
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from tests.unit.test_reference import PROFILE, project, ran
 
+pytestmark = pytest.mark.processes
+
 __all__ = ["project"]
 
 LOADS = """\

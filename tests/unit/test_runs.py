@@ -26,6 +26,8 @@ from orchestrator.session.project import Project
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
+pytestmark = pytest.mark.processes
+
 E = TypeVar("E", bound=orch.OrchError)
 
 
