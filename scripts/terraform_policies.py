@@ -21,7 +21,12 @@ from orchestrator.providers.permissions import Permission  # noqa: E402
 from orchestrator.providers.permissions.gcp import IDENTITY  # noqa: E402
 
 GC_CALLS = {
-    "aws": ("ec2.describe_regions", "ec2.describe_instances", "ec2.terminate_instances"),
+    "aws": (
+        "ec2.describe_regions",
+        "ec2.describe_instances",
+        "ec2.terminate_instances",
+        "cloudwatch.delete_alarms",
+    ),
     "gcp": (
         "compute.instances.aggregatedList",
         "compute.instances.get",

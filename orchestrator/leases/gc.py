@@ -228,6 +228,9 @@ class _Sweep:
         late = [machine for machine, outcome, _ in judged if outcome == "ended"]
         refused = _ended(self.provider, late, tell)
         left = _left(self.provider, late, refused)
+        for machine in late:
+            if machine.id not in refused and machine.id not in left:
+                self.provider.forget(machine)
         return [_found(*one, self._now(one[0]), refused, left) for one in judged]
 
     def _now(self, machine: Machine) -> datetime | None:

@@ -151,6 +151,8 @@ def _made(
             raise
         return error
     ledger.append("create.accepted", **receipt(spec.attempt, machine))
+    if machine.detail.get("no_alarm"):
+        tell.say(f"Its cloud will not end it where it cannot end itself: {machine.detail['no_alarm']}")
     return machine
 
 

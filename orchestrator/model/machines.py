@@ -159,6 +159,9 @@ class Provider(Protocol):
     def delete(self, machine: Machine) -> None:
         """End it, with its disk. Absent already is success. Returns when accepted: poll `find`."""
 
+    def forget(self, machine: Machine) -> None:
+        """Remove what was made beside a machine that is proven gone. What stays behind fails nothing."""
+
     def endpoint(self, machine: Machine) -> Endpoint | NotYet | None:
         """Address and host keys, by a channel that an attacker does not own.
 

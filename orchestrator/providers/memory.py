@@ -110,6 +110,9 @@ class MemoryProvider:
     def delete(self, machine: Machine) -> None:
         self._answer("delete", lambda: self._end(machine.id))
 
+    def forget(self, machine: Machine) -> None:
+        """Nothing was made beside it."""
+
     def endpoint(self, machine: Machine) -> Endpoint | None:
         return self._answer("endpoint", lambda: self._endpoint(machine.id))
 

@@ -57,6 +57,9 @@ class RetryingProvider:
     def delete(self, machine: Machine) -> None:
         self._persist(lambda: self.inner.delete(machine))
 
+    def forget(self, machine: Machine) -> None:
+        self.inner.forget(machine)
+
     def endpoint(self, machine: Machine) -> Endpoint | NotYet | None:
         return self._persist(lambda: self.inner.endpoint(machine))
 

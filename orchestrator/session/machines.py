@@ -61,6 +61,8 @@ def note_ends(ledger: Ledger, provider: Provider, lease: Lease, found: Sequence[
     with suppress(OSError, UsageError):
         for holding in over:
             ledger.append("machine.ended", machine=holding.id, at=_stopped_at(provider, holding))
+            if all(machine.id != holding.id for machine in found):
+                provider.forget(machine_from_holding(holding))
     return ledger.lease() if over else lease
 
 
@@ -124,6 +126,7 @@ def end_and_prove(
     Raises CleanupUnproven.
     """
     left = {machine.id: machine for machine in machines}
+    known = dict(left)
     limit = time.monotonic() + _GONE_LIMIT
     asked: dict[str, float] = {}
     while True:
@@ -131,7 +134,10 @@ def end_and_prove(
             _ask_for_the_end(provider, machine, asked, tell)
         listed = provider.list(labels) if labels else ()
         left = {machine.id: machine for machine in listed} | _found(provider, left.values())
+        known |= left
         if not left:
+            for machine in known.values():
+                provider.forget(machine)
             return
         if time.monotonic() > limit:
             raise _unproven(provider, left.values())

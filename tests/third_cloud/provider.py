@@ -81,6 +81,9 @@ class ThirdProvider:
         if machine.id:
             self._ask("DELETE", _path(machine), or_status=_GONE)
 
+    def forget(self, machine: Machine) -> None:
+        """Nothing was made beside it."""
+
     def endpoint(self, machine: Machine) -> Endpoint | None:
         there = self._known(machine)
         if not there or "address" not in there:

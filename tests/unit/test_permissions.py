@@ -33,7 +33,7 @@ GCP_FILES = (
     *(each for each in sorted((ROOMS / "providers/gcp").glob("*.py")) if each.name != SETUP),
     ROOMS / "catalog/gcp.py",
 )
-AWS_SERVICES = ("ec2", "ssm", "sts", "pricing", "service-quotas", "iam", "s3", "freetier")
+AWS_SERVICES = ("ec2", "ssm", "sts", "pricing", "service-quotas", "iam", "s3", "freetier", "cloudwatch")
 OUR_MODULES = ("request", "permissions", "tags", "images")
 """Of our own: `request.run_instances` is no call of boto3."""
 _ID = re.compile(r"(compute|cloudresourcemanager)\.(?!googleapis)[a-z]\w+\.[a-z]\w+")

@@ -9,7 +9,8 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from orchestrator.model import (
 )
 from orchestrator.providers import tunnels
 from orchestrator.providers.aws import (
+    alarms,
     endings,
     freeplan,
     hostkey,
@@ -92,6 +94,14 @@ class AwsProvider:
         return with_zones(self._clients, [offer for offer in found if offer.region in self._clients.regions])
 
     def create(self, spec: MachineSpec) -> Machine:
+        made, region = self._created(spec), request.region_of(spec)
+        alarmed = alarms.arm(self._clients, region, made.id, spec.seconds(datetime.now(UTC)))
+        return replace(made, detail={**made.detail, **alarmed})
+
+    def forget(self, machine: Machine) -> None:
+        alarms.remove(self._clients, self._region(machine), _identity(machine))
+
+    def _created(self, spec: MachineSpec) -> Machine:
         region = request.region_of(spec)
         self._clients.require_region(region)
         if self._settings.address == SSM:

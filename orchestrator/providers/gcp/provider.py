@@ -136,6 +136,9 @@ class GcpProvider:
         _require_named(machine)
         self._calls.delete(machine.zone, machine.id)
 
+    def forget(self, machine: Machine) -> None:
+        """Nothing was made beside it."""
+
     def endpoint(self, machine: Machine) -> Endpoint | NotYet | None:
         _require_named(machine)
         instance = self._calls.instance(machine.zone, machine.id)

@@ -28,8 +28,10 @@ _NAMED_OURS = (("StringLike", f"aws:RequestTag/{OUR_TAG}", f"{OUR_NAMES}*"),)
 _IS_OURS = (("StringLike", f"aws:ResourceTag/{OUR_TAG}", f"{OUR_NAMES}*"),)
 _AT_LAUNCH = (("StringEquals", "ec2:CreateAction", "RunInstances"),)
 _INSTANCES = ("arn:aws:ec2:*:*:instance/*",)
+_OUR_ALARMS = (Grant((f"arn:aws:cloudwatch:*:*:alarm:{OUR_NAMES}*",)),)
 _OUR_INSTANCES = (Grant(_INSTANCES, _IS_OURS),)
 _BY_SESSION: Mapping[str, Any] = {"when": "ORCH_AWS_ADDRESS=ssm", "setting": ("ORCH_AWS_ADDRESS", "ssm")}
+_ALARM_ROLE = "arn:aws:iam::*:role/aws-service-role/events.amazonaws.com/AWSServiceRoleForCloudWatchEvents"
 _SPOT_ROLE = "arn:aws:iam::*:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
 
 PERMISSIONS = (
@@ -102,6 +104,20 @@ PERMISSIONS = (
         grants=_OUR_INSTANCES,
     ),
     _aws(
+        "cloudwatch:PutMetricAlarm",
+        "have AWS end a machine whose guest is dead, or that is there after its deadline",
+        "machines",
+        "cloudwatch.put_metric_alarm",
+        grants=_OUR_ALARMS,
+    ),
+    _aws(
+        "cloudwatch:DeleteAlarms",
+        "remove these alarms once the machine is gone",
+        "machines",
+        "cloudwatch.delete_alarms",
+        grants=_OUR_ALARMS,
+    ),
+    _aws(
         "ec2:GetConsoleOutput",
         "read a machine's host key",
         "machines",
@@ -112,11 +128,14 @@ PERMISSIONS = (
     ),
     _aws(
         "iam:CreateServiceLinkedRole",
-        "let EC2 make the role under which it buys spot machines",
+        "let EC2 and CloudWatch make the roles under which they buy spot machines and end machines",
         "machines",
-        "ec2.run_instances",
-        grants=(Grant((_SPOT_ROLE,), (("StringEquals", "iam:AWSServiceName", "spot.amazonaws.com"),)),),
-        when="the account has never had a spot machine",
+        "ec2.run_instances cloudwatch.put_metric_alarm",
+        grants=tuple(
+            Grant((role,), (("StringEquals", "iam:AWSServiceName", role.split("/")[2]),))
+            for role in (_SPOT_ROLE, _ALARM_ROLE)
+        ),
+        when="the account has never had a spot machine, or an alarm",
     ),
     _aws(
         "iam:PassRole",

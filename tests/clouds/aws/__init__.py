@@ -76,6 +76,10 @@ class Cloud:
     def rebalance(self, instance: str) -> None:
         self._control("POST", "rebalance", {"instance": instance})
 
+    def freeze(self, instance: str) -> None:
+        """Its guest hangs: it answers nobody, and no timer of its own comes."""
+        self._control("POST", "freeze", {"instance": instance})
+
     def kill(self, instance: str) -> None:
         """Its host fails."""
         self._control("POST", "kill", {"instance": instance})

@@ -31,6 +31,8 @@ _S3 = {
     "ListBuckets": "ListAllMyBuckets",
     "ListObjectVersions": "ListBucketVersions",
 }
+_PREFIX = {"monitoring": "cloudwatch"}
+"""Where IAM names a service otherwise than its signature does."""
 _QUERY = {
     "sts": "https://sts.amazonaws.com/doc/2011-06-15/",
     "iam": "https://iam.amazonaws.com/doc/2010-05-08/",
@@ -50,7 +52,7 @@ def refusal(request: Request) -> Response | None:
 def needed(request: Request) -> Sequence[str]:
     """The IAM actions that a request needs."""
     action = _S3.get(request.action, request.action) if request.service == "s3" else request.action
-    found = [f"{request.service}:{action}"]
+    found = [f"{_PREFIX.get(request.service, request.service)}:{action}"]
     if request.action == "RunInstances":
         if any(name.startswith("TagSpecification.") for name in request.parameters):
             found.append("ec2:CreateTags")

@@ -7,6 +7,7 @@ GET  /_test/instances   the instances as the cloud knows them, hidden ones too
 DELETE /_test/requests  forget the requests so far
 POST /_test/interrupt   {"instance": "i-...", "notice_s": 120}: a spot interruption
 POST /_test/rebalance   {"instance": "i-..."}: a rebalance recommendation
+POST /_test/freeze      {"instance": "i-..."}: its guest hangs
 POST /_test/kill        {"instance": "i-..."}: its machine dies, as by a failing host
 """
 
@@ -25,7 +26,7 @@ from typing import Any
 
 from moto.ec2.models import ec2_backends
 
-from tests.clouds.aws import access, dryrun, goods, services
+from tests.clouds.aws import access, alarms, dryrun, goods, services
 from tests.clouds.aws.faults import MESSAGES, SCRIPT, STATUS, Fault
 from tests.clouds.aws.life import LIVES
 from tests.clouds.aws.requests import Request, Response, as_json, error, read
@@ -85,7 +86,14 @@ class Door:
         return response
 
     def _answer(self, request: Request, environ: dict[str, Any]) -> Response:
-        for judge in (access.refusal, services.bad_digest, access.answer, services.answer, dryrun.answer):
+        for judge in (
+            access.refusal,
+            services.bad_digest,
+            access.answer,
+            services.answer,
+            alarms.answer,
+            dryrun.answer,
+        ):
             found = judge(request)
             if found is not None:
                 return found
@@ -176,6 +184,8 @@ class Door:
             _known(value).metadata.rebalance_at = time.time()
         elif what == ("POST", "kill"):
             LIVES.terminate(_known(value), "Server.InternalError", "The host failed")
+        elif what == ("POST", "freeze"):
+            LIVES.freeze(_known(value))
         elif what == ("GET", "instances"):
             return [life.as_json() for life in LIVES.all()]
         elif what not in (("GET", "state"), ("GET", "faults")):

@@ -113,6 +113,9 @@ class Guests:
     def press_power_button(self, running: Running, plug_after_s: float) -> None:
         self._local.preempt(running.machine, plug_after_s)
 
+    def freeze(self, running: Running) -> None:
+        self._local.freeze(running.machine)
+
     def partition(self, running: Running, cut: bool) -> None:
         """Cut it off, or reconnect it; nothing where it has no network of its own."""
         if survey(state=self._state).tier == "netns":

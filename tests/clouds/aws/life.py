@@ -51,6 +51,7 @@ class Life:
     made_at: float = field(default_factory=time.time)
     running_at: float | None = None
     ended_at: float | None = None
+    dead_since: float | None = None
     guest: Running | None = None
     ending: str = ""
     booted: threading.Event = field(default_factory=threading.Event)
@@ -140,6 +141,12 @@ class Lives:
             self.terminate(life, "Server.SpotInstanceTermination", "Spot instance termination")
 
         self._aside(lambda _: take(), life)
+
+    def freeze(self, life: Life) -> None:
+        """Its guest hangs: it answers nobody, and its timers stand still. EC2 finds it impaired."""
+        if life.guest is not None and self.guests is not None:
+            self.guests.freeze(life.guest)
+        life.dead_since = time.time()
 
     def console(self, life: Life) -> bytes:
         """What GetConsoleOutput tells by now."""

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 from xml.sax.saxutils import escape
 
-_JSON = {"ssm", "pricing", "servicequotas", "tagging", "logs", "freetier"}
+_JSON = {"ssm", "pricing", "servicequotas", "tagging", "logs", "freetier", "monitoring"}
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def serve(
     )
     from werkzeug.serving import make_server
 
-    from tests.clouds.aws import corrections
+    from tests.clouds.aws import alarms, corrections
     from tests.clouds.aws.door import Door
     from tests.clouds.aws.guests import Guests
     from tests.clouds.aws.life import LIVES
@@ -74,6 +74,7 @@ def serve(
     if until_stdin_ends:
         threading.Thread(target=_await_end_of_stdin, args=(stopping,), daemon=True).start()
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=alarms.watch, daemon=True).start()
     try:
         _warm()
         ready(environment(f"http://127.0.0.1:{server.server_port}"))

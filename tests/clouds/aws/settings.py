@@ -32,6 +32,7 @@ class Settings:
     sold_out: list[str] = field(default_factory=list)  # "type@zone" with wildcards: "g4dn.*@us-east-1a"
     policy: dict[str, Any] | None = None  # the caller's IAM policy; None allows everything
     groups: list[str] = field(default_factory=list)  # security groups open for ssh, there from the start
+    cloudwatch_minute_s: float = 60.0  # how long a minute of its alarms takes here
     free_plan: bool = False  # the account is on the Free plan: few types can be launched
     access_key: str = ACCESS_KEY
 
