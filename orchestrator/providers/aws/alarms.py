@@ -32,7 +32,7 @@ def name_of(identity: str, kind: str) -> str:
 def alarms_of(identity: str, region: str, lasts: float) -> tuple[Mapping[str, Any], ...]:
     """The parameters of PutMetricAlarm for each. `lasts`: seconds from the machine's start to its deadline.
 
-    An alarm looks back a day at most, and a week with periods of an hour (PutMetricAlarm's reference, Period):
+    An alarm looks back a day at most, or a week with periods of an hour (PutMetricAlarm's reference, Period):
     a machine for longer has none for its deadline.
     """
     common = {
