@@ -120,8 +120,8 @@ def _require_old_gpu_served(profile: Profile, cuda: int) -> None:
     gpu = profile.resources.accelerator
     if cuda >= 13 and gpu and gpu.name and is_before_turing(gpu.name):
         raise ProfileError(
-            f"{gpu.name} is older than Turing, and CUDA {cuda}, which {profile.stack.lock} pins, "
-            "begins with Turing. Lock packages for CUDA 12, or rent a newer GPU.",
+            f"{gpu.name} is older than Turing, and CUDA {cuda} of {profile.stack.lock} begins with Turing. "
+            "Lock packages for CUDA 12, or rent a newer GPU.",
             where=profile.where("resources.accelerator"),
             next_command=f"orch plan {shlex.quote(str(profile.path))} --set resources.accelerator=T4",
         )
@@ -131,7 +131,7 @@ def _require_driver_of_image(profile: Profile, cuda: int) -> None:
     oldest, told = OLDEST_DRIVER.get(cuda), _DRIVER.search(profile.image or "")
     if oldest and told and int(told[1]) < oldest[0]:
         raise ProfileError(
-            f"The image's driver is {told[1]}, and CUDA {cuda}, which {profile.stack.lock} pins, needs "
+            f"The image's driver is {told[1]}, and CUDA {cuda} of {profile.stack.lock} needs "
             f"{oldest[0]}.{oldest[1]} or newer. Leave `image` out, or name one with such a driver.",
             where=profile.where("image"),
             next_command=f"orch plan {shlex.quote(str(profile.path))}",

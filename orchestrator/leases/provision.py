@@ -10,6 +10,7 @@ from dataclasses import asdict
 from orchestrator.errors import ProviderError, UsageError
 from orchestrator.leases import foreseen
 from orchestrator.leases.gpu_lock import require_gpu_lock
+from orchestrator.leases.gpu_ready import require_driver, require_listed
 from orchestrator.leases.machine import machine_of
 from orchestrator.leases.offered import one_cloud, open_lease_of, planned_of
 from orchestrator.leases.remains import describe_remains
@@ -31,6 +32,7 @@ from orchestrator.session.project import Project, new_lease_id
 from orchestrator.session.reach import require_seen
 from orchestrator.session.session import Session, local_stack, open_session, read_lock, stack_facts
 from orchestrator.session.turns import one_at_a_time
+from orchestrator.stack import Installed
 
 Approve = Callable[[Plan], bool]
 
@@ -97,7 +99,8 @@ def _prepare(session: Session, tell: Progress) -> None:
     if session.ledger.lease().stack is None:  # whatever becomes of the rest, the machine ends itself
         session.watch_idleness(at_least=PREPARING_S)
     require_gpus(session)
-    _installed(session, tell)
+    require_driver(session)
+    require_listed(session, _installed(session, tell))
     session.watch_idleness()
     session.confine()
 
@@ -136,10 +139,11 @@ def _forget_unmade(project: Project, ledger: Ledger) -> None:
         forget_folder(lease.id)
 
 
-def _installed(session: Session, tell: Progress) -> None:
+def _installed(session: Session, tell: Progress) -> Installed:
     begun = time.monotonic()
     stack = session.install()
     seconds = time.monotonic() - begun
     facts = {**stack_facts(stack), "seconds": round(seconds, 3)}
     session.ledger.append("stack.installed", agent=asdict(session.agent), stack=facts)
     tell.say("Stack: " + ("already there" if stack.skipped else f"installed in {seconds:.0f} s"))
+    return stack

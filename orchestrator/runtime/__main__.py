@@ -21,6 +21,7 @@ VERBS = {
     "outputs": "agent.launch",
     "watch": "agent.watch",
     "attest": "attest.attest",
+    "gpus": "attest.gpus",
     "run": "observe.runner",
     "check-model": "modelcheck",
     "fork-server": "replay.fork_server",

@@ -12,6 +12,7 @@ from typing import Any
 from orchestrator.api import comparing, logs
 from orchestrator.errors import OrchError
 from orchestrator.hosts import HereHost
+from orchestrator.leases.gpu_ready import parse_listing
 from orchestrator.model import Agent, Completed, files
 from orchestrator.model.answers import Malformed, parsed
 from orchestrator.parity import facts, interventions, lines, numbers, recording
@@ -133,6 +134,9 @@ READERS: dict[str, Reader] = {
     "sizing.result.read_sizes": Reader("size.json", result.read_sizes, (Malformed,)),
     "profiling.trace.read": Reader("trace.jsonl", trace.read),
     "profiling.trace._line": Reader("line", lambda p: trace._line(p.read_bytes()), bytes_only=True),
+    "leases.gpu_ready.parse_listing": Reader(
+        "answer", lambda p: parse_listing(p.read_bytes(), "m"), (Malformed, OrchError), bytes_only=True
+    ),
     "stack.attest.parse_fingerprint": Reader(
         "answer", lambda p: parse_fingerprint(p.read_bytes()), (Malformed,), bytes_only=True
     ),
@@ -173,7 +177,8 @@ NOT_OF_A_RUN = {
     "hosts.atomic.atomic_file": WRITE, "model.files.open_to_write": WRITE,
     "stack.bootstrap.far_script": OURS, "stack.bundle._is_binary": USER,
     "stack.bundle._relocated": USER, "stack.download._download": WRITE, "stack.local._alone": LOCK,
-    "stack.local._requires_python": USER, "stack.lock.read_lock": USER, "stack.lock.read_toml": USER,
+    "stack.gpu_lock.place_of": USER, "stack.local._requires_python": USER,
+    "stack.lock.read_lock": USER, "stack.lock.read_toml": USER,
     "stack.pack._add": USER, "stack.pack._write_tar": WRITE, "stack.pack.send": WRITE,
     "stack.pythons.compiled_for": USER, "stack.pythons.required_python": USER,
     "stack.runtime_files.lay_out": OURS, "stack.runtime_files.runtime_digest": OURS,
