@@ -64,9 +64,11 @@ def _near(need: Need, catalogs: Iterable[Catalog]) -> Iterator[tuple[Offer, Sequ
 
 
 def _fit(need: Need, kind: Offer, sales: Sequence[Sale]) -> Iterator[_Found]:
+    listed_only = bool(kind.accelerator) and any(sale.zones for sale in sales)
     for sale in sales:
         price = _price(need, sale)
-        if not _faults(need, sale, price):
+        # Google lists prices of GPUs for regions that have none: a zone says that the hardware is there.
+        if not _faults(need, sale, price) and (sale.zones or not listed_only):
             yield price, kind, sale
 
 

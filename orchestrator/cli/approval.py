@@ -13,19 +13,28 @@ if TYPE_CHECKING:
 
 
 def ask(yes: bool) -> Callable[[Plan], bool]:
-    """What costs nothing is never asked about."""
+    """What costs nothing is never asked about. A second plan of the same command holds dearer offers: --yes
+    goes as far as the profile's max_price, and without one nobody has said yes to them."""
+    asked = False
 
     def approve(plan: Plan) -> bool:
+        nonlocal asked
+        again, asked = asked, True
         from orchestrator.cli.terminal import ours
         from orchestrator.report.lease import plan_text
 
         value = plan.as_json()
         print(ours(plan_text(value)), file=sys.stderr)
-        if yes or not any(offer["price"] for offer in value.get("offers", [])):
+        if not any(offer["price"] for offer in value.get("offers", [])):
+            return True
+        if yes and (not again or plan.most is not None):
             return True
         if not sys.stdin.isatty():
+            if again:
+                return False
             raise UsageError("This costs money, and nobody can be asked here.", next_command="orch up --yes")
-        print("Make it? [y/N] ", end="", file=sys.stderr, flush=True)
+        question = "Only dearer ones are left. Make one of these?" if again else "Make it?"
+        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     return approve

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.errors import Busy, Fault, ProviderError, UsageError
 from orchestrator.hosts.identity import public_key
+from orchestrator.leases.consent import Consent
 from orchestrator.leases.offered import planned_of
 from orchestrator.leases.settle import settle
 from orchestrator.leases.status import machine_facts
@@ -28,7 +29,13 @@ from orchestrator.session.turns import changing
 
 
 def machine_of(
-    ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, project: Project, tell: Progress
+    ledger: Ledger,
+    provider: Provider,
+    planned: Plan,
+    wanted: Profile,
+    project: Project,
+    tell: Progress,
+    consent: Consent,
 ) -> Reached:
     """Carry the plan out: the lease's one machine, kept or made of the best offer that can be had.
 
@@ -50,7 +57,7 @@ def machine_of(
         planned = planned_of(wanted, provider, ())
     for lost in settle(project, ledger, ending_of_machine(provider, lease)):
         tell.say(f"{lost.run_id}: {lost.exit['detail']}")
-    return _create(ledger, provider, planned, wanted, project, tell)
+    return _create(ledger, provider, planned, wanted, project, tell, consent)
 
 
 def _delete(ledger: Ledger, lease: Lease, provider: Provider, action: Delete, tell: Progress) -> None:
@@ -80,11 +87,17 @@ def _adopt(ledger: Ledger, lease: Lease, machine: Machine, wanted: Profile) -> N
 
 
 def _create(
-    ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, project: Project, tell: Progress
+    ledger: Ledger,
+    provider: Provider,
+    planned: Plan,
+    wanted: Profile,
+    project: Project,
+    tell: Progress,
+    consent: Consent,
 ) -> Reached:
     waiting = CapacityWait(wanted.wait, tell)
     while True:
-        found = _served(ledger, provider, planned, wanted, project, tell)
+        found = _served(ledger, provider, planned, wanted, project, tell, consent)
         if isinstance(found, Reached):
             return found
         refusals = found
@@ -101,11 +114,18 @@ def _create(
 
 
 def _served(
-    ledger: Ledger, provider: Provider, planned: Plan, wanted: Profile, project: Project, tell: Progress
+    ledger: Ledger,
+    provider: Provider,
+    planned: Plan,
+    wanted: Profile,
+    project: Project,
+    tell: Progress,
+    consent: Consent,
 ) -> Reached | list[ProviderError]:
     """The machine of the first offer that can be had; else why each could not."""
     refusals: list[ProviderError] = []
     for spec in _specs(ledger.lease(), planned.offers, wanted, owner(provider)):
+        consent.require(planned, spec.offer)
         with changing(project, ledger.lease().id, "up", tell):
             _require_open(ledger, wanted)
             machine = _made(ledger, provider, spec, project, tell)

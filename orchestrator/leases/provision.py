@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 
 from orchestrator.errors import ProviderError, UsageError
 from orchestrator.leases import foreseen
+from orchestrator.leases.consent import Approve, Consent
 from orchestrator.leases.gpu_lock import require_gpu_lock
 from orchestrator.leases.gpu_ready import require_driver, require_listed
 from orchestrator.leases.machine import machine_of
 from orchestrator.leases.offered import one_cloud, open_lease_of, planned_of
+from orchestrator.leases.ready import require_ready
 from orchestrator.leases.remains import describe_remains
 from orchestrator.leases.status import lease_status
 from orchestrator.leases.tier import describe_tier
 from orchestrator.leases.unprepared import end_unprepared
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import LeaseStatus, Progress, clouds
-from orchestrator.plan import Plan
 from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
 from orchestrator.runs import space
@@ -33,8 +34,6 @@ from orchestrator.session.reach import require_seen
 from orchestrator.session.session import Session, local_stack, open_session, read_lock, stack_facts
 from orchestrator.session.turns import one_at_a_time
 from orchestrator.stack import Installed
-
-Approve = Callable[[Plan], bool]
 
 PREPARING_S = 1800.0
 """How long a machine waits, unused, while it is prepared: a download here does not show there."""
@@ -73,6 +72,9 @@ def provision(
                 require_seen(provider, lease)
             machines = await_existing(provider, lease, tell) if lease else ()
             planned = planned_of(wanted, provider, machines)
+            if not machines:
+                warned = require_ready(wanted, planned.offers)
+                planned = replace(planned, warnings=(*planned.warnings, *warned))
         if approve and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
         with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
@@ -84,7 +86,9 @@ def provision(
         left = keep or for_run is not None
         with end_unprepared(project, ledger, keep=left, tell=tell), describe_remains(ledger):
             try:
-                reached = machine_of(ledger, provider, planned, wanted, project, tell)
+                reached = machine_of(
+                    ledger, provider, planned, wanted, project, tell, Consent(approve, wanted)
+                )
             except ProviderError as error:
                 error.attempts = [asdict(attempt) for attempt in ledger.lease().attempts]
                 if lease is None and error.code in _NOBODY_WAS_ASKED:

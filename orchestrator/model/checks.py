@@ -11,6 +11,7 @@ from .needs import Offer
 
 class CheckState(StrEnum):
     OK = "ok"
+    WARNING = "warning"
     MISSING = "missing"
     UNKNOWN = "could-not-tell"
 
@@ -77,6 +78,11 @@ class Readiness:
 
 def ok(topic: Topic, name: str, detail: str) -> Check:
     return Check(topic, name, CheckState.OK, detail)
+
+
+def warning(topic: Topic, name: str, detail: str, remedy: str | None) -> Check:
+    """It does, and somebody should know."""
+    return Check(topic, name, CheckState.WARNING, detail, remedy)
 
 
 def missing(topic: Topic, name: str, detail: str, remedy: str | None) -> Check:

@@ -73,6 +73,7 @@ class Plan:
     offer or of the machine kept; both None where nothing would be there. `refusal` says in a
     sentence why nothing can be made where something should be; `warnings` what makes it less sure.
     `disk` costs in addition to `price`; None where nothing is made, or its price is not known.
+    `most`: of a plan that is shown again because only dearer offers are left, the profile's max_price.
     """
 
     actions: tuple[Action, ...]
@@ -86,6 +87,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
     disk: DiskCost | None = None
     reservation: str | None = None
+    most: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The plan as plain data: memory in bytes, times in ISO 8601, prices in US dollars."""

@@ -35,7 +35,12 @@ def doctor_text(found: Mapping[str, Any]) -> str:
 _MANY = 4
 """Permissions of one state that share a line from so many on."""
 
-_MARKS = {CheckState.OK: "ok", CheckState.MISSING: "NO", CheckState.UNKNOWN: "?"}
+_MARKS = {
+    CheckState.OK: "ok",
+    CheckState.WARNING: "!",
+    CheckState.MISSING: "NO",
+    CheckState.UNKNOWN: "?",
+}
 
 
 def readiness_text(readiness: Readiness, profile: Path | None) -> str:
@@ -93,6 +98,10 @@ def _mending(readiness: Readiness) -> Iterator[str]:
     if covered:
         count = counted(len(covered), "permission")
         yield f"\n{count} missing; who administers the account adds:\n{readiness.grant}"
+    odd = [check for check in readiness.checks if check.state is CheckState.WARNING and check.remedy]
+    if odd:
+        yield "\nWorth changing:"
+    yield from (f"  {check.name}: {check.remedy}" for check in odd)
     untold = [check for check in readiness.checks if check.state is CheckState.UNKNOWN and check.remedy]
     untold = [check for check in untold if check.topic is not Topic.PERMISSION]
     if untold:

@@ -12,8 +12,8 @@ import pytest
 
 from orchestrator.api.cloud_doctor import examine as ask
 from orchestrator.api.cloud_doctor import exit_code
-from orchestrator.errors import ProviderError
-from orchestrator.model import Bound, Check, MachineSpec, Need, Readiness
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import Bound, Check, MachineSpec, Need, Offer, Readiness
 from orchestrator.providers import open_provider, permissions
 from tests import forked_orch
 from tests.clouds.gcp import Cloud, running
@@ -288,3 +288,38 @@ def test_as_it_is_typed(cloud: Cloud) -> None:
     assert "NO  permission   compute.instances.create" in done.stdout
     assert "--permissions=compute.instances.create" in done.stdout
     assert "Next: mend what is missing, then: orch doctor gcp" in done.stdout
+
+
+# ---------------------------------------------------------------- zones without the GPU
+
+
+def test_a_zone_with_n1_and_without_the_gpu_gives_way_to_the_next(cloud: Cloud) -> None:
+    """The machine type's presence says nothing of the accelerator that is to be attached."""
+    from tests.clouds.gcp.facts import load
+
+    facts, attach = load(), "nvidia-tesla-t4"
+    bare = next(
+        zone
+        for zone in facts.zones
+        if facts.type_in(zone, "n1-standard-4") and zone not in facts.accelerators[attach]
+    )
+    region = bare.rpartition("-")[0]
+    offer = Offer(
+        "gcp",
+        "n1-standard-4",
+        region,
+        bare,
+        4,
+        15 << 30,
+        "x86_64",
+        0.5,
+        accelerator="T4",
+        accelerator_count=1,
+        attach=attach,
+    )
+    end = datetime.now(UTC) + timedelta(minutes=10)
+    spec = MachineSpec("orch-t4", 0, offer, 60 << 30, end, {"orch-lease": "t4"}, KEY)
+    with pytest.raises(ProviderError, match=attach) as refused:
+        open_provider("gcp").create(spec)
+    assert (refused.value.fault, refused.value.code) == (Fault.CAPACITY, "TypeNotInZone")
+    assert cloud.calls("compute.acceleratorTypes.get")

@@ -10,6 +10,7 @@ import pytest
 from orchestrator.errors import EXIT_CAPACITY, Fault, ProviderError
 from orchestrator.leases import machine as making
 from orchestrator.leases import waiting
+from orchestrator.leases.consent import Consent
 from orchestrator.leases.offered import planned_of
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import Endpoint, Progress, Provider, Silent
@@ -62,7 +63,7 @@ def made(place: Project, cloud: MemoryProvider, profile: Profile, tell: Progress
     ledger = opened_lease(place, "digits")
     place.identity("digits").unlink()
     planned = planned_of(profile, cloud, ())
-    return ledger, making.machine_of(ledger, cloud, planned, profile, place, tell)
+    return ledger, making.machine_of(ledger, cloud, planned, profile, place, tell, Consent(None, profile))
 
 
 def pauses(monkeypatch: pytest.MonkeyPatch, during: Callable[[int], None]) -> list[float]:

@@ -297,3 +297,11 @@ def test_where_refreshed_catalogs_are_kept() -> None:
 def test_there_is_no_catalog_of_other_clouds() -> None:
     with pytest.raises(KeyError, match="there are aws, gcp"):
         catalog.load("azure")
+
+
+def test_a_gpu_is_offered_only_where_a_zone_is_known_to_have_it() -> None:
+    """Google's price list names regions that have none of the hardware: an L4 in europe-north1."""
+    found = catalog.offers(Need("gcp", accelerator=gpu("L4")))
+    assert found and all(offer.zone for offer in found)
+    assert any(not sale.zones for sale in catalog.load("gcp").sales["g2-standard-4"]), "such rows are there"
+    assert catalog.offers(Need("aws", accelerator=gpu("T4"))), "of AWS no zone is recorded at all"

@@ -74,6 +74,17 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
     )
 
 
+def before_up(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> tuple[Check, ...]:
+    """What would refuse the first offer, each asked once: network, account plan, quota."""
+    settings = read(environ)
+    first = wanted.offers[0]
+    same = [o for o in wanted.offers if (o.region, o.instance_type) == (first.region, first.instance_type)]
+    clients = Clients(settings, lambda: (first.region,))
+    direct = environ.get("ORCH_AWS_ADDRESS") != "ssm"
+    site = place.Site(clients, settings, first.region, tuple(same), wanted.disk, wanted.image, direct)
+    return (*place.before_up(site), *_plan(site), *place.quota(site))
+
+
 def _plan(site: place.Site) -> tuple[Check, ...]:
     return (freeplan.check(site.clients, site.offers[0].instance_type),) if site.offers else ()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import LABEL_LEASE, Check, MachineSpec, Offer, Topic
-from orchestrator.model.checks import missing, ok, unknown
+from orchestrator.model.checks import missing, ok, unknown, warning
 from orchestrator.providers.aws import images, network, request
 from orchestrator.providers.aws.clients import Clients, asking
 from orchestrator.providers.aws.faults import refused_action
@@ -18,6 +18,7 @@ from orchestrator.providers.aws.quotas import quota as quota_of
 from orchestrator.providers.aws.settings import Settings
 
 _SSH = 22
+_SUBNET = "subnet"
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtQzVn0VdkT0Wm2yQ0nXUkPSpPkXyBzQkq5dlqCqk0a doctor"
 _SOME_IMAGE = request.Image("ami-0123456789abcdef0", "some image", "nobody", "/dev/sda1", 0, "x86_64")
 _SOME_NETWORK = request.Network("subnet-0123456789abcdef0", ("sg-0123456789abcdef0",), public=True)
@@ -71,6 +72,13 @@ def look(site: Site) -> Found:
     return Found(checks, offer, wanted, whole=image is not None and offer.zone in plugged)
 
 
+def before_up(site: Site) -> Iterator[Check]:
+    """Network and ssh. A zone without a subnet leads `up` to the next offer, so it is not told of here."""
+    plugged, found = _networks(site)
+    yield from (check for check in found if plugged or check.name != _SUBNET)
+    yield from _ssh(site, next(iter(plugged.values()), None))
+
+
 def _nothing_offered(site: Site) -> Check:
     detail = f"The catalog records nothing in {site.region} that serves."
     return missing(Topic.REGION, "offers", detail, f"orch catalog refresh aws --region {site.region}")
@@ -111,10 +119,10 @@ def _network_check(
 ) -> Check:
     if plugged:
         return ok(
-            Topic.NETWORK, "subnet", f"there is one in {', '.join(zone or 'some zone' for zone in plugged)}"
+            Topic.NETWORK, _SUBNET, f"there is one in {', '.join(zone or 'some zone' for zone in plugged)}"
         )
     error = refusals[0]
-    name = "security group" if error.code.startswith("InvalidGroup") else "subnet"
+    name = "security group" if error.code.startswith("InvalidGroup") else _SUBNET
     if error.fault in (Fault.AUTH, Fault.TRANSIENT, Fault.UNKNOWN):
         return unknown(Topic.NETWORK, name, _unseen(error))
     if error.fault is Fault.CAPACITY:
@@ -156,12 +164,19 @@ def _ssh(site: Site, plugged: request.Network | None) -> Iterator[Check]:
     name = ", ".join(plugged.groups)
     if not sources:
         remedy = (
-            f"aws ec2 authorize-security-group-ingress --region {site.region} --group-id {plugged.groups[0]} "
-            "--protocol tcp --port 22 --cidr YOUR.ADDRESS/32"
+            f"orch setup aws --region {site.region}    # or: aws ec2 authorize-security-group-ingress "
+            f"--region {site.region} --group-id {plugged.groups[0]} --protocol tcp --port 22 "
+            "--cidr YOUR.ADDRESS/32"
         )
         yield missing(Topic.NETWORK, name, "The security group lets no ssh in (port 22).", remedy)
     elif {"0.0.0.0/0", "::/0"} & set(sources):
-        yield ok(Topic.NETWORK, name, "lets ssh in from anywhere")
+        yield warning(
+            Topic.NETWORK,
+            name,
+            f"The security group {name} lets ssh in from anywhere.",
+            f"aws ec2 revoke-security-group-ingress --region {site.region} --group-id {plugged.groups[0]} "
+            "--protocol tcp --port 22 --cidr 0.0.0.0/0 && orch setup aws",
+        )
     else:
         yield ok(Topic.NETWORK, name, f"lets ssh in from {', '.join(sources)} alone; be there")
 

@@ -167,18 +167,15 @@ class Calls:
                     found.setdefault(last(zone.region), []).append(zone.name)
         return found
 
-    def sells(self, offer: Offer) -> bool:
-        """Whether the offer's zone has its machine type at all. True where Google does not say."""
-        clients = self._clients
+    def sells(self, offer: Offer, attached: str = "") -> bool:
+        """Whether the offer's zone has its machine type at all, and the GPU that is to be `attached`: a zone
+        may have n1 and no T4. True where Google does not say."""
+        clients, place = self._clients, {"project": self.project, "zone": offer.zone}
         try:
-            return bool(
-                self._unless_absent(
-                    clients.machine_types.get,
-                    project=self.project,
-                    zone=offer.zone,
-                    machine_type=offer.instance_type,
-                )
-            )
+            there = self._unless_absent(clients.machine_types.get, **place, machine_type=offer.instance_type)
+            if there and attached:
+                there = self._unless_absent(clients.accelerator_types.get, **place, accelerator_type=attached)
+            return bool(there)
         except Exception as error:
             if understood(error) is None:
                 raise

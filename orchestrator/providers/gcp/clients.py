@@ -140,6 +140,10 @@ class Clients:
         return self._client("MachineTypesClient")
 
     @functools.cached_property
+    def accelerator_types(self) -> Any:
+        return self._client("AcceleratorTypesClient")
+
+    @functools.cached_property
     def _anonymous(self) -> bool:
         return is_anonymous(self._environ)
 

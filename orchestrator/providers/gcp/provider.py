@@ -279,9 +279,11 @@ class GcpProvider:
 
     def _elsewhere(self, error: ProviderError, spec: MachineSpec) -> ProviderError:
         """`error`; CAPACITY where the reason is that this zone never had the type: the next one may."""
-        if error.fault is not Fault.INVALID or self._calls.sells(spec.offer):
+        attached = request.attachment(spec.offer)
+        if error.fault is not Fault.INVALID or self._calls.sells(spec.offer, attached):
             return error
-        message = f"{spec.offer.zone} has no machines of the type {spec.offer.instance_type}."
+        gpu = f" with {attached}" if attached else ""
+        message = f"{spec.offer.zone} has no machines of the type {spec.offer.instance_type}{gpu}."
         return ProviderError(Fault.CAPACITY, message, code="TypeNotInZone")
 
     def _adopted(self, instance: Mapping[str, Any], spec: MachineSpec) -> Machine:

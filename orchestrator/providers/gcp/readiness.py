@@ -74,6 +74,20 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
     )
 
 
+def before_up(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> tuple[Check, ...]:
+    """What would refuse the first offer, each asked once: API, network, policies, quota."""
+    questions = Questions(environ, patience_s=0.0)
+    setting = Setting.of(questions.project, environ)
+    facts = questions.project_facts()
+    enabled = access.api(COMPUTE, facts if isinstance(facts, Refusal) else None, setting.project)
+    if enabled.state != "ok":
+        return (enabled,)
+    first = wanted.offers[0]
+    tunnel = environ.get("ORCH_GCP_INTERNAL") == "iap"
+    site = place.Site(questions, setting, first.region, (first,), wanted.disk, wanted.image, tunnel)
+    return (*access.forbidden(questions, environ), *place.network(site), *place.quotas(site, facts))
+
+
 def _is_installed() -> bool:
     try:
         return importlib.util.find_spec("google.cloud.compute_v1") is not None

@@ -52,7 +52,7 @@ def look(questions: Questions, environ: Mapping[str, str]) -> tuple[Check, ...]:
     asked = [one.name for one in wanted if one.name != _POLICY]
     answer = questions.granted(asked)
     prices = questions.prices()
-    policies = {constraint: questions.policy(constraint) for constraint in _constraints(environ)}
+    policies = _policies(questions, environ)
     lost: Refusal | None = None
     if isinstance(answer, Refusal):
         lost, granted = answer, _by_reading(questions)
@@ -142,6 +142,15 @@ def _permission(permission: Permission, granted: bool | None, project: str) -> C
 def _constraints(environ: Mapping[str, str]) -> list[str]:
     public = permissions.named("compute.subnetworks.useExternalIp").applies(environ)
     return [name for name in _CONSTRAINTS if public or name != "compute.vmExternalIpAccess"]
+
+
+def forbidden(questions: Questions, environ: Mapping[str, str]) -> Iterator[Check]:
+    """What the organisation's policies say of machines like ours."""
+    yield from _forbidden(_policies(questions, environ), questions.project)
+
+
+def _policies(questions: Questions, environ: Mapping[str, str]) -> dict[str, Json | Refusal]:
+    return {constraint: questions.policy(constraint) for constraint in _constraints(environ)}
 
 
 def _forbidden(policies: Mapping[str, Json | Refusal], project: str) -> Iterator[Check]:

@@ -33,9 +33,13 @@ ENDPOINTS = (ENDPOINT, _RESOURCE_MANAGER[0], _BILLING[0], _SERVICE_USAGE[0])
 class Questions(Clients):
     """The questions of one environment, each repeated where it fails for a moment; nothing is changed."""
 
+    def __init__(self, environ: Mapping[str, str], *, patience_s: float | None = None) -> None:
+        super().__init__(environ)
+        self._patience_s = patience_s
+
     @functools.cached_property
     def _patience(self) -> Patience:
-        return Patience(_passes)
+        return Patience(_passes) if self._patience_s is None else Patience(_passes, self._patience_s)
 
     def _client(self, name: str) -> Any:
         return self._patience.client(super()._client(name))

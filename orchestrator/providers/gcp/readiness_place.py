@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Check, Offer, Topic
-from orchestrator.model.checks import missing, ok, unknown
+from orchestrator.model.checks import missing, ok, unknown, warning
 from orchestrator.providers.gcp import images, request
 from orchestrator.providers.gcp.calls import Calls
 from orchestrator.providers.gcp.faults import Refusal
@@ -57,7 +57,7 @@ def region(questions: Questions, wanted: str, offers: Sequence[Offer]) -> tuple[
         detail = f"The catalog records nothing in {wanted} that serves."
         return missing(Topic.REGION, wanted, detail, f"orch catalog refresh gcp --region {wanted}"), ()
     placed = tuple(offer for offer in expanded(offers, known) if offer.zone in known[wanted])
-    sold = tuple(offer for offer in placed if calls.sells(offer))
+    sold = tuple(offer for offer in placed if calls.sells(offer, request.attachment(offer)))
     if not sold:
         kind = offers[0].instance_type
         detail = f"No zone that is up has {kind}; up are {', '.join(known[wanted])}."
@@ -134,16 +134,19 @@ def _ssh(site: Site, network_name: str) -> Check:
         return ok(Topic.NETWORK, "firewall", f"lets ssh in from {_TUNNELS}, Google's tunnels")
     if not set(sources) - {_TUNNELS} or (site.tunnel and "0.0.0.0/0" not in sources):
         return _shut(site, network_name, tunnels=bool(sources))
-    everywhere = "0.0.0.0/0" in sources
-    where = "anywhere" if everywhere else f"{', '.join(dict.fromkeys(sources))} alone; be there"
-    return ok(Topic.NETWORK, "firewall", f"lets ssh in from {where}")
+    if "0.0.0.0/0" in sources:
+        detail = f"The firewall of {network_name} lets ssh in from anywhere."
+        return warning(Topic.NETWORK, "firewall", detail, "orch setup gcp")
+    where = ", ".join(dict.fromkeys(sources))
+    return ok(Topic.NETWORK, "firewall", f"lets ssh in from {where} alone; be there")
 
 
 def _shut(site: Site, network_name: str, *, tunnels: bool) -> Check:
     but = " but through IAP (ORCH_GCP_INTERNAL=iap)" if tunnels and not site.tunnel else ""
     source = _TUNNELS if site.tunnel else "YOUR.ADDRESS/32"
+    setup = "orch setup gcp    # or: " if network_name == "default" and not site.tunnel else ""
     remedy = (
-        f"gcloud compute firewall-rules create orch-ssh --project={site.setting.project} "
+        f"{setup}gcloud compute firewall-rules create orch-ssh --project={site.setting.project} "
         f"--network={network_name} --allow=tcp:22 --target-tags={NETWORK_TAG} --source-ranges={source}"
     )
     detail = f"No rule lets ssh (tcp:22) in to machines with the tag {NETWORK_TAG}{but}."

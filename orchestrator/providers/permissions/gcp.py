@@ -114,6 +114,12 @@ PERMISSIONS = (
     ),
     _gcp("compute.zones.list", "learn the zones", "machines", "zones.list"),
     _gcp("compute.machineTypes.get", "learn whether a zone has a type", "machines", "machineTypes.get"),
+    _gcp(
+        "compute.acceleratorTypes.get",
+        "learn whether a zone has the GPU that is to be attached",
+        "machines",
+        "acceleratorTypes.get",
+    ),
     _gcp("compute.regions.get", "tell limit and usage of a quota", "machines doctor", "regions.get"),
     _gcp(
         "compute.images.getFromFamily",
