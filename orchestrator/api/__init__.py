@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from orchestrator.api.recording import record
     from orchestrator.api.run_job import run
     from orchestrator.api.training import attach, train
+    from orchestrator.leases.costs import costs
     from orchestrator.leases.down import down
     from orchestrator.leases.status import status
     from orchestrator.model import LeaseStatus, RunRecord
@@ -24,6 +25,7 @@ _HOME = {
     "attach": "orchestrator.api.training",
     "cancel": "orchestrator.api.cancelling",
     "compare": "orchestrator.api.comparing",
+    "costs": "orchestrator.leases.costs",
     "down": "orchestrator.leases.down",
     "plan": "orchestrator.api.lease",
     "pull": "orchestrator.api.pulling",
@@ -42,6 +44,7 @@ __all__ = [
     "attach",
     "cancel",
     "compare",
+    "costs",
     "down",
     "plan",
     "pull",

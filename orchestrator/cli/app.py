@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli import cancel as cancel_
-from orchestrator.cli import catalog, doctor, gc
+from orchestrator.cli import catalog, costs, doctor, gc
 from orchestrator.cli import compare as compare_
 from orchestrator.cli import down as down_
 from orchestrator.cli import init as init_
@@ -259,6 +259,7 @@ def ssh(
 app.command(cls=Verb)(pull_.pull)
 app.command(cls=Verb)(cancel_.cancel)
 app.command(cls=Verb)(down_.down)
+app.command(cls=Verb)(costs.costs)
 app.command(cls=Verb)(gc.gc)
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.errors import Busy, Fault, ProviderError, UsageError
 from orchestrator.hosts.identity import public_key
+from orchestrator.leases import budget
 from orchestrator.leases.consent import Consent
 from orchestrator.leases.offered import planned_of
 from orchestrator.leases.settle import settle
@@ -18,7 +19,7 @@ from orchestrator.leases.status import machine_facts
 from orchestrator.leases.waiting import CapacityWait
 from orchestrator.ledger import Attempt, Lease, Ledger
 from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Offer, Progress, Provider
-from orchestrator.plan import Delete, Keep, Plan
+from orchestrator.plan import Delete, Keep, Plan, disk_cost
 from orchestrator.profile import Profile
 from orchestrator.runs.spec import spec_labels, user_data
 from orchestrator.session import unrecorded
@@ -83,7 +84,7 @@ def _adopt(ledger: Ledger, lease: Lease, machine: Machine, wanted: Profile) -> N
         )
     if lease.machine is None or lease.machine["id"] != machine.id:
         number = lease.attempts[-1].number if lease.attempts else 0
-        ledger.append("create.accepted", **receipt(number, machine))
+        ledger.append("create.accepted", **receipt(number, machine, wanted))
 
 
 def _create(
@@ -128,7 +129,7 @@ def _served(
         consent.require(planned, spec.offer)
         with changing(project, ledger.lease().id, "up", tell):
             _require_open(ledger, wanted)
-            machine = _made(ledger, provider, spec, project, tell)
+            machine = _made(ledger, provider, spec, wanted, project, tell)
         if isinstance(machine, ProviderError):
             refusals.append(machine)
             continue
@@ -153,7 +154,7 @@ def _require_open(ledger: Ledger, wanted: Profile) -> None:
 
 
 def _made(
-    ledger: Ledger, provider: Provider, spec: MachineSpec, project: Project, tell: Progress
+    ledger: Ledger, provider: Provider, spec: MachineSpec, wanted: Profile, project: Project, tell: Progress
 ) -> Machine | ProviderError:
     """Make one create call. Return the machine, or the refusal where another offer may do.
 
@@ -162,7 +163,9 @@ def _made(
     lease, offer = ledger.lease(), spec.offer
     key = public_key(project.identity(lease.id), f"orch-{lease.id}")
     tell.say(f"Creating {offer.instance_type} in {offer.zone or offer.region} at ${offer.price:.2f}/h")
-    ledger.append("create.intent", **_intent(spec))
+    with budget.alone():
+        budget.require_budget(project, wanted, budget.worst_case(offer, wanted))
+        ledger.append("create.intent", **_intent(spec))
     try:
         machine = provider.create(replace(spec, ssh_public_key=key))
     except ProviderError as error:
@@ -170,7 +173,7 @@ def _made(
         if error.fault is not Fault.CAPACITY:
             raise
         return error
-    ledger.append("create.accepted", **receipt(spec.attempt, machine))
+    ledger.append("create.accepted", **receipt(spec.attempt, machine, wanted))
     if machine.detail.get("no_alarm"):
         tell.say(f"Its cloud will not end it where it cannot end itself: {machine.detail['no_alarm']}")
     return machine
@@ -262,11 +265,14 @@ def _intent(spec: MachineSpec) -> dict[str, Any]:
     }
 
 
-def receipt(number: int, machine: Machine) -> dict[str, Any]:
+def receipt(number: int, machine: Machine, wanted: Profile | None = None) -> dict[str, Any]:
+    need = wanted.need() if wanted else None
+    disk = disk_cost(machine.provider, machine.instance_type, need.disk, need.volume) if need else None
     return {
         "attempt": number,
         "machine": machine_facts(machine),
         "created_at": machine.created_at.timestamp(),
         "deadline": machine.deadline.timestamp() if machine.deadline else None,
         "price": machine.price,
+        "disk_usd_hour": disk.usd_hour if disk else 0.0,
     }

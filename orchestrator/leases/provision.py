@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 
 from orchestrator.errors import ProviderError, UsageError
 from orchestrator.leases import foreseen
+from orchestrator.leases.budget import require_planned
 from orchestrator.leases.consent import Approve, Consent
 from orchestrator.leases.gpu_lock import require_gpu_lock
 from orchestrator.leases.gpu_ready import require_driver, require_listed
@@ -75,6 +76,7 @@ def provision(
             if not machines:
                 warned = require_ready(wanted, planned.offers)
                 planned = replace(planned, warnings=(*planned.warnings, *warned))
+            require_planned(project, wanted, planned)
         if approve and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
         with describe_remains(_ledger_at_hand(project, wanted), wanted.path):

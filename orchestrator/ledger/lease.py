@@ -104,10 +104,16 @@ class Holding:
     deadline: float | None
     price: float
     ended_at: float | None = None
+    disk_price: float = 0.0
 
     @property
     def id(self) -> str:
         return str(self.machine["id"])
+
+    @property
+    def usd_hour(self) -> float:
+        """Of the machine and its disk."""
+        return self.price + self.disk_price
 
     def seconds(self, now: float) -> float:
         """How long it ran. It ends itself at its deadline, whether somebody saw that or not."""
@@ -165,7 +171,7 @@ class Lease:
     def cost(self, now: float) -> float:
         """US dollars so far, of every machine that the lease had, at the recorded prices, by the second."""
         until = self.closed_at or now
-        return sum(holding.seconds(until) / 3600 * holding.price for holding in self.holdings)
+        return sum(holding.seconds(until) / 3600 * holding.usd_hour for holding in self.holdings)
 
     def seconds(self, now: float) -> float:
         """For how long machines ran, each counted from its creation to its end."""
@@ -284,7 +290,7 @@ def _refused(lease: Lease, data: Mapping[str, Any]) -> Lease:
     if not any(a.number == number and a.outcome == "accepted" for a in lease.attempts):
         return replace(lease, attempts=attempts)
     known = (lease.machine or {}).get("id")
-    holdings = tuple(replace(h, price=0.0) if h.id == known else h for h in lease.holdings)
+    holdings = tuple(replace(h, price=0.0, disk_price=0.0) if h.id == known else h for h in lease.holdings)
     return replace(
         lease, attempts=attempts, holdings=holdings, machine=None, created_at=None, deadline=None, price=0.0
     )
@@ -293,8 +299,15 @@ def _refused(lease: Lease, data: Mapping[str, Any]) -> Lease:
 def _held(lease: Lease, event: Event) -> tuple[Holding, ...]:
     """The holdings with one more, or with one that was found again."""
     data = event.data
-    new = Holding(lease.id, data["machine"], data["created_at"], event.time, data["deadline"], data["price"])
+    facts = (data["machine"], data["created_at"], event.time, data["deadline"], data["price"])
+    new = Holding(lease.id, *facts, disk_price=_price(data.get("disk_usd_hour", 0.0)))
     return (*(held for held in lease.holdings if held.id != new.id), new)
+
+
+def _price(value: Any) -> float:
+    if not math.isfinite(value) or value < 0:
+        raise ValueError("no price")
+    return float(value)
 
 
 def _ended(holdings: tuple[Holding, ...], machine: str, at: float) -> tuple[Holding, ...]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from orchestrator.model import LABEL_SPEC, Machine, MachineState, Need, Offer, clouds
+from orchestrator.model import LABEL_SPEC, Machine, MachineState, Need, Offer, Volume, clouds
 from orchestrator.model.counted import counted
 from orchestrator.plan.fit import MANY, Rejected, near_misses, rank
 
@@ -198,19 +198,19 @@ def _creation(
         price=first.price if first else None,
         worst_case=_cost(first.price, max_duration) if first else None,
         refusal=None if first else _refusal(offers, rejected),
-        disk=disk_cost(need, first) if first else None,
+        disk=disk_cost(first.cloud, first.instance_type, need.disk, need.volume) if first else None,
         reservation=need.reservation,
     )
 
 
-def disk_cost(need: Need, offer: Offer) -> DiskCost | None:
-    """The disk of a machine of `offer`; None where the cloud's disks are not known."""
-    market = clouds.traits(offer.cloud).disks if clouds.exists(offer.cloud) else None
-    kind = market.chosen(need.volume, offer.instance_type) if market else None
+def disk_cost(cloud: str, instance_type: str, size: int, wanted: Volume) -> DiskCost | None:
+    """The disk of a machine of that type, of `size` bytes; None where the cloud's disks are not known."""
+    market = clouds.traits(cloud).disks if clouds.exists(cloud) else None
+    kind = market.chosen(wanted, instance_type) if market else None
     if market is None or kind is None:
         return None
-    usd = round(kind.usd_hour(need.disk, need.volume), 6)
-    return DiskCost(kind.name, need.disk, need.volume.iops, need.volume.throughput, usd, market.priced_in)
+    usd = round(kind.usd_hour(size, wanted), 6)
+    return DiskCost(kind.name, size, wanted.iops, wanted.throughput, usd, market.priced_in)
 
 
 def _why(ranked: Sequence[Offer]) -> str:

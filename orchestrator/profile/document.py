@@ -232,6 +232,11 @@ class Document(Section):
     max_price: kinds.Price | None = Field(
         default=None, description="Most to pay for the machine, in US dollars an hour."
     )
+    budget: kinds.Budget | None = Field(
+        default=None,
+        description="Most that this project may cost in a calendar month, in US dollars: `up` refuses a "
+        "machine that could exceed it. `ORCH_BUDGET` is the same for all projects together.",
+    )
     wait: kinds.Duration | None = Field(
         default=None,
         description="How long `up` goes on to ask where no offer has capacity: `2h`. Default: not at all.",

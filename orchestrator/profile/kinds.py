@@ -175,6 +175,9 @@ ImageName = Annotated[
 Price = Annotated[
     float, Parsed(values.parse_price, {"type": "number", "exclusiveMinimum": 0, "maximum": 10000})
 ]
+Budget = Annotated[
+    float, Parsed(values.parse_budget, {"type": "number", "exclusiveMinimum": 0, "maximum": 10**7})
+]
 Duration = Annotated[int, Parsed(_duration, _matching(units.DURATION_PATTERN, "90m", "2h30m", "1d"))]
 
 Cpus = Annotated[Bound, Parsed(_cpus, _count(MAX_CPUS, "8", "8+"))]

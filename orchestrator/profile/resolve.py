@@ -53,6 +53,7 @@ def resolve(
         ),
         digest=digest(document),
         places=places,
+        budget=document.budget,
         wait=document.wait,
         reservation=document.reservation,
         identity=document.identity,

@@ -142,6 +142,7 @@ class Profile:
     parity: Parity
     digest: str
     places: Mapping[str, str] = field(repr=False, compare=False)
+    budget: float | None = None
     wait: int | None = None
     reservation: str | None = None
     identity: Mapping[str, str] = field(default_factory=dict)

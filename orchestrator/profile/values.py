@@ -148,6 +148,15 @@ def parse_price(value: object) -> float:
     return float(value)
 
 
+def parse_budget(value: object) -> float:
+    """US dollars a month."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"expected US dollars a month such as 50, found {describe(value)}")
+    if not 0 < value <= 10**7:
+        raise ValueError(f"{value} is out of range; write US dollars a month, above 0 and up to 10000000")
+    return float(value)
+
+
 def expand_accelerator(value: object) -> object:
     """`T4` and `L4:2` as the mapping that they stand for; a mapping as it is."""
     if isinstance(value, dict):

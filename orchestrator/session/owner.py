@@ -104,6 +104,10 @@ def note_folder(lease: str, folder: Path) -> None:
         path = _home() / "leases" / lease
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.write_bytes(os.fsencode(folder))
+    with suppress(OSError):
+        known = _home() / "projects" / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+        known.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        known.write_bytes(os.fsencode(folder))
 
 
 def forget_folder(lease: str) -> None:
@@ -113,9 +117,18 @@ def forget_folder(lease: str) -> None:
 
 def noted_folders() -> Iterator[Path]:
     """Every folder that may hold open leases of this user, each once. A damaged note is passed over."""
+    yield from _noted("leases")
+
+
+def known_projects() -> Iterator[Path]:
+    """Every folder in which this user leased something, each once: their ledgers tell what it has cost."""
+    yield from _noted("projects")
+
+
+def _noted(kind: str) -> Iterator[Path]:
     found: dict[Path, None] = {}
     with suppress(OSError):
-        for path in sorted((_home() / "leases").iterdir()):
+        for path in sorted((_home() / kind).iterdir()):
             note = path.read_bytes()
             if note.startswith(b"/") and b"\0" not in note:
                 found[Path(os.fsdecode(note))] = None

@@ -1,0 +1,16 @@
+"""orch costs: what was spent."""
+
+from __future__ import annotations
+
+from orchestrator.cli.options import Json
+from orchestrator.cli.output import emit, guarded
+
+
+@guarded
+def costs(as_json: Json = False) -> None:
+    """Show what each lease, project and month has cost so far, from the ledgers. Asks no cloud."""
+    from orchestrator.leases.costs import costs as sum_up
+    from orchestrator.report.costs import costs_text
+
+    found = sum_up().as_json()
+    emit("costs", found, as_json, costs_text(found))

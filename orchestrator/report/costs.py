@@ -1,0 +1,40 @@
+"""What leases have cost, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.report.units import duration, money, table
+
+
+def costs_text(costs: Mapping[str, Any]) -> str:
+    """A row for each lease, then projects, months, and what runs now. See `orch costs --json`."""
+    leases = costs["leases"]
+    if not leases:
+        return "Nothing was ever leased from here, or from another project that this computer knows."
+    rows = [["lease", "cloud", "state", "ran", "cost"]]
+    rows += [
+        [
+            one["lease"],
+            one["cloud"],
+            "open" if one["is_open"] else "closed",
+            duration(one["seconds"]),
+            money(one["usd"]),
+        ]
+        for one in leases
+    ]
+    parts = [table(rows)]
+    for heading, sums in (("project", costs["projects"]), ("month", costs["months"])):
+        if sums:
+            parts.append(table([[heading, "cost"], *([name, money(usd)] for name, usd in sums.items())]))
+    parts.append(_total(costs))
+    return "\n\n".join(parts)
+
+
+def _total(costs: Mapping[str, Any]) -> str:
+    said = f"Together {money(costs['usd'])}, at the prices of the leases, without tax and traffic."
+    if not costs["usd_hour"]:
+        return f"{said} Nothing runs now."
+    now, rest = money(costs["usd_hour"]), money(costs["to_come"])
+    return f"{said} What runs now costs {now}/h, and {rest} more if it runs until its deadline."
