@@ -32,6 +32,7 @@ from orchestrator.runtime.acting import acts
 from orchestrator.runtime.agent.command import environment as job_environment
 from orchestrator.runtime.replay.fork_server import BROKEN, REFUSED
 from orchestrator.runtime.rundir import RunDir, open_run
+from orchestrator.runtime.temporary import own_temporary
 
 _LAST = 16 << 10
 """Bytes of what a run printed last that are looked at."""
@@ -249,14 +250,14 @@ class Replayer:
             "module": self.program.module,
             "arguments": list(arguments),
             "cwd": str(cwd),
-            "env": environment,
             "moved": [[str(original), str(seen)] for original, seen in copy.moved],
             "mounts": [[str(source), str(target)] for source, target in copy.mounts],
             "log": run.log,
             "stdin": self._stdin(imposed),
         }
         try:
-            ended = self._server(environment, imposed, until).run(request, until)
+            with own_temporary(environment) as given:
+                ended = self._server(environment, imposed, until).run({**request, "env": given}, until)
         except ForkServerLost as lost:
             self._servers.forget(self._key(environment))
             return f"the process that imports the frameworks was lost: {lost}"

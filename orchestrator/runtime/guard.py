@@ -18,6 +18,8 @@ import sys
 import tempfile
 from typing import Any, Callable, Optional, Sequence, Tuple
 
+from .temporary import EVERYBODYS
+
 _CONTENTS = frozenset(("os.truncate", "os.chmod"))
 _FIRST = frozenset(("os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree"))
 _SECOND = frozenset(("os.link", "os.symlink"))
@@ -32,7 +34,7 @@ class Guard:
     """
 
     def __init__(self, kept: Sequence[str], free: Sequence[str], refusals: str) -> None:
-        self._free = _folders([tempfile.gettempdir(), "/dev", "/proc", *free])
+        self._free = _folders([tempfile.gettempdir(), *EVERYBODYS, "/dev", "/proc", *free])
         self._kept = _folders(kept)
         self._refusals = os.open(refusals, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 

@@ -134,3 +134,51 @@ def test_what_a_worker_opens_is_seen_although_it_is_ended_without_exit_handlers(
     tmp_path: Path, start: str
 ) -> None:
     assert str(tmp_path / "my_data" / "0.npy") in seen(tmp_path, POOL, start).files
+
+
+IN_C = """
+import ctypes, sys, types
+from pathlib import Path
+C = ctypes.CDLL(None)
+C.fopen.restype = ctypes.c_void_p
+C.fopen.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
+C.fclose.argtypes = [ctypes.c_void_p]
+
+
+def in_c(path, mode=b"r"):
+    assert not C.fclose(C.fopen(str(path).encode(), mode))
+
+
+class File:
+    def __init__(self, name, mode="r"):
+        in_c(name, mode.encode())
+
+
+imread = read_table = in_c
+"""
+"""Modules of these names stand for libraries that open files without Python, and close them at once."""
+
+READS_IN_C = """
+import cv2, h5py
+from pathlib import Path
+from pyarrow.parquet import read_table
+cv2.imread("1.png")
+cv2.imread(filename=Path("2.png"))
+h5py.File("3.h5")
+h5py.File("4.h5", mode="w")
+read_table("5.parquet")
+cv2.in_c("6.png")
+"""
+
+
+def test_files_that_a_library_of_c_is_given_are_seen(tmp_path: Path) -> None:
+    for name in ("1.png", "2.png", "3.h5", "4.h5", "5.parquet", "6.png"):
+        (tmp_path / name).write_text(name)
+    packages = tmp_path / "site-packages"
+    (packages / "pyarrow").mkdir(parents=True)
+    for name in ("cv2.py", "h5py.py", "pyarrow/__init__.py", "pyarrow/parquet.py"):
+        text = IN_C.replace("(path, mode", "(filename, mode").replace("str(path)", "str(filename)")
+        (packages / name).write_text(text)
+    opened = seen(tmp_path, f"import sys\nsys.path.insert(0, {str(packages)!r})\n{READS_IN_C}")
+    read = {Path(path).name for path in opened.files} - {"train.py"}
+    assert read == {"1.png", "2.png", "3.h5", "5.parquet"}  # what nobody names to Python is not seen

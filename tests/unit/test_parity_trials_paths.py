@@ -108,3 +108,17 @@ def test_where_no_mounts_are_to_be_had_nothing_is_confirmed_or_cleared_falsely(b
     assert not found.confirmed, found
     assert told["the file settings.txt is not the same"] == "not tried", found.tried
     assert told["the file store/data.csv is not the same"] == "not tried", found.tried
+
+
+def test_temporary_files_of_recorded_and_repeated_runs_are_removed(bench: Bench) -> None:
+    """As those that AutoGraph leaves where a process is ended early."""
+    temporary = bench.root.parent / "tmp"
+    temporary.mkdir()
+    bench.monkeypatch.setenv("TMPDIR", str(temporary))
+    text = IMPORT + "import tempfile\nprint(tempfile.mkstemp(prefix='left-')[1])\n"
+    text += "train([1, 2, 3, float(open('data.csv').read())])\n"
+    sides = [bench.record(bench.project(n, {"train.py": text, "data.csv": str(ord(n))})) for n in "ab"]
+    said = (sides[0].folder / "output.log").read_text()
+    assert said.startswith(f"{temporary}/orch-"), said
+    assert bench.verdict(*sides).confirmed
+    assert not list(temporary.rglob("left-*"))

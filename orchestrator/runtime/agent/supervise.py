@@ -14,12 +14,13 @@ import select
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, List, Optional, Set, Tuple
 
 from .. import processes
 from ..rundir import GRACE, Reserve, RunDir, log_bytes, read_json, write_json
 from ..sampler.sample import Sampler
+from ..temporary import own_temporary
 from ..transfer import outputs
 from ..transfer.stage import read_only
 from . import deadline, ending, notices
@@ -227,14 +228,15 @@ def _time_to_save(left: float) -> float:
 
 def supervise(run: RunDir, command: Command, ready: int) -> None:
     """Carry out the run, having told `ready` (a pipe) "ok" once it began, or why it could not."""
-    try:
-        supervision = Supervision(run, command)
-        supervision.start()
-    except OSError as error:
-        _tell(ready, f"The run could not be started: {error.strerror}.")
-        return
-    _tell(ready, "ok")
-    supervision.see_to_the_end()
+    with own_temporary(command.environment) as environment:
+        try:
+            supervision = Supervision(run, replace(command, environment=environment))
+            supervision.start()
+        except OSError as error:
+            _tell(ready, f"The run could not be started: {error.strerror}.")
+            return
+        _tell(ready, "ok")
+        supervision.see_to_the_end()
 
 
 def _tell(ready: int, text: str) -> None:

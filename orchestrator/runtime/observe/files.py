@@ -1,8 +1,9 @@
 """Which data files a program opens: their order, sizes and hashes; and which folders it lists.
 
-Standard library only. Two ways lead here. Python's own opening is heard by an audit hook, from the
-interpreter's start. What TensorFlow's C++ reads is heard where the program names it to a dataset, and
-otherwise found among the open files of the process when a step is complete.
+Standard library only. Three ways lead here. Python's own opening is heard by an audit hook, from the
+interpreter's start. What TensorFlow's C++ or another library of C reads is heard where the program names it
+to a dataset or a reader (see inputs, native), and otherwise found among the open files of the process when a
+step is complete.
 """
 
 # ruff: noqa: PTH100, PTH113, PTH115, PTH116, PTH120, PTH208

@@ -1,18 +1,16 @@
 """Where a program names files to TensorFlow: datasets of files, lists of names, single reads; what it resumes
-from: checkpoints, stored datasets, weights in HDF5."""
+from: checkpoints, stored datasets."""
 
 # ruff: noqa: PTH100, PTH112, PTH116, PTH120, PTH207
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import glob
-import importlib
 import os
 import time
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List
 
+from .calls import before, writes
 from .files import Files
 
 
@@ -53,22 +51,17 @@ def watch(tf: Any, files: Files, wants: Callable[[], bool]) -> None:
 
     data = tf.data
     for kind in (data.TFRecordDataset, data.TextLineDataset, data.FixedLengthRecordDataset):
-        _before(kind, "__init__", 1, "filenames", hear)
-    _before(tf.io.TFRecordWriter, "__init__", 1, "path", hear_made)
-    _before(file_io.FileIO, "__init__", 1, "name", hear, unless=_writes)
-    _before(data.Dataset, "from_tensor_slices", 0, "tensors", hear, static=True)
-    _before(data.Dataset, "list_files", 0, "file_pattern", hear_pattern, static=True)
-    _before(tf.io, "read_file", 0, "filename", hear)
-    _before(tf.io, "matching_files", 0, "pattern", hear_pattern)
+        before(kind, "__init__", 1, "filenames", hear)
+    before(tf.io.TFRecordWriter, "__init__", 1, "path", hear_made)
+    before(file_io.FileIO, "__init__", 1, "name", hear, unless=writes)
+    before(data.Dataset, "from_tensor_slices", 0, "tensors", hear, static=True)
+    before(data.Dataset, "list_files", 0, "file_pattern", hear_pattern, static=True)
+    before(tf.io, "read_file", 0, "filename", hear)
+    before(tf.io, "matching_files", 0, "pattern", hear_pattern)
     for listing, argument in (("listdir", "path"), ("walk", "top"), ("glob", "pattern")):
-        _before(tf.io.gfile, listing, 0, argument, hear_folder)
-    _before(data.Dataset, "cache", 1, "filename", hear_parts)
-    _before(py_checkpoint_reader, "NewCheckpointReader", 0, "filepattern", hear_parts)
-    with contextlib.suppress(ImportError):
-        h5py = importlib.import_module("h5py")
-
-        _before(h5py.File, "__init__", 1, "name", hear, unless=_writes)
-        _before(h5py.File, "__init__", 1, "name", hear_made, unless=_reads)
+        before(tf.io.gfile, listing, 0, argument, hear_folder)
+    before(data.Dataset, "cache", 1, "filename", hear_parts)
+    before(py_checkpoint_reader, "NewCheckpointReader", 0, "filepattern", hear_parts)
 
 
 def names(tf: Any, given: Any) -> List[Any]:
@@ -108,39 +101,3 @@ def _strings(array: Any) -> List[Any]:
     import numpy as np
 
     return [item for item in np.asarray(array).reshape(-1).tolist() if isinstance(item, (str, bytes))]
-
-
-def _writes(args: Any, kwargs: Any) -> bool:
-    """Whether a call of FileIO or h5py.File opens for writing."""
-    return not str(args[2] if len(args) > 2 else kwargs.get("mode", "r")).startswith("r")
-
-
-def _reads(args: Any, kwargs: Any) -> bool:
-    return not _writes(args, kwargs)
-
-
-def _before(
-    owner: Any,
-    method: str,
-    place: int,
-    name: str,
-    hear: Callable[[Any], None],
-    *,
-    static: bool = False,
-    unless: Optional[Callable[[Any, Any], bool]] = None,
-) -> None:
-    """Have `hear` see the argument at `place`, or called `name`, before each call."""
-    original = getattr(owner, method)
-
-    @functools.wraps(original)
-    def hooked(*args: Any, **kwargs: Any) -> Any:
-        try:
-            if unless is None or not unless(args, kwargs):
-                hear(args[place] if len(args) > place else kwargs.get(name))
-        except Exception:
-            pass  # a missing fact, never a failed job
-        return original(*args, **kwargs)
-
-    # AutoGraph must neither convert this function nor stop converting what it calls.
-    hooked.autograph_info__ = {}  # type: ignore[attr-defined]
-    setattr(owner, method, staticmethod(hooked) if static else hooked)

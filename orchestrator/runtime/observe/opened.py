@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, List, Mapping, Optional
 
 from .files import Files
+from .native import watch_readers
 from .project import Root, library_cache, project_modules, roots
 
 FORMAT = 1
@@ -34,7 +35,8 @@ class Opened:
         self._watched = False
 
     def install(self) -> None:
-        """Write when the process ends."""
+        """Write when the process ends; note what readers of C are given."""
+        watch_readers(self._files)
         atexit.register(self.write)
         _known.append(self)
         os.register_at_fork(after_in_child=self.as_worker)

@@ -24,6 +24,7 @@ import runpy
 import select
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from typing import Any, Dict, List, Sequence, Tuple
@@ -140,6 +141,7 @@ def _surround(request: Request) -> None:
     """Environment, working folder, and random state that no parent has left."""
     os.environ.clear()
     os.environ.update(request["env"])
+    tempfile.tempdir = None  # which an import may have looked up already
     time.tzset()
     os.chdir(request["cwd"])
     numpy = sys.modules.get("numpy")
