@@ -107,7 +107,9 @@ class StackSection(Section):
         description="How packages reach the machine: pushed from here, downloaded there, or whichever works.",
     )
     allow: tuple[kinds.Text, ...] = Field(
-        default=(), description="Differences between the two sides to accept, by name."
+        default=(),
+        description="Differences between the two sides to accept, by name; `lock-without-gpu` rents a GPU "
+        "that the lock cannot use.",
     )
 
 

@@ -26,7 +26,7 @@ class cuda:
 
     @staticmethod
     def device_count():
-        sys.stderr.write("no kernel image\\n")
+        sys.stderr.write("UserWarning: no kernel image\\nnothing else to report\\n")
         return 0 if "shadow" in os.environ.get("LD_LIBRARY_PATH", "") else int(os.environ["TORCH_GPUS"])
 """
 TENSORFLOW = """
@@ -159,7 +159,7 @@ def test_no_library_one_that_fails_and_none_that_fails(machine: Machine) -> None
     machine.cuda("cublasLt", "int cublas_needs(void) { return 1; }")
     machine.cuda("cublas", needed)
     found = cause(machine.look("torch", LD_LIBRARY_PATH=path))
-    assert found == ("torch", "framework-fails", "no kernel image")
+    assert found == ("torch", "framework-fails", "UserWarning: no kernel image")
     machine.cuda("cudnn", None)
     framework, why, detail = cause(machine.look("torch", LD_LIBRARY_PATH=path))
     assert (framework, why) == ("torch", "library-fails")

@@ -191,6 +191,8 @@ def _not_granted(permission: Permission, heard: Heard, decision: str, *, denied:
     if permission.needed == {"doctor"}:
         why = heard.why or "no answer"
         return unknown(Topic.PERMISSION, name, f"{why}; the doctor alone asks it, to {said}", remedy)
+    if permission.instead:
+        return unknown(Topic.PERMISSION, name, f"not granted; without it {permission.instead}", remedy)
     if permission.name == "iam:CreateServiceLinkedRole":
         detail = f"not known to be granted; needed to {said}, and only where {permission.when}"
         return unknown(Topic.PERMISSION, name, detail, remedy)

@@ -81,6 +81,7 @@ PERMISSIONS = (
         "machines",
         "ssm.get_parameter",
         grants=(Grant(("arn:aws:ssm:*::parameter/aws/service/*",)),),
+        instead="images are found by their names",
     ),
     _aws(
         "ec2:RunInstances",

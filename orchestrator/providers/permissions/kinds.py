@@ -38,6 +38,7 @@ class Permission:
     `when`: only then is it needed; "" for always. `setting`: the same as a variable of the environment and a
     pattern of its value, where it is one. `free`: nobody can be refused it. `program`: of another program,
     which orch starts with this word, are the calls.
+    `instead`: what orch does without it; "" where it can do nothing.
     `api`: what must be enabled: Google's service; of AWS the endpoint's name.
     """
 
@@ -52,6 +53,7 @@ class Permission:
     setting: tuple[str, str] | None = None
     free: bool = False
     program: str = ""
+    instead: str = ""
 
     def applies(self, environ: Mapping[str, str]) -> bool:
         """Whether the settings of this environment make it needed. True where no setting decides."""

@@ -12,6 +12,7 @@ import argparse
 import ctypes
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -26,6 +27,9 @@ _LISTING = {
 }
 _LIBRARIES = ("cudart", "nvJitLink", "cublasLt", "cublas", "cusparse", "cusolver", "cufft", "curand", "cudnn")
 """Of all that the wheels bring, what every framework loads; others need what a machine may well lack."""
+
+_GRAVE = re.compile(r"^[WEF]\d{4} |Error\b|Warning\b")
+"""TensorFlow's and JAX's own levels (absl), and Python's."""
 
 _LISTING_S = 300
 _SHORT_S = 60
@@ -75,7 +79,7 @@ def _listed(framework: str, environ: Dict[str, str]) -> Tuple[int, str]:
 
 
 def _run(argv: List[str], environ: Dict[str, str], seconds: int) -> Tuple[int, str, str]:
-    """Exit status, standard output, and the last line of standard error."""
+    """Exit status, standard output, and the last line of standard error: a warning or error if it has one."""
     try:
         done = subprocess.run(
             argv,
@@ -89,7 +93,9 @@ def _run(argv: List[str], environ: Dict[str, str], seconds: int) -> Tuple[int, s
     except subprocess.TimeoutExpired:
         return -1, "", "no answer within %d s" % seconds
     lines = done.stderr.decode(errors="replace").strip().splitlines()
-    return done.returncode, done.stdout.decode(errors="replace"), lines[-1].strip() if lines else ""
+    grave = [line for line in lines if _GRAVE.search(line)]
+    said = (grave or lines or [""])[-1].strip()
+    return done.returncode, done.stdout.decode(errors="replace"), said
 
 
 def _cause(framework: str, want: int, cuda: int, said: str) -> Tuple[str, str]:
