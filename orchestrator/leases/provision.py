@@ -73,10 +73,9 @@ def provision(
                 require_seen(provider, lease)
             machines = await_existing(provider, lease, tell) if lease else ()
             planned = planned_of(wanted, provider, machines)
-            if not machines:
-                warned = require_ready(wanted, planned.offers)
-                planned = replace(planned, warnings=(*planned.warnings, *warned))
             require_planned(project, wanted, planned)
+            warned = () if machines else require_ready(wanted, planned.offers)
+            planned = replace(planned, warnings=(*planned.warnings, *warned))
         if approve and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
         with describe_remains(_ledger_at_hand(project, wanted), wanted.path):

@@ -77,7 +77,7 @@ class ResourcesSection(Section):
     local_ssd: kinds.LocalSsd | None = Field(
         default=None,
         description="SSD inside the machine, in addition to its disk: at least this much. It is formatted at "
-        "first boot, holds data, packages and runs, and ends with the machine.",
+        "first contact, holds data, packages and runs, and ends with the machine.",
     )
     network: kinds.Network | None = Field(
         default=None,

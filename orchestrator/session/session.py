@@ -26,7 +26,7 @@ from orchestrator.model.plain import last_words
 from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
 from orchestrator.runtime.attest.facts import environment as acting_variables
-from orchestrator.session import unrecorded
+from orchestrator.session import local_ssd, unrecorded
 from orchestrator.session.connect import connect_verified, is_answering
 from orchestrator.session.project import Project
 from orchestrator.session.reach import MachineGone, Reached, Waiting, explain_silence, wait_until_reachable
@@ -189,6 +189,7 @@ def open_session(
     try:
         if reached:
             _make_base(host, base, found, waiting)
+            local_ssd.use(host, machine, base, found.endpoint.user, progress)
             ledger.append("machine.reached", machine=machine.id)
         agent = stack.bootstrap(host, base=base, interpreter=interpreter, progress=progress)
         host.run(("touch", f"{agent.base}/active"), timeout=30)  # whoever comes in keeps it from idling

@@ -1,0 +1,102 @@
+"""Put everything of ours on the SSD inside a machine, where its type has one: packages, data and runs.
+
+It is found, formatted and mounted on our own folder at first contact, while that is still empty, so that no
+path changes. Only a device without any content is formatted. AWS's Deep Learning images mount theirs
+themselves, at /opt/dlami/nvme; Google's arrive blank.
+"""
+
+from __future__ import annotations
+
+from orchestrator import catalog
+from orchestrator.errors import HostError
+from orchestrator.model import Host, Machine, Progress
+
+_SECONDS = 180.0
+
+DEVICES = (
+    "/dev/disk/by-id/nvme-Amazon_EC2_NVMe_Instance_Storage_*",
+    "/dev/disk/by-id/google-local-nvme-ssd-*",
+    "/dev/disk/by-id/google-local-ssd-*",
+)
+"""The names under which the images of the clouds list such devices."""
+
+READY = "/opt/dlami/nvme"
+MOUNT = "/mnt/orch-ssd"
+
+SCRIPT = r"""
+set -u
+base=$1 user=$2 ready=$3 mount=$4
+shift 4
+mountpoint -q "$base" && exit 0
+
+blank() {
+    grep -q "^$1 " /proc/mounts && return 1
+    [ -z "$(ls -A "/sys/class/block/${1##*/}/holders" 2>/dev/null)" ] || return 1
+    blkid -p "$1" >/dev/null 2>&1
+    [ $? -eq 2 ]
+}
+
+found=''
+for pattern in "$@"; do
+    for each in $pattern; do
+        case $each in *-part[0-9]*) continue ;; esac
+        [ -b "$each" ] || continue
+        real=$(readlink -f "$each")
+        case " $found " in *" $real "*) ;; *) found="$found $real" ;; esac
+    done
+done
+[ -n "$found" ] || exit 0
+
+place=''
+if [ -d "${ready%/*}" ]; then
+    tries=0
+    until mountpoint -q "$ready" || [ "$tries" -ge 30 ]; do
+        tries=$((tries + 1))
+        sleep 1
+    done
+    ! mountpoint -q "$ready" || place=$ready
+fi
+if [ -z "$place" ]; then
+    set --
+    for each in $found; do ! blank "$each" || set -- "$@" "$each"; done
+    [ $# -gt 0 ] || { echo 'no local SSD is blank' >&2; exit 3; }
+    disk=$1
+    if [ $# -gt 1 ] && command -v mdadm >/dev/null 2>&1; then
+        mdadm --create /dev/md/orch --run --force --level=0 --raid-devices=$# "$@" >&2 && disk=/dev/md/orch
+    fi
+    mkfs.ext4 -q -F -m 0 -E nodiscard "$disk" >&2 || exit 4
+    mkdir -p "$mount" && mount -o noatime "$disk" "$mount" || exit 5
+    echo "$disk $mount ext4 noatime,nofail 0 2" >>/etc/fstab
+    place=$mount
+fi
+mkdir -p "$place/orch" && cp -a "$base/." "$place/orch/" && chown "$user" "$place/orch" || exit 6
+mount --bind "$place/orch" "$base" || exit 7
+echo "$place/orch $base none bind,nofail,x-systemd.requires-mounts-for=$place 0 0" >>/etc/fstab
+echo "$place"
+"""
+
+
+def has_one(machine: Machine) -> bool:
+    """Whether the catalog says that machines of its type have an SSD inside."""
+    if machine.provider not in catalog.clouds():
+        return False
+    kinds = catalog.load(machine.provider).kinds
+    return any(kind.instance_type == machine.instance_type and kind.local_ssd for kind in kinds)
+
+
+def use(host: Host, machine: Machine, base: str, user: str, progress: Progress) -> None:
+    """Mount the machine's SSD on `base`, unless it is there. Without it the machine serves all the same."""
+    if not has_one(machine):
+        return
+    root = () if user == "root" else ("sudo", "-n")
+    argv = (*root, "sh", "-s", "--", base, user, READY, MOUNT, *DEVICES)
+    try:
+        done = host.run(argv, stdin=SCRIPT.encode(), timeout=_SECONDS)
+    except HostError as error:
+        progress.say(f"The local SSD stays unused: {error.message}")
+        return
+    words = done.stderr.decode(errors="replace").strip().splitlines()
+    if done.returncode:
+        progress.say(f"The local SSD stays unused: {words[-1] if words else f'code {done.returncode}'}")
+    elif done.stdout.strip():
+        progress.say("Packages, data and runs lie on the machine's local SSD.")
