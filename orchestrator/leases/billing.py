@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from orchestrator.ledger import Lease, LeasedRun, Ran
+from orchestrator.model import CostFacts
 
 _DIGITS = 6
 
@@ -35,7 +36,7 @@ def share(run: Span, others: Iterable[Span]) -> float:
     return seconds
 
 
-def cost_of(lease: Lease, ran: Ran | None, beside: Iterable[Span], now: float) -> dict[str, float]:
+def cost_of(lease: Lease, ran: Ran | None, beside: Iterable[Span], now: float) -> CostFacts:
     """What a run cost, and apart from it what its lease cost until `now`: install, sync, waiting, other runs.
 
     `ran`: when its job ran, None where it never did. `beside`: jobs that go on, besides those that the ledger
@@ -71,7 +72,7 @@ def cost_so_far(lease: Lease, run_id: str, now: float) -> list[Span]:
     return [Span(each.begun, each.ended) for each in others]
 
 
-def charge(ran: Ran, cost: Mapping[str, float] | None) -> Ran:
+def charge(ran: Ran, cost: CostFacts | None) -> Ran:
     """As the ledger keeps it: with what its record says that it cost."""
     return replace(ran, usd=(cost or {}).get("usd", 0.0))
 

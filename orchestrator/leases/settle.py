@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
 from orchestrator.errors import ResultsLost
 from orchestrator.leases import billing
-from orchestrator.ledger import Lease, LeasedRun, Ledger, Ran
-from orchestrator.model import Ending, Exit, MachineState, Provider, RunRecord
+from orchestrator.ledger import Draft, Lease, LeasedRun, Ledger, Ran
+from orchestrator.model import AttemptFacts, Ending, Exit, MachineState, Provider, RunRecord
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.providers import open_provider
 from orchestrator.runs import attempts, collect
@@ -28,7 +28,7 @@ def record_of(
     project: Project,
     lease: Lease,
     run_id: str,
-    draft: Mapping[str, Any],
+    draft: Draft,
     *,
     ran: Ran | None = None,
     beside: Sequence[billing.Span] | None = None,
@@ -40,8 +40,7 @@ def record_of(
     """
     now = time.time()
     run = lease.runs.get(run_id)
-    attempt = draft.get("attempt", {"number": 1})
-    begun = run.started_at if run and run.attempt == attempt["number"] else None
+    begun = run.started_at if run and run.attempt == draft.attempt.number else None
     if run and begun is not None:
         ran = ran or billing.spans_of_ledger(lease, run, now)
     if beside is None:
@@ -49,18 +48,21 @@ def record_of(
     record = RunRecord(
         run_id=run_id,
         path=str(project.run(run_id)),
-        command=draft.get("command"),
-        code=draft.get("code"),
-        stack=draft["stack"],
-        data=draft["data"],
-        parity=draft["parity"],
-        timings=draft["timings"],
+        command=draft.command,
+        code=draft.code,
+        stack=draft.stack,
+        data=draft.data,
+        parity=draft.parity,
+        timings=draft.timings,
         cost=billing.cost_of(lease, ran, beside, now),
         **{"machine": lease.machine, **facts},
     )
-    return replace(
-        record, attempts=attempts.describe_attempts(project, {**attempt, "started_at": begun}, record)
-    )
+    this: AttemptFacts = {
+        "number": draft.attempt.number,
+        "changed": draft.attempt.changed,
+        "started_at": begun,
+    }
+    return replace(record, attempts=attempts.describe_attempts(project, this, record))
 
 
 def settle(project: Project, ledger: Ledger, ending: Ending | None) -> tuple[RunRecord, ...]:

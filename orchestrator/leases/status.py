@@ -15,7 +15,7 @@ from typing import Any
 from orchestrator.errors import HostError, LocalError, UsageError
 from orchestrator.leases.remains import describe_remains
 from orchestrator.ledger import Lease, LeasedRun
-from orchestrator.model import Agent, LeaseStatus, Machine, MachineState, Provider, clouds
+from orchestrator.model import LeaseStatus, Machine, MachineFacts, MachineState, Provider, clouds
 from orchestrator.providers import exists, open_provider
 from orchestrator.session.machines import machines_of, note_ends
 from orchestrator.session.owner import is_mine
@@ -82,7 +82,9 @@ def _now(project: Project, lease: Lease, provider: Provider, machine: Machine) -
 
     The machine also learns which of its runs were fetched, if it was not told before.
     """
-    unseen = [run for run in lease.runs.values() if run.exit_reason is None and "agent" in run.draft]
+    unseen = [
+        (run, run.draft.agent) for run in lease.runs.values() if run.exit_reason is None and run.draft.agent
+    ]
     ask = unseen or lease.untold
     endpoint = provider.endpoint(machine) if ask and machine.state is MachineState.RUNNING else None
     if not endpoint:
@@ -94,10 +96,10 @@ def _now(project: Project, lease: Lease, provider: Provider, machine: Machine) -
     try:
         host = connect(project, lease, machine, endpoint, timeout=_ANSWER_SECONDS)
         with closing(host):
-            states = {run.run_id: jobs.state(host, Agent(**run.draft["agent"]), run.run_id) for run in unseen}
+            states = {run.run_id: jobs.state(host, agent, run.run_id) for run, agent in unseen}
             release_again(project, project.ledger(lease.id), host)
     except HostError:
-        return {run.run_id: "unknown: the machine does not answer" for run in unseen}
+        return {run.run_id: "unknown: the machine does not answer" for run, _ in unseen}
     ledger = project.ledger(lease.id)
     with suppress(OSError, UsageError):  # what was seen here is known also once the machine is gone
         for name, state in states.items():
@@ -151,7 +153,7 @@ def _state(lease: Lease, machine: Machine | None, asked: bool) -> str:
     return str(machine.state) if machine else "gone"
 
 
-def machine_facts(machine: Machine) -> dict[str, Any]:
+def machine_facts(machine: Machine) -> MachineFacts:
     """A machine as the ledger, `status` and `run.json` tell it."""
     return {
         "provider": machine.provider,

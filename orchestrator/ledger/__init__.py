@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from orchestrator.ledger.draft import Draft, Try
 from orchestrator.ledger.journal import VERSION, Contents, Event, Journal
 from orchestrator.ledger.lease import Attempt, Holding, Lease, LeasedRun, Ran, fold
 
@@ -16,12 +17,14 @@ __all__ = [
     "VERSION",
     "Attempt",
     "Contents",
+    "Draft",
     "Event",
     "Holding",
     "Lease",
     "LeasedRun",
     "Ledger",
     "Ran",
+    "Try",
     "fold",
 ]
 

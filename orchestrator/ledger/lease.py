@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from orchestrator.ledger.draft import Draft
 from orchestrator.ledger.journal import Event
 from orchestrator.ledger.shapes import is_sound
+from orchestrator.model import MachineFacts, StackFacts
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class LeasedRun:
     lost: str | None = None
     released: bool = False
     left: tuple[LeftBehind, ...] = ()
-    draft: Mapping[str, Any] = field(default_factory=dict)
+    draft: Draft = field(default_factory=Draft)
     found: bool = False
 
     @property
@@ -46,13 +48,12 @@ class LeasedRun:
     @property
     def attempt(self) -> int:
         """Which attempt at its id it is, from 1."""
-        return int(self.draft.get("attempt", {}).get("number", 1))
+        return self.draft.attempt.number
 
     @property
     def inherited(self) -> dict[str, str]:
         """The variables of the user's shell that it got."""
-        found = (self.draft.get("stack") or {}).get("inherited") or {}
-        return {str(name): str(value) for name, value in found.items()}
+        return dict((self.draft.stack or {}).get("inherited") or {})
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class Holding:
     """
 
     lease: str
-    machine: Mapping[str, Any]
+    machine: MachineFacts
     created_at: float
     noted_at: float
     deadline: float | None
@@ -136,13 +137,13 @@ class Lease:
     spec_id: str = ""
     attempts: tuple[Attempt, ...] = ()
     attempted_at: float | None = None
-    machine: Mapping[str, Any] | None = None
+    machine: MachineFacts | None = None
     created_at: float | None = None
     deadline: float | None = None
     price: float = 0.0
     holdings: tuple[Holding, ...] = ()
     agent: Mapping[str, str] | None = None
-    stack: Mapping[str, Any] | None = None
+    stack: StackFacts | None = None
     runs: Mapping[str, LeasedRun] = field(default_factory=dict)
     ran: tuple[Ran, ...] = ()
     closed_at: float | None = None
@@ -248,9 +249,13 @@ def _step(lease: Lease, event: Event) -> Lease:
         case "stack.installed":
             return replace(lease, agent=data["agent"], stack=data["stack"])
         case "run.started":
-            return _with_run(lease, LeasedRun(data["run_id"], event.time, draft=data["draft"]))
+            return _with_run(
+                lease, LeasedRun(data["run_id"], event.time, draft=Draft.from_json(data["draft"]))
+            )
         case "run.found":
-            return _with_run(lease, LeasedRun(data["run_id"], event.time, draft=data["draft"], found=True))
+            return _with_run(
+                lease, LeasedRun(data["run_id"], event.time, draft=Draft.from_json(data["draft"]), found=True)
+            )
         case "run.ended":
             return _with_run(lease, replace(lease.runs[data["run_id"]], exit_reason=data["reason"]))
         case "run.collected":

@@ -11,6 +11,7 @@ import math
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
@@ -157,13 +158,13 @@ def _made(shape: Any) -> Decode:
     if origin in (Union, types.UnionType):
         return _optional(arguments)
     if origin is Literal:
-        return _one_of(arguments)
+        return _one_of(arguments, lambda found: arguments[arguments.index(found)])
     if origin in (tuple, list, Mapping, dict):
         return _limited(shape, ())
     if is_dataclass(shape):
         return _record(shape)
     if isinstance(shape, type) and issubclass(shape, StrEnum):
-        return _member(shape)
+        return _one_of(tuple(shape), shape)
     if is_typeddict(shape):
         return _keys(shape)
     if shape is Any:
@@ -239,23 +240,14 @@ def _exactly(shape: type) -> Decode:
     return decode
 
 
-def _one_of(words: Sequence[Any]) -> Decode:
+def _one_of(words: Sequence[Any], read: Decode) -> Decode:
+    """One of some words, which `read` takes. It raises ValueError for others."""
+
     def decode(found: Any) -> Any:
-        if type(found) is not str or found not in words:
-            raise Malformed(f"is {shown(found)}, none of {', '.join(words)}")
-        return found
-
-    return decode
-
-
-def _member(shape: type[StrEnum]) -> Decode:
-    def decode(found: Any) -> Any:
-        try:
-            if type(found) is str:
-                return shape(found)
-        except ValueError:
-            pass
-        raise Malformed(f"is {shown(found)}, none of {', '.join(shape)}")
+        if type(found) is str:
+            with suppress(ValueError):
+                return read(found)
+        raise Malformed(f"is {shown(found)}, none of {', '.join(words)}")
 
     return decode
 

@@ -48,8 +48,8 @@ class Outcome(StrEnum):
     """Orch itself failed before the program began."""
 
 
-class CandidateKind(StrEnum):
-    """What a candidate imposes: a difference of the two records, a general probe, or a recorded value."""
+class Kind(StrEnum):
+    """The kind of a candidate, by what it imposes: a difference, a probe or a recorded value."""
 
     DIFFERENCE = "difference"
     PROBE = "probe"

@@ -8,6 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from .outcomes import ExitReason
+from .run_json import (
+    Artifact,
+    AttemptFacts,
+    CodeFacts,
+    CostFacts,
+    DataFacts,
+    Exited,
+    MachineFacts,
+    NotWritten,
+    StackFacts,
+    Unfetched,
+)
 
 RUN_SCHEMA = "orch.run/1"
 
@@ -32,24 +44,22 @@ class RunRecord:
 
     run_id: str
     path: str
-    exit: Mapping[str, Any]
+    exit: Exited
     command: Sequence[str] | None = None
-    code: Mapping[str, Any] | None = None
+    code: CodeFacts | None = None
     parity: Mapping[str, Any] | None = None
-    stack: Mapping[str, Any] | None = None
-    data: Mapping[str, Any] | None = None
+    stack: StackFacts | None = None
+    data: DataFacts | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
     profile: Mapping[str, Any] | None = None
-    artifacts: Sequence[Mapping[str, Any]] = ()
-    not_fetched: Sequence[Mapping[str, Any]] = ()
-    """Files that stayed on the machine: path, kind, reason (see model.Refused), detail, declared."""
-    unwritten: Sequence[Mapping[str, Any]] = ()
-    """Outputs that the profile names and the run did not write: pattern, looked_for, nearest, no_other."""
+    artifacts: Sequence[Artifact] = ()
+    not_fetched: Sequence[Unfetched] = ()
+    unwritten: Sequence[NotWritten] = ()
     model_check: Mapping[str, Any] | None = None
-    machine: Mapping[str, Any] | None = None
-    cost: Mapping[str, Any] | None = None
+    machine: MachineFacts | None = None
+    cost: CostFacts | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
-    attempts: Sequence[Mapping[str, Any]] = ()
+    attempts: Sequence[AttemptFacts] = ()
     started: bool = field(default=True, compare=False)
     """Whether the call that returned this started the run. Of the call, not of the run: not in run.json."""
 
@@ -78,7 +88,7 @@ class RunRecord:
         return any(each["no_other"] for each in self.unwritten)
 
     @property
-    def missing_results(self) -> Sequence[Mapping[str, Any]]:
+    def missing_results(self) -> Sequence[Unfetched]:
         """Of `not_fetched`, what holds results: every file, and links that the profile asks for."""
         asked = ("file", "unreadable", "link")
         return [
@@ -112,7 +122,7 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], folder: Path) -> RunRecord:
-        """Of any version: what an older one did not record is left out, what a newer one adds is ignored."""
+        """Of this version or an older one; what is missing takes its default."""
         known = {key: value[key] for key in value if key in cls.__dataclass_fields__}
         return cls(**{**known, "path": str(folder)})
 

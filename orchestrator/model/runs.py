@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Annotated, Any, Literal
 
 from .answers import Between, Count, Moment, Most
-from .outcomes import CandidateKind, Conclusion, ExitReason, Outcome, Stage
+from .outcomes import Conclusion, ExitReason, Kind, Outcome, Stage
 from .trees import TreeLink
 
 
@@ -23,7 +23,7 @@ class Job:
     """
 
     run_id: str
-    argv: tuple[str, ...]
+    argv: Annotated[tuple[Annotated[str, Most(1 << 20)], ...], Most(100_000)]
     python: str
     cwd: str = "."
     env: Mapping[str, str] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Subject:
 
     topic: str
     name: str
-    kind: CandidateKind = CandidateKind.DIFFERENCE
+    kind: Kind = Kind.DIFFERENCE
 
 
 class Reason(Enum):
@@ -138,7 +138,7 @@ class Tried:
     words: str
     outcome: Outcome
     why: str = ""
-    kind: CandidateKind = CandidateKind.DIFFERENCE
+    kind: Kind = Kind.DIFFERENCE
     topic: str = ""
     seconds: float | None = None
     subjects: tuple[Subject, ...] = ()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.model import Subject
-from orchestrator.model.outcomes import CandidateKind
+from orchestrator.model.outcomes import Kind
 from orchestrator.parity.changes import Facts
 from orchestrator.parity.places import named_by_variables
 
@@ -89,7 +89,7 @@ class Candidate:
     words: str
     fix: str
     imposed: Intervention | None
-    kind: CandidateKind = CandidateKind.DIFFERENCE
+    kind: Kind = Kind.DIFFERENCE
     why: str = ""
     parts: tuple[Candidate, ...] = ()
     variable: bool = False

@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.model.answers import SHORT
 from orchestrator.model.files import regular_bytes, sha256_of
-from orchestrator.model.outcomes import CandidateKind
+from orchestrator.model.outcomes import Kind
 from orchestrator.model.paths import is_folder, with_home
 from orchestrator.parity.changes import Change, Facts, another_program, versions
 from orchestrator.parity.intervention import SHARED, Candidate, Intervention, Other
@@ -196,7 +196,7 @@ def other_times(base: str, mine: Facts, other: Other, names: SideNames) -> Itera
         more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
         words = f"when {name}{more} was last changed: {left} {names.in_a} and {right} {names.in_b}"
         fix = "Derive nothing (no seed, no order, no choice of data) from when a file was last changed."
-        yield Candidate("times", words, fix, Intervention(times=times), CandidateKind.PROBE)
+        yield Candidate("times", words, fix, Intervention(times=times), Kind.PROBE)
 
 
 def _threads(change: Change, here: Any, there: Any, *rest: Any) -> Made:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from orchestrator.model.outcomes import CandidateKind, Stage
+from orchestrator.model.outcomes import Kind, Stage
 from orchestrator.parity.changes import Change, Facts
 from orchestrator.parity.intervention import Candidate, Other, joined
 from orchestrator.parity.interventions import other_neighbours, other_packages, other_times, to_intervention
@@ -99,7 +99,7 @@ def brings_about(each: Candidate, found: Candidate) -> bool:
     it was started, of a file that it then does not find. A seed may be made of a path or a time as well."""
     if found.topic == "seed" and each.topic in ("folder", "around", "host", "times"):
         return True
-    if each is found or each.kind != CandidateKind.DIFFERENCE:
+    if each is found or each.kind != Kind.DIFFERENCE:
         return False
     if found.topic == "data":
         return each.topic == "start"

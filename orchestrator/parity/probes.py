@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.model.outcomes import CandidateKind, Stage
+from orchestrator.model.outcomes import Kind, Stage
 from orchestrator.parity.changes import Facts, intra_op
 from orchestrator.parity.intervention import Candidate, Intervention, Other
 from orchestrator.parity.ladder import Finding
@@ -18,7 +18,7 @@ def probes(finding: Finding, mine: Facts) -> Iterator[Candidate]:
             ("sorted folder listings", Intervention(plan={"listing": "sorted"})),
         ):
             topic = "cores" if "cpus" in imposed.plan else "order"
-            yield Candidate(topic, words, "Make the order of records explicit.", imposed, CandidateKind.PROBE)
+            yield Candidate(topic, words, "Make the order of records explicit.", imposed, Kind.PROBE)
     elif finding.stage != Stage.INITIAL and finding.rounding:
         yield from rounding_perturbations(mine)
 
@@ -33,7 +33,7 @@ def rounding_perturbations(mine: Facts) -> tuple[Candidate, ...]:
                 "one thread within an operation",
                 "Set TF_NUM_INTRAOP_THREADS=1 on both sides.",
                 Intervention(plan={"intra_op": 1}),
-                CandidateKind.PROBE,
+                Kind.PROBE,
             )
         )
     flags = mine.get("cpu", {}).get("flags", [])
@@ -41,16 +41,12 @@ def rounding_perturbations(mine: Facts) -> tuple[Candidate, ...]:
     if len(below) < len(flags) and "ONEDNN_MAX_CPU_ISA" not in mine.get("environment", {}):
         words, fix = "instructions up to AVX2", "Export ONEDNN_MAX_CPU_ISA=AVX2 on both sides."
         found.append(
-            Candidate(
-                "isa", words, fix, Intervention(env={"ONEDNN_MAX_CPU_ISA": "AVX2"}), CandidateKind.PROBE
-            )
+            Candidate("isa", words, fix, Intervention(env={"ONEDNN_MAX_CPU_ISA": "AVX2"}), Kind.PROBE)
         )
     if (mine.get("tensorflow") or {}).get("onednn"):
         words, fix = "oneDNN off", "Export TF_ENABLE_ONEDNN_OPTS=0 on both sides."
         found.append(
-            Candidate(
-                "onednn", words, fix, Intervention(env={"TF_ENABLE_ONEDNN_OPTS": "0"}), CandidateKind.PROBE
-            )
+            Candidate("onednn", words, fix, Intervention(env={"TF_ENABLE_ONEDNN_OPTS": "0"}), Kind.PROBE)
         )
     return tuple(found)
 
@@ -61,12 +57,12 @@ def replays(finding: Finding, other: Other) -> Iterator[Candidate]:
     if finding.stage in (Stage.BATCH, Stage.FILES):
         words = "what enters the model (the other side's batches, replayed)"
         imposed = Intervention(env={"ORCH_IMPOSE_BATCH": str(other.observe)})
-        yield Candidate("replay", words, "", imposed, CandidateKind.REPLAY)
+        yield Candidate("replay", words, "", imposed, Kind.REPLAY)
     if finding.stage == Stage.INITIAL:
         words = "where training begins (the other side's initial weights)"
         imposed = Intervention(env={"ORCH_IMPOSE_WEIGHTS": str(other.observe)})
-        yield Candidate("replay", words, "", imposed, CandidateKind.REPLAY)
+        yield Candidate("replay", words, "", imposed, Kind.REPLAY)
     if finding.stage in (Stage.BATCH, Stage.INITIAL, Stage.FILES):
         words = "batches and initial weights together (replayed)"
         both = {"ORCH_IMPOSE_BATCH": str(other.observe), "ORCH_IMPOSE_WEIGHTS": str(other.observe)}
-        yield Candidate("replay", words, "", Intervention(env=both), CandidateKind.REPLAY)
+        yield Candidate("replay", words, "", Intervention(env=both), Kind.REPLAY)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.model import Tried, Verdict
-from orchestrator.model.outcomes import CandidateKind, Outcome, Stage
+from orchestrator.model.outcomes import Kind, Outcome, Stage
 from orchestrator.parity.changes import changes
 from orchestrator.parity.explain import (
     GENERATORS,
@@ -215,7 +215,7 @@ def _find_remedies(own: Replay, other: Replay, runs: Replayer, until: float) -> 
                     _words(named, own, other),
                     Outcome.CONFIRMED,
                     repeats_shown(equal, results),
-                    CandidateKind.PROBE,
+                    Kind.PROBE,
                 )
             )
             return Stabilised(named, tried=tuple(told))
@@ -223,13 +223,13 @@ def _find_remedies(own: Replay, other: Replay, runs: Replayer, until: float) -> 
             why = "the budget was used up" + (
                 f" after {equal} equal runs, which may be luck" if equal else ""
             )
-            told.append(Tried(words, Outcome.NOT_TRIED, why, CandidateKind.PROBE))
+            told.append(Tried(words, Outcome.NOT_TRIED, why, Kind.PROBE))
             return Stabilised(suspected=remedies, tried=tuple(told))
         if failed:
             outcome = Outcome.INTERNAL_ERROR if failed.fault else Outcome.NOT_TRIED
-            told.append(Tried(words, outcome, f"the run with it failed: {failed.why}", CandidateKind.PROBE))
+            told.append(Tried(words, outcome, f"the run with it failed: {failed.why}", Kind.PROBE))
             continue
-        told.append(Tried(words, Outcome.CLEARED, "with it fixed, runs still differ", CandidateKind.PROBE))
+        told.append(Tried(words, Outcome.CLEARED, "with it fixed, runs still differ", Kind.PROBE))
     return Stabilised(
         suspected=(THREADS,) if _reordered(own.recording, other.recording) else (), tried=tuple(told)
     )
@@ -300,7 +300,7 @@ def _hashes(mine: Recording, runs: Replayer, until: float) -> Baseline | None:
         return None
     sure, results = equal >= LEAST, [0, 1]
     why = repeats_shown(equal, results) if sure else "the budget was used up"
-    tried = (Tried(HASHES.words, Outcome.CONFIRMED if sure else Outcome.NOT_TRIED, why, CandidateKind.PROBE),)
+    tried = (Tried(HASHES.words, Outcome.CONFIRMED if sure else Outcome.NOT_TRIED, why, Kind.PROBE),)
     stabilised = Stabilised((HASHES,) if sure else (), (HASHES,), tried)
     verdict = _verdict(one.recording, other.recording, stabilised)
     return Baseline(one, differs=differs, verdict=verdict) if differs else None

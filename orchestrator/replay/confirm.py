@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.model import Progress, Tried, Verdict
-from orchestrator.model.outcomes import CandidateKind, Conclusion, Outcome, Stage
+from orchestrator.model.outcomes import Kind, Conclusion, Outcome, Stage
 from orchestrator.parity.changes import Change, Facts, changes
 from orchestrator.parity.explain import besides, place
 from orchestrator.parity.intervention import Candidate, Intervention, Other
@@ -74,11 +74,11 @@ def _candidates(sides: Sides, finding: Finding, runs: Replayer) -> list[Candidat
     if any(change.topic == "start" for change in found):
         mine = theirs  # started from different folders, the same names are other files
     more = unseen(mine, theirs, seen, sides.mine.environment, called)
-    differences = [each for each in known if each.kind == CandidateKind.DIFFERENCE]
+    differences = [each for each in known if each.kind == Kind.DIFFERENCE]
     early = finding.stage in (Stage.BATCH, Stage.INITIAL, Stage.FILES, Stage.STEPS)
     listed = only_listed(mine, theirs, called) if early else ()
     unsent = not_sent(runs.original, sides.unsent, base, called) if early and runs.original else ()
-    rest = (each for each in known if each.kind != CandidateKind.DIFFERENCE)
+    rest = (each for each in known if each.kind != Kind.DIFFERENCE)
     places = own_places(runs.rerun, sides.mine.environment, sides.other)
     return [seen_by_both(each, places) for each in (*differences, *unsent, *more, *listed, *rest)]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.model import Progress, Reason, Subject, Tried, Verdict
-from orchestrator.model.outcomes import CandidateKind, Outcome
+from orchestrator.model.outcomes import Kind, Outcome
 from orchestrator.parity import rounding_tolerance as band_
 from orchestrator.parity.changes import changes
 from orchestrator.parity.explain import ARITHMETIC, Diagnosis, Place, conclude, place
@@ -96,7 +96,7 @@ class Search:
 
     def _was_tried(self, each: Candidate) -> bool:
         known = self._tried.get(id(each))
-        return known is not None and known.outcome not in (Outcome.NOT_TRIED, Outcome.INTERNAL_ERROR)
+        return known is not None and known.outcome not in _LEFT
 
     def _causes(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """What makes the runs equal, and not by luck."""
@@ -116,7 +116,7 @@ class Search:
         """Differences one by one, then several at once, then what nobody recorded; last, replays locate."""
         able = [each for each in listed if each.imposed]
         parts: list[Candidate] = []
-        for kind in (CandidateKind.DIFFERENCE, CandidateKind.PROBE):
+        for kind in (Kind.DIFFERENCE, Kind.PROBE):
             for each in (each for each in able if each.kind == kind):
                 outcome = self._try(each, anyhow=not self._tried)
                 if outcome == Outcome.CONFIRMED:
@@ -126,12 +126,10 @@ class Search:
             several = self._several(able, parts)
             if several:
                 return several
-        for each in (
-            each for each in able if each.kind == CandidateKind.DIFFERENCE and id(each) in self._late
-        ):
+        for each in (each for each in able if each.kind == Kind.DIFFERENCE and id(each) in self._late):
             if self._try(each, anyhow=True) == Outcome.CONFIRMED:
                 return self._deepest(each, able)
-        for each in (each for each in able if each.kind == CandidateKind.REPLAY):
+        for each in (each for each in able if each.kind == Kind.REPLAY):
             if self._try(each) == Outcome.CONFIRMED:
                 break
         return ()
@@ -139,12 +137,9 @@ class Search:
     def _deepest(self, found: Candidate, able: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """What is enough, or else what brings it about: a variable that the program makes threads of."""
         self._acting = (found,)
-        for each in able if found.kind == CandidateKind.DIFFERENCE else ():
-            if (
-                brings_about(each, found)
-                and id(each) not in self._tried
-                and self._try(each) == Outcome.CONFIRMED
-            ):
+        for each in able if found.kind == Kind.DIFFERENCE else ():
+            untried = brings_about(each, found) and id(each) not in self._tried
+            if untried and self._try(each) == Outcome.CONFIRMED:
                 found = each
                 break
         return self._narrowed((found,)) if found.parts else (found,)
@@ -154,7 +149,7 @@ class Search:
         for each in listed:
             known = self._tried.get(id(each))
             acts = known is not None and known.reason is Reason.OTHER_CHANGE
-            if each.kind != CandidateKind.DIFFERENCE or not acts or each.imposed is None:
+            if each.kind != Kind.DIFFERENCE or not acts or each.imposed is None:
                 continue
             if not self._clock.allows(self._runs.estimate(each.imposed, 1)):
                 return None
@@ -186,9 +181,7 @@ class Search:
         return (
             self._self_place is not None
             or self._kind == "order"
-            or any(
-                each.kind == CandidateKind.PROBE or each.topic in _FICKLE for each in (*causes, *self._acting)
-            )
+            or any(each.kind == Kind.PROBE or each.topic in _FICKLE for each in (*causes, *self._acting))
         )
 
     def _several(self, able: Sequence[Candidate], parts: Sequence[Candidate]) -> tuple[Candidate, ...]:
@@ -196,7 +189,7 @@ class Search:
 
         First those that alone changed the run, for they act; the folder's path last, for it seldom does.
         """
-        pool = [each for each in able if each.kind == CandidateKind.DIFFERENCE or each in parts]
+        pool = [each for each in able if each.kind == Kind.DIFFERENCE or each in parts]
         pool.sort(key=lambda each: each not in parts)
         acting = [each for each in pool if self._acts(each)]
         inside = [each for each in pool if each.topic not in ("folder", "around")]
@@ -342,13 +335,13 @@ class Search:
             return tried_as(each, Outcome.FOLLOWS, Reason.CONSEQUENCE, seconds=seconds)
         if known and not (each.topic == "folder" and known.outcome == Outcome.NOT_TRIED):
             return known
-        if (causes or self._symptom) and each.kind != CandidateKind.DIFFERENCE:
+        if (causes or self._symptom) and each.kind != Kind.DIFFERENCE:
             return known
         if causes and not any(brings_about(each, cause) for cause in causes):
             return tried_as(each, Outcome.NOT_NEEDED, Reason.LEFT)
         if each.topic == "folder" and self._runs.always.path is None:
             return tried_as(each, Outcome.CLEARED, Reason.SAME_ELSEWHERE)
-        if each.kind == CandidateKind.REPLAY and Outcome.CONFIRMED in (
+        if each.kind == Kind.REPLAY and Outcome.CONFIRMED in (
             one.outcome for one in self._tried.values()
         ):
             return known  # one that locates it is enough
@@ -371,15 +364,233 @@ class Search:
         differences = [
             each
             for each in listed
-            if each.kind == CandidateKind.DIFFERENCE and each.topic != "cache" and each is not self._symptom
+            if each.kind == Kind.DIFFERENCE and each.topic != "cache" and each is not self._symptom
         ]
         told = [(each, self._told(each, causes)) for each in differences]
-        return tuple(
-            each
-            for outcome in (Outcome.PART, *_LEFT)
-            for each, known in told
-            if known and known.outcome == outcome
+        order = (Outcome.PART, *_LEFT)
+        return tuple(e for outcome in order for e, known in told if known and known.outcome == outcome)
+
+    def _located(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> str:
+        if causes:
+            return ""
+        if words := self._symptom and self._symptom.words:
+            return f"Confirmed: the difference lies in this: {words}. What sets it was not tried."
+        for each in listed:
+            known = self._tried.get(id(each))
+            acts = known is not None and known.reason is Reason.OTHER_CHANGE
+            if each.kind != Kind.DIFFERENCE or not acts or each.imposed is None:
+                continue
+            if not self._clock.allows(self._runs.estimate(each.imposed, 1)):
+                return None
+            one, other = (self._runs.run(each.imposed, self._clock.until, again=n) for n in (0, 1))
+            if one.recording.steps and other.recording.steps and place(one.recording, other.recording):
+                return each
+        return None
+
+    def _again(self, causes: Sequence[Candidate]) -> tuple[int, int]:
+        """In how many runs with `causes` the other side's result was seen, and in how many it was looked for:
+        in three, or as many as there is time for.
+
+        Runs that differ from themselves, in the order of their records or in what rounds, hit upon the other
+        side's result now and then.
+        """
+        together, seen = Intervention(), 1
+        for each in causes:
+            together |= each.imposed or Intervention()
+        for again in range(1, LEAST):
+            if not self._clock.allows(self._runs.estimate(together, again)):
+                break
+            trial = self._runs.run(together, self._clock.until, again=again)
+            if not trial.recording.steps:
+                break
+            seen += 1
+            if not self._explains(place(trial.recording, self._sides.theirs)):
+                return seen - 1, seen
+        return seen, seen
+
+    def _fickle(self, causes: Sequence[Candidate]) -> bool:
+        return (
+            self._self_place is not None
+            or self._kind == "order"
+            or any(each.kind == Kind.PROBE or each.topic in _FICKLE for each in (*causes, *self._acting))
         )
+
+    def _several(self, able: Sequence[Candidate], parts: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """Several differences at once, and if they are enough, the fewest of them that are.
+
+        First those that alone changed the run, for they act; the folder's path last, for it seldom does.
+        """
+        pool = [each for each in able if each.kind == Kind.DIFFERENCE or each in parts]
+        pool.sort(key=lambda each: each not in parts)
+        acting = [each for each in pool if self._acts(each)]
+        inside = [each for each in pool if each.topic not in ("folder", "around")]
+        asked: list[list[Candidate]] = []
+        for some in (acting, inside, pool):
+            if len(some) > 1 and some not in asked and self._enough(some):
+                return self._narrowed(smallest_sufficient(some, self._enough))
+            asked.append(some)
+        return ()
+
+    def _acts(self, each: Candidate) -> bool:
+        known = self._tried.get(id(each))
+        return known is not None and known.reason is not Reason.NO_CHANGE and self._was_tried(each)
+
+    def _narrowed(self, causes: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """The same, with the fewest of what was tried as one."""
+        single = tuple(one for each in causes for one in each.parts or (each,))
+        found = smallest_sufficient(single, self._enough) if single != tuple(causes) else single
+        why = self._equal("with this alone")
+        if len(found) > 1:
+            why = self._equal("with all of this")
+            why += "; whether less is enough was not tried" if self._cut else ", and with nothing less"
+        for each in found:
+            self._tried[id(each)] = _tried(each, Outcome.CONFIRMED, Reason.EQUAL, why)
+        return found
+
+    def _enough(self, several: Sequence[Candidate]) -> bool:
+        together = Intervention()
+        for each in several:
+            together |= each.imposed or Intervention()
+        if not self._clock.allows(self._runs.estimate(together)):
+            self._cut = True
+            return False
+        trial = self._runs.run(together, self._clock.until)
+        return bool(trial.recording.steps) and self._explains(place(trial.recording, self._sides.theirs))
+
+    def _try(self, each: Candidate, *, anyhow: bool = False) -> Outcome:
+        """`anyhow`: even where it will probably take longer than there is time."""
+        assert each.imposed is not None
+        if not self._clock.allows(0.0):
+            return Outcome.NOT_TRIED
+        if not anyhow and not self._clock.allows(self._runs.estimate(each.imposed)):
+            self._late[id(each)] = f"what was left of the {self._clock.budget:.0f} s would not have sufficed"
+            return Outcome.NOT_TRIED
+        trial = self._runs.run(each.imposed, self._clock.until)
+        outcome, reason, why = self._outcome(trial)
+        self._tell.say(f"  {outcome}: {each.words}")
+        seconds = round(trial.seconds, 1)
+        self._tried[id(each)] = _tried(each, outcome, reason, why, seconds)
+        if each.topic in ARITHMETIC and trial.recording.steps:
+            self._drifts[each.topic] = (each.words, band_.measure_drift(self._own.recording, trial.recording))
+        return outcome
+
+    def _outcome(self, trial: Replay) -> tuple[Outcome, Reason, str]:
+        if trial.fault:
+            return Outcome.INTERNAL_ERROR, Reason.FAULT, trial.why
+        if not trial.recording.steps:
+            return Outcome.NOT_TRIED, Reason.FAILED, f"the run with it failed: {trial.why}"
+        now = place(trial.recording, self._sides.theirs)
+        if self._explains(now):
+            return Outcome.CONFIRMED, Reason.EQUAL, self._equal("with this alone")
+        assert now is not None and self._first is not None
+        if now > self._first:
+            return Outcome.PART, Reason.LATER, _WHY[Reason.LATER]
+        same = place(trial.recording, self._own.recording) is None
+        reason = Reason.NO_CHANGE if same else Reason.OTHER_CHANGE
+        return Outcome.CLEARED, reason, _WHY[reason]
+
+    def _equal(self, how: str) -> str:
+        names = self._sides.names
+        mine, theirs = (names.of_a, names.of_b) if self._sides.base == "A" else (names.of_b, names.of_a)
+        equal = f"the first steps {mine}, repeated {how} changed, are equal to those {theirs}"
+        if self._self_place is None:
+            return f"{equal} to the bit"
+        step, stage = self._self_place
+        return f"{equal} until the script differs from itself (step {step}, {STAGES[stage]})"
+
+    def _explains(self, now: Place | None) -> bool:
+        return now is None or (self._self_place is not None and now >= self._self_place)
+
+    def _band(self, causes: Sequence[Candidate]) -> band_.RoundingTolerance | None:
+        """Run the innocent flips that were not run as candidates, as far as the budget allows.
+
+        What a cause itself does measures nothing, for it is what is to be measured: it counts only where
+        there is nothing else.
+        """
+        for flip in rounding_perturbations(self._sides.mine.environment):
+            assert flip.imposed is not None
+            if flip.topic in self._drifts or not self._clock.allows(self._runs.estimate(flip.imposed)):
+                continue
+            trial = self._runs.run(flip.imposed, self._clock.until)
+            if trial.recording.steps:
+                self._drifts[flip.topic] = (
+                    flip.words,
+                    band_.measure_drift(self._own.recording, trial.recording),
+                )
+        topics = {cause.topic for cause in (*causes, *self._acting)}
+        others = [drift for topic, drift in self._drifts.items() if topic not in topics]
+        return band_.calibrate(others) or band_.calibrate(self._drifts.values())
+
+    # ------------------------------------------------------------ telling
+
+    def _opened(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> list[Candidate]:
+        """What was tried as one and holds a cause is told one by one."""
+        guilty = {id(cause) for cause in causes}
+        return [
+            one
+            for each in listed
+            for one in (each.parts if any(id(part) in guilty for part in each.parts) else (each,))
+        ]
+
+    def _brought_about(self, causes: Sequence[Candidate]) -> frozenset[Subject]:
+        """The differences that a repeated run has, and that imposing the causes takes away."""
+        together = Intervention()
+        for each in causes:
+            together |= each.imposed or Intervention()
+        trial = self._runs.run(together, self._clock.until) if causes else None
+        if trial is None or not trial.recording.steps:
+            return frozenset()
+        a, b = self._sides.a.environment, self._sides.b.environment
+        before = {change.subject for change in changes(a, b)}
+        before &= self._differing(self._own.recording, Intervention())
+        return frozenset(before - self._differing(trial.recording, together))
+
+    def _differing(self, repeated: Recording, imposed: Intervention) -> set[Subject]:
+        """The differences of a repeated run and the other side."""
+        a, b = self._sides.a.environment, self._sides.b.environment
+        now = as_if_recorded(repeated.environment, self._sides.mine.environment, imposed)
+        a, b = named_alike(now, b) if self._sides.base == "A" else named_alike(a, now)
+        return {change.subject for change in changes(a, b)}
+
+    def _told(self, each: Candidate, causes: Sequence[Candidate]) -> Tried | None:
+        known = self._tried.get(id(each))
+        if causes and not any(each is one for one in causes) and self._is_brought_about(each):
+            seconds = known.seconds if known else None
+            return _tried(each, Outcome.FOLLOWS, Reason.CONSEQUENCE, seconds=seconds)
+        if known and not (each.topic == "folder" and known.outcome == Outcome.NOT_TRIED):
+            return known
+        if (causes or self._symptom) and each.kind != Kind.DIFFERENCE:
+            return known
+        if causes and not any(brings_about(each, cause) for cause in causes):
+            return _tried(each, Outcome.NOT_NEEDED, Reason.LEFT)
+        if each.topic == "folder" and self._runs.always.path is None:
+            return _tried(each, Outcome.CLEARED, Reason.SAME_ELSEWHERE)
+        if each.kind == Kind.REPLAY and Outcome.CONFIRMED in (one.outcome for one in self._tried.values()):
+            return known  # one that locates it is enough
+        why = each.why or self._late.get(id(each)) or f"the budget of {self._clock.budget:.0f} s was used up"
+        return known or _tried(each, Outcome.NOT_TRIED, None, why)
+
+    def _is_brought_about(self, each: Candidate) -> bool:
+        return self._follows.issuperset(each.subjects)
+
+    def _untried(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> str | None:
+        if causes:
+            return None
+        told = [self._told(each, causes) for each in listed]
+        left = [each.words for each in told if each and each.outcome in _LEFT]
+        return f"Not tried: {'; '.join(left)}." if left else None
+
+    def _suspects(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """What was not cleared: first what explains a part, then what could not be tried. A symptom is none,
+        nor are the caches of libraries."""
+        differences = [
+            each
+            for each in listed
+            if each.kind == Kind.DIFFERENCE and each.topic != "cache" and each is not self._symptom
+        ]
+        told = [(each, self._told(each, causes)) for each in differences]
+        order = (Outcome.PART, *_LEFT)
+        return tuple(e for outcome in order for e, known in told if known and known.outcome == outcome)
 
     def _located(self, listed: Sequence[Candidate], causes: Sequence[Candidate]) -> str:
         if causes:
@@ -390,7 +601,7 @@ class Search:
             )
         for each in listed:
             known = self._tried.get(id(each))
-            if each.kind == CandidateKind.REPLAY and known and known.outcome == Outcome.CONFIRMED:
+            if each.kind == Kind.REPLAY and known and known.outcome == Outcome.CONFIRMED:
                 return f"Confirmed: the difference lies in {each.words}, and in nothing after it."
         return ""
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from orchestrator.model.outcomes import CandidateKind
+from orchestrator.model.outcomes import Kind
 from orchestrator.parity.intervention import Candidate, Intervention
 from orchestrator.parity.naming import LETTERS, SideNames
 from orchestrator.parity.plan import together
@@ -146,9 +146,7 @@ def only_listed(mine: Tree, theirs: Tree, called: SideNames = LETTERS) -> Iterat
             str(mine.folder / name): theirs.folder / name if name in theirs.listed else None
             for name in differing
         }
-        yield Candidate(
-            "order", f"what folders list: {words}", fix, Intervention(files=files), CandidateKind.PROBE
-        )
+        yield Candidate("order", f"what folders list: {words}", fix, Intervention(files=files), Kind.PROBE)
 
 
 def appeared(before: Set[str], folder: Path) -> Set[str]:

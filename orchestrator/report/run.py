@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.model import CancelReport, PullReport, RunRecord
+from orchestrator.model import (
+    AttemptFacts,
+    CancelReport,
+    CostFacts,
+    DataFacts,
+    Exited,
+    PullReport,
+    RunRecord,
+    StackFacts,
+)
 from orchestrator.model.counted import counted
 from orchestrator.model.outcomes import Conclusion
 from orchestrator.model.plain import moment
@@ -80,7 +89,7 @@ def difference_line(difference: Mapping[str, Any]) -> str:
     return f"{difference['kind']} {difference['name']}: here {here}, there {there}{reason}"
 
 
-def _exit(exit_: Mapping[str, Any]) -> str:
+def _exit(exit_: Exited) -> str:
     detail = exit_.get("detail") or ""
     return f"{exit_['reason']}: {detail}" if detail else str(exit_["reason"])
 
@@ -95,7 +104,7 @@ def _memory(record: RunRecord) -> str:
     return f"{used}Next: orch size PROFILE.yaml --write measures what it needs, and sets {record.lacked}"
 
 
-def _attempt(attempts: Sequence[Mapping[str, Any]]) -> str:
+def _attempt(attempts: Sequence[AttemptFacts]) -> str:
     """Which attempt at its run id it was, how those before ended, and what changed since the last of them."""
     if len(attempts) < 2:
         return ""
@@ -104,7 +113,7 @@ def _attempt(attempts: Sequence[Mapping[str, Any]]) -> str:
     return f"{attempts[-1]['number']}; before: {before}; changed since: {changed}"
 
 
-def _stack(stack: Mapping[str, Any] | None) -> str:
+def _stack(stack: StackFacts | None) -> str:
     if not stack:
         return ""
     undeclared = [d for d in stack["differences"] if not d["declared"]]
@@ -125,7 +134,7 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-def _data(data: Mapping[str, Any] | None) -> str:
+def _data(data: DataFacts | None) -> str:
     if not data or not data.get("files"):
         return ""
     facts = f"{counted(data['files'], 'file')}, {size(data.get('bytes'))}"
@@ -182,7 +191,7 @@ def _unwritten(record: RunRecord) -> list[str]:
     return [*lines, f"{more:,} more are named in run.json"] if more > 0 else lines
 
 
-def _cost(cost: Mapping[str, Any] | None) -> str:
+def _cost(cost: CostFacts | None) -> str:
     """The cost of the run, and of its machine by then. An older record has only the second."""
     if not cost:
         return ""

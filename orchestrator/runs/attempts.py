@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from orchestrator.errors import UsageError
 from orchestrator.ledger import LeasedRun
-from orchestrator.model import ExitReason, RunRecord
+from orchestrator.model import AttemptFacts, ExitReason, RunRecord
 from orchestrator.profile import Profile
 from orchestrator.runs import collect
 from orchestrator.runs.inputs import Inputs, differences, inputs_of
@@ -83,13 +81,13 @@ def archive_attempt(project: Project, run_id: str) -> None:
         part.rename(folder / FOLDER / str(_number(moved)))
 
 
-def describe_attempts(project: Project, run: Mapping[str, Any], record: RunRecord) -> list[dict[str, Any]]:
+def describe_attempts(project: Project, run: AttemptFacts, record: RunRecord) -> list[AttemptFacts]:
     """Make the `attempts` of a record: earlier ones and this one, `run`: number, started_at, changed."""
     earlier = [_own(each) for each in _set_aside(project.run(record.run_id))]
     return [*(each for each in earlier if each["number"] < run["number"]), _told(record, run)]
 
 
-def _told(record: RunRecord, run: Mapping[str, Any]) -> dict[str, Any]:
+def _told(record: RunRecord, run: AttemptFacts) -> AttemptFacts:
     cost, started = record.cost or {}, run.get("started_at")
     return {
         "number": run["number"],
@@ -103,9 +101,9 @@ def _told(record: RunRecord, run: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _own(record: RunRecord) -> dict[str, Any]:
+def _own(record: RunRecord) -> AttemptFacts:
     """Describe the attempt of a record. Records of older versions have only one."""
-    return dict(record.attempts[-1]) if record.attempts else _told(record, {"number": 1})
+    return record.attempts[-1] if record.attempts else _told(record, {"number": 1})
 
 
 def _number(record: RunRecord) -> int:

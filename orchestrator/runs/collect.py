@@ -9,7 +9,7 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -17,8 +17,23 @@ from orchestrator import jobs, sync
 from orchestrator.errors import FileRefused, HostError, LocalError, UsageError
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.hosts.disk import mount_of, shown
-from orchestrator.model import Agent, Entry, Exit, Host, NotFetched, Progress, Refused, RunRecord, RunState
-from orchestrator.model.answers import LONG, Count, Malformed, Most, value
+from orchestrator.model import (
+    RUN_SCHEMA,
+    Agent,
+    Artifact,
+    Entry,
+    Exit,
+    Exited,
+    Host,
+    NotFetched,
+    NotWritten,
+    Progress,
+    Refused,
+    RunRecord,
+    RunState,
+    Unfetched,
+)
+from orchestrator.model.answers import LONG, Malformed, Most, value
 from orchestrator.model.files import open_regular, regular_bytes
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.plain import plain
@@ -26,36 +41,6 @@ from orchestrator.model.plain import plain
 RECORD = "run.json"
 
 Facts = Mapping[str, Any]
-
-
-class Artifact(TypedDict):
-    """A file of a run, in its record."""
-
-    path: str
-    bytes: Count
-
-
-class Unfetched(TypedDict):
-    """A path of a run that stayed on the machine, in its record."""
-
-    path: str
-    kind: str
-    declared: bool
-
-
-class NotWritten(TypedDict):
-    """An output that the profile names and the run did not write, in its record."""
-
-    pattern: str
-    looked_for: str
-    nearest: str | None
-    no_other: bool
-
-
-class Exited(TypedDict):
-    """How a run ended, in its record."""
-
-    reason: str
 
 
 class _Needed(TypedDict):
@@ -202,7 +187,7 @@ def _may_lack(name: str, state: RunState) -> bool:
     return name == "trace.jsonl" or (name == "exit.json" and state.state == "lost")
 
 
-def not_fetched(fetched: Fetched, *, declared: bool) -> list[dict[str, Any]]:
+def not_fetched(fetched: Fetched, *, declared: bool) -> list[Unfetched]:
     """Describe the files that stayed on the machine. `declared`: the profile names the outputs."""
     return [
         {
@@ -216,7 +201,7 @@ def not_fetched(fetched: Fetched, *, declared: bool) -> list[dict[str, Any]]:
     ]
 
 
-def unwritten(fetched: Fetched, there: str) -> list[dict[str, Any]]:
+def unwritten(fetched: Fetched, there: str) -> list[NotWritten]:
     """Describe the declared outputs that the run did not write. `there`: where the run worked."""
     return [
         {
@@ -229,7 +214,7 @@ def unwritten(fetched: Fetched, there: str) -> list[dict[str, Any]]:
     ]
 
 
-def artifacts(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def artifacts(entries: Sequence[Entry]) -> list[Artifact]:
     return [
         {"path": f"{OUTPUTS}/{entry.path}", "sha256": entry.digest, "bytes": entry.size}
         for entry in entries
@@ -237,16 +222,16 @@ def artifacts(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     ]
 
 
-def metrics(record: RunRecord) -> dict[str, Any]:
+def metrics(record: RunRecord) -> dict[str, float]:
     """The numbers of the run's own metrics files (`metrics.json`, `eval_metrics.json`, ...), merged."""
-    found: dict[str, Any] = {}
+    found: dict[str, float] = {}
     for artifact in record.artifacts:
         if artifact["path"].endswith("metrics.json") and artifact["bytes"] <= _METRICS_BYTES:
             found.update(_numbers(record.folder / artifact["path"]))
     return found
 
 
-def _numbers(path: Path) -> dict[str, Any]:
+def _numbers(path: Path) -> dict[str, float]:
     try:
         found = json.loads(regular_bytes(path, _METRICS_BYTES))
     except (ValueError, OSError, RecursionError):  # Malformed is a ValueError
@@ -265,10 +250,10 @@ def _is_metric(key: str, value: object) -> bool:
     return isinstance(value, int | float) and not huge and len(key) <= _LONGEST_KEY
 
 
-def exit_json(exit_: Exit | None) -> dict[str, Any]:
+def exit_json(exit_: Exit | None) -> Exited:
     if exit_ is None:
         return {"code": None, "signal": None, "reason": ExitReason.LOST, "detail": "The machine went away."}
-    return asdict(exit_)
+    return {"code": exit_.code, "signal": exit_.signal, "reason": exit_.reason, "detail": exit_.detail}
 
 
 def write(record: RunRecord) -> None:
@@ -284,10 +269,26 @@ def read(folder: Path) -> RunRecord | None:
         return None
     try:
         found = json.loads(regular_bytes(path, LONG))
+        _require_version(path, found)
         value(Written, found)
         return RunRecord.from_json(found, folder)
+    except UsageError:
+        raise
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise _unreadable(path) from error
+
+
+def _require_version(path: Path, found: Any) -> None:
+    """UsageError where a later version wrote the record."""
+    written = found.get("schema") if isinstance(found, dict) else None
+    name, _, number = written.partition("/") if isinstance(written, str) else ("", "", "")
+    ours = int(RUN_SCHEMA.partition("/")[2])
+    if name == "orch.run" and number.isdecimal() and int(number) > ours:
+        raise UsageError(
+            f"{path} was written by version {int(number)} of the record; this orch reads version {ours}.",
+            exists=f"What is in {path.parent} is kept as it is.",
+            next_command="pip install --upgrade orch-train",
+        )
 
 
 def _unreadable(path: Path) -> UsageError:

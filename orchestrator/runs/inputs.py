@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from orchestrator import sync
 from orchestrator.hosts.atomic import atomic_write
-from orchestrator.model import Manifest, RunRecord
+from orchestrator.model import DataFacts, Manifest, RunRecord
 from orchestrator.model.answers import LONG, Malformed, Most, decoded
 from orchestrator.model.counted import counted
 from orchestrator.model.files import regular_bytes
@@ -32,7 +32,7 @@ class Inputs:
     command: tuple[str, ...]
     code: dict[str, str]
     code_digest: str
-    data: Mapping[str, Any] | None
+    data: DataFacts | None
     lock: str
 
 
@@ -106,5 +106,5 @@ def _listed(words: Sequence[str]) -> str:
     return ", ".join(words[:_NAMED]) + more
 
 
-def _amount(data: Mapping[str, Any]) -> str:
+def _amount(data: DataFacts) -> str:
     return f"{counted(data.get('files') or 0, 'file')} of {counted(data.get('bytes') or 0, 'byte')}"

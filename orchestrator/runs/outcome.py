@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from orchestrator.errors import ProfileError, ResultsLost, failure_of
-from orchestrator.model import Refused, RunRecord
+from orchestrator.model import NotWritten, Refused, RunRecord, Unfetched
 from orchestrator.model.files import last_bytes
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.profile import load
@@ -113,12 +112,12 @@ def _no_output(record: RunRecord) -> ResultsLost:
     return error
 
 
-def _where(unwritten: Mapping[str, Any]) -> str:
+def _where(unwritten: NotWritten) -> str:
     nearest = f"; the nearest that it wrote: {unwritten['nearest']}" if unwritten["nearest"] else ""
     return f"looked for {unwritten['looked_for']}{nearest}"
 
 
-def _listed(missing: Sequence[Mapping[str, Any]]) -> str:
+def _listed(missing: Sequence[Unfetched]) -> str:
     first = "; ".join(f"{each['path']} ({each['detail']})" for each in missing[:_NAMED])
     return f"{first}; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else first
 

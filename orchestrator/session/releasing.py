@@ -31,7 +31,7 @@ def release_again(project: Project, ledger: Ledger, host: Host, agent: Agent | N
     """
     lease = ledger.lease()
     for run in lease.untold if lease.whole else ():
-        known = agent or (Agent(**run.draft["agent"]) if "agent" in run.draft else None)
+        known = agent or run.draft.agent
         if known is None:
             continue
         with suppress(OSError), free(project, run.run_id) as ours:

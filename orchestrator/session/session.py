@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 from orchestrator import stack
 from orchestrator.errors import HostError, HostKeyError, LoginRefused, StackError
@@ -20,6 +19,7 @@ from orchestrator.model import (
     Machine,
     Progress,
     Provider,
+    StackFacts,
     clouds,
 )
 from orchestrator.model.plain import last_words
@@ -159,7 +159,7 @@ def told(difference: Difference) -> str:
     return f"{difference.kind} {difference.name}: here {here}, there {there}{reason}"
 
 
-def stack_facts(installed: stack.Installed) -> dict[str, Any]:
+def stack_facts(installed: stack.Installed) -> StackFacts:
     fingerprint = installed.fingerprint
     return {
         "digest": fingerprint.digest,

@@ -9,14 +9,13 @@ import re
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from orchestrator import sync
 from orchestrator.errors import SyncError, UsageError
-from orchestrator.model import Agent, Manifest, Progress, TreeLink
+from orchestrator.model import Agent, DataFacts, Manifest, Progress, TreeLink
 from orchestrator.profile import DataTree, Profile
 from orchestrator.session.session import Session
 
@@ -29,7 +28,7 @@ class Trees:
 
     there: tuple[TreeLink, ...]
     code: Manifest
-    data: Mapping[str, Any]
+    data: DataFacts
     seconds: float
 
 
@@ -110,7 +109,7 @@ def check_targets(profile: Profile) -> None:
             )
 
 
-def facts_of(manifests: Sequence[Manifest]) -> dict[str, Any]:
+def facts_of(manifests: Sequence[Manifest]) -> DataFacts:
     """The data as a record has them: one digest of all trees, files, bytes."""
     files = [entry for manifest in manifests for entry in manifest.entries if entry.kind == "file"]
     digest = hashlib.sha256("\n".join(manifest.digest for manifest in manifests).encode()).hexdigest()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 from orchestrator import jobs
 from orchestrator.errors import CleanupUnproven, HostError, OrchError, UsageError
-from orchestrator.ledger import Lease, LeasedRun, Ledger
+from orchestrator.ledger import Draft, Lease, LeasedRun, Ledger, Try
 from orchestrator.model import FAR_BASE, Agent, Host, Machine, MachineState, Provider
 from orchestrator.session.project import Project
 
@@ -65,8 +64,8 @@ def ask_host(ledger: Ledger, host: Host, base: str, agent: Agent) -> None:
     """Record the runs below `base` of a machine that is connected. Raises HostError, OSError, UsageError."""
     lease = ledger.lease()
     if not lease.whole:
-        for name, data in _unknown(lease, jobs.waiting(host, base), agent).items():
-            _append(ledger, name, data)
+        for run in _found(lease, jobs.waiting(host, base), agent):
+            _append(ledger, run)
 
 
 def _waiting(
@@ -87,52 +86,30 @@ def _waiting(
 def _record(ledger: Ledger, lease: Lease, waiting: Sequence[jobs.Waiting]) -> Lease:
     """Return the lease with these runs, whether or not its ledger can be written."""
     agent = Agent(**lease.agent) if lease.agent and set(lease.agent) == {"python", "root", "base"} else None
-    found = _unknown(lease, waiting, agent)
+    found = _found(lease, waiting, agent)
     with suppress(OSError, UsageError):
-        for name, data in found.items():
-            _append(ledger, name, data)
-    runs = {
-        name: LeasedRun(
-            name,
-            lease.created_at or lease.opened_at,
-            exit_reason=data["reason"],
-            draft=data["draft"],
-            found=True,
-        )
-        for name, data in found.items()
-    }
-    return replace(lease, runs={**lease.runs, **runs})
+        for run in found:
+            _append(ledger, run)
+    return replace(lease, runs={**lease.runs, **{run.run_id: run for run in found}})
 
 
-def _append(ledger: Ledger, name: str, data: Mapping[str, Any]) -> None:
-    ledger.append("run.found", run_id=name, draft=data["draft"])
-    if data["reason"]:
-        ledger.append("run.ended", run_id=name, reason=data["reason"])
+def _append(ledger: Ledger, run: LeasedRun) -> None:
+    ledger.append("run.found", run_id=run.run_id, draft=run.draft.as_json())
+    if run.exit_reason:
+        ledger.append("run.ended", run_id=run.run_id, reason=run.exit_reason)
 
 
-def _unknown(lease: Lease, waiting: Sequence[jobs.Waiting], agent: Agent | None) -> dict[str, dict[str, Any]]:
-    """By run id: how the run ended, None where it may go on, and what can be said of its start."""
-    found = {}
+def _found(lease: Lease, waiting: Sequence[jobs.Waiting], agent: Agent | None) -> list[LeasedRun]:
+    """The runs that the lease does not know; a new attempt where an earlier one was brought home or lost."""
+    found, begun = [], lease.created_at or lease.opened_at
     for one in waiting:
         known = lease.runs.get(one.run_id)
         if known is None or not _awaits(known):
-            found[one.run_id] = {"reason": one.reason, "draft": _draft(known, agent)}
+            draft = Draft(attempt=Try(known.attempt + 1 if known else 1), agent=agent)
+            found.append(LeasedRun(one.run_id, begun, exit_reason=one.reason, draft=draft, found=True))
     return found
 
 
 def _awaits(run: LeasedRun) -> bool:
     """Whether it is known that something of the run is on its machine."""
     return run.lost is None and (not run.collected or any(each.can_come for each in run.left))
-
-
-def _draft(known: LeasedRun | None, agent: Agent | None) -> dict[str, Any]:
-    """`known`: the attempt before at the same id, which was brought home or lost."""
-    number = known.attempt + 1 if known else 1
-    return {
-        "stack": None,
-        "data": None,
-        "parity": None,
-        "timings": {},
-        "attempt": {"number": number, "changed": []},
-        **({"agent": asdict(agent)} if agent else {}),
-    }

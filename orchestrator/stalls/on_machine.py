@@ -12,7 +12,7 @@ from orchestrator import jobs
 from orchestrator.errors import HostError, MalformedAnswer
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.leases.remains import naming
-from orchestrator.model import Job, Progress, Silent, TreeLink
+from orchestrator.model import Job, Progress, Silent
 from orchestrator.model.answers import SHORT
 from orchestrator.runs import collect
 from orchestrator.runs.known import known_run, profile_of
@@ -101,10 +101,10 @@ def _free_name(session: Session, run_id: str) -> str:
 
 
 def _job(session: Session, run_id: str, name: str, wish: Options) -> Job:
-    fields = dict(session.ledger.lease().runs[run_id].draft["job"])
+    begun = session.ledger.lease().runs[run_id].draft.job
+    assert begun is not None, "a run that is only found was not started from here"
     # What lies there now is measured, also where a later run has sent something else since.
-    trees = tuple(TreeLink(**{**link, "digest": ""}) for link in fields.pop("trees"))
+    trees = tuple(replace(link, digest="") for link in begun.trees)
     plan = {"feed": wish.plan(jobs.run_dir(session.agent, name))}
     env = {**session.profile.train.environment(), "ORCH_IMPOSE": json.dumps(plan)}
-    job = Job(**{**fields, "argv": tuple(fields["argv"]), "env": env}, trees=trees)
-    return replace(job, run_id=name)
+    return replace(begun, run_id=name, env=env, trees=trees)

@@ -17,7 +17,7 @@ from orchestrator import jobs
 from orchestrator.errors import LocalError, MalformedAnswer, UsageError
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.hosts.here import HereHost
-from orchestrator.model import Agent, Job, Progress, Silent
+from orchestrator.model import Agent, Exited, Job, Progress, Silent
 from orchestrator.model.answers import Malformed
 from orchestrator.model.files import last_bytes, regular_bytes
 from orchestrator.model.outcomes import ExitReason
@@ -227,7 +227,7 @@ def _staging(wish: Options) -> Iterator[Options]:
         yield replace(wish, staging=root)
 
 
-def _run(agent: Agent, job: Job, limit: float, output: Callable[[bytes], None]) -> dict[str, Any]:
+def _run(agent: Agent, job: Job, limit: float, output: Callable[[bytes], None]) -> Exited:
     """Run the job to its end, or until `limit` seconds have passed; Ctrl-C ends it."""
     host = HereHost()
     jobs.start(host, agent, job)

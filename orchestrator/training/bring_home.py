@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,8 +15,8 @@ from orchestrator.hosts.here import HereHost
 from orchestrator.leases import billing
 from orchestrator.leases.settle import few, record_of
 from orchestrator.leases.status import machine_facts
-from orchestrator.ledger import Ran
-from orchestrator.model import MODEL_CHECK, PULL, Entry, Exit, RunRecord, RunState
+from orchestrator.ledger import Draft, Ran
+from orchestrator.model import MODEL_CHECK, PULL, DataFacts, Entry, Exit, RunRecord, RunState
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.runs import collect, model_check, space
 from orchestrator.runs.metrics import read_metrics
@@ -30,8 +30,8 @@ def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool
     What must not or cannot be written here is named in the record and in the ledger, and stays there.
     """
     note_end(session, run_id, exit_)
-    draft = dict(session.ledger.lease().runs[run_id].draft)
-    timings = dict(draft["timings"])
+    draft = session.ledger.lease().runs[run_id].draft
+    timings = dict(draft.timings)
     with measure_duration(timings, PULL), space.naming_pull(session.project.run(run_id)):
         fetched = collect.fetch(
             session.host, session.agent, run_id, session.project.run(run_id), session.progress, again=again
@@ -43,7 +43,7 @@ def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool
     done = run_record(
         session,
         run_id,
-        {**draft, "timings": timings, "data": _data(draft["data"], fetched.altered)},
+        replace(draft, timings=timings, data=_data(draft.data, fetched.altered)),
         ran=ran,
         beside=_beside(session, run_id) if ran else None,
         exit=collect.exit_json(exit_),
@@ -80,7 +80,7 @@ def _beside(session: Session, run_id: str) -> list[billing.Span]:
     return [billing.Span(s.started_at, s.ended_at or math.inf) for s in states if s.started_at]
 
 
-def _data(sent: Mapping[str, Any] | None, altered: Sequence[str]) -> Mapping[str, Any] | None:
+def _data(sent: DataFacts | None, altered: Sequence[str]) -> DataFacts | None:
     """The data's facts; `altered` names what was not, to the end of the run, what was sent."""
     return {**(sent or {}), "altered": list(altered)} if altered else sent
 
@@ -99,7 +99,7 @@ def _model_check(
     session: Session, run_id: str, entries: Sequence[Entry], folder: Path
 ) -> dict[str, Any] | None:
     lease = session.ledger.lease()
-    stack = lease.runs[run_id].draft["stack"] or lease.stack or {}
+    stack = lease.runs[run_id].draft.stack or lease.stack or {}
     python = str(stack.get("interpreter") or session.agent.python)
     work, local = f"{jobs.run_dir(session.agent, run_id)}/work", local_agent(session.project)
     there = model_check.Side(session.host, replace(session.agent, python=python), work, work)
@@ -114,7 +114,7 @@ def note_end(session: Session, run_id: str, exit_: Exit | None) -> None:
         session.ledger.append("run.ended", run_id=run_id, reason=exit_.reason if exit_ else ExitReason.LOST)
 
 
-def run_record(session: Session, run_id: str, draft: Mapping[str, Any], **facts: Any) -> RunRecord:
+def run_record(session: Session, run_id: str, draft: Draft, **facts: Any) -> RunRecord:
     """The run's record, with the machine that the session holds."""
     machine = machine_facts(session.machine)
     return record_of(session.project, session.ledger.lease(), run_id, draft, machine=machine, **facts)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -76,7 +77,7 @@ def compare_first_steps(
     return replace(verdict, detail=said)
 
 
-def mismatch(session: Session, run_id: str, verdict: dict[str, Any]) -> ParityMismatch:
+def mismatch(session: Session, run_id: str, verdict: Mapping[str, Any]) -> ParityMismatch:
     """Make the error for a verdict (as JSON) that stops the run."""
     profile, machine = session.profile, session.machine
     runs_on = f"{machine.id} runs on, at ${machine.price:.2f}/h."

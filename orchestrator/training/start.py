@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from orchestrator import jobs
 from orchestrator.errors import Busy, StackMismatch, UsageError
 from orchestrator.leases.settle import few
-from orchestrator.model import Difference, Job, RunRecord, TreeLink
+from orchestrator.ledger import Draft, Try
+from orchestrator.model import Difference, Exit, Exited, Job, RunRecord, StackFacts
 from orchestrator.model.outcomes import Conclusion, ExitReason
 from orchestrator.profile import Profile
 from orchestrator.reads.advice import advice_there, of_profile
@@ -21,7 +22,7 @@ from orchestrator.training import side_by_side
 from orchestrator.training.bring_home import measure_duration, run_record
 
 
-def prepared(session: Session, run_id: str, *, local_parity: bool, parallel: bool) -> dict[str, Any]:
+def prepared(session: Session, run_id: str, *, local_parity: bool, parallel: bool) -> Draft:
     """Stack, bytes and parity, ready for the job: the draft of the run's record, with the job in it.
 
     From here on what an earlier attempt left is in `runs/<id>/attempts/`. Raises Busy where another run is
@@ -34,7 +35,7 @@ def prepared(session: Session, run_id: str, *, local_parity: bool, parallel: boo
     with measure_duration(timings, "install_s"):
         installed = session.install()
         differences = check_stack(session, installed)
-    stack = {
+    stack: StackFacts = {
         **stack_facts(installed),
         "lock": session.lock().digest,
         "inherited": session.profile.train.inherited(),
@@ -49,19 +50,28 @@ def prepared(session: Session, run_id: str, *, local_parity: bool, parallel: boo
         session.progress.say(f"Note: {advice_there(found, session.profile.path)}")
     with measure_duration(timings, "sync_s"):
         trees = trees_.send(session)
-    draft: dict[str, Any] = {"stack": stack, "data": dict(trees.data), "parity": None, "timings": timings}
-    draft.update(agent=asdict(session.agent), **_attempt(session, run_id, trees))
+    now, attempt = _attempt(session, run_id, trees)
+    draft = Draft(
+        stack,
+        trees.data,
+        None,
+        timings,
+        attempt,
+        now.command,
+        {"digest": now.code_digest, "files": len(now.code)},
+        session.agent,
+        _job(session.profile, run_id, installed.python, trees),
+    )
     if local:
         with measure_duration(timings, "parity_s"):
             verdict = side_by_side.compare_first_steps(session, local, trees, run_id, installed.python)
-        draft["parity"] = side_by_side.as_json(verdict)
-        _refuse_mismatch(session, run_id, draft)
-    return {**draft, "job": asdict(_job(session.profile, run_id, installed.python, trees))}
+        parity = side_by_side.as_json(verdict)
+        draft = replace(draft, parity=parity)
+        _refuse_mismatch(session, run_id, draft, parity)
+    return draft
 
 
-def begin(
-    session: Session, run_id: str, draft: Mapping[str, Any] | None, *, parallel: bool, verb: str
-) -> bool:
+def begin(session: Session, run_id: str, draft: Draft | None, *, parallel: bool, verb: str) -> bool:
     """Note the run in the ledger and start its job; without `draft` it is there, and may have begun.
 
     False where the machine went away. Raises Busy where another run is on the machine, or its lease
@@ -71,8 +81,8 @@ def begin(
         if draft is not None:
             _require_open(session, run_id)
             company.require_no_other_run(session, run_id, parallel)
-            _make_room_there(session, run_id, draft["attempt"]["number"])
-            session.ledger.append("run.started", run_id=run_id, draft=dict(draft))
+            _make_room_there(session, run_id, draft.attempt.number)
+            session.ledger.append("run.started", run_id=run_id, draft=draft.as_json())
         else:
             state = follow.reconnecting(session, lambda: jobs.state(session.host, session.agent, run_id))
             if state and state.exit and state.exit.reason != ExitReason.COMPLETED:
@@ -95,11 +105,16 @@ def _require_open(session: Session, run_id: str) -> None:
 def running(session: Session, run_id: str) -> RunRecord:
     """The record of a run that goes on."""
     draft = session.ledger.lease().runs[run_id].draft
-    ended = {"code": None, "signal": None, "reason": ExitReason.RUNNING, "detail": f"orch logs -f {run_id}"}
+    ended: Exited = {
+        "code": None,
+        "signal": None,
+        "reason": ExitReason.RUNNING,
+        "detail": f"orch logs -f {run_id}",
+    }
     return run_record(session, run_id, draft, exit=ended)
 
 
-def _attempt(session: Session, run_id: str, trees: trees_.Trees) -> dict[str, Any]:
+def _attempt(session: Session, run_id: str, trees: trees_.Trees) -> tuple[inputs.Inputs, Try]:
     """Which attempt this is, of what, and what changed since the one before, whose files are set aside."""
     project, profile = session.project, session.profile
     attempts.archive_attempt(project, run_id)
@@ -110,11 +125,7 @@ def _attempt(session: Session, run_id: str, trees: trees_.Trees) -> dict[str, An
     if number > 1:
         said = "; ".join(changed) or "nothing changed here since the attempt before"
         session.progress.say(f"{run_id}: attempt {number}: {said}")
-    return {
-        "command": list(now.command),
-        "code": {"digest": now.code_digest, "files": len(now.code)},
-        "attempt": {"number": number, "changed": changed},
-    }
+    return now, Try(number, tuple(changed))
 
 
 def _make_room_there(session: Session, run_id: str, number: int) -> None:
@@ -153,22 +164,21 @@ def _start(session: Session, run_id: str) -> bool:
     """Start the run that the ledger announced. One that was started before is only found again.
 
     False where the machine went away."""
-    fields = dict(session.ledger.lease().runs[run_id].draft["job"])
-    trees = tuple(TreeLink(**link) for link in fields.pop("trees"))
-    env = session.profile.train.environment()
-    job = Job(**{**fields, "argv": tuple(fields["argv"]), "env": env}, trees=trees)
+    begun = session.ledger.lease().runs[run_id].draft.job
+    assert begun is not None, "a run that is only found is not started again"
+    job = replace(begun, env=session.profile.train.environment())
     outputs = session.profile.train.outputs
     try:
-        begun = follow.reconnecting(
+        started = follow.reconnecting(
             session, lambda: jobs.start(session.host, session.agent, job, outputs=outputs, awaited=True)
         )
     except UsageError as refused:
         refused.exists = f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h."
         refused.next_command = f"orch logs -f {run_id} && orch pull {run_id}    # the run that is there"
         raise
-    if begun:
+    if started:
         session.progress.say(f"Training: {run_id}")
-    return begun is not None
+    return started is not None
 
 
 def _job(profile: Profile, run_id: str, python: str, trees: trees_.Trees) -> Job:
@@ -198,15 +208,18 @@ def _refuse_undeclared(session: Session, differences: Sequence[Difference]) -> N
     )
 
 
-def _refuse_mismatch(session: Session, run_id: str, draft: Mapping[str, Any]) -> None:
-    parity = draft["parity"]
+def _refuse_mismatch(session: Session, run_id: str, draft: Draft, parity: Mapping[str, Any]) -> None:
     if parity["verdict"] == Conclusion.IDENTICAL:
         return
     if not session.profile.parity.on_mismatch.stops(parity["verdict"]):
         session.progress.say(f"Parity: {parity['verdict']}: {parity['detail']} The run goes on.")
         return
-    ended = {"code": None, "signal": None, "reason": ExitReason.NOT_STARTED, "detail": "Parity stopped it."}
-    record = run_record(session, run_id, draft, exit=ended)
+    record = run_record(
+        session,
+        run_id,
+        draft,
+        exit=collect.exit_json(Exit(None, None, ExitReason.NOT_STARTED, "Parity stopped it.")),
+    )
     collect.write(record)
     error = side_by_side.mismatch(session, run_id, parity)
     error.record = record

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.ledger import Event, Ledger, fold
+from orchestrator.errors import UsageError
+from orchestrator.ledger import Draft, Event, Ledger, Try, fold
+from orchestrator.model import Agent, Job, TreeLink
+from orchestrator.runs import collect
 from orchestrator.session.project import Project
 
 PROFILE = {"name": "digits", "cloud": "local", "path": "p.yaml", "overrides": [], "digest": "d"}
@@ -156,3 +159,35 @@ def test_a_lease_whose_opening_a_full_disk_kept_out_is_none(tmp_path: Path) -> N
 
 def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
     assert write_life(tmp_path / "l.jsonl").path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_draft_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    job = Job("r", ("python", "x" * 9000), "/python", trees=(TreeLink("/there", "."),))
+    draft = Draft(
+        {"digest": "s", "inherited": {"A": "x" * 9000}, "differences": []},
+        {"digest": None, "files": 0, "bytes": 0},
+        {"verdict": "IDENTICAL"},
+        {"sync_s": 0.5},
+        Try(2, ("code: train.py",)),
+        ("python", "train.py"),
+        {"digest": "c", "files": 1},
+        Agent("/python", "/root", "/base"),
+        job,
+    )
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.append("lease.opened", lease="one", profile=PROFILE)
+    ledger.append("run.started", run_id="r", draft=draft.as_json())
+    assert ledger.lease().runs["r"].draft == draft
+
+
+def test_a_draft_of_another_shape_is_damage_and_stops_nothing(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.append("lease.opened", lease="one", profile=PROFILE)
+    ledger.append("run.started", run_id="r", draft={"timings": "none"})
+    assert not ledger.lease().whole and ledger.lease().runs == {}
+
+
+def test_a_record_of_a_later_version_is_refused_by_its_number(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"schema": "orch.run/7", "run_id": "r", "exit": "another shape"}')
+    with pytest.raises(UsageError, match="version 7 of the record; this orch reads version 1"):
+        collect.read(tmp_path)

@@ -1,0 +1,45 @@
+"""What is known of a run when it starts: the first part of its record, and the job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any
+
+from orchestrator.model import Agent, CodeFacts, DataFacts, Job, StackFacts
+from orchestrator.model.answers import Most, value
+
+_Text = Annotated[str, Most(1 << 20)]
+_OPTIONAL = ("command", "code", "agent", "job")
+
+
+@dataclass(frozen=True)
+class Try:
+    """Which attempt at its id a run is, from 1, and what changed since the one before."""
+
+    number: int = 1
+    changed: tuple[_Text, ...] = ()
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A part is None where it is not known. `job` is without its environment, which may hold secrets."""
+
+    stack: StackFacts | None = None
+    data: DataFacts | None = None
+    parity: Mapping[str, Any] | None = None
+    timings: Mapping[str, float] = field(default_factory=dict)
+    attempt: Try = field(default_factory=Try)
+    command: Annotated[tuple[_Text, ...], Most(100_000)] | None = None
+    code: CodeFacts | None = None
+    agent: Agent | None = None
+    job: Job | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As an event of the ledger has it."""
+        return {key: each for key, each in asdict(self).items() if each is not None or key not in _OPTIONAL}
+
+    @classmethod
+    def from_json(cls, found: object) -> Draft:
+        """The draft that an event has. Raises Malformed, a ValueError."""
+        return value(cls, found)

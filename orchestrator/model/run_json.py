@@ -1,0 +1,120 @@
+"""The objects of run.json, as types. Each is plain JSON, so that a scheduler's task may return a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypedDict
+
+from .answers import Count, Most
+
+
+class _Exited(TypedDict):
+    reason: str
+
+
+class Exited(_Exited, total=False):
+    """How a run ended; see Exit."""
+
+    code: int | None
+    signal: int | None
+    detail: str
+
+
+class CodeFacts(TypedDict):
+    """The code that was sent."""
+
+    digest: str
+    files: int
+
+
+class DataFacts(TypedDict, total=False):
+    """One digest of all trees, files, bytes. `altered`: what changed on the machine while the run went on."""
+
+    digest: str | None
+    files: int
+    bytes: int
+    altered: list[str]
+
+
+class StackFacts(TypedDict, total=False):
+    """The installed packages. `inherited`: variables of the user's shell that the run got."""
+
+    digest: str
+    python: str
+    packages: int
+    interpreter: str
+    lock: str
+    inherited: Mapping[str, Annotated[str, Most(1 << 20)]]
+    differences: list[Any]
+
+
+class _Artifact(TypedDict):
+    path: str
+    bytes: Count
+
+
+class Artifact(_Artifact, total=False):
+    """A file of a run; `path` is relative to the run's folder."""
+
+    sha256: str
+
+
+class _Unfetched(TypedDict):
+    path: str
+    kind: str
+    declared: bool
+
+
+class Unfetched(_Unfetched, total=False):
+    """A path that stayed on the machine. `reason`: see Refused. `declared`: the profile names the outputs."""
+
+    reason: str
+    detail: str
+
+
+class NotWritten(TypedDict):
+    """An output that the profile names and the run did not write. `no_other`: nor any other that it names."""
+
+    pattern: str
+    looked_for: str
+    nearest: str | None
+    no_other: bool
+
+
+class MachineFacts(TypedDict, total=False):
+    """A machine, as the ledger, `status` and run.json describe it."""
+
+    provider: str
+    id: str
+    name: str
+    state: str
+    instance_type: str
+    zone: str
+    price_usd_hour: float
+    detail: Mapping[str, Any]
+
+
+class CostFacts(TypedDict, total=False):
+    """What a run cost, and its lease until then: US dollars, seconds."""
+
+    usd: float
+    seconds: float
+    price_usd_hour: float
+    run_usd: float
+    run_seconds: float
+    charged_seconds: float
+    lease_usd: float
+    lease_seconds: float
+
+
+class AttemptFacts(TypedDict, total=False):
+    """One attempt at a run id. Times are Unix seconds."""
+
+    number: int
+    started_at: float | None
+    ended_at: float | None
+    reason: str
+    detail: str
+    changed: Sequence[str]
+    machine: str | None
+    usd: float | None
