@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.model import Progress, Tried, Verdict
-from orchestrator.model.outcomes import Kind, Conclusion, Outcome, Stage
+from orchestrator.model.outcomes import Conclusion, Kind, Outcome, Stage
 from orchestrator.parity.changes import Change, Facts, changes
 from orchestrator.parity.explain import besides, place
 from orchestrator.parity.intervention import Candidate, Intervention, Other

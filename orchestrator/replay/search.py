@@ -341,9 +341,7 @@ class Search:
             return tried_as(each, Outcome.NOT_NEEDED, Reason.LEFT)
         if each.topic == "folder" and self._runs.always.path is None:
             return tried_as(each, Outcome.CLEARED, Reason.SAME_ELSEWHERE)
-        if each.kind == Kind.REPLAY and Outcome.CONFIRMED in (
-            one.outcome for one in self._tried.values()
-        ):
+        if each.kind == Kind.REPLAY and Outcome.CONFIRMED in (one.outcome for one in self._tried.values()):
             return known  # one that locates it is enough
         why = each.why or self._late.get(id(each)) or f"the budget of {self._clock.budget:.0f} s was used up"
         return known or tried_as(each, Outcome.NOT_TRIED, None, why)
