@@ -191,7 +191,7 @@ def _end(call: _Call) -> str | None:
 
 def _left(lease: Lease, why: str) -> str:
     machine = (lease.machine or {}).get("id", f"of {lease.id}")
-    return f"The machine {machine} was left running, at ${lease.price:.2f}/h until its deadline: {why}"
+    return f"The machine {machine} was left running, at ${lease.price:.2f}/h: {why}"
 
 
 def _end_after(call: _Call, error: BaseException) -> None:

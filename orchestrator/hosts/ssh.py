@@ -186,7 +186,7 @@ class SshHost:
     def _lost(self, when: str) -> HostError:
         return HostError(
             f"Contact with {self.name} was lost {when}.",
-            exists=f"Machine {self.name} may still run, and cost, until its deadline.",
+            exists=f"Machine {self.name} may still run, and cost.",
             next_command="orch status",
         )
 
@@ -244,7 +244,7 @@ def _shake_hands(
                 where = shown(endpoint.proxy) if endpoint.proxy else f"{endpoint.address}:{endpoint.port}"
                 raise HostError(
                     f"{machine_id} did not answer at {where} within {timeout:g} s: {error or 'it hung up'}",
-                    exists=f"Machine {machine_id} may exist, and cost, until its deadline.",
+                    exists=f"Machine {machine_id} may exist, and cost.",
                     next_command="orch status",
                 ) from error
         time.sleep(pause)

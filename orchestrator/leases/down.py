@@ -228,7 +228,7 @@ def _unasked(lease: Lease, unseen: Mapping[str, ProviderError]) -> CleanupUnprov
     return CleanupUnproven(
         f"The ledger of {lease.id} does not tell on which cloud its machine is. It is not on those that "
         f"answered; these did not: {said}",
-        exists="A machine may run there until its deadline.",
+        exists="A machine may run there, and cost.",
         next_command=f"orch down {lease.id}    # with credentials for that cloud",
     )
 

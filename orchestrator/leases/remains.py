@@ -9,6 +9,10 @@ from datetime import UTC, datetime
 
 from orchestrator.errors import LocalError, OrchError, RunFailed, UsageError
 from orchestrator.ledger import Attempt, Holding, Lease, Ledger
+from orchestrator.model import clouds
+from orchestrator.session.machines import ends_itself
+
+_UNPROVEN = ", and no timer is known to end it"
 
 
 @contextmanager
@@ -63,12 +67,12 @@ def _complete(error: OrchError, lease: Lease | None, profile: object = "", *, ag
 def _what(lease: Lease) -> str:
     maybe = _maybe(lease)
     if isinstance(maybe, Holding):
-        return f"{maybe.id} runs on, at ${maybe.price:.2f}/h{_until(maybe.deadline)}."
+        until = _until(maybe.deadline) if ends_itself(lease, maybe) else _UNPROVEN
+        return f"{maybe.id} runs on, at ${maybe.price:.2f}/h{until}."
     if isinstance(maybe, Attempt):
-        return (
-            f"A {maybe.instance_type} in {maybe.zone} may have been made, at ${maybe.price:.2f}/h"
-            f"{_until(maybe.deadline)}."
-        )
+        kept = clouds.exists(lease.profile["cloud"]) and clouds.traits(lease.profile["cloud"]).keeps_deadlines
+        until = _until(maybe.deadline) if kept else _UNPROVEN
+        return f"A {maybe.instance_type} in {maybe.zone} may have been made, at ${maybe.price:.2f}/h{until}."
     return "Nothing was made; nothing costs."
 
 

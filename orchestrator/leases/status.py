@@ -17,7 +17,7 @@ from orchestrator.leases.remains import describe_remains
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import LeaseStatus, Machine, MachineFacts, MachineState, Provider, clouds
 from orchestrator.providers import exists, open_provider
-from orchestrator.session.machines import machines_of, note_ends
+from orchestrator.session.machines import ends_itself, machines_of, note_ends
 from orchestrator.session.owner import is_mine
 from orchestrator.session.project import Project
 from orchestrator.session.reach import require_seen
@@ -137,6 +137,7 @@ def lease_status(
         runs=[_run(run, (runs or {}).get(run.run_id)) for run in lease.runs.values()],
         damaged=not lease.whole,
         runs_known=lease.whole if runs_known is None else runs_known,
+        deadline_proven=lease.holding is not None and ends_itself(lease, lease.holding),
     )
 
 

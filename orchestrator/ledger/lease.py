@@ -95,7 +95,8 @@ class Holding:
     """One machine that the lease had, or has. Times are Unix seconds.
 
     `created_at` is by the cloud's clock, `noted_at` by this computer's. `ended_at`: when it stopped to cost;
-    None while nobody saw it gone. `machine`: its facts, as the api wrote them.
+    None while nobody saw it gone. `machine`: its facts, as the api wrote them. `armed`: a timer for its
+    deadline was seen to run on it.
     """
 
     lease: str
@@ -106,6 +107,7 @@ class Holding:
     price: float
     ended_at: float | None = None
     disk_price: float = 0.0
+    armed: bool = False
 
     @property
     def id(self) -> str:
@@ -244,6 +246,9 @@ def _step(lease: Lease, event: Event) -> Lease:
                 agent=None,
                 stack=None,
             )
+        case "machine.armed":
+            held = (replace(h, armed=True) if h.id == data["machine"] else h for h in lease.holdings)
+            return replace(lease, holdings=tuple(held))
         case "machine.ended":
             return replace(lease, holdings=_ended(lease.holdings, data["machine"], data["at"]))
         case "stack.installed":

@@ -52,6 +52,7 @@ SHAPES: Mapping[str, Mapping[str, Test]] = {
         "deadline": _time_or_none,
         "price": is_number,
     },
+    "machine.armed": {"machine": _text},
     "machine.ended": {"machine": _text, "at": is_time},
     "stack.installed": {"agent": _object, "stack": _object},
     "run.started": {"run_id": _text, "draft": _object},

@@ -92,6 +92,9 @@ class CloudTraits:
     rented: bool = True
     """Its machines cost money, so a profile must limit their time and say how large they are."""
 
+    keeps_deadlines: bool = True
+    """It ends a machine at its deadline whatever became of the guest, from the create call on."""
+
     here: bool = False
     """Its machines are on this computer: what it lists is never late, and their drivers are the user's."""
 

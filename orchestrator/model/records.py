@@ -133,6 +133,7 @@ class LeaseStatus:
 
     `state`: pending, running, stopping, stopped, gone (the machine is not listed any more), closed, or
     unknown where the provider was not asked. `damaged`: its ledger has lines that cannot be read.
+    `deadline_proven`: its cloud, or a timer that was seen to run on it, ends it at its deadline.
     `runs_known`: no run of the machine is missing in `runs`, as the ledger is whole or the machine was asked.
     """
 
@@ -153,6 +154,7 @@ class LeaseStatus:
     runs: Sequence[Mapping[str, Any]]
     damaged: bool = False
     runs_known: bool = True
+    deadline_proven: bool = True
 
     def as_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -52,7 +52,7 @@ class Tunnels:
             Fault.UNKNOWN,
             f"The tunnel to {machine} has not opened for {waited:.0f} s. {command[0]} says: {complaint}",
             code="Tunnel",
-            exists=f"{machine} runs on, and costs, until its deadline.",
+            exists=f"{machine} runs on, and costs.",
             next_command=f"{shlex.join(command)}    # to see why; or: orch down",
         )
 

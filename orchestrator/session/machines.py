@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from orchestrator.errors import CleanupUnproven, UsageError
 from orchestrator.ledger import Holding, Lease, Ledger
-from orchestrator.model import LABEL_LEASE, Labels, Machine, MachineState, Progress, Provider
+from orchestrator.model import LABEL_LEASE, Labels, Machine, MachineState, Progress, Provider, clouds
 from orchestrator.providers import ending_of
 
 _POLL_SECONDS = 0.1
@@ -95,6 +95,13 @@ def machine_from_holding(holding: Holding) -> Machine:
         created_at=datetime.fromtimestamp(holding.noted_at, UTC),
         detail=facts["detail"] if isinstance(facts.get("detail"), dict) else {},
     )
+
+
+def ends_itself(lease: Lease, holding: Holding) -> bool:
+    """Whether an end at its deadline is proven: its cloud keeps deadlines, or a timer was seen."""
+    cloud = str(lease.profile["cloud"])
+    kept = clouds.exists(cloud) and clouds.traits(cloud).keeps_deadlines
+    return kept or holding.armed or "late" in machine_from_holding(holding).detail.get("alarms", ())
 
 
 def await_existing(provider: Provider, lease: Lease, tell: Progress) -> tuple[Machine, ...]:

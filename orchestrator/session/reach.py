@@ -75,7 +75,7 @@ def wait_until_reachable(provider: Provider, lease: Lease, progress: Progress) -
     raise HostError(
         f"The machine of {lease.id} did not answer within {limit / 60:.0f} min; "
         f"the last that was waited for is {waiting.awaited}.",
-        exists=f"It may be running, at ${lease.price:.2f}/h, until its deadline.",
+        exists=f"It may be running, at ${lease.price:.2f}/h.",
         next_command="orch down    # or orch up again, to wait on",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -85,9 +86,24 @@ class Session:
         if done.returncode != 0:
             raise HostError(
                 f"The machine did not start its idle watch: {last_words(done.stderr)}",
-                exists=f"{self.machine.id} runs on until its deadline.",
+                exists=f"{self.machine.id} runs on, at ${self.machine.price:.2f}/h.",
                 next_command="orch up " + str(self.profile.path),
             )
+        self._note_timer(done.stdout)
+
+    def _note_timer(self, answer: bytes) -> None:
+        """Record once that a timer for the deadline runs there. HostError where the machine shows none."""
+        shown = json.loads(answer) if answer.startswith(b"{") else {}
+        left = shown.get("left")
+        if self.machine.deadline and not (isinstance(left, int | float) and left > 0):
+            raise HostError(
+                f"{self.machine.name} shows no timer for its deadline.",
+                exists=f"{self.machine.id} runs on, at ${self.machine.price:.2f}/h.",
+                next_command="orch down",
+            )
+        held = self.ledger.lease().holding
+        if held and held.id == self.machine.id and not held.armed:
+            self.ledger.append("machine.armed", machine=held.id, left=left)
 
     def confine(self) -> None:
         """Take from the machine's user what could stop the deadline, where that is within its reach."""
@@ -225,7 +241,7 @@ def _make_base(host: Host, base: str, found: Reached, waiting: Waiting) -> None:
         if time.monotonic() > found.until:
             raise HostError(
                 f"{base} cannot be made on {found.machine.name}: {last_words(done.stderr)}",
-                exists=f"{found.machine.id} runs on, at ${found.machine.price:.2f}/h, until its deadline.",
+                exists=f"{found.machine.id} runs on, at ${found.machine.price:.2f}/h.",
                 next_command="orch down",
             )
         waiting.say(f"the folder {base}", found.limit_s)

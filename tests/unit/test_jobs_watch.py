@@ -139,7 +139,8 @@ def test_a_clock_that_was_set_here_after_the_machine_was_made(
     )
     profile: Any = SimpleNamespace(idle_duration=None, max_duration=1200)
     unused: Any = None
-    Session(unused, unused, profile, unused, machine, HOST, agent, Silent()).watch_idleness()
+    ledger: Any = SimpleNamespace(lease=lambda: SimpleNamespace(holding=None))
+    Session(unused, ledger, profile, unused, machine, HOST, agent, Silent()).watch_idleness()
     kept = json.loads((Path(agent.base) / "deadline.json").read_text())
     assert kept["lasts"] == pytest.approx(armed, abs=5)
 

@@ -329,7 +329,7 @@ class AwsProvider:
             f"{tags.name_of(spec)} was asked for before, otherwise, and EC2 does not show it.",
             code=_OTHER_REQUEST,
             exists=f"A {spec.offer.instance_type} in {spec.offer.zone} may run, at "
-            f"${spec.offer.price:.2f}/h, until its deadline.",
+            f"${spec.offer.price:.2f}/h.",
             next_command="orch status --live",
         )
 

@@ -6,6 +6,7 @@ from orchestrator.providers.aws.disks import MARKET
 TRAITS = CloudTraits(
     name="aws",
     opener="orchestrator.providers.aws.provider:open_aws",
+    keeps_deadlines=False,
     aliases=("ec2",),
     places=Places(
         region=r"[a-z]{2}(?:-[a-z]+)+-[0-9]{1,2}",
