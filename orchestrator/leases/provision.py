@@ -86,18 +86,24 @@ def provision(
         report_once(hazards, project.state, tell)
         left = keep or for_run is not None
         with end_unprepared(project, ledger, keep=left, tell=tell), describe_remains(ledger):
-            try:
-                reached = machine_of(
-                    ledger, provider, planned, wanted, project, tell, Consent(approve, wanted)
-                )
-            except ProviderError as error:
-                error.attempts = [asdict(attempt) for attempt in ledger.lease().attempts]
-                if lease is None and error.code in _NOBODY_WAS_ASKED:
-                    _forget_unmade(project, ledger)
-                raise
+            with _telling_attempts(project, ledger, first=lease is None):
+                consent = Consent(approve, wanted)
+                reached = machine_of(ledger, provider, planned, wanted, project, tell, consent)
             with open_session(project, ledger, wanted, progress=tell, reached=reached) as session:
                 _prepare(session, tell)
     return lease_status(ledger.lease(), session.machine)
+
+
+@contextmanager
+def _telling_attempts(project: Project, ledger: Ledger, *, first: bool) -> Iterator[None]:
+    """Add the create calls to a refusal. `first`: the lease is new, and closed where nobody was asked."""
+    try:
+        yield
+    except ProviderError as error:
+        error.attempts = [asdict(attempt) for attempt in ledger.lease().attempts]
+        if first and error.code in _NOBODY_WAS_ASKED:
+            _forget_unmade(project, ledger)
+        raise
 
 
 def _prepare(session: Session, tell: Progress) -> None:

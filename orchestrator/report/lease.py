@@ -35,9 +35,7 @@ def _lease(lease: LeaseStatus, now: float) -> str:
         at = datetime.fromtimestamp(lease.deadline, UTC).strftime("%Y-%m-%d %H:%M UTC")
         left = lease.deadline - now
         ends = f"powers itself off at {at}, in {duration(left)}"
-        ends = (
-            ends if lease.deadline_proven else f"{at}, in {duration(left)}; no timer is known"
-        )
+        ends = ends if lease.deadline_proven else f"{at}, in {duration(left)}; no timer is known"
         passed = f"passed at {at}, {duration(-left)} ago by the clock of this computer"
         lines.append(f"  {'deadline':<9} {ends if left > 0 else passed}")
     if lease.state == "stopped":
