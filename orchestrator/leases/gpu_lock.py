@@ -101,15 +101,17 @@ def _without_gpu(profile: Profile, lock: Lock, found: Unfit) -> ProfileError:
         where=place_of(lock, pin),
         next_command=f"orch plan {shlex.quote(str(profile.path))} --set resources.arch=x86_64"
         if found.lack is Lack.NO_SUCH_WHEEL
-        else _locking(lock, what),
+        else _locking(profile, lock, what),
     )
 
 
-def _locking(lock: Lock, what: str) -> str:
-    """The command that locks `what` beside what the lock was made of."""
+def _locking(profile: Profile, lock: Lock, what: str) -> str:
+    """The command that locks `what` beside what the lock was made of, or takes the lock that lies there."""
     if lock.kind == "uv.lock":
         return f"uv add --project {shlex.quote(str(lock.path.parent))} {shlex.quote(what)}"
     made = lock.path.with_name("pylock.gpu.toml" if lock.kind == "pylock" else "requirements-gpu.lock")
+    if made.is_file() and made != lock.path:
+        return shlex.join(["orch", "plan", str(profile.path), "--set", f"stack.lock={made}"])
     made_of = lock.path.with_name("requirements-gpu.in")
     command = ["uv", "pip", "compile", "--universal", "--generate-hashes", str(made_of), "-o", str(made)]
     return f"{shlex.join(command)}    # {made_of.name}: your requirements, with {what}"

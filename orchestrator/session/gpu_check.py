@@ -54,12 +54,16 @@ def _without(session: Session, wanted: Bound, seen: int, said: Completed) -> Sta
         else f"nvidia-smi on {machine.name} ({image}) shows {seen} GPUs of {wanted}. It said: {words}"
     )
     variable = clouds.traits(machine.provider).image_variable
+    first, note = (
+        f"unset {variable}; " if variable else "",
+        "    # or one with the driver" if variable else "",
+    )
+    if session.profile.image:
+        first, note = "", "    # without `image`, or with one that has the driver"
     error = StackError(
         f"{machine.instance_type} was rented for its GPU, and {why} Training would go on on its CPU.",
         exists=f"{machine.id} runs on, at ${machine.price:.2f}/h, until its deadline.",
-        next_command=f"unset {variable}; orch down && orch up {path}    # or one with the driver"
-        if variable
-        else f"orch down && orch up {path}",
+        next_command=f"{first}orch down && orch up {path}{note}",
     )
-    error.once_ended = f"unset {variable}; orch up {path}    # or one with the driver" if variable else None
+    error.once_ended = f"{first}orch up {path}{note}" if note else None
     return error

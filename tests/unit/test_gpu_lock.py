@@ -123,6 +123,10 @@ def test_a_lock_is_judged_for_the_machine_and_its_line_is_named(tmp_path: Path) 
     assert "tensorflow[and-cuda]==2.21.0" in error.value.message
     assert "stack.allow: [lock-without-gpu]" in error.value.message
     assert str(error.value.next_command).startswith("uv pip compile --universal --generate-hashes ")
+    (tmp_path / "requirements-gpu.lock").write_text("")
+    with pytest.raises(ProfileError) as error:
+        require_gpu_lock(load(tmp_path / "orch.yaml"))
+    assert str(error.value.next_command).endswith(f"--set stack.lock={tmp_path}/requirements-gpu.lock")
 
 
 def test_the_plan_refuses_it_too_and_what_is_allowed_by_name_passes(tmp_path: Path) -> None:

@@ -102,6 +102,16 @@ def test_a_driver_too_old_for_the_lock_is_seen_before_anything_is_installed(job:
     assert not any(line.startswith("Installing") for line in job.told.lines)
 
 
+def test_an_image_without_a_driver_is_named_with_its_remedy(job: Job, tmp_path: Path) -> None:
+    wanted(job, TORCH_GPUS="1")
+    (tmp_path / "bin/nvidia-smi").write_text("#!/bin/sh\nexit 127\n")
+    plain = refused(job)
+    assert "there is no nvidia-smi" in plain.message
+    assert plain.next_command == f"orch up {job.profile}"
+    job.profile.write_text(f"{job.profile.read_text()}image: plain\n")
+    assert "without `image`" in str(refused(job).next_command)
+
+
 def test_a_gpu_that_may_stay_idle_is_not_asked_for(job: Job) -> None:
     wanted(job, TORCH_GPUS="0")
     job.profile.write_text(f"{job.profile.read_text()}stack: {{allow: [lock-without-gpu]}}\n")
