@@ -31,7 +31,7 @@ _AT_START = ("PYTHON", "LANG", "LC_", "LD_", "FORCE_COLOR", "TERMINAL_", "GITHUB
 _OF_NO_EFFECT = "PYTHONDONTWRITEBYTECODE"
 _LATE = {
     "STORAGE_EMULATOR_HOST": ("orchestrator.providers.gcp.provider", "google.cloud.compute_v1"),
-    "AWS_ENDPOINT_URL": ("orchestrator.providers.aws.provider", "boto3"),
+    "AWS_ENDPOINT_URL": ("orchestrator.providers.aws.provider", "tests.clouds.aws_models"),
 }
 """What is imported as soon as a command has this variable: its cloud's client, which takes seconds."""
 
@@ -146,7 +146,7 @@ def serve(asked: socket.socket) -> None:
         request = json.loads(message)
         for module in (each for name in _LATE if name in request["env"] for each in _LATE[name]):
             with contextlib.suppress(ImportError):  # the command says so itself
-                importlib.import_module(module)
+                getattr(importlib.import_module(module), "parse", int)()
         if os.fork() == 0:
             asked.close()
             _watch(request, given)

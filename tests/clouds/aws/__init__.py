@@ -21,7 +21,7 @@ import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,9 @@ def running(*, state: Path | None = None, **settings: Any) -> Iterator[Cloud]:
 
     Its machines are in `state`, by default a new folder; it is removed.
     """
+    with suppress(ImportError):  # without boto3 the tests that speak to it are skipped
+        import tests.clouds.aws_models  # noqa: F401
+
     state = state or Path(tempfile.mkdtemp(prefix="orch-aws-"))
     options = [f"--set={name}={json.dumps(value)}" for name, value in settings.items()]
     with (state / "server.log").open("wb") as log:
