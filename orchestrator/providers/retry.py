@@ -9,16 +9,16 @@ from typing import TypeVar
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, Need, NotYet, Offer, Provider
+from orchestrator.providers.backoff import Backoff
 
 R = TypeVar("R")
 
 
 class RetryingProvider:
-    """Repeats what failed as TRANSIENT or BUSY, after full-jitter pauses, for at most `deadline_s` a call.
+    """Repeats what failed as TRANSIENT or BUSY, after the pauses of Backoff, for at most `deadline_s` a call.
 
-    Pause k is uniform in [0, min(`cap_s`, `base_s`·2^k)]. Everything may be repeated, create too: it
-    names its machine. No other fault is: an UNKNOWN create may have happened, and only `list` tells.
-    The last error is raised as it came. `clock` is monotonic, `random` uniform in [0, 1).
+    Everything may be repeated, create too: it names its machine. No other fault is: an UNKNOWN create may
+    have happened, and only `list` tells. The last error is raised as it came.
     """
 
     def __init__(
@@ -36,11 +36,7 @@ class RetryingProvider:
         self.list_lag_s = inner.list_lag_s
         self.inner = inner
         self._deadline_s = deadline_s
-        self._base_s = base_s
-        self._cap_s = cap_s
-        self._clock = clock
-        self._sleep = sleep
-        self._random = random
+        self._backoff = Backoff(base_s, cap_s, clock, sleep, random)
 
     def offers(self, need: Need) -> Sequence[Offer]:
         return self._persist(lambda: self.inner.offers(need))
@@ -76,19 +72,16 @@ class RetryingProvider:
         self._persist(lambda: self.inner.vouch(machine, host_keys))
 
     def _persist(self, call: Callable[[], R]) -> R:
-        end = self._clock() + self._deadline_s
-        longest = self._base_s
-        while True:
-            try:
-                return call()
-            except ProviderError as error:
-                pause = self._random() * min(longest, self._cap_s)
-                if error.fault not in (Fault.TRANSIENT, Fault.BUSY) or self._clock() + pause > end:
-                    raise
-            except (LookupError, TypeError, ValueError, AttributeError) as error:
-                raise self._unreadable(error) from error
-            self._sleep(pause)
-            longest *= 2
+        end = self._backoff.clock() + self._deadline_s
+
+        def again(error: Exception, pause: float) -> bool:
+            passing = isinstance(error, ProviderError) and error.fault in (Fault.TRANSIENT, Fault.BUSY)
+            return passing and self._backoff.clock() + pause <= end
+
+        try:
+            return self._backoff.call(call, again)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> ProviderError:
         """What was done is not known: an answer came that has not the fields of one."""

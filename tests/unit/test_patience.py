@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.providers.patience import Patience
+from orchestrator.providers.backoff import Backoff, Patience
 
 
 class Clock:
@@ -39,9 +39,7 @@ def clock() -> Clock:
 def patience(clock: Clock) -> Patience:
     return Patience(
         lambda error: isinstance(error, OSError),
-        clock=lambda: clock.now,
-        sleep=clock.sleep,
-        random=lambda: 1.0,
+        backoff=Backoff(clock=lambda: clock.now, sleep=clock.sleep, random=lambda: 1.0),
     )
 
 

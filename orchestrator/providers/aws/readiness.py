@@ -21,7 +21,7 @@ from orchestrator.providers.aws.faults import classify, code_of, text_of
 from orchestrator.providers.aws.readiness_simulation import Caller
 from orchestrator.providers.aws.settings import Settings, read
 from orchestrator.providers.aws.zones import with_zones
-from orchestrator.providers.patience import Patience
+from orchestrator.providers.backoff import Patience
 
 _SERVICES = ("ec2", "ssm", "sts", "service-quotas", "iam", "pricing")
 _LOGIN = "aws configure    # or: aws sso login"
