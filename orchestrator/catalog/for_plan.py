@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from orchestrator import catalog
+from orchestrator.errors import ProviderError
 from orchestrator.model import Need, Offer, Provider, clouds
 
 
@@ -14,11 +16,36 @@ def is_recorded(cloud: str) -> bool:
 
 
 def offers_for(need: Need, provider: Provider | None) -> tuple[Offer, ...]:
-    """What `provider` sells that serves `need`, and what almost does; without a provider, as recorded."""
+    """What `provider` sells that serves `need`, and what almost does; without a provider, as recorded.
+
+    A region of which nothing is recorded is asked about once, and the answer kept.
+    """
+    region = _unrecorded(need)
+    if provider and region:
+        with suppress(ProviderError):  # warnings_for says it
+            catalog.refresh(need.cloud, region=region)
     serving: Sequence[Offer] = provider.offers(need) if provider else catalog.offers(need)
     return (*serving, *(catalog.near(need) if is_recorded(need.cloud) else ()))
 
 
 def warnings_for(need: Need) -> tuple[str, ...]:
-    """What makes a plan for `need` less sure than it looks: prices that are old."""
-    return catalog.warnings(need) if is_recorded(need.cloud) else ()
+    """What makes a plan for `need` less sure than it looks: prices that are old, or are not there."""
+    region = _unrecorded(need)
+    lacking = (
+        f"No prices of {need.cloud} in {region} are recorded here; `up` asks for them, and so does: "
+        f"orch catalog refresh {need.cloud} --region {region}",
+    )
+    return (*(lacking if region else ()), *(catalog.warnings(need) if is_recorded(need.cloud) else ()))
+
+
+def _unrecorded(need: Need) -> str | None:
+    """The region that is asked for, or preferred, where the catalog records nothing of it."""
+    region = need.region or need.prefer
+    if region is None or need.cloud not in catalog.clouds():
+        return None
+    known = catalog.load(need.cloud)
+    if region in known.facts.regions or any(
+        s.region == region for each in known.sales.values() for s in each
+    ):
+        return None
+    return region

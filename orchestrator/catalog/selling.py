@@ -12,7 +12,7 @@ from operator import itemgetter
 
 from orchestrator.catalog.rows import Catalog, Sale
 from orchestrator.model import Need, Offer
-from orchestrator.plan.fit import MANY, misses, rank
+from orchestrator.plan.fit import MANY, is_far, misses, rank
 
 _Found = tuple[float, Offer, Sale]
 """The price that is asked, the kind, and where it is sold for that."""
@@ -24,11 +24,13 @@ def serving(need: Need, catalogs: Iterable[Catalog]) -> tuple[Offer, ...]:
         each for kind, sales, wrong in _near(need, catalogs) if not wrong for each in _fit(need, kind, sales)
     )
     offers: list[Offer] = []
-    last = math.inf
-    for price, kind, sale in sorted(found, key=itemgetter(0)):
-        if price > last and len(offers) >= MANY:
+    last = (True, math.inf)
+    for place, kind, sale in sorted(
+        (((is_far(need, sale.region), price), kind, sale) for price, kind, sale in found), key=itemgetter(0)
+    ):
+        if place > last and len(offers) >= MANY:
             break
-        last = price
+        last = place
         offers += _offers(need, kind, sale)
     return tuple(rank(need, offers)[:MANY])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from orchestrator.errors import Fault, ProfileError, ProviderError
 from orchestrator.leases import foreseen
 from orchestrator.leases.remains import naming
 from orchestrator.ledger import Lease
-from orchestrator.model import Machine, Offer, Provider, clouds
+from orchestrator.model import Machine, Need, Offer, Provider, clouds
 from orchestrator.plan import Keep, Plan
 from orchestrator.plan import plan as make_plan
 from orchestrator.profile import Profile, load
@@ -72,7 +73,7 @@ def planned_of(wanted: Profile, provider: Provider | None, machines: Sequence[Ma
     if any(isinstance(action, Keep) for action in kept.actions):
         return kept
     require_known_type(wanted)
-    need = wanted.need()
+    need = _preferring(wanted)
     made = _planned(wanted, offers_for(need, provider), machines)
     return replace(made, warnings=(*_shared(made.offers), *warnings_for(need)))
 
@@ -102,6 +103,14 @@ def _shared(offers: Sequence[Offer]) -> Iterator[str]:
         )
 
 
+def _preferring(wanted: Profile) -> Need:
+    """What is wanted, from the user's own region first where the profile names none."""
+    need = wanted.need()
+    if need.region or need.zone or wanted.cloud == clouds.ANY:
+        return need
+    return replace(need, prefer=clouds.home_region(wanted.cloud, os.environ))
+
+
 def _planned(wanted: Profile, offers: Sequence[Offer], machines: Sequence[Machine]) -> Plan:
     now = datetime.now(UTC)
-    return make_plan(wanted.need(), offers, machines, max_duration=wanted.max_duration, now=now)
+    return make_plan(_preferring(wanted), offers, machines, max_duration=wanted.max_duration, now=now)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,6 +120,9 @@ class CloudTraits:
     terraform: str = ""
     """The folder whose Terraform files make its network."""
 
+    home: str = ""
+    """The function that finds the user's own region in an environment: its offers come first."""
+
     regions_from_environment: bool = False
     """Its provider reads from the environment which regions have a network: a profile need not name one."""
 
@@ -181,6 +185,13 @@ def is_here(name: str) -> bool:
 def is_rented(name: str) -> bool:
     """Whether a profile with `cloud: name` costs money. `name` is a cloud's, or ANY."""
     return name == ANY or traits(name).rented
+
+
+def home_region(name: str, environ: Mapping[str, str]) -> str | None:
+    """The user's own region of that cloud; None where nothing names one."""
+    path = traits(name).home if exists(name) else ""
+    found: str | None = resolve(path)(environ) if path else None
+    return found
 
 
 def resolve(path: str) -> Any:

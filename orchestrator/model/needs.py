@@ -57,6 +57,8 @@ class Need:
     region: str | None = None
     zone: str | None = None
     max_price: float | None = None
+    prefer: str | None = None
+    """The region whose offers come first, whatever they cost: the user's own, where none is asked for."""
     local_ssd: int | None = None
     """Bytes of SSD inside the machine, at least."""
     network: float | None = None

@@ -28,9 +28,14 @@ class Rejected:
 
 
 def rank(need: Need, offers: Sequence[Offer]) -> list[Offer]:
-    """The offers that satisfy `need`, best first: cheapest, then the larger, then by name."""
+    """The offers that satisfy `need`, best first: of the preferred region, cheapest, the larger, by name."""
     rules = _rules(need)
-    return sorted((offer for offer in offers if all(rule.admits(offer) for rule in rules)), key=_order)
+    fitting = (offer for offer in offers if all(rule.admits(offer) for rule in rules))
+    return sorted(fitting, key=lambda offer: (is_far(need, offer.region), *_order(offer)))
+
+
+def is_far(need: Need, region: str) -> bool:
+    return need.prefer is not None and region != need.prefer
 
 
 def misses(need: Need, *, enough: int = 2) -> Callable[[Offer], int]:

@@ -17,6 +17,7 @@ TRAITS = CloudTraits(
     catalog="orchestrator.catalog.aws",
     readiness="orchestrator.providers.aws.readiness",
     setup="orchestrator.providers.aws.setup",
+    home="orchestrator.providers.aws.home:region",
     terraform="terraform/aws",
     regions_from_environment=True,
     image_variable="ORCH_AWS_IMAGE",

@@ -17,6 +17,7 @@ TRAITS = CloudTraits(
     catalog="orchestrator.catalog.gcp",
     readiness="orchestrator.providers.gcp.readiness",
     setup="orchestrator.providers.gcp.setup",
+    home="orchestrator.providers.gcp.home:region",
     terraform="terraform/gcp",
     disks=MARKET,
     identity=Form(

@@ -1,0 +1,26 @@
+"""The user's own region of AWS, as its tools find it. Loads no library: a plan is made without one."""
+
+from __future__ import annotations
+
+import configparser
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def region(environ: Mapping[str, str]) -> str | None:
+    """AWS_REGION, AWS_DEFAULT_REGION, then the region of the profile in use; None where none is named."""
+    named = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
+    return named or _of_profile(environ)
+
+
+def _of_profile(environ: Mapping[str, str]) -> str | None:
+    home = Path(environ.get("HOME", "/nonexistent"))
+    path = Path(environ.get("AWS_CONFIG_FILE") or home / ".aws/config")
+    name = environ.get("AWS_PROFILE") or environ.get("AWS_DEFAULT_PROFILE") or "default"
+    found = configparser.ConfigParser(interpolation=None)
+    try:
+        found.read(path)
+    except (OSError, UnicodeDecodeError, configparser.Error):
+        return None
+    section = "default" if name == "default" else f"profile {name}"
+    return found.get(section, "region", fallback=None)
