@@ -144,13 +144,15 @@ def _with_variables(recording: Recording, known: Recipe | None) -> Recording:
 
 def _base(folders: Sequence[Path], recordings: Sequence[Recording]) -> tuple[str | None, str]:
     """The side that can be run again here; why none can. Best one whose code and data are still there as they
-    were, A before B."""
+    were, then one whose caches are, A before B."""
     obstacles, able = [], []
     for name, folder, recorded in zip("AB", folders, recordings, strict=True):
         known = recipe.read_recipe(folder)
         obstacle = known.obstacle if known else "nothing was noted of how it was started"
         if known and obstacle is None:
-            able.append((changed_since(known, recorded.environment) is not None, name))
+            facts = recorded.environment
+            changed = changed_since(known, facts), changed_since(known, facts, caches=True)
+            able.append(([each is not None for each in changed], name))
         obstacles.append(f"{name} cannot be run again here: {obstacle}")
     return (min(able)[1], "") if able else (None, "; ".join(obstacles))
 

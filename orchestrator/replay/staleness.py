@@ -15,12 +15,12 @@ MOST = 256 << 20
 """Bytes of data files that are hashed again."""
 
 
-def changed_since(known: Recipe, facts: Mapping[str, Any]) -> str | None:
+def changed_since(known: Recipe, facts: Mapping[str, Any], *, caches: bool = False) -> str | None:
     """The first module or data file that is no longer what the run had; None where all seem to be.
 
-    `facts` are those of its recording (environment.json).
+    `facts` are those of its recording (environment.json). `caches`: of those of libraries, too.
     """
-    return next((name for name, _, _ in _changed(known, facts)), None)
+    return next((name for name, _, _ in _changed(known, facts, caches=caches)), None)
 
 
 def restored(known: Recipe, facts: Mapping[str, Any], kept: Path) -> dict[str, Path | None]:
@@ -29,7 +29,9 @@ def restored(known: Recipe, facts: Mapping[str, Any], kept: Path) -> dict[str, P
     return {str(path): file for path, file in changed if file.is_file()}
 
 
-def _changed(known: Recipe, facts: Mapping[str, Any]) -> Iterator[tuple[str, Path, str]]:
+def _changed(
+    known: Recipe, facts: Mapping[str, Any], *, caches: bool = False
+) -> Iterator[tuple[str, Path, str]]:
     """Name, path and sha256 that it had."""
     roots = [known.cwd]
     beside = folder_of(known.argv, known.cwd)
@@ -41,7 +43,9 @@ def _changed(known: Recipe, facts: Mapping[str, Any]) -> Iterator[tuple[str, Pat
             yield str(name), there / name, digest
     left = MOST
     for entry in (facts.get("files") or {}).get("list") or []:
-        if entry.get("made") or not entry.get("whole") or not entry.get("sha256") or is_cache(entry):
+        if entry.get("made") or not entry.get("whole") or not entry.get("sha256"):
+            continue
+        if is_cache(entry) and not caches:
             continue
         left -= int(entry["bytes"])
         if left >= 0 and sha256_of(Path(entry["path"])) != entry["sha256"]:

@@ -122,3 +122,32 @@ def test_temporary_files_of_recorded_and_repeated_runs_are_removed(bench: Bench)
     assert said.startswith(f"{temporary}/orch-"), said
     assert bench.verdict(*sides).confirmed
     assert not list(temporary.rglob("left-*"))
+
+
+def test_a_project_that_settings_name_by_a_link_to_it_is_the_project(bench: Bench) -> None:
+    text = IMPORT + ASKED["a text"] + READ
+    sides = []
+    for name, number in (("a", "4"), ("b", "5")):
+        folder = bench.project(f"disk/{name}", {"train.py": text, "data.csv": number})
+        link = bench.root / name
+        link.symlink_to(folder)
+        (folder / "settings.txt").write_text(str(link / "data.csv"))
+        sides.append(bench.record(link))
+    found = bench.verdict(*sides)
+    assert found.cause == "Confirmed: the file data.csv is not the same.", found
+    assert outcomes(found)["the file settings.txt is not the same"] == "cleared", found.tried
+
+
+def test_a_cache_that_was_data_and_is_gone_since_is_named(bench: Bench) -> None:
+    """What a hub keeps below ~/.cache: the run of which it is still there is repeated."""
+    cache = Path(os.environ["HOME"]) / ".cache/hub/set.arrow"
+    cache.parent.mkdir(parents=True)
+    text = IMPORT + "from pathlib import Path\n"
+    text += "train([1, 2, 3, float((Path.home() / '.cache/hub/set.arrow').read_text())])\n"
+    folder = bench.project("a", {"train.py": text})
+    sides = []
+    for number in ("4", "5"):
+        cache.write_text(number)
+        sides.append(bench.record(folder, run_id=f"r{number}"))
+    found = bench.verdict(*sides)
+    assert not found.confirmed and "the file ~/.cache/hub/set.arrow is not the same" in (found.untried or "")

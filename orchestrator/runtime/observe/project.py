@@ -78,13 +78,21 @@ def roots() -> List[Root]:
 
 
 def name_of_file(path: str, known: List[Root]) -> str:
-    """The name of an absolute path: relative to the first root it is in; itself where it is in none."""
+    """The name of an absolute path: relative to the first root it is in; itself where it is in none. A path
+    that leads into the project by a link from outside is one of the project."""
+    found = _within(path, known)
+    if found is None or found.startswith("~"):
+        found = _within(os.path.realpath(path), [root for root in known if not root[0]]) or found
+    return found or path
+
+
+def _within(path: str, known: List[Root]) -> Optional[str]:
     for name, folder in known:
         if path == folder:
             return name or "."
         if path.startswith(folder.rstrip("/") + "/"):
             return f"{name}/{path[len(folder) :].lstrip('/')}".lstrip("/")
-    return path
+    return None
 
 
 def of_the_system(path: str) -> bool:
