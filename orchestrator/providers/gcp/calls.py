@@ -250,6 +250,9 @@ def _plain(message: Any) -> dict[str, Any]:
 
 
 def _image(found: Json) -> Image:
+    """Raises INVALID for one of Windows, which carries out no startup script of ours, and has no shell."""
+    if any(feature.get("type") == "WINDOWS" for feature in found.get("guestOsFeatures", ())):
+        raise ProviderError(Fault.INVALID, f"The image {found['name']} runs Windows.", code="Image")
     return Image(path_of(str(found["selfLink"])), int(found.get("diskSizeGb", 10)))
 
 

@@ -201,7 +201,8 @@ def _accelerator(world: World, zone: str, name: str) -> Json:
 
 
 def _image(image: Image) -> Json:
-    features = ["UEFI_COMPATIBLE", "VIRTIO_SCSI_MULTIQUEUE", "GVNIC"]
+    windows = ["WINDOWS"] if image.project == "windows-cloud" else []
+    features = ["UEFI_COMPATIBLE", "VIRTIO_SCSI_MULTIQUEUE", "GVNIC", *windows]
     shown: Json = {
         "kind": "compute#image",
         "id": str(10**18 + sum(map(ord, image.path))),
