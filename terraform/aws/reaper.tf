@@ -1,68 +1,35 @@
-# The second line of defence: `orch gc` on a schedule ends machines that outlived their deadline. A build of
-# CodeBuild runs it, from the wheel that is put into the bucket; its log and its failures are the build's.
+# The second line of defence: `orch gc` on a schedule ends machines that outlived their deadline, in every region
+# of the account. A Lambda function runs it from orch's wheel as it is: a wheel is a zip with the package at its top,
+# and Lambda's Python has boto3. Mail is sent where a run fails, and where none was begun for a day.
 
 locals {
   reapers = var.reaper_wheel == null ? 0 : 1
 }
 
-resource "aws_s3_object" "wheel" {
+resource "aws_lambda_function" "reaper" {
   count = local.reapers
 
-  bucket      = aws_s3_bucket.orch.id
-  key         = "reaper/${basename(var.reaper_wheel)}"
-  source      = var.reaper_wheel
-  source_hash = filemd5(var.reaper_wheel)
-}
-
-resource "aws_codebuild_project" "reaper" {
-  count = local.reapers
-
-  name          = "orch-reaper"
-  description   = "orch gc: ends machines of orch that outlived their deadline."
-  service_role  = aws_iam_role.reaper[0].arn
-  build_timeout = 15
-
-  artifacts {
-    type = "NO_ARTIFACTS"
-  }
+  function_name    = "orch-reaper"
+  description      = "orch gc: ends machines of orch that outlived their deadline."
+  role             = aws_iam_role.reaper[0].arn
+  filename         = var.reaper_wheel
+  source_code_hash = filebase64sha256(var.reaper_wheel)
+  runtime          = "python3.12"
+  handler          = "orchestrator.leases.reaper.handler"
+  timeout          = 900
+  memory_size      = 512
 
   environment {
-    type         = "LINUX_CONTAINER"
-    compute_type = "BUILD_GENERAL1_SMALL"
-    image        = "aws/codebuild/amazonlinux-x86_64-standard:5.0"
-
-    environment_variable {
-      name  = "ORCH_AWS_REGIONS"
-      value = join(",", var.regions)
-    }
-
-    environment_variable {
-      name  = "WHEEL"
-      value = "s3://${aws_s3_bucket.orch.id}/${aws_s3_object.wheel[0].key}"
+    variables = {
+      ORCH_REAPER_CLOUD = "aws"
+      ORCH_AWS_REGIONS  = "all"
+      ORCH_STATE_HOME   = "/tmp/orch"
     }
   }
 
-  logs_config {
-    cloudwatch_logs {
-      group_name = aws_cloudwatch_log_group.reaper[0].name
-    }
-  }
-
-  source {
-    type = "NO_SOURCE"
-    buildspec = yamlencode({
-      version = "0.2"
-      phases = {
-        install = {
-          "runtime-versions" = { python = "3.12" }
-          commands = [
-            "aws s3 cp \"$WHEEL\" /tmp/",
-            "pip install \"/tmp/$(basename \"$WHEEL\")[aws]\"",
-          ]
-        }
-        build = { commands = ["orch gc --cloud aws --others"] }
-      }
-    })
+  logging_config {
+    log_format = "Text"
+    log_group  = aws_cloudwatch_log_group.reaper[0].name
   }
 }
 
@@ -84,23 +51,81 @@ resource "aws_scheduler_schedule" "reaper" {
   }
 
   target {
-    arn      = "arn:aws:scheduler:::aws-sdk:codebuild:startBuild"
+    arn      = aws_lambda_function.reaper[0].arn
     role_arn = aws_iam_role.clock[0].arn
-    input    = jsonencode({ ProjectName = aws_codebuild_project.reaper[0].name })
   }
+}
+
+# ---------------------------------------------------------------- where it fails
+
+resource "aws_sns_topic" "reaper" {
+  count = local.reapers
+
+  name = "orch-reaper"
+}
+
+resource "aws_sns_topic_subscription" "reaper" {
+  for_each = local.reapers == 0 ? toset([]) : toset(var.budget_emails)
+
+  topic_arn = aws_sns_topic.reaper[0].arn
+  protocol  = "email"
+  endpoint  = each.key
+}
+
+resource "aws_cloudwatch_metric_alarm" "reaper_fails" {
+  count = local.reapers
+
+  alarm_name          = "orch-reaper-fails"
+  alarm_description   = "A machine of orch may have outlived its deadline. The log is in /orch/reaper."
+  namespace           = "AWS/Lambda"
+  metric_name         = "Errors"
+  dimensions          = { FunctionName = aws_lambda_function.reaper[0].function_name }
+  statistic           = "Sum"
+  comparison_operator = "GreaterThanOrEqualToThreshold"
+  threshold           = 1
+  period              = 300
+  evaluation_periods  = 1
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = [aws_sns_topic.reaper[0].arn]
+}
+
+resource "aws_cloudwatch_metric_alarm" "reaper_absent" {
+  count = local.reapers
+
+  alarm_name          = "orch-reaper-absent"
+  alarm_description   = "Nobody has looked for a day whether machines of orch outlived their deadlines."
+  namespace           = "AWS/Lambda"
+  metric_name         = "Invocations"
+  dimensions          = { FunctionName = aws_lambda_function.reaper[0].function_name }
+  statistic           = "Sum"
+  comparison_operator = "LessThanThreshold"
+  threshold           = 1
+  period              = 86400
+  evaluation_periods  = 1
+  treat_missing_data  = "breaching"
+  alarm_actions       = [aws_sns_topic.reaper[0].arn]
 }
 
 # ---------------------------------------------------------------- as whom
 
-data "aws_iam_policy_document" "trust_service" {
-  for_each = toset(["codebuild.amazonaws.com", "scheduler.amazonaws.com"])
-
+data "aws_iam_policy_document" "trust_lambda" {
   statement {
     actions = ["sts:AssumeRole"]
 
     principals {
       type        = "Service"
-      identifiers = [each.key]
+      identifiers = ["lambda.amazonaws.com"]
+    }
+  }
+}
+
+data "aws_iam_policy_document" "trust_scheduler" {
+  statement {
+    actions = ["sts:AssumeRole"]
+
+    principals {
+      type        = "Service"
+      identifiers = ["scheduler.amazonaws.com"]
     }
 
     condition {
@@ -116,7 +141,7 @@ resource "aws_iam_role" "reaper" {
 
   name               = "orch-reaper"
   description        = "Lists machines of orch and ends them."
-  assume_role_policy = data.aws_iam_policy_document.trust_service["codebuild.amazonaws.com"].json
+  assume_role_policy = data.aws_iam_policy_document.trust_lambda.json
 }
 
 # What `orch gc` calls takes this much of policy.json; made by the same script.
@@ -128,13 +153,8 @@ resource "aws_iam_role_policy" "reaper" {
   policy = file("${path.module}/reaper-policy.json")
 }
 
-data "aws_iam_policy_document" "reaper_build" {
+data "aws_iam_policy_document" "reaper_log" {
   count = local.reapers
-
-  statement {
-    actions   = ["s3:GetObject"]
-    resources = ["${aws_s3_bucket.orch.arn}/${aws_s3_object.wheel[0].key}"]
-  }
 
   statement {
     actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
@@ -142,12 +162,12 @@ data "aws_iam_policy_document" "reaper_build" {
   }
 }
 
-resource "aws_iam_role_policy" "reaper_build" {
+resource "aws_iam_role_policy" "reaper_log" {
   count = local.reapers
 
-  name   = "build"
+  name   = "log"
   role   = aws_iam_role.reaper[0].id
-  policy = data.aws_iam_policy_document.reaper_build[0].json
+  policy = data.aws_iam_policy_document.reaper_log[0].json
 }
 
 resource "aws_iam_role" "clock" {
@@ -155,15 +175,15 @@ resource "aws_iam_role" "clock" {
 
   name               = "orch-reaper-clock"
   description        = "Starts the reaper."
-  assume_role_policy = data.aws_iam_policy_document.trust_service["scheduler.amazonaws.com"].json
+  assume_role_policy = data.aws_iam_policy_document.trust_scheduler.json
 }
 
 data "aws_iam_policy_document" "clock" {
   count = local.reapers
 
   statement {
-    actions   = ["codebuild:StartBuild"]
-    resources = [aws_codebuild_project.reaper[0].arn]
+    actions   = ["lambda:InvokeFunction"]
+    resources = [aws_lambda_function.reaper[0].arn]
   }
 }
 

@@ -39,7 +39,7 @@ variable "budget_emails" {
 }
 
 variable "regions" {
-  description = "Regions in which orch may make machines. The first holds the bucket and the reaper."
+  description = "Regions in which orch may make machines. The first holds the bucket and the reaper, which looks in every region."
   type        = list(string)
   default     = ["us-east-1"]
 

@@ -83,6 +83,33 @@ resource "google_cloud_scheduler_job" "reaper" {
   }
 }
 
+# ---------------------------------------------------------------- where it fails
+
+resource "google_monitoring_alert_policy" "reaper" {
+  count = local.reapers
+
+  display_name          = "orch reaper fails"
+  combiner              = "OR"
+  notification_channels = [for channel in google_monitoring_notification_channel.mail : channel.id]
+  depends_on            = [google_project_service.api]
+
+  conditions {
+    display_name = "A machine of orch may have outlived its deadline"
+
+    condition_threshold {
+      filter          = "resource.type = \"cloud_run_job\" AND resource.labels.job_name = \"${google_cloud_run_v2_job.reaper[0].name}\" AND metric.type = \"run.googleapis.com/job/completed_execution_count\" AND metric.labels.result = \"failed\""
+      comparison      = "COMPARISON_GT"
+      threshold_value = 0
+      duration        = "0s"
+
+      aggregations {
+        alignment_period   = "300s"
+        per_series_aligner = "ALIGN_DELTA"
+      }
+    }
+  }
+}
+
 # ---------------------------------------------------------------- as whom
 
 resource "google_service_account" "reaper" {

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.leases import reaper
 from orchestrator.model import LABEL_EXPIRES, LABEL_LEASE, Bound, Machine, MachineSpec, Need, Provider
 from orchestrator.providers import open_provider
 from tests.clouds import aws, gcp
@@ -78,7 +79,35 @@ def test_on_aws_with_what_terraform_grants(
     report = empty.json("gc", "--others", "--cloud", "aws")
     assert {one["id"]: one["outcome"] for one in report["machines"]} == {late.id: "ended", good.id: "left"}
     made = {f"{one['service']}.{_snake(one['action'])}" for one in aws_cloud.state()["requests"]}
+    made = {call.replace("monitoring.", "cloudwatch.") for call in made}
     assert {"ec2.describe_instances", "ec2.terminate_instances"} <= made <= set(CALLS["aws"])
+    aws_cloud.set(policy=None)
+    provider.delete(good)
+
+
+def test_the_reaper_s_function_looks_in_every_region(
+    aws_cloud: aws.Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Lambda calls it, with the reaper's policy; a machine that stays fails the call."""
+    wanted = {reaper.CLOUD: "aws", "ORCH_STATE_HOME": str(tmp_path / "state")}
+    for name, value in {**aws_cloud.env, **wanted}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ORCH_AWS_REGIONS", "us-east-1")
+    provider = open_provider("aws")
+    late, good = two(provider, Need("aws", memory=Bound(1 << 30), disk=8 << 30, arch="x86_64"))
+    monkeypatch.setenv("ORCH_AWS_REGIONS", "all")
+    readers = {"Effect": "Allow", "Action": "ec2:Describe*", "Resource": "*"}
+    aws_cloud.set(policy={"Version": "2012-10-17", "Statement": [readers]})
+    with pytest.raises(reaper.Unproven, match=late.id):
+        reaper.handler({}, None)
+    aws_cloud.set(policy=document("aws/reaper-policy.json"))
+    aws_cloud.forget_requests()
+    report = reaper.handler({}, None)
+    outcomes = {one["id"]: one["outcome"] for one in report["machines"]}
+    assert outcomes == {late.id: "ended", good.id: "left"}
+    asked = {one["region"] for one in aws_cloud.requests("DescribeInstances")}
+    assert len(asked) > 16 and "sa-east-1" in asked
     aws_cloud.set(policy=None)
     provider.delete(good)
 

@@ -8,16 +8,19 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
+from orchestrator.leases import reaper
 from orchestrator.providers.aws import network as aws_network
 from orchestrator.providers.aws import settings as aws_settings
 from orchestrator.providers.gcp import clients as gcp_clients
 from orchestrator.providers.gcp import names as gcp_names
 from orchestrator.providers.gcp import request as gcp_request
+from tests.conftest import ROOT
 from tests.unit.terraform_files import (
     CLOUDS,
     TERRAFORM,
@@ -315,7 +318,30 @@ def test_the_reaper_is_off_unless_asked_for(cloud: str) -> None:
     text = read(cloud)["reaper.tf"]
     made = re.findall(r'^resource "(\w+)" "(\w+)" \{\n  (count|for_each)', text, re.MULTILINE)
     assert len(made) == text.count('resource "')
-    assert "orch gc --cloud " + cloud in text
+    assert {"aws": f"{reaper.__name__}.handler", "gcp": "orch gc --cloud gcp"}[cloud] in text
+
+
+def test_a_reaper_that_fails_is_told_by_mail() -> None:
+    fails, absent = (
+        the("aws", "aws_cloudwatch_metric_alarm", f"reaper_{name}") for name in ("fails", "absent")
+    )
+    assert (fails["metric_name"], fails["threshold"], absent["metric_name"]) == ("Errors", 1, "Invocations")
+    assert absent["treat_missing_data"] == "breaching"
+    assert fails["alarm_actions"] == absent["alarm_actions"] == ["${aws_sns_topic.reaper[0].arn}"]
+    assert the("aws", "aws_sns_topic_subscription", "reaper")["protocol"] == "email"
+    policy = the("gcp", "google_monitoring_alert_policy", "reaper")
+    assert "google_monitoring_notification_channel.mail" in str(policy["notification_channels"])
+    assert "completed_execution_count" in str(policy["conditions"])
+
+
+def test_the_reaper_s_function_needs_no_package_but_orch() -> None:
+    """Lambda has boto3, and a wheel is the zip that it takes: nothing else is installed."""
+    code = f"import sys; sys.path.append({str(ROOT)!r}); import {reaper.__name__}"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    variables = the("aws", "aws_lambda_function", "reaper")["environment"][0]["variables"]
+    assert variables[reaper.CLOUD] == "aws"
+    assert aws_settings.read({"ORCH_AWS_REGIONS": variables["ORCH_AWS_REGIONS"]}).everywhere
 
 
 # ---------------------------------------------------------------- names as the code has them

@@ -142,7 +142,7 @@ def test_the_identities_have_these_policies_and_no_others() -> None:
     inline = {body["policy"] for body in attached("aws", "aws_iam_role_policy").values()}
     assert inline == {
         '${file("${path.module}/reaper-policy.json")}',
-        "${data.aws_iam_policy_document.reaper_build[0].json}",
+        "${data.aws_iam_policy_document.reaper_log[0].json}",
         "${data.aws_iam_policy_document.clock[0].json}",
         "${data.aws_iam_policy_document.machine.json}",
     }

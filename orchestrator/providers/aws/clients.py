@@ -71,12 +71,14 @@ class Clients:
         if self._settings.regions:
             return self._settings.regions
         wanted = {*self._catalog_regions(), self.home}
-        if wanted == {self.home}:
+        if wanted == {self.home} and not self._settings.everywhere:
             return (self.home,)
         with asking(self, self.home):
             enabled = {
                 found["RegionName"] for found in self.ec2(self.home).describe_regions().get("Regions", ())
             }
+        if self._settings.everywhere:
+            return tuple(sorted(enabled)) or (self.home,)
         return tuple(sorted(wanted & enabled)) or (self.home,)
 
     def require_region(self, region: str) -> None:

@@ -4,7 +4,8 @@ boto3 reads AWS_PROFILE, AWS_REGION, AWS_DEFAULT_REGION, the credentials, and AW
 forms for one service (AWS_ENDPOINT_URL_EC2, _SSM, _STS).
 
 ORCH_AWS_REGIONS          regions to use and to look for machines in, comma separated; without it those of
-                          the catalog and the one of AWS_REGION, as far as the account has them enabled
+                          the catalog and the one of AWS_REGION, as far as the account has them enabled;
+                          `all`: every region that the account has enabled
 ORCH_AWS_SUBNET           subnets, comma separated; the one of the machine's zone is taken
 ORCH_AWS_SECURITY_GROUP   security groups, comma separated; without it the one called `orch-ssh`
 ORCH_AWS_ADDRESS          `public` (default); `private` for machines without a public address, reached at
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 
 from orchestrator.errors import Fault, ProviderError
 
+EVERYWHERE = "all"
 PUBLIC, PRIVATE, SSM = "public", "private", "ssm"
 
 
@@ -31,6 +33,7 @@ class Settings:
     """See the module. Empty tuples and None: not said."""
 
     regions: tuple[str, ...] = ()
+    everywhere: bool = False
     subnets: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     address: str = PUBLIC
@@ -46,8 +49,10 @@ class Settings:
 
 def read(environ: Mapping[str, str]) -> Settings:
     """Raises ProviderError(INVALID) for a value that is none."""
+    regions = _words(environ, "ORCH_AWS_REGIONS")
     return Settings(
-        regions=_words(environ, "ORCH_AWS_REGIONS"),
+        regions=() if regions == (EVERYWHERE,) else regions,
+        everywhere=regions == (EVERYWHERE,),
         subnets=_words(environ, "ORCH_AWS_SUBNET"),
         groups=_words(environ, "ORCH_AWS_SECURITY_GROUP"),
         address=_choice(environ, "ORCH_AWS_ADDRESS", PUBLIC, PRIVATE, SSM),

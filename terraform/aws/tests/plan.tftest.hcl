@@ -49,7 +49,7 @@ run "as_it_comes" {
   }
 
   assert {
-    condition     = length(aws_codebuild_project.reaper) + length(aws_iam_role.orch) + length(aws_scheduler_schedule.reaper) + length(aws_vpc_endpoint.tunnel) == 0
+    condition     = length(aws_lambda_function.reaper) + length(aws_iam_role.orch) + length(aws_scheduler_schedule.reaper) + length(aws_vpc_endpoint.tunnel) == 0
     error_message = "The reaper, the tunnel or the role is there without being asked for."
   }
 }
@@ -65,7 +65,7 @@ run "with_everything" {
   }
 
   assert {
-    condition     = length(aws_codebuild_project.reaper) == 1 && aws_s3_object.wheel[0].key == "reaper/outputs.tf"
+    condition     = length(aws_lambda_function.reaper) == 1 && length(aws_cloudwatch_metric_alarm.reaper_fails) == 1
     error_message = "The reaper is not there."
   }
 
