@@ -15,9 +15,32 @@ if TYPE_CHECKING:
     from orchestrator.api.training import attach, train
     from orchestrator.leases.costs import costs
     from orchestrator.leases.down import down
+
+    # what the command line uses besides
+    from orchestrator.leases.down_all import Target as Target
+    from orchestrator.leases.down_all import command_of as command_of
+    from orchestrator.leases.gc import clouds_of as clouds_of
+    from orchestrator.leases.gc import gc as gc
+    from orchestrator.leases.status import leases_elsewhere as leases_elsewhere
     from orchestrator.leases.status import status
     from orchestrator.model import LeaseStatus, RunRecord
+    from orchestrator.plan import Plan as Plan
+    from orchestrator.profile.nearby import no_such_file as no_such_file
+    from orchestrator.profile.nearby import shown_path as shown_path
+    from orchestrator.profile.units import parse_duration as parse_duration
+    from orchestrator.runs.lint_check import hint as hint
+    from orchestrator.runs.lint_check import lint as lint
+    from orchestrator.runs.space import refusal_of as refusal_of
+    from orchestrator.session.project import Project as Project
+    from orchestrator.session.watched import next_after_up as next_after_up
+    from orchestrator.sizing.profile_change import change_profile as change_profile
+    from orchestrator.sizing.profile_change import write_minimums as write_minimums
+    from orchestrator.sizing.rightsize import similar_types as similar_types
+    from orchestrator.sizing.size import Sized as Sized
     from orchestrator.sizing.size import size
+    from orchestrator.stalls.on_machine import analyse as analyse
+    from orchestrator.stalls.scratch_run import Options as Options
+    from orchestrator.stalls.scratch_run import profile as profile
 
 _HOME = {
     "LeaseStatus": "orchestrator.model",
@@ -37,6 +60,31 @@ _HOME = {
     "train": "orchestrator.api.training",
     "up": "orchestrator.api.lease",
 }
+
+_FOR_THE_COMMAND_LINE = {
+    "Options": "orchestrator.stalls.scratch_run",
+    "Plan": "orchestrator.plan",
+    "Project": "orchestrator.session.project",
+    "Sized": "orchestrator.sizing.size",
+    "Target": "orchestrator.leases.down_all",
+    "analyse": "orchestrator.stalls.on_machine",
+    "change_profile": "orchestrator.sizing.profile_change",
+    "clouds_of": "orchestrator.leases.gc",
+    "command_of": "orchestrator.leases.down_all",
+    "gc": "orchestrator.leases.gc",
+    "hint": "orchestrator.runs.lint_check",
+    "leases_elsewhere": "orchestrator.leases.status",
+    "lint": "orchestrator.runs.lint_check",
+    "next_after_up": "orchestrator.session.watched",
+    "no_such_file": "orchestrator.profile.nearby",
+    "parse_duration": "orchestrator.profile.units",
+    "profile": "orchestrator.stalls.scratch_run",
+    "refusal_of": "orchestrator.runs.space",
+    "shown_path": "orchestrator.profile.nearby",
+    "similar_types": "orchestrator.sizing.rightsize",
+    "write_minimums": "orchestrator.sizing.profile_change",
+}
+"""Besides the verbs that scripts call: the verbs of its own, and what it shows."""
 
 __all__ = [
     "LeaseStatus",
@@ -60,8 +108,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Each verb loads what it needs, when it is first used: `status` needs no SSH and no profile."""
-    if name not in _HOME:
+    home = _HOME.get(name) or _FOR_THE_COMMAND_LINE.get(name)
+    if home is None:
         raise AttributeError(f"module 'orchestrator.api' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
+    value = getattr(import_module(home), name)
     globals()[name] = value
     return value

@@ -71,8 +71,8 @@ def up(
         progress=tell,
         keep=keep,
     )
+    from orchestrator.api import next_after_up
     from orchestrator.report.lease import status_text
-    from orchestrator.session.watched import next_after_up
 
     text = f"{status_text([held])}\nNext: {next_after_up(profile, sets or ())}"
     emit("up", held.as_json(), as_json, text)
@@ -96,7 +96,7 @@ def plan(
     learned: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     if like is not None:
-        from orchestrator.sizing.rightsize import similar_types as like_run
+        from orchestrator.api import similar_types as like_run
 
         learned, reasons = like_run(like)
     planned = api.plan(profile, overrides=(*learned, *(sets or ()))).as_json()
@@ -196,11 +196,10 @@ def status(
     as_json: Json = False,
 ) -> None:
     """What is leased from this folder, until when, and what it costs."""
+    from orchestrator.api import Project, leases_elsewhere
+    from orchestrator.api import status as leases
     from orchestrator.errors import EXIT_RESULTS_LOST
-    from orchestrator.leases.status import leases_elsewhere
-    from orchestrator.leases.status import status as leases
     from orchestrator.report.lease import nothing_leased, status_text
-    from orchestrator.session.project import Project
 
     held = leases(ask=ask)
     others = () if held else leases_elsewhere()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
-    from orchestrator.plan import Plan
+    from orchestrator.api import Plan
 
 
 def ask(yes: bool) -> Callable[[Plan], bool]:

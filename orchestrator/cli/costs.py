@@ -9,7 +9,7 @@ from orchestrator.cli.output import emit, guarded
 @guarded
 def costs(as_json: Json = False) -> None:
     """Show what each lease, project and month has cost so far, from the ledgers. Asks no cloud."""
-    from orchestrator.leases.costs import costs as sum_up
+    from orchestrator.api import costs as sum_up
     from orchestrator.report.costs import costs_text
 
     found = sum_up().as_json()

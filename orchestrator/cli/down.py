@@ -12,7 +12,7 @@ from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
 
 if TYPE_CHECKING:
-    from orchestrator.leases.down_all import Target
+    from orchestrator.api import Target
 
 
 _NOT_ASKED = "Asked: this computer, and clouds of leases at hand. For another: orch down --all --cloud aws"
@@ -41,9 +41,9 @@ def down(
     from dataclasses import asdict
 
     from orchestrator import api
+    from orchestrator.api import leases_elsewhere as elsewhere_
     from orchestrator.cli import progress
     from orchestrator.errors import EXIT_RESULTS_LOST
-    from orchestrator.leases.status import leases_elsewhere as elsewhere_
     from orchestrator.report.lease import down_text
 
     report = api.down(
@@ -68,9 +68,9 @@ def _ask(yes: bool, others: bool, discard: bool, clouds: Sequence[str]) -> Calla
     """Show every machine; ask on a terminal, and refuse elsewhere without --yes."""
 
     def approve(targets: Sequence[Target]) -> bool:
+        from orchestrator.api import command_of
         from orchestrator.cli.terminal import ours
         from orchestrator.errors import UsageError
-        from orchestrator.leases.down_all import command_of
         from orchestrator.report.lease import targets_text
 
         shown = [target.as_json() for target in targets]

@@ -36,11 +36,11 @@ def gc(
     Exit code 8 where a machine that was to be ended may still exist or was kept for its results, or a cloud
     did not answer.
     """
+    from orchestrator import api
     from orchestrator.cli import progress
-    from orchestrator.leases import gc as gc_
 
-    found = gc_.gc(
-        clouds or gc_.clouds_of(),
+    found = api.gc(
+        clouds or api.clouds_of(),
         dry_run=dry_run,
         others=others,
         discard=discard,

@@ -28,10 +28,10 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Write a profile for the project in this folder, or add data to the one that is there."""
+    from orchestrator.api import hint
     from orchestrator.api.schemas import missing_lock, start_profile
     from orchestrator.api.terraform import terraform_outputs
     from orchestrator.cli import progress
-    from orchestrator.runs.lint_check import hint
 
     path = output if output.is_absolute() else project / output
     if add_data and path.exists() and not force:

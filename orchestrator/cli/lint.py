@@ -42,9 +42,9 @@ def lint(
     from dataclasses import asdict
 
     from orchestrator import __version__
+    from orchestrator.api import lint as find
     from orchestrator.report.lint import lint_text
     from orchestrator.report.sarif import sarif as as_sarif
-    from orchestrator.runs.lint_check import lint as find
 
     found = find(paths or (), profile=profile, select=select or (), ignore=ignore or ())
     if sarif:

@@ -10,7 +10,7 @@ import typer
 
 def duration(text: str) -> int:
     """Seconds of `300s` or `5m`, as profiles write durations."""
-    from orchestrator.profile.units import parse_duration
+    from orchestrator.api import parse_duration
 
     try:
         return parse_duration(text, low=1, high=86400)

@@ -56,9 +56,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
 
 def _of_this_computer(error: OSError) -> OrchError:
     """A full disk, a missing permission, a vanished file: of this computer, not of the machine."""
-    from orchestrator.profile.nearby import shown_path
-    from orchestrator.runs.space import refusal_of
-    from orchestrator.session.project import Project
+    from orchestrator.api import Project, refusal_of, shown_path
 
     if error.errno == errno.ENAMETOOLONG:
         name = shown_path(Path(str(error.filename or "")))

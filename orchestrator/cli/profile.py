@@ -58,12 +58,12 @@ def profile(
     as_json: Json = False,
 ) -> None:
     """Measure what the input of a training costs: synthetic, cached, warm and cold, in a scratch run here."""
+    from orchestrator import api
     from orchestrator.cli.progress import progress
     from orchestrator.report.profile import profile_text
-    from orchestrator.stalls import scratch_run
 
-    how = scratch_run.Options(attempt, files, trace, rounds, seconds, budget, staging)
-    ran = scratch_run.profile(command or (), wish=how, in_place=in_place, run_id=run_id, progress=progress())
+    how = api.Options(attempt, files, trace, rounds, seconds, budget, staging)
+    ran = api.profile(command or (), wish=how, in_place=in_place, run_id=run_id, progress=progress())
     value = ran.as_json()
     emit("profile", value, as_json, profile_text(value))
     if ran.failed:
@@ -72,9 +72,9 @@ def profile(
 
 def analyse(run_id: str, lease: str | None, overrides: Sequence[str], as_json: bool) -> None:
     """The same on the leased machine, for a run that has come home: its text, or with --json its file."""
+    from orchestrator.api import analyse as measure
     from orchestrator.cli import progress
     from orchestrator.report.profile import profile_text
-    from orchestrator.stalls.on_machine import analyse as measure
 
     tell = progress.progress()
     try:

@@ -16,7 +16,7 @@ from orchestrator.cli.output import emit, guarded
 from orchestrator.errors import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
-    from orchestrator.sizing.size import Sized
+    from orchestrator.api import Sized
 
 
 @guarded
@@ -48,17 +48,17 @@ def size(
     Exit codes: 0 ok, 1 memory here is too small to try, 2 there is nothing to measure or the profile cannot
     be written, 6 the program failed before its first step, 130 interrupted.
     """
+    from orchestrator import api
     from orchestrator.cli import progress
     from orchestrator.errors import UsageError
     from orchestrator.report.size import size_text
-    from orchestrator.sizing import size as sizing
 
     profile, command = _parted(words or [])
     if write and profile is None:
         raise UsageError("--write needs a profile.", next_command="orch size orch.yaml --write")
     tries = _numbers(tried)
     with _scratch():
-        sized = sizing.size(
+        sized = api.size(
             profile,
             command,
             batch=batch,
@@ -106,12 +106,12 @@ def _numbers(text: str) -> list[int]:
 
 def _write(profile: Path, sized: Sized, yes: bool) -> bool:
     """Show the difference on stderr, ask where somebody can answer, and write. Whether it was written."""
+    from orchestrator import api
     from orchestrator.cli.terminal import ours
     from orchestrator.errors import UsageError
-    from orchestrator.sizing import profile_change
 
     before = profile.read_text("utf-8")
-    after, difference = profile_change.change_profile(profile, sized)
+    after, difference = api.change_profile(profile, sized)
     if not difference:
         print(ours(f"{profile} says so already."), file=sys.stderr)
         return False
@@ -124,6 +124,6 @@ def _write(profile: Path, sized: Sized, yes: bool) -> bool:
             )
         if not typer.confirm(f"Write {profile}?", err=True):
             return False
-    profile_change.write_minimums(profile, before, after)
+    api.write_minimums(profile, before, after)
     print(ours(f"Wrote {profile}"), file=sys.stderr)
     return True

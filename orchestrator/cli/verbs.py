@@ -40,8 +40,8 @@ class Verb(typer.core.TyperCommand):
 
 def refusal_of(verb: Any, surplus: Sequence[str]) -> str:
     """Say what the first surplus word was probably meant for, by its form and what the verb takes."""
+    from orchestrator.api import shown_path
     from orchestrator.model.paths import is_there
-    from orchestrator.profile.nearby import shown_path
 
     word, name = shown_path(Path(surplus[0])), f"`orch {verb.name}`"
     if any(each.param_type_name == "argument" for each in verb.params):
@@ -56,8 +56,8 @@ def refusal_of(verb: Any, surplus: Sequence[str]) -> str:
 
 
 def _instead(verb: str, word: str) -> str:
+    from orchestrator.api import no_such_file, shown_path
     from orchestrator.model.paths import is_there
-    from orchestrator.profile.nearby import no_such_file, shown_path
 
     if verb != "train":
         return "it acts on what was leased before, from this folder or by you."

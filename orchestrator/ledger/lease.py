@@ -253,14 +253,9 @@ def _step(lease: Lease, event: Event) -> Lease:
             return replace(lease, holdings=_ended(lease.holdings, data["machine"], data["at"]))
         case "stack.installed":
             return replace(lease, agent=data["agent"], stack=data["stack"])
-        case "run.started":
-            return _with_run(
-                lease, LeasedRun(data["run_id"], event.time, draft=Draft.from_json(data["draft"]))
-            )
-        case "run.found":
-            return _with_run(
-                lease, LeasedRun(data["run_id"], event.time, draft=Draft.from_json(data["draft"]), found=True)
-            )
+        case "run.started" | "run.found":
+            known, found = Draft.from_json(data["draft"]), event.event == "run.found"
+            return _with_run(lease, LeasedRun(data["run_id"], event.time, draft=known, found=found))
         case "run.ended":
             return _with_run(lease, replace(lease.runs[data["run_id"]], exit_reason=data["reason"]))
         case "run.collected":

@@ -10,11 +10,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import typer
 
 import orchestrator.api
+from orchestrator.cli.app import app
 from orchestrator.model.clouds import CloudTraits
 from tests.conftest import ROOT
 
@@ -98,6 +101,28 @@ def test_all_names_what_is_exported() -> None:
     assert sorted(orchestrator.__all__) == orchestrator.__all__
     assert {name for name in orchestrator.__all__ if getattr(orchestrator, name, None) is None} == set()
     assert set(orchestrator.api.__all__) <= set(orchestrator.__all__)
+
+
+IN_MODULES = {
+    "catalog": "catalog.show",
+    "doctor": "doctor.examine",
+    "init": "schemas.start_profile",
+    "logs": "logs.logs",
+    "schema": "schemas.schema",
+    "setup": "setup.setup",
+    "skipped": "recording.left_behind",
+    "ssh": "ssh.ssh_command",
+}
+"""Verbs of the command line that are functions of a module of api; the others are names of api itself."""
+
+
+def test_api_has_every_verb_of_the_command_line() -> None:
+    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert {"up", "gc", "lint", "catalog"} <= set(verbs)
+    for verb in sorted(verbs):
+        module, _, name = IN_MODULES.get(verb, verb).rpartition(".")
+        room = import_module(f"orchestrator.api.{module}") if module else orchestrator.api
+        assert callable(getattr(room, name)), verb
 
 
 def test_every_test_that_the_page_of_faults_names_exists() -> None:

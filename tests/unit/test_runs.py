@@ -385,15 +385,11 @@ def test_a_second_run_beside_another_is_refused_with_what_is_free(job: Job) -> N
     assert not job.cloud.alive(), "the last one ends it"
 
 
-# ---------------------------------------------------------------- records of other versions
-
-
 def test_a_record_of_another_version_is_read(job: Job) -> None:
     done = job.run("one")
     path = job.folder / "runs/one/run.json"
-    old = {
-        key: value for key, value in job.record("one").items() if key not in ("command", "code", "attempts")
-    }
+    lacking = ("command", "code", "attempts")
+    old = {key: value for key, value in job.record("one").items() if key not in lacking}
     path.write_text(json.dumps({**old, "moon_phase": "full"}))
     job.script(WRITES + "# what an old record does not tell cannot be compared\n")
     read = job.run("one")
