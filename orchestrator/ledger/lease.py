@@ -254,8 +254,8 @@ def _step(lease: Lease, event: Event) -> Lease:
         case "stack.installed":
             return replace(lease, agent=data["agent"], stack=data["stack"])
         case "run.started" | "run.found":
-            known, found = Draft.from_json(data["draft"]), event.event == "run.found"
-            return _with_run(lease, LeasedRun(data["run_id"], event.time, draft=known, found=found))
+            draft, found = Draft.from_json(data["draft"]), event.event == "run.found"
+            return _with_run(lease, LeasedRun(data["run_id"], event.time, draft=draft, found=found))
         case "run.ended":
             return _with_run(lease, replace(lease.runs[data["run_id"]], exit_reason=data["reason"]))
         case "run.collected":
