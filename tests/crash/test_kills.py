@@ -13,7 +13,7 @@ import pytest
 from tests.crash.rig import Rig, rig
 from tests.crash.sweep import SWEEPS, spread, sweep, table
 
-POINTS = 4
+POINTS = 3
 
 pytestmark = pytest.mark.slow
 

@@ -6,9 +6,12 @@ folder. A machine that is ended takes its folder and its processes with it, and 
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import shutil
 import signal
+import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,11 +32,15 @@ from tests.opened_cloud import open_instead
 
 
 class HereCloud(MemoryProvider):
-    """`root` holds the machines. `taken_back`: ids of those that ended as spot machines do."""
+    """`root` holds the machines. `taken_back`: ids of those that ended as spot machines do.
 
-    def __init__(self, root: Path) -> None:
+    `prepared`: a machine has at once what an earlier one in this process had got, as from an image.
+    """
+
+    def __init__(self, root: Path, prepared: bool = False) -> None:
         super().__init__()
         self.root = root
+        self.prepared = prepared
         self.taken_back: set[str] = set()
 
     def base(self, identity: str) -> Path:
@@ -55,11 +62,15 @@ class HereCloud(MemoryProvider):
 
     def _as_seen(self, made: Any) -> Machine:
         seen = super()._as_seen(made)
+        if self.prepared and self.runs_here(seen.id) and not self.base(seen.id).exists():
+            _prepare(self.base(seen.id))
         return replace(seen, detail={**seen.detail, "base": str(self.base(seen.id))})
 
     def _end(self, identity: str) -> None:
         super()._end(identity)
         _kill_everything_of(self.base(identity))
+        if self.prepared:
+            _keep(self.base(identity))
         shutil.rmtree(self.base(identity), ignore_errors=True)
 
 
@@ -93,9 +104,9 @@ class Door(HereHost):
         return super().put(*args, **kwargs)
 
 
-def cloud(root: Path, monkeypatch: pytest.MonkeyPatch) -> HereCloud:
+def cloud(root: Path, monkeypatch: pytest.MonkeyPatch, *, prepared: bool = False) -> HereCloud:
     """The cloud that `cloud: memory` means from now on."""
-    made = HereCloud(root)
+    made = HereCloud(root, prepared)
     open_instead(monkeypatch, "memory", f"{__name__}:_opened")
     monkeypatch.setattr("tests.unit.here_cloud._opened", lambda _state: made)
 
@@ -129,6 +140,39 @@ def project(folder: Path, script: str, *, more: str = "") -> Path:
         f"train:\n  command: python train.py\n{more}"
     )
     return profile
+
+
+@functools.cache
+def _image(_pid: int) -> Path:
+    """What the first machine of this process had got; `of` names its folder."""
+    made = Path(tempfile.mkdtemp(prefix="orch-image-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
+
+
+def _keep(base: Path) -> None:
+    """Take the machine's installed things as the image, if there is none yet."""
+    image = _image(os.getpid())
+    if (image / "of").exists() or not list(base.glob("stacks/*.json")):
+        return
+    for name in ("python", "runtime", "stacks", "uv"):
+        shutil.copytree(base / name, image / name, symlinks=True)
+    (image / "of").write_text(str(base))
+
+
+def _prepare(base: Path) -> None:
+    """A copy of the image in which every text names this folder."""
+    image = _image(os.getpid())
+    if not (image / "of").exists():
+        return
+    before, now = (image / "of").read_bytes(), os.fsencode(base)
+    shutil.copytree(image / "uv", base / "uv", copy_function=os.link)
+    for name in ("python", "runtime", "stacks"):
+        shutil.copytree(image / name, base / name, symlinks=True)
+    for path in base.glob("stacks/*/*"):
+        for file in (path, *path.glob("*")) if path.name in ("bin", "pyvenv.cfg") else ():
+            if file.is_file() and not file.is_symlink() and before in (text := file.read_bytes()):
+                file.write_bytes(text.replace(before, now))
 
 
 def _kill_everything_of(base: Path) -> None:

@@ -119,7 +119,7 @@ def test_a_ledger_that_tells_nonsense_of_a_run_is_not_whole() -> None:
 def test_runs_beside_each_other_share_the_machine_s_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cloud = here_cloud.cloud(tmp_path / "machines", monkeypatch)
+    cloud = here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
     folder = tmp_path / "p"
     profile = here_cloud.project(folder, "print('begun', flush=True)\nimport time; time.sleep(600)\n")
     orch.up(profile, folder=folder)

@@ -33,7 +33,7 @@ QUICK = "open('result.txt', 'w').write('42')\n"
 
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HereCloud:
-    return here_cloud.cloud(tmp_path / "machines", monkeypatch)
+    return here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
 
 
 def leased(folder: Path, script: str) -> None:

@@ -23,7 +23,7 @@ DAMAGE = [b"", b"\0" * 512, b"\xff\xfe garbage", b'{"run_id": "one"', b"[1, 2]",
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HereCloud:
     monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / "state"))
-    return here_cloud.cloud(tmp_path / "machines", monkeypatch)
+    return here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
 
 
 @pytest.mark.parametrize("damage", DAMAGE)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.processes
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with a machine, whose lock is no text any more."""
-    here_cloud.cloud(tmp_path / "machines", monkeypatch)
+    here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
     place = tmp_path / "p"
     orch.up(here_cloud.project(place, "print('hello')\n"), folder=place)
     (place / "requirements.lock").write_bytes(b"\xff\n")
@@ -46,7 +46,7 @@ def test_up_again_names_the_machine(folder: Path) -> None:
 
 
 def test_without_a_machine_nothing_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here_cloud.cloud(tmp_path / "machines", monkeypatch)
+    here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
     profile = here_cloud.project(tmp_path / "p", "print('hello')\n")
     (tmp_path / "p/requirements.lock").write_text("six\n")
     with pytest.raises(orch.StackError) as refused:

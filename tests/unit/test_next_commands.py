@@ -23,7 +23,7 @@ LINKS = "import os\nos.makedirs('out')\nos.symlink('/etc/passwd', 'out/link')\n"
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HereCloud:
     monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / "state"))
-    made = here_cloud.cloud(tmp_path / "machines", monkeypatch)
+    made = here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
 
     def connect(_place: Any, _lease: Any, machine: Machine, *_: Any, **__: Any) -> Door:
         return Door(made, machine.id)

@@ -33,7 +33,7 @@ E = TypeVar("E", bound=orch.OrchError)
 
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HereCloud:
-    return here_cloud.cloud(tmp_path / "machines", monkeypatch)
+    return here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
 
 
 def test_a_run_costs_its_own_time_and_not_its_lease_s(cloud: HereCloud, tmp_path: Path) -> None:
