@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from orchestrator.leases import foreseen, provision
+from orchestrator.ledger import Ledger
 from orchestrator.providers.aws import provider as aws_provider
 from orchestrator.providers.gcp import provider as gcp_provider
 from orchestrator.providers.retry import RetryingProvider
@@ -203,9 +204,13 @@ def patience(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 @contextmanager
-def _at_the_door(*_: object, reached: Reached, **__: object) -> Iterator[SimpleNamespace]:
+def _at_the_door(
+    _: Project, ledger: Ledger, *__: object, reached: Reached, **___: object
+) -> Iterator[SimpleNamespace]:
     """A key that travelled is replaced, as at the first contact."""
     if reached.machine.detail.get("host_key") == "injected":
         reached.provider.vouch(reached.machine, (HOST_KEY, HOST_KEY))
         reached.provider.vouch(reached.machine, (HOST_KEY,))
-    yield SimpleNamespace(machine=reached.machine, watch_idleness=lambda **_: None, confine=lambda: None)
+    yield SimpleNamespace(
+        ledger=ledger, machine=reached.machine, watch_idleness=lambda **_: None, confine=lambda: None
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def test_who_lacks_nothing_is_told_so_and_only_calls_of_the_table_are_made(cloud
     before = len(cloud.state()["requests"])
     found = ask("gcp", L4)
     assert (exit_code(found), lacking(found), found.grant) == (0, [], None)
-    assert {each.state for each in found.checks} == {"ok"}
+    assert {each.state for each in found.checks} == {"ok", "warning"}, "ssh is open to the world there"
     assert (found.account, found.region) == ("orch-test", "us-central1")
     assert found.offer is not None
     assert found.offer.instance_type == "g2-standard-4"
@@ -238,8 +239,8 @@ LETS_IN: dict[str, list[dict[str, Any]]] = {
     "a range": [rule(allowed=[{"IPProtocol": "tcp", "ports": ["20-30"]}])],
     "everything": [rule(allowed=[{"IPProtocol": "all"}], targetTags=[])],
     "denied later": [rule(), rule(name="no", priority=65000, allowed=[], denied=[{"IPProtocol": "all"}])],
-    "one address": [rule(sourceRanges=["203.0.113.7/32"])],
 }
+LETS_ONE_IN = {"one address": [rule(sourceRanges=["203.0.113.7/32"])]}
 
 
 def test_rules_that_let_nobody_in(cloud: Cloud) -> None:
@@ -248,7 +249,7 @@ def test_rules_that_let_nobody_in(cloud: Cloud) -> None:
     from orchestrator.providers.gcp.request import Setting
 
     site = Site(Questions(cloud.env), Setting("orch-test"), "us-central1", (), 0)
-    for rules, state in ((SHUT, "missing"), (LETS_IN, "ok")):
+    for rules, state in ((SHUT, "missing"), (LETS_IN, "warning"), (LETS_ONE_IN, "ok")):
         for name, given in rules.items():
             cloud.settings(firewalls=given)
             (firewall,) = (each for each in network(site) if each.name == "firewall")
@@ -270,6 +271,49 @@ def test_what_an_organisation_forbids(cloud: Cloud, monkeypatch: pytest.MonkeyPa
     assert (exit_code(found), lacking(found)) == (5, forbidden)
     monkeypatch.setenv("ORCH_GCP_INTERNAL", "1")
     assert lacking(ask("gcp", L4)) == forbidden[:1]
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "state"),
+    [
+        ("compute.requireShieldedVm", {"booleanPolicy": {"enforced": True}}, "missing"),
+        (
+            "compute.trustedImageProjects",
+            {"listPolicy": {"allowedValues": ["projects/ubuntu-os-cloud"]}},
+            "missing",
+        ),
+        ("compute.trustedImageProjects", {"listPolicy": {"allValues": "ALLOW"}}, None),
+        ("gcp.resourceLocations", {"listPolicy": {"allowedValues": ["in:europe-locations"]}}, "missing"),
+        ("gcp.resourceLocations", {"listPolicy": {"allowedValues": ["in:us-locations"]}}, None),
+        (
+            "gcp.resourceLocations",
+            {"listPolicy": {"allowedValues": ["in:low-carbon-locations", "in:eu-locations"]}},
+            "could-not-tell",
+        ),
+        ("gcp.resourceLocations", {"listPolicy": {"deniedValues": ["in:us-central1-locations"]}}, "missing"),
+    ],
+)
+def test_policies_that_a_gpu_machine_meets(
+    cloud: Cloud, name: str, policy: dict[str, Any], state: str | None
+) -> None:
+    """docs.cloud.google.com/resource-manager/docs/organization-policy/org-policy-constraints"""
+    cloud.settings(policies={name: policy})
+    found = ask("gcp", L4)
+    assert [each.state for each in found.checks if each.name == name] == ([state] if state else [])
+
+
+def test_a_plain_machine_is_made_where_shielded_vms_are_demanded(cloud: Cloud) -> None:
+    """Ubuntu's own image boots under Secure Boot; that of a GPU does not, and Google's refusal names why."""
+    cloud.settings(policies={"compute.requireShieldedVm": {"booleanPolicy": {"enforced": True}}})
+    provider = open_provider("gcp")
+    plain = Offer("gcp", "e2-standard-2", "us-central1", "us-central1-a", 2, 8 << 30, "x86_64", 0.067)
+    end = datetime.now(UTC) + timedelta(minutes=10)
+    spec = MachineSpec("orch-shielded", 0, plain, 20 << 30, end, {"orch-lease": "shielded"}, KEY)
+    provider.delete(provider.create(spec))
+    gpu = replace(plain, instance_type="g2-standard-4", cpus=4, accelerator="L4", accelerator_count=1)
+    with pytest.raises(ProviderError, match=r"constraints/compute\.requireShieldedVm") as refused:
+        provider.create(replace(spec, id="orch-unshielded", offer=gpu, disk=100 << 30))
+    assert refused.value.fault is Fault.INVALID
 
 
 def test_quotas_that_are_short(cloud: Cloud) -> None:

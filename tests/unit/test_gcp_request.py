@@ -125,7 +125,11 @@ def test_who_may_log_in_and_nothing_else_may() -> None:
     assert "install-nvidia-driver" not in held
     assert notes(made(L4))["install-nvidia-driver"] == "True"
     assert body["serviceAccounts"] == []
-    assert body["shieldedInstanceConfig"] == {"enableVtpm": True, "enableIntegrityMonitoring": True}
+    assert body["shieldedInstanceConfig"] == {
+        "enableVtpm": True,
+        "enableIntegrityMonitoring": True,
+        "enableSecureBoot": True,
+    }
 
 
 def test_the_network() -> None:

@@ -63,6 +63,14 @@ class Named:
     maybe_image: bool
 
 
+def boots_securely(project: str) -> bool:
+    """Whether images of that project start under Secure Boot with all that they bring.
+
+    Ubuntu's own kernel and modules are signed; NVIDIA's driver of a Deep Learning VM is not.
+    """
+    return project == _UBUNTU
+
+
 def parse_name(reference: str, own_project: str) -> Named:
     """`NAME` (of the caller's own project), `PROJECT/NAME`, or `projects/P/global/images/[family/]NAME`."""
     path = path_of(reference)

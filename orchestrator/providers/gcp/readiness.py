@@ -12,6 +12,7 @@ from orchestrator.model import Check, Offer, Readiness, Topic, Wanted
 from orchestrator.model.checks import missing, ok, unknown
 from orchestrator.providers.gcp import readiness_access as access
 from orchestrator.providers.gcp import readiness_place as place
+from orchestrator.providers.gcp import readiness_policies as policies
 from orchestrator.providers.gcp.faults import Refusal
 from orchestrator.providers.gcp.readiness_calls import ENDPOINTS, Questions
 from orchestrator.providers.gcp.refusing import understood
@@ -49,7 +50,7 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
         )
         return _readiness(wanted, (*begun, absent), questions, endpoints=endpoints)
     enabled = access.api(COMPUTE, refusal, setting.project)
-    begun = (*begun, enabled, *access.look(questions, environ))
+    begun = (*begun, enabled, *access.look(questions, environ, _machine(wanted)))
     lost = access.lacking(begun)
     grant = access.grant(lost, setting.project, questions.identity) if lost else None
     if enabled.state != "ok":
@@ -85,7 +86,14 @@ def before_up(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> tuple[
     first = wanted.offers[0]
     tunnel = environ.get("ORCH_GCP_INTERNAL") == "iap"
     site = place.Site(questions, setting, first.region, (first,), wanted.disk, wanted.image, tunnel)
-    return (*access.forbidden(questions, environ), *place.network(site), *place.quotas(site, facts))
+    governed = policies.judged(policies.answers(questions, environ), setting.project, _machine(wanted))
+    return (*governed, *place.network(site), *place.quotas(site, facts))
+
+
+def _machine(wanted: Wanted) -> policies.Machine | None:
+    """What `up` would make first."""
+    _, offers = _chosen(wanted)
+    return policies.Machine.of(offers[0], wanted.image) if offers else None
 
 
 def _is_installed() -> bool:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Check, Topic
 from orchestrator.model.checks import missing, ok, unknown
 from orchestrator.providers import permissions
+from orchestrator.providers.gcp import readiness_policies as policies
 from orchestrator.providers.gcp.calls import Calls
 from orchestrator.providers.gcp.faults import Refusal
-from orchestrator.providers.gcp.readiness_calls import Json, Questions
+from orchestrator.providers.gcp.readiness_calls import Questions
 from orchestrator.providers.permissions import BILLING, RESOURCE_MANAGER, Permission
 
 _DISABLED = frozenset({"servicedisabled", "accessnotconfigured", "servicenotactivated"})
 _UNPAID = frozenset({"billingdisabled", "billingnotenabled"})
 _POLICY = "orgpolicy.policy.get"
-_CONSTRAINTS: Mapping[str, str] = {
-    "compute.disableGuestAttributesAccess": "it forbids guest attributes, by which a machine proves itself",
-    "compute.requireOsLogin": "it demands OS Login, and then the key that orch brings does not count",
-    "compute.vmExternalIpAccess": "it forbids public addresses; ORCH_GCP_INTERNAL=1 makes machines without",
-}
 
 
 def is_disabled(refusal: Refusal) -> bool:
@@ -46,24 +42,26 @@ def api(name: str, refusal: Refusal | None, project: str) -> Check:
     return ok(Topic.API, name, "enabled" if refusal is None else f"answers ({refusal.code})")
 
 
-def look(questions: Questions, environ: Mapping[str, str]) -> tuple[Check, ...]:
+def look(
+    questions: Questions, environ: Mapping[str, str], machine: policies.Machine | None
+) -> tuple[Check, ...]:
     """Permissions, the APIs by which they are asked, and policies. Asks for each only what is needed."""
     wanted = [one for one in permissions.of("gcp") if _applies(one, environ)]
     asked = [one.name for one in wanted if one.name != _POLICY]
     answer = questions.granted(asked)
     prices = questions.prices()
-    policies = _policies(questions, environ)
+    governed = policies.answers(questions, environ)
     lost: Refusal | None = None
     if isinstance(answer, Refusal):
         lost, granted = answer, _by_reading(questions)
     else:
         granted = {name: name in answer.get("permissions", ()) for name in asked}
-    granted[_POLICY] = not any(isinstance(each, Refusal) for each in policies.values())
+    granted[_POLICY] = not any(isinstance(each, Refusal) for each in governed.values())
     return (
         _manager(lost, questions.project),
         api(BILLING, prices if isinstance(prices, Refusal) else None, questions.project),
         *(_permission(one, granted.get(one.name), questions.project) for one in wanted),
-        *_forbidden(policies, questions.project),
+        *policies.judged(governed, questions.project, machine),
     )
 
 
@@ -134,40 +132,3 @@ def _permission(permission: Permission, granted: bool | None, project: str) -> C
     if permission.needed == {"doctor"}:
         return unknown(Topic.PERMISSION, name, f"not granted; the doctor alone asks it, to {said}", remedy)
     return missing(Topic.PERMISSION, name, f"not granted in the project; needed to {said}", remedy)
-
-
-# ---------------------------------------------------------------- what an organisation forbids
-
-
-def _constraints(environ: Mapping[str, str]) -> list[str]:
-    public = permissions.named("compute.subnetworks.useExternalIp").applies(environ)
-    return [name for name in _CONSTRAINTS if public or name != "compute.vmExternalIpAccess"]
-
-
-def forbidden(questions: Questions, environ: Mapping[str, str]) -> Iterator[Check]:
-    """What the organisation's policies say of machines like ours."""
-    yield from _forbidden(_policies(questions, environ), questions.project)
-
-
-def _policies(questions: Questions, environ: Mapping[str, str]) -> dict[str, Json | Refusal]:
-    return {constraint: questions.policy(constraint) for constraint in _constraints(environ)}
-
-
-def _forbidden(policies: Mapping[str, Json | Refusal], project: str) -> Iterator[Check]:
-    """One line where nothing is forbidden; none where it was not told: the permission has its own line."""
-    told = {name: answer for name, answer in policies.items() if not isinstance(answer, Refusal)}
-    broken = [name for name, answer in told.items() if _forbids(answer)]
-    for name in broken:
-        remedy = f"gcloud resource-manager org-policies describe {name} --project={project} --effective"
-        yield missing(
-            Topic.POLICY, name, f"The organisation's policy is in the way: {_CONSTRAINTS[name]}.", remedy
-        )
-    if told and not broken:
-        yield ok(Topic.POLICY, "organisation", "forbids nothing that is needed")
-
-
-def _forbids(policy: Json) -> bool:
-    """A list of allowed values names machines one by one, and a new one is not among them."""
-    listed = policy.get("listPolicy", {})
-    enforced = bool(policy.get("booleanPolicy", {}).get("enforced"))
-    return enforced or listed.get("allValues") == "DENY" or bool(listed.get("allowedValues"))
