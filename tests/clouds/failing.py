@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from orchestrator.leases import foreseen, provision
-from orchestrator.ledger import Ledger
 from orchestrator.providers.aws import provider as aws_provider
 from orchestrator.providers.gcp import provider as gcp_provider
 from orchestrator.providers.retry import RetryingProvider
@@ -185,8 +184,7 @@ def project_in(tmp_path: Path, ground: Ground, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(provision, "require_ready", lambda *_: ())  # test_before_up.py
     monkeypatch.setattr(provision, "local_stack", lambda *_: None)
     monkeypatch.setattr(foreseen, "refuse_foreseen", lambda *_: None)
-    monkeypatch.setattr(provision, "require_gpus", lambda _: None)
-    monkeypatch.setattr(provision, "_installed", lambda *_: None)
+    monkeypatch.setattr(provision, "_prepare", lambda *_: None)
     monkeypatch.setattr(provision, "open_session", _at_the_door)
     patience(monkeypatch, 30.0)
     (tmp_path / "train.py").write_text("print('hello')\n")
@@ -204,13 +202,9 @@ def patience(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 @contextmanager
-def _at_the_door(
-    _: Project, ledger: Ledger, *__: object, reached: Reached, **___: object
-) -> Iterator[SimpleNamespace]:
+def _at_the_door(*_: object, reached: Reached, **__: object) -> Iterator[SimpleNamespace]:
     """A key that travelled is replaced, as at the first contact."""
     if reached.machine.detail.get("host_key") == "injected":
         reached.provider.vouch(reached.machine, (HOST_KEY, HOST_KEY))
         reached.provider.vouch(reached.machine, (HOST_KEY,))
-    yield SimpleNamespace(
-        ledger=ledger, machine=reached.machine, watch_idleness=lambda **_: None, confine=lambda: None
-    )
+    yield SimpleNamespace(machine=reached.machine)
