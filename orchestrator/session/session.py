@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from orchestrator import stack
 from orchestrator.errors import HostError, HostKeyError, LoginRefused, StackError
@@ -23,6 +23,7 @@ from orchestrator.model import (
     StackFacts,
     clouds,
 )
+from orchestrator.model.answers import Between, Malformed, decoded, malformed
 from orchestrator.model.plain import last_words
 from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
@@ -34,6 +35,13 @@ from orchestrator.session.reach import MachineGone, Reached, Waiting, explain_si
 from orchestrator.session.releasing import release_again
 
 _PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Timer:
+    """The answer of the verb `watch`: seconds until the deadline that it keeps, None where it keeps none."""
+
+    left: Annotated[float, Between(-(1 << 34), 1 << 34)] | None
 
 
 @dataclass
@@ -93,9 +101,11 @@ class Session:
 
     def _note_timer(self, answer: bytes) -> None:
         """Record once that a timer for the deadline runs there. HostError where the machine shows none."""
-        shown = json.loads(answer) if answer.startswith(b"{") else {}
-        left = shown.get("left")
-        if self.machine.deadline and not (isinstance(left, int | float) and left > 0):
+        try:
+            shown = decoded(Timer, answer)
+        except Malformed as error:
+            raise malformed(self.machine.name, "watch", str(error)) from error
+        if self.machine.deadline and shown.left is None:
             raise HostError(
                 f"{self.machine.name} shows no timer for its deadline.",
                 exists=f"{self.machine.id} runs on, at ${self.machine.price:.2f}/h.",
@@ -103,7 +113,7 @@ class Session:
             )
         held = self.ledger.lease().holding
         if held and held.id == self.machine.id and not held.armed:
-            self.ledger.append("machine.armed", machine=held.id, left=left)
+            self.ledger.append("machine.armed", machine=held.id, left=shown.left)
 
     def confine(self) -> None:
         """Take from the machine's user what could stop the deadline, where that is within its reach."""
