@@ -13,8 +13,6 @@ import os
 import re
 import site
 import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -121,15 +119,10 @@ def altered_files(packages: Sequence[Package], cache: Optional[str]) -> Dict[str
     stay, no byte is read. The kernel sets the change time, so an edit that restores the others shows.
     """
     known = _read_cache(cache)
-    seen = {}  # type: Dict[str, str]
-    found = {}  # type: Dict[str, List[str]]
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        for package in packages:
-            state = _state(package)
-            if known.get(package.name) != state:
-                found[package.name] = _verify(package, pool)
-            if not found.get(package.name):
-                seen[package.name] = state
+    states = [(package, _state(package)) for package in packages]
+    doubted = [package for package, state in states if known.get(package.name) != state]
+    found = _verify(doubted) if doubted else {}
+    seen = {package.name: state for package, state in states if not found.get(package.name)}
     if cache and seen != known:
         _write_cache(cache, seen)
     return {name: files for name, files in found.items() if files}
@@ -155,10 +148,16 @@ def _place(package: Package, line: Line) -> str:
     return os.path.join(package.root, line.path)
 
 
-def _verify(package: Package, pool: ThreadPoolExecutor) -> List[str]:
-    checked = [line for line in package.lines if line.hash and is_payload(line.path)]
-    verdicts = pool.map(lambda line: _is_whole(_place(package, line), line), checked)
-    return sorted(line.path for line, whole in zip(checked, verdicts) if not whole)  # noqa: B905
+def _verify(packages: Sequence[Package]) -> Dict[str, List[str]]:
+    from concurrent.futures import ThreadPoolExecutor  # late: mostly nothing is to be read again
+
+    found = {}
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        for package in packages:
+            checked = [line for line in package.lines if line.hash and is_payload(line.path)]
+            verdicts = pool.map(_is_whole, [_place(package, line) for line in checked], checked)
+            found[package.name] = sorted(line.path for line, whole in zip(checked, verdicts) if not whole)  # noqa: B905
+    return found
 
 
 def _is_whole(path: str, line: Line) -> bool:
@@ -185,6 +184,8 @@ def _read_cache(path: Optional[str]) -> Dict[str, str]:
 
 def _write_cache(path: str, seen: Dict[str, str]) -> None:
     try:
+        import tempfile
+
         os.makedirs(os.path.dirname(path), exist_ok=True)
         handle, name = tempfile.mkstemp(dir=os.path.dirname(path))
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
