@@ -10,6 +10,7 @@ from __future__ import annotations
 from orchestrator import catalog
 from orchestrator.errors import HostError
 from orchestrator.model import Host, Machine, Progress
+from orchestrator.model.plain import last_words
 
 _SECONDS = 180.0
 
@@ -95,8 +96,8 @@ def use(host: Host, machine: Machine, base: str, user: str, progress: Progress) 
     except HostError as error:
         progress.say(f"The local SSD stays unused: {error.message}")
         return
-    words = done.stderr.decode(errors="replace").strip().splitlines()
     if done.returncode:
-        progress.say(f"The local SSD stays unused: {words[-1] if words else f'code {done.returncode}'}")
+        why = last_words(done.stderr) or f"code {done.returncode}"
+        progress.say(f"The local SSD stays unused: {why}")
     elif done.stdout.strip():
         progress.say("Packages, data and runs lie on the machine's local SSD.")
