@@ -247,8 +247,7 @@ def _step(lease: Lease, event: Event) -> Lease:
                 stack=None,
             )
         case "machine.armed":
-            held = (replace(h, armed=True) if h.id == data["machine"] else h for h in lease.holdings)
-            return replace(lease, holdings=tuple(held))
+            return replace(lease, holdings=_armed(lease.holdings, data["machine"]))
         case "machine.ended":
             return replace(lease, holdings=_ended(lease.holdings, data["machine"], data["at"]))
         case "stack.installed":
@@ -313,6 +312,10 @@ def _price(value: Any) -> float:
     if not math.isfinite(value) or value < 0:
         raise ValueError("no price")
     return float(value)
+
+
+def _armed(holdings: tuple[Holding, ...], machine: str) -> tuple[Holding, ...]:
+    return tuple(replace(h, armed=True) if h.id == machine else h for h in holdings)
 
 
 def _ended(holdings: tuple[Holding, ...], machine: str, at: float) -> tuple[Holding, ...]:

@@ -38,7 +38,7 @@ def lacking(source: str, region: str | None, environ: Mapping[str, str]) -> tupl
     steps = [_enabling(questions, name) for name in off]
     rules = {} if COMPUTE in off else {str(rule["name"]): rule for rule in _rules(questions)}
     if not _admits(rules.get(ALLOW), source):
-        detail = f"ssh (tcp:22) from {source} to machines with the tag {NETWORK_TAG}"
+        detail = f"ssh (tcp:22) from {source} to the machines with the tag {NETWORK_TAG}"
         steps.append(SetupStep(f"firewall rule {ALLOW}", detail, lambda: _admit(questions, source)))
     if DENY not in rules:
         detail = "no ssh to them from elsewhere, which default-allow-ssh lets in"
