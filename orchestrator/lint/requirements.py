@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from orchestrator.lint.source import Snippet
 
 _LINE = re.compile(
@@ -94,7 +96,7 @@ def named(
     if found and not (found["rest"] or "").startswith("@"):
         extras, spec = found["extras"] or "", found["spec"] or ""
         yield Requirement(
-            snippet, _normal(found["name"]), extras, spec.strip(), line, column + indent, upgraded
+            snippet, canonicalize_name(found["name"]), extras, spec.strip(), line, column + indent, upgraded
         )
 
 
@@ -105,14 +107,10 @@ def locked(snippet: Snippet) -> list[Requirement]:
     lines = snippet.code.split("\n")
     found = ((number, _PACKAGE.match(line)) for number, line in enumerate(lines, 1))
     return [
-        Requirement(snippet, _normal(name[1]), "", f"=={version[1]}", number, name.start(1))
+        Requirement(snippet, canonicalize_name(name[1]), "", f"=={version[1]}", number, name.start(1))
         for number, name in found
         if name and number < len(lines) and (version := _VERSION.match(lines[number]))
     ]
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _of_lines(snippet: Snippet) -> Iterator[Requirement]:

@@ -17,7 +17,7 @@ from orchestrator.profiling.pauses import Pauses
 from orchestrator.profiling.rules import RULES
 from orchestrator.profiling.trace import VERSION, Trace, number, read
 
-__all__ = ["Advice", "Evidence", "IoSummary", "advise", "apply", "evidence", "summarise"]
+__all__ = ["Advice", "Evidence", "IoSummary", "apply", "evidence", "summarise"]
 
 
 def summarise(trace: Path, memory: int | None = None) -> IoSummary:
@@ -47,11 +47,6 @@ def evidence(trace: Path, memory: int | None = None) -> Evidence:
 def apply(found: Evidence) -> tuple[Advice, ...]:
     """What to change, the greatest predicted gain first; nothing where nothing is earned by evidence."""
     return _apply(RULES, found)
-
-
-def advise(trace: Path) -> tuple[Advice, ...]:
-    """The same of a trace."""
-    return apply(evidence(trace))
 
 
 def _measured(lines: Trace, found: Evidence) -> dict[str, Any]:

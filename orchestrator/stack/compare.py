@@ -6,10 +6,11 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
+from packaging.utils import canonicalize_name
+
 from orchestrator.model import Difference, Distribution, Fingerprint, Lock, Pin, is_allowed
 from orchestrator.model.counted import counted
 from orchestrator.stack.gpu_lock import OLDEST_DRIVER
-from orchestrator.stack.lock import normalised
 from orchestrator.stack.target import applicable
 from orchestrator.stack.versions import same_version
 
@@ -144,7 +145,7 @@ def foreseen(
 
 def _unlike_lock(lock: Lock, here: Fingerprint) -> Iterator[Difference]:
     pins, anywhere = _pins(lock, here), {pin.name for pin in lock.pins}
-    projects = set(map(normalised, filter(None, here.facts.get("projects", "").split(","))))
+    projects = set(map(canonicalize_name, filter(None, here.facts.get("projects", "").split(","))))
     mine = {d.name: d for d in here.distributions}
     for name in sorted({*pins, *mine} - projects):
         one, locked = mine.get(name), pins.get(name)
@@ -179,7 +180,7 @@ def _interpreters(here: Fingerprint, there: Fingerprint) -> Iterator[Difference]
 def _packages(lock: Lock, here: Fingerprint, there: Fingerprint) -> Iterator[Difference]:
     mine, theirs = {d.name: d for d in here.distributions}, {d.name: d for d in there.distributions}
     locked_here, locked_there = _pins(lock, here), _pins(lock, there)
-    projects = set(map(normalised, filter(None, here.facts.get("projects", "").split(","))))
+    projects = set(map(canonicalize_name, filter(None, here.facts.get("projects", "").split(","))))
     for name in sorted({*mine, *theirs}):
         locked = name in locked_here or name in locked_there
         if name in _TOOLS and not locked:

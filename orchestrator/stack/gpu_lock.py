@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from packaging.utils import canonicalize_name
+
 from orchestrator.model import Lock, Pin
-from orchestrator.stack.lock import normalised
 
 _PLUGIN = re.compile(r"jax-cuda(\d+)-(?:plugin|pjrt)")
 _LIBRARY = re.compile(r"nvidia-[a-z0-9-]+?(?:-cu(\d+))?")
@@ -128,6 +129,6 @@ def place_of(lock: Lock, pin: Pin) -> str:
     for number, line in enumerate(lines):
         found = pattern.match(line)
         near = "\n".join(lines[number : number + 3])
-        if found and normalised(found[1]) == pin.name and pin.version in near:
+        if found and canonicalize_name(found[1]) == pin.name and pin.version in near:
             return f"{lock.path}:{number + 1}:{found.start(1) + 1}"
     return str(lock.path)

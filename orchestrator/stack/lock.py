@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from orchestrator.errors import StackError
 from orchestrator.model import Lock, Pin
 from orchestrator.stack.uv import run_uv
@@ -83,10 +85,6 @@ def export(path: Path, form: str) -> str:
     )
 
 
-def normalised(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 # ---------------------------------------------------------------- requirements
 
 
@@ -144,7 +142,7 @@ def _pin(line: str, where: str) -> Pin:
     hashes = tuple(sorted({digest.lower() for algorithm, digest in algorithms if algorithm == "sha256"}))
     if not hashes:
         raise StackError(f"{where}: {match['name']} has no SHA-256 hash.", next_command=_hashing(where))
-    return Pin(normalised(match["name"]), match["version"], hashes, marker)
+    return Pin(canonicalize_name(match["name"]), match["version"], hashes, marker)
 
 
 def _hashing(where: str) -> str:
@@ -218,4 +216,4 @@ def _pylock_pin(package: Mapping[str, Any], where: str) -> Pin:
         raise StackError(f"{where}: a file of {name} has no SHA-256 hash.")
     marker = str(package.get("marker", ""))
     _check_marker(marker, where)
-    return Pin(normalised(name), str(package["version"]), tuple(sorted(hashes)), marker)
+    return Pin(canonicalize_name(name), str(package["version"]), tuple(sorted(hashes)), marker)

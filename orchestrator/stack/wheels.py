@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from packaging.utils import canonicalize_name
+
 from orchestrator.errors import StackError
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.model import Lock, Pin
 from orchestrator.model.answers import LONG
 from orchestrator.model.files import regular_bytes
 from orchestrator.stack.indexes import bare, has_secret
-from orchestrator.stack.lock import export, index_lines, normalised, read_toml
+from orchestrator.stack.lock import export, index_lines, read_toml
 from orchestrator.stack.target import Target
 from orchestrator.stack.uv import run_uv
 
@@ -181,7 +183,7 @@ def parse_wheels(document: Mapping[str, Any], folder: Path) -> Iterator[Wheel]:
             url = str(file.get("url") or (folder / str(file.get("path", ""))).absolute().as_uri())
             filename = str(file.get("name") or unquote(urlsplit(url).path).rsplit("/", 1)[-1])
             yield Wheel(
-                normalised(str(package["name"])),
+                canonicalize_name(str(package["name"])),
                 str(package.get("version", "")),
                 filename,
                 bare(url) if has_secret(url) else url,

@@ -34,13 +34,12 @@ _ROOM_FIRST = "orch pull    # once there is room; what came is kept"
 
 @dataclass(frozen=True)
 class Pulled:
-    """Files and bytes that were transferred; the rest was here already.
+    """`fetched_files` were transferred; the rest was here already.
 
     `entries` are here now, each with the digest and size of what came; `refused` are not.
     """
 
     fetched_files: int
-    fetched_bytes: int
     entries: tuple[Entry, ...] = ()
     refused: tuple[NotFetched, ...] = ()
 
@@ -121,7 +120,7 @@ def _pull(transfer: _Transfer, rows: Sequence[Row], target: Path) -> Pulled:
     except OSError as error:
         raise _failed(target, error) from error
     came = tuple(Entry(*row) for row in rows)
-    return Pulled(len(fetched), sum(row.size for row in fetched), came, tuple(transfer.refused))
+    return Pulled(len(fetched), came, tuple(transfer.refused))
 
 
 class _Places(NamedTuple):

@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, Generator, List, Optional, Set
 
 from .. import guard
 from ..leaving import exit_early
-from ..steps.clock import steps_per_execution
+from ..steps.clock import defining, steps_per_execution
 from ..steps.inputs import name_sources, one_thread
 from . import batch as batches
 from .course import Course, Options
@@ -89,11 +89,11 @@ class Sizing:
         guard.watch_hdf5()
         name_sources(keras)
         self._keras = keras
-        trainer = _defining(keras.Model, "make_train_function")
+        trainer = defining(keras.Model, "make_train_function")
         if trainer is not None:
             trainer.make_train_function = self._watched_maker(trainer.make_train_function)
         for name in ("apply", "apply_gradients"):
-            owner = _defining(keras.optimizers.Optimizer, name)
+            owner = defining(keras.optimizers.Optimizer, name)
             if owner is not None:
                 setattr(owner, name, self._watched_apply(getattr(owner, name)))
                 break
@@ -342,8 +342,3 @@ def _together(took: List[Dict[str, Any]]) -> Dict[str, Any]:
         "seconds": sum(each["seconds"] for each in took),
         "cpu": sum(each["cpu"] for each in took),
     }
-
-
-def _defining(kind: type, name: str) -> Any:
-    """The class that a method comes from; None where there is none."""
-    return next((base for base in kind.__mro__ if name in vars(base)), None)

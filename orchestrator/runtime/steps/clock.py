@@ -51,12 +51,12 @@ def on_keras(keras: Any) -> None:
     """Time the steps of `fit` and `train_on_batch`, and count those of custom loops by their optimizer."""
     if _open() is None:
         return
-    trainer = _defining(keras.Model, "make_train_function")
+    trainer = defining(keras.Model, "make_train_function")
     if trainer is not None:
         trainer.make_train_function = _timed_maker(trainer, trainer.make_train_function)
     name_sources(keras)
     time_pauses(keras, _pause)
-    optimizer = _defining(keras.optimizers.Optimizer, "apply")
+    optimizer = defining(keras.optimizers.Optimizer, "apply")
     if optimizer is not None:
         optimizer.apply = _noticed_apply(optimizer.apply)
 
@@ -81,8 +81,8 @@ def _pause(kind: str, seconds: float) -> None:
         _log.pause(kind, seconds)
 
 
-def _defining(kind: type, name: str) -> Any:
-    """The class that a method comes from."""
+def defining(kind: type, name: str) -> Any:
+    """The class that a method comes from; None where there is none."""
     return next((base for base in kind.__mro__ if name in vars(base)), None)
 
 
