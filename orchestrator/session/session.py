@@ -101,10 +101,7 @@ class Session:
 
     def _note_timer(self, answer: bytes) -> None:
         """Record once that a timer for the deadline runs there. HostError where the machine shows none."""
-        try:
-            shown = decoded(Timer, answer)
-        except Malformed as error:
-            raise malformed(self.machine.name, "watch", str(error)) from error
+        shown = parse_timer(answer, self.machine.name)
         if self.machine.deadline and shown.left is None:
             raise HostError(
                 f"{self.machine.name} shows no timer for its deadline.",
@@ -133,6 +130,14 @@ class Session:
         left = self.machine.deadline.timestamp() - time.time()
         longest = float(self.profile.max_duration)
         return min(left, longest) if left > 0 else longest
+
+
+def parse_timer(answer: bytes, name: str) -> Timer:
+    """The answer of the verb `watch` of machine `name`. Raises MalformedAnswer for anything else."""
+    try:
+        return decoded(Timer, answer)
+    except Malformed as error:
+        raise malformed(name, "watch", str(error)) from error
 
 
 def read_lock(profile: Profile) -> Lock:

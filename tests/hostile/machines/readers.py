@@ -21,6 +21,7 @@ from orchestrator.reads import opened
 from orchestrator.replay import fork_server, recipe, replayer
 from orchestrator.runs import bookmarks, collect, inputs, model_check
 from orchestrator.session.project import Project
+from orchestrator.session.session import parse_timer
 from orchestrator.sizing import result
 from orchestrator.stack import wheels
 from orchestrator.stack.attest import parse_fingerprint
@@ -136,6 +137,9 @@ READERS: dict[str, Reader] = {
     "profiling.trace._line": Reader("line", lambda p: trace._line(p.read_bytes()), bytes_only=True),
     "leases.gpu_ready.parse_listing": Reader(
         "answer", lambda p: parse_listing(p.read_bytes(), "m"), (Malformed, OrchError), bytes_only=True
+    ),
+    "session.session.parse_timer": Reader(
+        "answer", lambda p: parse_timer(p.read_bytes(), "m"), (OrchError,), bytes_only=True
     ),
     "stack.attest.parse_fingerprint": Reader(
         "answer", lambda p: parse_fingerprint(p.read_bytes()), (Malformed,), bytes_only=True
