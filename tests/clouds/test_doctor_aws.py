@@ -254,7 +254,7 @@ def ssh_from(source: str) -> dict[str, Any]:
 def test_no_security_group_and_then_one_that_is_shut(no_group: Any) -> None:
     found = ask("aws")
     assert (exit_code(found), lacking(found)) == (5, ["security group"])
-    assert "terraform" in str(check(found, "security group").remedy)
+    assert "orch setup aws" in str(check(found, "security group").remedy)
     vpc = no_group.describe_vpcs()["Vpcs"][0]["VpcId"]
     made = no_group.create_security_group(GroupName="orch-ssh", Description="ssh", VpcId=vpc)["GroupId"]
     found = ask("aws")
