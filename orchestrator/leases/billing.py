@@ -60,8 +60,9 @@ def cost_of(lease: Lease, ran: Ran | None, beside: Iterable[Span], now: float) -
 def spans_of_ledger(lease: Lease, run: LeasedRun, now: float, ended: float | None = None) -> Ran:
     """When a run's job ran, as far as this folder saw it: from its start until `now`, or its machine's
     deadline or end where that came first. `ended`: when its cloud says that the machine stopped."""
-    known = lease.holding.ended_at if lease.holding else None
-    limits = [limit for limit in (now, lease.deadline, known, ended) if limit is not None]
+    held = lease.holding
+    ends = [held.here(at) for at in (held.ended_at, ended) if at is not None] if held else []
+    limits = [limit for limit in (now, lease.deadline, *ends) if limit is not None]
     machine = str((lease.machine or {}).get("id", ""))
     return Ran(run.run_id, run.attempt, machine, run.started_at, max(run.started_at, min(limits)))
 

@@ -183,7 +183,13 @@ def _end_on(
             tell.say(f"Discarding the results of {', '.join(run.run_id for run in lease.uncollected)}")
         _settle_left(lease, discard, tell)
         notes.add("delete.intent", machines=[machine.id for machine in machines])
+    asked = time.monotonic()
     end_and_prove(provider, machines, {LABEL_LEASE: lease.id}, tell)
+    for holding in lease.holdings:
+        for machine in machines:
+            if machine.id == holding.id and machine.age is not None:
+                lasted = machine.age + time.monotonic() - asked
+                notes.add("machine.ended", machine=machine.id, at=holding.created_at + lasted)
     return machines
 
 
@@ -201,7 +207,8 @@ def _closed(
     notes.add("lease.closed")
     if not notes.missing:
         forget_folder(lease.id)
-    closed, now = ledger.lease(), time.time()
+    closed = ledger.lease()
+    now = closed.now()
     return DownReport(
         leases=(lease.id,),
         machines=tuple(machine.id for machine in ended),

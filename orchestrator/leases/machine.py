@@ -163,9 +163,11 @@ def _made(
     lease, offer = ledger.lease(), spec.offer
     key = public_key(project.identity(lease.id), f"orch-{lease.id}")
     tell.say(f"Creating {offer.instance_type} in {offer.zone or offer.region} at ${offer.price:.2f}/h")
+    repeated = any(attempt.number == spec.attempt for attempt in lease.attempts)
     with budget.alone():
         budget.require_budget(project, wanted, budget.worst_case(offer, wanted))
         ledger.append("create.intent", **_intent(spec))
+    asked = time.monotonic()
     try:
         machine = provider.create(replace(spec, ssh_public_key=key))
     except ProviderError as error:
@@ -173,6 +175,9 @@ def _made(
         if error.fault is not Fault.CAPACITY:
             raise
         return error
+    if machine.age is None:
+        made = provider.find(machine) if repeated else None
+        machine = replace(machine, age=made.age if made else time.monotonic() - asked)
     ledger.append("create.accepted", **receipt(spec.attempt, machine, wanted))
     if machine.detail.get("no_alarm"):
         tell.say(f"Its cloud will not end it where it cannot end itself: {machine.detail['no_alarm']}")
@@ -206,7 +211,7 @@ def _specs(lease: Lease, offers: Sequence[Offer], wanted: Profile, owner: str) -
     """One spec an offer, in order, without a key. An attempt that a killed `up` left open comes first,
     unchanged: the provider then finds what it may have made already."""
     number = max((attempt.number for attempt in lease.attempts), default=-1) + 1
-    left = next((a for a in lease.attempts if not a.settled and a.deadline > time.time()), None)
+    left = next((a for a in lease.attempts if not a.settled and a.deadline > lease.now()), None)
     if left:
         same = [o for o in offers if (o.instance_type, o.zone) == (left.instance_type, left.zone)]
         for offer in same[:1]:
@@ -275,4 +280,5 @@ def receipt(number: int, machine: Machine, wanted: Profile | None = None) -> dic
         "deadline": machine.deadline.timestamp() if machine.deadline else None,
         "price": machine.price,
         "disk_usd_hour": disk.usd_hour if disk else 0.0,
+        "age": machine.age,
     }

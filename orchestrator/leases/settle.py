@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -38,7 +37,7 @@ def record_of(
 
     `ran`: when its job ran, and `beside`: other jobs that go on, as the machine tells; else the ledger.
     """
-    now = time.time()
+    now = lease.now()
     run = lease.runs.get(run_id)
     begun = run.started_at if run and run.attempt == draft.attempt.number else None
     if run and begun is not None:
@@ -117,7 +116,7 @@ def _settled(
     project: Project, ledger: Ledger, lease: Lease, run: LeasedRun, ending: Ending | None
 ) -> RunRecord:
     exit_ = _end_of(run, ending)
-    ran = billing.spans_of_ledger(lease, run, time.time(), ending.at if ending else None)
+    ran = billing.spans_of_ledger(lease, run, lease.now(), ending.at if ending else None)
     record = record_of(project, lease, run.run_id, run.draft, ran=ran, exit=collect.exit_json(exit_))
     collect.write(record)
     charged = asdict(billing.charge(ran, record.cost))

@@ -119,6 +119,8 @@ def lease_status(
     """`runs`: how runs stand by run id, where the machine was asked. `runs_known`: see LeaseStatus; None
     where the ledger alone tells."""
     facts = machine_facts(machine) if machine else lease.machine or {}
+    lease = lease.seen(machine.id, machine.age) if machine else lease
+    now = lease.now()
     return LeaseStatus(
         lease=lease.id,
         name=lease.profile["name"],
@@ -129,9 +131,9 @@ def lease_status(
         instance_type=facts.get("instance_type"),
         zone=facts.get("zone"),
         price=lease.price,
-        cost=lease.cost(time.time()),
+        cost=lease.cost(now),
         created_at=lease.created_at,
-        deadline=lease.deadline,
+        deadline=None if lease.deadline is None else time.time() + lease.deadline - now,
         detail=facts.get("detail", {}),
         attempts=[asdict(attempt) for attempt in lease.attempts],
         runs=[_run(run, (runs or {}).get(run.run_id)) for run in lease.runs.values()],

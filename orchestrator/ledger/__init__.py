@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.ledger.draft import Draft, Try
+from orchestrator.ledger.holding import Holding
 from orchestrator.ledger.journal import VERSION, Contents, Event, Journal
-from orchestrator.ledger.lease import Attempt, Holding, Lease, LeasedRun, Ran, fold
+from orchestrator.ledger.lease import Attempt, Lease, LeasedRun, Ran, fold
 
 __all__ = [
     "VERSION",

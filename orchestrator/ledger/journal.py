@@ -1,7 +1,7 @@
 """The file of a ledger: one JSON object a line, fsynced, never rewritten.
 
-A line is {"v", "seq", "time", "event", ..., "crc"}; `crc` is the CRC-32 of the same object without it. What
-cannot be read (a torn or damaged line, zeros after a power loss, the marks of a merge) is skipped and kept.
+A line is {"v", "seq", "time", "tick", "event", ..., "crc"}; `crc` is the CRC-32 of the object without it.
+What cannot be read (a torn line, zeros after a power loss, the marks of a merge) is skipped and kept.
 """
 
 from __future__ import annotations
@@ -19,22 +19,28 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import UsageError
+from orchestrator.ledger import clock
+from orchestrator.ledger.clock import Tick, tick_of
 
 VERSION = 1
 
-_OURS = ("v", "seq", "time", "event", "crc")
+_OURS = ("v", "seq", "time", "tick", "event", "crc")
 _PADDING = b"\0 \t\r\n"
 _LATEST = 1e11  # seconds since 1970; later times are no times
 
 
 @dataclass(frozen=True)
 class Event:
-    """One line. `data` is what the event carries besides its sequence number and time (Unix seconds)."""
+    """One line. `data` is what the event carries besides its sequence number and time (Unix seconds).
+
+    `tick`: the same moment by the clock that nobody sets; None where there is none.
+    """
 
     seq: int
     time: float
     event: str
     data: Mapping[str, Any] = field(default_factory=dict)
+    tick: Tick | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,8 @@ class Journal:
                 raise _refusal(self.path, known.newer)
             seq = max((one.seq for one in known.events), default=-1) + 1
             start = b"" if not text or text.endswith(b"\n") else b"\n"  # a torn line stays a line by itself
-            _write(handle, start + _line({"v": VERSION, "seq": seq, "time": _now(), "event": event, **data}))
+            head = {"v": VERSION, "seq": seq, "time": _now(), **clock.as_json(clock.tick()), "event": event}
+            _write(handle, start + _line({**head, **data}))
             os.fsync(handle)
 
     def contents(self) -> Contents:
@@ -131,7 +138,7 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 def _event(record: Mapping[str, Any]) -> Event:
     data = {key: value for key, value in record.items() if key not in _OURS}
-    return Event(record["seq"], record["time"], record["event"], data)
+    return Event(record["seq"], record["time"], record["event"], data, tick_of(record.get("tick")))
 
 
 def is_time(value: object) -> bool:

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from orchestrator.ledger import clock
 from orchestrator.ledger.draft import Draft
+from orchestrator.ledger.holding import Holding
 from orchestrator.ledger.journal import Event
 from orchestrator.ledger.shapes import is_sound
 from orchestrator.model import MachineFacts, StackFacts
@@ -91,45 +93,11 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Holding:
-    """One machine that the lease had, or has. Times are Unix seconds.
-
-    `created_at` is by the cloud's clock, `noted_at` by this computer's. `ended_at`: when it stopped to cost;
-    None while nobody saw it gone. `machine`: its facts, as the api wrote them. `armed`: a timer for its
-    deadline was seen to run on it.
-    """
-
-    lease: str
-    machine: MachineFacts
-    created_at: float
-    noted_at: float
-    deadline: float | None
-    price: float
-    ended_at: float | None = None
-    disk_price: float = 0.0
-    armed: bool = False
-
-    @property
-    def id(self) -> str:
-        return str(self.machine["id"])
-
-    @property
-    def usd_hour(self) -> float:
-        """Of the machine and its disk."""
-        return self.price + self.disk_price
-
-    def seconds(self, now: float) -> float:
-        """How long it ran. It ends itself at its deadline, whether somebody saw that or not."""
-        end = now if self.ended_at is None else self.ended_at
-        end = end if self.deadline is None else min(end, self.deadline)
-        return max(0.0, end - self.created_at)
-
-
-@dataclass(frozen=True)
 class Lease:
     """One `up` … `down`, as its events add up. `whole`: every line of its ledger could be read.
 
     `for_run`: the run for which `run` made the lease, and ends it; None where somebody called `up`.
+    `started`: see ledger.clock.now.
     """
 
     id: str
@@ -150,6 +118,20 @@ class Lease:
     ran: tuple[Ran, ...] = ()
     closed_at: float | None = None
     whole: bool = True
+    started: Mapping[str, float] = field(default_factory=dict)
+
+    def now(self) -> float:
+        """Unix seconds by the clock of its ledger."""
+        return clock.now(self.started)
+
+    def seen(self, machine: str, age: float | None) -> Lease:
+        """As the cloud tells the machine's age now."""
+        if age is None:
+            return self
+        now = self.now()
+        holdings = tuple(h.seen(age, now) if h.id == machine else h for h in self.holdings)
+        changed = replace(self, holdings=holdings)
+        return replace(changed, deadline=changed.holding.deadline) if changed.holding else changed
 
     @property
     def open(self) -> bool:
@@ -186,7 +168,9 @@ def fold(events: Sequence[Event], name: str = "") -> Lease:
 
     `name`: the lease's id where its opening cannot be read.
     """
-    lease = _opened(events, name)
+    started: dict[str, float] = {}
+    events = [_timed(event, started) for event in events]
+    lease = replace(_opened(events, name), started=started)
     for event in events:
         if event.event == "lease.opened":
             continue
@@ -195,6 +179,14 @@ def fold(events: Sequence[Event], name: str = "") -> Lease:
         except (KeyError, TypeError, ValueError):  # or it speaks of a run whose start cannot be read
             lease = replace(lease, whole=False)
     return lease
+
+
+def _timed(event: Event, started: dict[str, float]) -> Event:
+    """The event with its time by the ledger's clock."""
+    if event.tick is None:
+        return event
+    begun = started.setdefault(event.tick.boot, event.time - event.tick.up)
+    return replace(event, time=begun + event.tick.up)
 
 
 def _opened(events: Sequence[Event], name: str) -> Lease:
@@ -304,7 +296,7 @@ def _held(lease: Lease, event: Event) -> tuple[Holding, ...]:
     """The holdings with one more, or with one that was found again."""
     data = event.data
     facts = (data["machine"], data["created_at"], event.time, data["deadline"], data["price"])
-    new = Holding(lease.id, *facts, disk_price=_price(data.get("disk_usd_hour", 0.0)))
+    new = Holding(lease.id, *facts, age=data.get("age"), disk_price=_price(data.get("disk_usd_hour", 0.0)))
     return (*(held for held in lease.holdings if held.id != new.id), new)
 
 

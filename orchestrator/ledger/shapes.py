@@ -51,6 +51,7 @@ SHAPES: Mapping[str, Mapping[str, Test]] = {
         "created_at": is_time,
         "deadline": _time_or_none,
         "price": is_number,
+        "age": _time_or_none,
     },
     "machine.armed": {"machine": _text},
     "machine.ended": {"machine": _text, "at": is_time},

@@ -60,21 +60,21 @@ def note_ends(ledger: Ledger, provider: Provider, lease: Lease, found: Sequence[
     over = [holding for holding in lease.holdings if holding.ended_at is None and holding.id not in running]
     with suppress(OSError, UsageError):
         for holding in over:
-            ledger.append("machine.ended", machine=holding.id, at=_stopped_at(provider, holding))
+            ledger.append("machine.ended", machine=holding.id, at=_stopped_at(provider, holding, lease.now()))
             if all(machine.id != holding.id for machine in found):
                 provider.forget(machine_from_holding(holding))
     return ledger.lease() if over else lease
 
 
-def _stopped_at(provider: Provider, holding: Holding) -> float:
-    """What its cloud says, where that can be: between its creation and now, both by the cloud's clock. Else
-    its deadline or now, whichever comes first: it cost at most so long."""
-    now = holding.created_at + max(0.0, time.time() - holding.noted_at)
+def _stopped_at(provider: Provider, holding: Holding, now_here: float) -> float:
+    """When it stopped, by its cloud's clock: as the cloud says, where that is between its creation and now;
+    else at its deadline or now, whichever comes first: it cost at most so long."""
+    now = holding.created_at + max(0.0, now_here - holding.begun_at)
     ending = ending_of(provider, machine_from_holding(holding))
     at = ending.at if ending is not None else None
     if at is not None and holding.created_at - _CLOCK_SECONDS <= at <= now + _CLOCK_SECONDS:
         return max(at, holding.created_at)
-    return min(now, holding.deadline or now)
+    return holding.created_at + holding.seconds(now_here)
 
 
 def machine_from_holding(holding: Holding) -> Machine:
@@ -115,10 +115,10 @@ def await_existing(provider: Provider, lease: Lease, tell: Progress) -> tuple[Ma
     if found or not unsettled or not provider.list_lag_s:
         return found
     fresh_until = (lease.attempted_at or 0.0) + _CALL_SECONDS + provider.list_lag_s
-    if time.time() < fresh_until:
+    if lease.now() < fresh_until:
         tell.say("Nothing is listed, but a create call is young: waiting for what it may have made")
     empty = 1
-    while not found and (empty < _EMPTY_ANSWERS or time.time() < fresh_until):
+    while not found and (empty < _EMPTY_ANSWERS or lease.now() < fresh_until):
         time.sleep(_LIST_SECONDS)
         found = machines_of(provider, lease)
         empty += 1

@@ -165,7 +165,7 @@ def _require_hope(provider: Provider, lease: Lease, machine: Machine | None, wai
 
 def _gone_after(lease: Lease) -> float:
     """A machine made seconds ago may not be listed yet; an older one that is not listed is gone."""
-    fresh = lease.created_at is not None and time.time() - lease.created_at < 120
+    fresh = lease.holding is not None and lease.now() - lease.holding.begun_at < 120
     return 60.0 if fresh and not clouds.is_here(lease.profile["cloud"]) else 2.0
 
 

@@ -173,6 +173,7 @@ def _turn_clocks(patch: pytest.MonkeyPatch, clock: Clock) -> None:
         patch.setattr(module, "datetime", Turned)
     patch.setattr(gc, "datetime", Turned)
     patch.setattr(journal, "_now", clock)
+    patch.setattr(journal.clock, "tick", lambda: None)
 
 
 def _hurry(patch: pytest.MonkeyPatch) -> None:
