@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from orchestrator.runtime.processes import boot_id
-
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)  # Linux
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,12 @@ class Tick:
 
 def tick() -> Tick | None:
     """None where this system has no such clock."""
-    boot = boot_id() if _BOOTTIME is not None else None
-    return Tick(boot, time.clock_gettime(_BOOTTIME)) if boot and _BOOTTIME is not None else None
+    if _BOOTTIME is None:
+        return None
+    try:
+        return Tick(_BOOT_ID.read_text().strip(), time.clock_gettime(_BOOTTIME))
+    except OSError:
+        return None
 
 
 def tick_of(value: object) -> Tick | None:

@@ -6,9 +6,6 @@ from dataclasses import dataclass, replace
 
 from orchestrator.model import MachineFacts
 
-_CLOCKS_AGREE = 43_200.0
-"""Seconds: a machine that was noted so long after its creation at most, by two clocks that may be right."""
-
 
 @dataclass(frozen=True)
 class Holding:
@@ -17,7 +14,8 @@ class Holding:
     `created_at` and `ended_at`, when it stopped to cost (None while nobody saw it gone), are by the cloud's
     clock. `noted_at` and `deadline` are by the ledger's. No time of one is compared with one of the other.
     `machine`: its facts, as the api wrote them. `armed`: a timer for its deadline was seen to run on it.
-    `age`: seconds that it existed when it was noted, as the cloud told; None where it did not.
+    `age`: seconds that it existed when it was noted; None where that is not known, and both clocks are taken
+    for one.
     """
 
     lease: str
@@ -43,10 +41,7 @@ class Holding:
     @property
     def begun_at(self) -> float:
         """When it was created, by the ledger's clock."""
-        if self.age is not None:
-            return self.noted_at - self.age
-        told = 0.0 <= self.noted_at - self.created_at < _CLOCKS_AGREE
-        return self.created_at if told else self.noted_at
+        return self.created_at if self.age is None else self.noted_at - self.age
 
     def here(self, at: float) -> float:
         """A time of the cloud's clock by the ledger's."""

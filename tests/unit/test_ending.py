@@ -176,6 +176,6 @@ class Telling(MemoryProvider):
 def test_cost_stops_when_the_cloud_says_where_that_can_be(told: float | None, stopped: float) -> None:
     """Times are seconds after the creation; this computer's clock is a day ahead of the cloud's."""
     made = time.time() - 86_400 - 600
-    holding = Holding("l", {"id": "vm-0"}, made, made + 86_400, None, 2.0)
+    holding = Holding("l", {"id": "vm-0"}, made, made + 86_400, None, 2.0, age=0.0)
     found = machines._stopped_at(Telling(None if told is None else made + told), holding, time.time())
     assert found - made == pytest.approx(stopped, abs=120 if stopped == 600.0 else 0.001)
