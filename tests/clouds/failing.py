@@ -103,6 +103,8 @@ AWS_CALLS = (
     "GetParameter",
     "RunInstances",
     "TerminateInstances",
+    "PutMetricAlarm",
+    "DeleteAlarms",
 )
 GOOGLE_CALLS = (
     "compute.images.getFromFamily",

@@ -23,6 +23,8 @@ LATE_S = 600
 
 _MINUTE, _FINE, _HOUR, _DAY, _WEEK = 60, 300, 3600, 86400, 604800
 _KINDS = ("dead", "late")
+_FAILURES = (ProviderError, LookupError, TypeError, ValueError, AttributeError)
+"""A refusal, and an answer that cannot be read: neither may hide that a machine was made."""
 
 
 def name_of(identity: str, kind: str) -> str:
@@ -79,13 +81,13 @@ def arm(clients: Clients, region: str, identity: str, lasts: float) -> dict[str,
             for alarm in alarms_of(identity, region, lasts):
                 clients.client("cloudwatch", region).put_metric_alarm(**alarm)
                 kinds.append(str(alarm["AlarmName"]).rpartition("-")[2])
-    except ProviderError as error:
-        return {"alarms": kinds, "no_alarm": error.message}
+    except _FAILURES as error:
+        return {"alarms": kinds, "no_alarm": str(error)}
     return {"alarms": kinds}
 
 
 def remove(clients: Clients, region: str, identity: str) -> None:
     """Remove what may have been made, one at a time: a name that is unknown keeps the others."""
     for kind in _KINDS:
-        with suppress(ProviderError), asking(clients, region):
+        with suppress(*_FAILURES), asking(clients, region):
             clients.client("cloudwatch", region).delete_alarms(AlarmNames=[name_of(identity, kind)])
