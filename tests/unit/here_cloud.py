@@ -6,12 +6,9 @@ folder. A machine that is ended takes its folder and its processes with it, and 
 
 from __future__ import annotations
 
-import atexit
-import functools
 import os
 import shutil
 import signal
-import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +38,7 @@ class HereCloud(MemoryProvider):
         super().__init__()
         self.root = root
         self.prepared = prepared
+        self.image = root.parents[1] / "image"  # beside the folders of this process's tests
         self.taken_back: set[str] = set()
 
     def base(self, identity: str) -> Path:
@@ -63,14 +61,14 @@ class HereCloud(MemoryProvider):
     def _as_seen(self, made: Any) -> Machine:
         seen = super()._as_seen(made)
         if self.prepared and self.runs_here(seen.id) and not self.base(seen.id).exists():
-            _prepare(self.base(seen.id))
+            _prepare(self.base(seen.id), self.image)
         return replace(seen, detail={**seen.detail, "base": str(self.base(seen.id))})
 
     def _end(self, identity: str) -> None:
         super()._end(identity)
         _kill_everything_of(self.base(identity))
         if self.prepared:
-            _keep(self.base(identity))
+            _keep(self.base(identity), self.image)
         shutil.rmtree(self.base(identity), ignore_errors=True)
 
 
@@ -142,17 +140,8 @@ def project(folder: Path, script: str, *, more: str = "") -> Path:
     return profile
 
 
-@functools.cache
-def _image(_pid: int) -> Path:
-    """What the first machine of this process had got; `of` names its folder."""
-    made = Path(tempfile.mkdtemp(prefix="orch-image-"))
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return made
-
-
-def _keep(base: Path) -> None:
-    """Take the machine's installed things as the image, if there is none yet."""
-    image = _image(os.getpid())
+def _keep(base: Path, image: Path) -> None:
+    """Take the machine's installed things as the image, if there is none yet; `of` names its folder."""
     if (image / "of").exists() or not list(base.glob("stacks/*.json")):
         return
     for name in ("python", "runtime", "stacks", "uv"):
@@ -160,9 +149,8 @@ def _keep(base: Path) -> None:
     (image / "of").write_text(str(base))
 
 
-def _prepare(base: Path) -> None:
+def _prepare(base: Path, image: Path) -> None:
     """A copy of the image in which every text names this folder."""
-    image = _image(os.getpid())
     if not (image / "of").exists():
         return
     before, now = (image / "of").read_bytes(), os.fsencode(base)
