@@ -17,6 +17,7 @@ import pytest
 from orchestrator import jobs, stack
 from orchestrator.errors import HostError
 from orchestrator.leases import provision
+from orchestrator.ledger.draft import Draft
 from orchestrator.model import Agent, Exit, Job, NotFetched, Refused, Room, RunState
 from orchestrator.providers.memory import MemoryProvider
 from orchestrator.runs import attempts, collect, company, follow, inputs
@@ -120,7 +121,7 @@ def place_guests(patch: pytest.MonkeyPatch, guests: Guests) -> None:
         patch.setattr(module, "report_once", lambda *_: None)
 
 
-def _prepared(opened: session.Session, run_id: str, *, local_parity: bool, parallel: bool) -> dict[str, Any]:
+def _prepared(opened: session.Session, run_id: str, *, local_parity: bool, parallel: bool) -> Draft:
     """A run made ready: nothing is installed, sent or compared; its attempt is told as ever."""
     del local_parity
     company.require_no_other_run(opened, run_id, parallel)
@@ -130,17 +131,14 @@ def _prepared(opened: session.Session, run_id: str, *, local_parity: bool, paral
     number = attempts.number_of_next(opened.project, run_id, opened.ledger.lease().runs.get(run_id))
     changed = attempts.changed_since(opened.project, run_id, now)
     job = {"run_id": run_id, "argv": ["python", "train.py"], "python": "python3", "trees": []}
-    return {
-        "stack": {},
-        "data": {},
-        "parity": None,
-        "timings": {},
+    facts = {
         "command": list(now.command),
         "code": {"digest": now.code_digest, "files": len(now.code)},
         "agent": {"python": AGENT.python, "root": AGENT.root, "base": AGENT.base},
         "attempt": {"number": number, "changed": changed},
         "job": job,
     }
+    return Draft.from_json(facts)
 
 
 # ---------------------------------------------------------------- jobs, as a guest answers
