@@ -49,7 +49,7 @@ def setup(
     if undo:
         where, steps = known.made(region, environ)
     else:
-        where, steps = known.lacking(_range(source or own_address()), region, environ)
+        where, steps = known.lacking(_range(source or own_address(cloud)), region, environ)
     if steps and approve and not approve(where, steps):
         raise UsageError("Not approved; nothing was changed.")
     for step in steps:
@@ -69,15 +69,16 @@ def _setup_of(cloud: str) -> Setup:
     return found
 
 
-def own_address(url: str = WHO_AM_I) -> str:
+def own_address(cloud: str, url: str = WHO_AM_I) -> str:
     """This computer's public address. Raises UsageError where it cannot be learned."""
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return str(ipaddress.ip_address(answer.read(_LONGEST).decode("ascii").strip()))
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"From which address ssh will come was not learned from {url}: {error}.",
-            next_command="orch setup CLOUD --from YOUR.ADDRESS/32",
+            f"This computer's public address is needed, to let ssh in from it alone; {url} did not tell it: "
+            f"{error}. Give the address yourself.",
+            next_command=f"orch setup {cloud} --from YOUR.ADDRESS/32",
         ) from error
 
 

@@ -30,7 +30,7 @@ _OVER = (MachineState.STOPPED, MachineState.STOPPING)
 
 @dataclass(frozen=True)
 class Reached:
-    """A machine that answers, and by whom it was found.
+    """A machine that answers, and the provider that found it.
 
     `limit_s`: how long its boot may take; `until`: when that is over, by time.monotonic().
     """

@@ -106,10 +106,10 @@ def test_ones_own_address_is_asked_for() -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/"
     try:
-        assert api.own_address(url) == "203.0.113.7"
+        assert api.own_address("aws", url) == "203.0.113.7"
         _Address.text = b"<html>Sign in</html>"
         with pytest.raises(UsageError, match="was not learned"):
-            api.own_address(url)
+            api.own_address("aws", url)
     finally:
         server.shutdown()
         server.server_close()

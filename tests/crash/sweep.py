@@ -53,8 +53,10 @@ def _points(wanted: Points, counted: Callable[[], int]) -> Sequence[int | str]:
 
 
 def _effects_of_up(rig: Rig) -> int:
-    count = rig.do("up", profile="orch.yaml").count
-    rig.do("down")
+    """Of the second one: the first also makes what later ones find, such as the environment of this side."""
+    for _ in ("first", "counted"):
+        count = rig.do("up", profile="orch.yaml").count
+        rig.do("down")
     return count
 
 
@@ -126,8 +128,12 @@ def _sweep_down(rig: Rig, wanted: Points) -> Iterator[Kill]:
 
 
 def _sweep_run(rig: Rig, wanted: Points) -> Iterator[Kill]:
-    points = _points(wanted, lambda: rig.do("run", profile="orch.yaml", run_id="counted").count)
-    for number, point in enumerate(points):
+    def counted() -> int:
+        """Of the second one, as of `up`."""
+        rig.do("run", profile="orch.yaml", run_id="first")
+        return rig.do("run", profile="orch.yaml", run_id="counted").count
+
+    for number, point in enumerate(_points(wanted, counted)):
         name = f"run-{number}"
         killed = rig.call("run", profile="orch.yaml", run_id=name, kill_before=point)
         again = rig.call("run", profile="orch.yaml", run_id=name)

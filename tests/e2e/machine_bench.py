@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -154,13 +155,11 @@ def start_creator(bench: Bench, spec: MachineSpec, then: str) -> subprocess.Pope
 
 def creator_program(spec: MachineSpec, state: Path, then: str) -> str:
     program = f"""
-        import sys, time
+        import pickle, sys, time
         sys.path.insert(0, {str(ROOT)!r})
-        import datetime
-        from pathlib import Path, PosixPath
-        from orchestrator.model import MachineSpec, Offer
+        from pathlib import Path
         from orchestrator.providers.local.provider import LocalProvider
-        spec = {spec!r}
+        spec = pickle.loads({pickle.dumps(spec)!r})
         provider = LocalProvider(Path({str(state)!r}))
         print("creating", flush=True)
         machine = provider.create(spec)
