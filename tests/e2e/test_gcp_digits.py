@@ -1,4 +1,7 @@
-"""The shipped profile gcp-l4 as it stands: plan, up, a real training with TensorFlow, down."""
+"""The shipped profile gcp-l4: plan, up, a real training with TensorFlow, down.
+
+An emulated machine has no GPU, so the lock is that without CUDA, by its name.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,13 @@ def digits(tmp_path: Path, digits_data: Path) -> Iterator[tuple[Project, gcp.Clo
 
 def test_the_digits_on_an_l4(digits: tuple[Project, gcp.Cloud]) -> None:
     project, cloud = digits
-    held = project.json("up", "profiles/gcp-l4.yaml", "--yes")
+    profile = project.folder / "profiles/gcp-l4.yaml"
+    shipped = profile.read_text()
+    assert shipped.count("requirements-gpu.lock") == 1
+    profile.write_text(shipped.replace("requirements-gpu.lock", "requirements.lock"))
+    project.orch("plan", "profiles/gcp-l4.yaml", code=2)
+    allowed = ("--set", "stack.allow=[lock-without-gpu]")
+    held = project.json("up", "profiles/gcp-l4.yaml", "--yes", *allowed)
     assert held["instance_type"] == "g2-standard-4"
     assert held["detail"]["image"].startswith(
         "projects/deeplearning-platform-release/global/images/common-cu129"

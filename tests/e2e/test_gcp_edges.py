@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.clouds import gcp, tunnels
+from tests.clouds.gcp.world import OPEN
 from tests.e2e.project import HELLO, Project, tiny
 
 pytestmark = [
@@ -145,6 +146,8 @@ def test_a_preempted_run_is_no_lost_run(project: Project, cloud: gcp.Cloud) -> N
 
 def test_a_machine_behind_google_s_tunnel(project: Project, cloud: gcp.Cloud, tmp_path: Path) -> None:
     programs = tunnels.gcloud(tmp_path / "bin", cloud.url)
+    through = {**OPEN, "name": "orch-iap", "network": "orch", "sourceRanges": ["35.235.240.0/20"]}
+    cloud.settings(firewalls=[OPEN, through])
     project.environ.update(
         ORCH_GCP_INTERNAL="iap", ORCH_GCP_SUBNETWORK="orch", PATH=f"{programs}:{os.environ['PATH']}"
     )

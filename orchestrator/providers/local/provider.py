@@ -137,10 +137,10 @@ class LocalProvider:
         finally:
             owner.release()
 
-    @_only_provider_errors
     def forget(self, machine: Machine) -> None:
         """Nothing was made beside it."""
 
+    @_only_provider_errors
     def endpoint(self, machine: Machine) -> Endpoint | None:
         folder, record, guest = self._running(machine, required=False)
         if record is None or guest is None:

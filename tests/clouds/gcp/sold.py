@@ -120,7 +120,9 @@ def get_network(call: Call) -> Json:
 
 
 def get_subnetwork(call: Call) -> Json:
-    return _network(call, call.path["subnetwork"], "subnetwork", f"regions/{call.path['region']}/subnetworks")
+    name = call.path["subnetwork"]
+    found = _network(call, name, "subnetwork", f"regions/{call.path['region']}/subnetworks")
+    return {**found, "network": call.world.url("global/networks", name)}
 
 
 def _network(call: Call, name: str, kind: str, where: str) -> Json:
