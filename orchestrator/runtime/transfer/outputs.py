@@ -13,7 +13,7 @@ import re
 import stat
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from ..rundir import RunDir, is_plain, read_json, write_json
+from ..rundir import RunDir, is_plain, open_plain, read_json, write_json
 from .stage import altered, describe, relative, walk
 
 _BLOCK = 1 << 20
@@ -241,9 +241,9 @@ def _facts(path: str, kind: str, size: int, mode: int, digest: str = "", target:
 
 
 def sha256(path: str, size: Optional[int] = None) -> str:
-    """Lower-case hex of a file's content, or of its first `size` bytes."""
+    """Lower-case hex of a file's content, or of its first `size` bytes. OSError where it is no plain file."""
     digest, left = hashlib.sha256(), size
-    with open(path, "rb", buffering=0) as file:
+    with open(open_plain(path), "rb", buffering=0) as file:
         while left is None or left > 0:
             block = file.read(_BLOCK if left is None else min(_BLOCK, left))
             if not block:

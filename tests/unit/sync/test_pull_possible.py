@@ -192,6 +192,34 @@ def test_a_socket_and_a_pipe_among_the_outputs_are_named(tmp_path: Path) -> None
     assert kinds == ["special", "special"]
 
 
+@pytest.mark.parametrize("put", ["pipe", "link"])
+def test_an_output_that_is_replaced_while_it_is_listed_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: str
+) -> None:
+    from orchestrator.runtime.transfer import outputs
+
+    place, secret = tmp_path / "weights", tmp_path / "secret"
+    for path in (place, secret):
+        path.write_bytes(b"12345")
+    os.mkfifo(tmp_path / "pipe")
+    filled = os.open(tmp_path / "pipe", os.O_RDWR)  # so that who reads the pipe does not wait
+    os.write(filled, b"12345")
+
+    def replace(*_: object) -> bool:
+        place.unlink()
+        if put == "link":
+            place.symlink_to(secret)
+        else:
+            (tmp_path / "pipe").rename(place)
+        return False
+
+    monkeypatch.setattr(outputs, "_is_too_large", replace)
+    found = outputs._entry(str(place), "weights")
+    os.close(filled)
+    assert found is not None
+    assert (found["kind"], found["digest"]) == ("unreadable", "")
+
+
 def test_every_reason_of_the_far_side_has_its_word_here() -> None:
     from orchestrator.runtime.transfer import entries
 
