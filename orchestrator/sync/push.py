@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,7 +13,8 @@ from orchestrator.errors import SyncError
 from orchestrator.model import Agent, Entry, Host, Manifest, Progress, Silent
 from orchestrator.model.answers import Count, Most, Sha256
 from orchestrator.runtime.transfer import frames
-from orchestrator.runtime.transfer.confined import pieces
+from orchestrator.runtime.transfer.confined import Confined, pieces
+from orchestrator.runtime.transfer.entries import text
 from orchestrator.sync.scan import Scan, shown
 from orchestrator.sync.talk import Changed, Talk
 
@@ -143,20 +145,34 @@ def _asks_for_files(numbers: Sequence[int], entries: Sequence[Entry]) -> bool:
 
 def _send_bodies(talk: Talk, scan: Scan, needed: Sequence[Entry], name: str, progress: Progress) -> None:
     total, done = sum(entry.size for entry in needed), 0
-    for entry in needed:
-        # A file that cannot be read any more is said to be gone, and named by the other side with the
-        # others that are not what they were.
-        done += frames.send_body(talk.write, _content(scan, entry))
-        progress.transfer(name, min(done, total - 1), total)
+    with _opener(scan) as opened:
+        for entry in needed:
+            # A file that cannot be read any more is said to be gone, and named by the other side with the
+            # others that are not what they were.
+            done += frames.send_body(talk.write, _content(opened, entry))
+            progress.transfer(name, min(done, total - 1), total)
     talk.flush()
     if needed:
         progress.transfer(name, total, total)
 
 
-def _content(scan: Scan, entry: Entry) -> Iterator[bytes]:
+@contextmanager
+def _opener(scan: Scan) -> Iterator[Callable[[str], int]]:
+    """Open files of the scan by their paths. A folder that became a link meanwhile is not followed."""
+    if scan.single:
+        yield lambda _: os.open(scan.root, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        return
+    try:
+        inside = Confined(text(os.fsencode(scan.root)))
+    except OSError as error:
+        raise Changed(f"{scan.root} changed while being sent: {error.strerror}.") from error
+    with inside:
+        yield inside.open_file
+
+
+def _content(opened: Callable[[str], int], entry: Entry) -> Iterator[bytes]:
     """Yield as many bytes of a file as its entry lists; the file may have grown since."""
-    opened = os.open(scan.place(entry.path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    yield from frames.first_bytes(pieces(opened), entry.size)
+    yield from frames.first_bytes(pieces(opened(entry.path)), entry.size)
 
 
 def _fields(entry: Entry) -> tuple[str, str, int, int, str, str]:

@@ -35,10 +35,6 @@ class Scan:
     mtimes: Mapping[str, int] = field(default_factory=dict)
     """path -> nanoseconds, of files."""
 
-    def place(self, path: str) -> Path:
-        """Where a file of the manifest lies here."""
-        return self.root if self.single else self.root / os.fsdecode(path.encode("utf-8", "surrogateescape"))
-
 
 def scan(root: Path, *, ignore: Sequence[str] = (), cache: Path | None = None, data: bool = False) -> Scan:
     """Find what is at `root`, a folder or a file.

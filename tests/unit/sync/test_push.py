@@ -6,13 +6,16 @@ import dataclasses
 import os
 import stat
 import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from orchestrator import sync
 from orchestrator.errors import SyncError
-from orchestrator.model import Agent
+from orchestrator.hosts import HereHost
+from orchestrator.hosts.here import HereChannel
+from orchestrator.model import Agent, Silent
 from tests.unit.far_side import agent_at
 from tests.unit.sync.trees import HOST, age, picture, push, there
 
@@ -119,7 +122,7 @@ def test_unreadable_files_are_named_and_nothing_is_sent(agent: Agent, root: Path
     assert not there(agent).exists()
 
 
-@pytest.mark.parametrize("change", ["other", "gone", "longer", "link"])
+@pytest.mark.parametrize("change", ["other", "gone", "longer", "shorter", "link", "pipe"])
 def test_files_that_change_meanwhile_are_named(agent: Agent, root: Path, change: str) -> None:
     push(agent, root)
     before = picture(there(agent))
@@ -129,14 +132,86 @@ def test_files_that_change_meanwhile_are_named(agent: Agent, root: Path, change:
     (root / "changing").unlink()
     if change == "link":
         (root / "changing").symlink_to("steady")
+    elif change == "pipe":
+        os.mkfifo(root / "changing")
     elif change != "gone":
-        (root / "changing").write_text({"other": "54321", "longer": "54321" * 100000}[change])
+        now = {"other": "54321", "longer": "54321" * 100000, "shorter": "123"}
+        (root / "changing").write_text(now[change])
     with pytest.raises(SyncError, match=r"^changing changed while being sent"):
         sync.push(HOST, agent, scan, "code")
     assert picture(there(agent)) == before
     (root / "changing").unlink(missing_ok=True)
     (root / "changing").write_text("12345")
     assert push(agent, root).sent_files == 1  # the steady one came the first time
+
+
+class Overheard(HereHost):
+    """Keeps the bytes that are sent."""
+
+    def __init__(self) -> None:
+        self.sent = bytearray()
+
+    def open(self, argv: Sequence[str]) -> HereChannel:
+        channel = super().open(argv)
+        write = channel.write
+
+        def overheard(data: bytes) -> None:
+            self.sent += data
+            write(data)
+
+        channel.write = overheard  # type: ignore[method-assign]
+        return channel
+
+
+class AtFirstFile(Silent):
+    """Acts once, when the first file was sent."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self._acts = [act]
+
+    def transfer(self, *_: object) -> None:
+        if self._acts:
+            self._acts.pop()()
+
+
+def test_nothing_is_read_through_a_folder_that_becomes_a_link_meanwhile(
+    agent: Agent, root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "key").write_text("a secret")
+    (root / "src" / "key").write_text("a sample")
+    host, scan = Overheard(), sync.scan(root)
+
+    def replace() -> None:
+        (root / "src").rename(tmp_path / "moved")
+        (root / "src").symlink_to(tmp_path / "outside")
+
+    with pytest.raises(SyncError, match=r"^src/größe.txt, src/key changed while being sent"):
+        sync.push(host, agent, scan, "code", AtFirstFile(replace))
+    assert b"#!/bin/sh" in host.sent
+    assert b"a secret" not in host.sent
+
+
+@pytest.mark.parametrize("become", ["gone", "link"])
+def test_a_project_that_goes_away_between_list_and_transfer_is_listed_again(
+    agent: Agent, root: Path, tmp_path: Path, become: str
+) -> None:
+    looks = []
+
+    def look() -> sync.Scan:
+        looks.append(found := sync.scan(root))
+        if len(looks) == 1:
+            root.rename(tmp_path / "moved")
+            if become == "link":
+                root.symlink_to(tmp_path / "moved")
+        return found
+
+    if become == "gone":
+        with pytest.raises(SyncError, match="no folder or file"):
+            sync.push_latest(HOST, agent, look, "code")
+    else:
+        assert sync.push_latest(HOST, agent, look, "code").root == tmp_path / "moved"
+        assert picture(there(agent)) == picture(tmp_path / "moved")
 
 
 def test_a_file_that_grows_is_sent_as_it_was_listed(agent: Agent, root: Path) -> None:
