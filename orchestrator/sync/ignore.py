@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from orchestrator.model.answers import Malformed
+from orchestrator.model.files import regular_bytes
 from orchestrator.runtime.transfer.entries import parents, raw, text
 from orchestrator.runtime.transfer.tree import Chooser
 from orchestrator.sync.patterns import Pattern, PatternList, parse
@@ -23,6 +25,7 @@ _NEVER = {
     "__pycache__": "never sent: bytecode",
 }
 _BYTECODE = "__pycache__"
+_LARGEST = 1 << 30
 
 
 class _Placed(NamedTuple):
@@ -132,13 +135,12 @@ class Ignore(Chooser):
         return above._replace(orch=_placed(base, orch) + above.orch, git=_placed(base, git) + above.git)
 
     def _read(self, path: Path) -> PatternList:
-        """Absent, unreadable or a link (which git does not follow): no patterns."""
-        if path.is_symlink():
-            return PatternList(())
+        """Absent, unreadable, a pipe or a link (which git does not follow): no patterns."""
         try:
-            return parse(path.read_bytes(), text(os.fsencode(os.path.relpath(path, self._root))))
-        except OSError:
+            patterns = regular_bytes(path, _LARGEST)
+        except (OSError, Malformed):
             return PatternList(())
+        return parse(patterns, text(os.fsencode(os.path.relpath(path, self._root))))
 
 
 def _placed(base: bytes, patterns: PatternList) -> tuple[_Placed, ...]:

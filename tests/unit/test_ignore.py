@@ -213,3 +213,14 @@ def test_an_ignore_file_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     root = write(tmp_path, {"rules": "*.log\n", "a.log": ""})
     (root / ".gitignore").symlink_to("rules")
     assert "a.log" in walk(root)[0]
+
+
+def test_an_ignore_file_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    write(tmp_path, {"kept": "x"})
+    pipe = tmp_path / ".orchignore"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["sh", "-c", 'echo kept > "$0"', pipe], stderr=subprocess.DEVNULL) as writer:
+        try:
+            assert walk(tmp_path)[0] == {"kept"}
+        finally:
+            writer.kill()
