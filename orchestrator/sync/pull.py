@@ -9,13 +9,14 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.errors import Busy, LocalError, SyncError
 from orchestrator.model import Agent, Entry, Host, NotFetched, Progress, Refused, Silent
+from orchestrator.runtime.isolation.libc import checked, libc
 from orchestrator.runtime.transfer import frames, tree
 from orchestrator.runtime.transfer.confined import Confined, pieces
 from orchestrator.runtime.transfer.entries import Row, difference, ordered, parents, text
@@ -28,6 +29,7 @@ _STAGED = "files"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _OF_THE_DISK = (*_FULL, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENOMEM)
 """No other file could be written either."""
+_FEW = 100
 _STILL_THERE = "The files are still on the machine."
 _ROOM_FIRST = "orch pull    # once there is room; what came is kept"
 
@@ -115,6 +117,7 @@ def _pull(transfer: _Transfer, rows: Sequence[Row], target: Path) -> Pulled:
         with _alone(part), _opened(part / _STAGED) as stage, _opened(target) as inside:
             places = _Places(part, stage, inside)
             rows, fetched = _gather(transfer, rows, places)
+            _flush(stage, [row.path for row in rows if row.kind == "file" and stage.look(row.path)])
             rows = _settle(transfer, places, rows)
             shutil.rmtree(part)
     except OSError as error:
@@ -268,8 +271,6 @@ def _fetch_one(talk: Talk, places: _Places, row: Row, *, as_read: bool) -> Row:
                 raise frames.Broken("more came than was asked for")
             hasher.update(piece)
             file.write(piece)
-        file.flush()
-        os.fsync(file.fileno())
     came = row._replace(size=size, digest=hasher.hexdigest())
     if came != row and not as_read:
         raise _Changed
@@ -286,7 +287,7 @@ def _fetch_one(talk: Talk, places: _Places, row: Row, *, as_read: bool) -> Row:
 def _settle(transfer: _Transfer, places: _Places, rows: Sequence[Row]) -> list[Row]:
     """Put every row in its place; the rows that are."""
     stage, inside = places.stage, places.target
-    changed, settled = {""}, []
+    changed, settled = {"."}, []
     for row in rows:
         try:
             changed.update(_settle_one(stage, inside, row, changed))
@@ -295,9 +296,25 @@ def _settle(transfer: _Transfer, places: _Places, rows: Sequence[Row]) -> list[R
             if error.errno in _OF_THE_DISK or not transfer.partial:
                 raise
             transfer.refuse(row, Refused.NOT_WRITABLE, f"it cannot be written here: {error.strerror}")
-    for folder in changed:
-        os.fsync(inside.at(f"{folder}/x" if folder else "x")[0])
+    _flush(inside, changed)
     return settled
+
+
+def _flush(inside: Confined, paths: Collection[str]) -> None:
+    """Wait until these files and folders are on the disk.
+
+    One by one where they are few, because the file system may have much else to write.
+    """
+    if len(paths) > _FEW:
+        checked(libc().syncfs(inside.fd), "syncfs")
+        return
+    for path in paths:
+        folder, name = inside.at(path)
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def _settle_one(stage: Confined, inside: Confined, row: Row, made: Set[str]) -> list[str]:

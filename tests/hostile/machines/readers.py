@@ -188,7 +188,8 @@ NOT_OF_A_RUN = {
     "stack.runtime_files.lay_out": OURS, "stack.runtime_files.runtime_digest": OURS,
     "stack.runtime_files.runtime_members": OURS, "stack.wheels._compile": USER,
     "stack.wheels._named_indexes": USER, "stack.wheels._offered": USER, "stack.wheels.index_hints": USER,
-    "sync.ignore._read": USER, "sync.pull._alone": LOCK, "sync.push._opener": USER,
+    "sync.ignore._read": USER, "sync.pull._alone": LOCK, "sync.pull._flush": WRITE,
+    "sync.push._opener": USER,
 }  # fmt: skip
 """What a run or a machine does not write, or what this computer opens for writing."""
 

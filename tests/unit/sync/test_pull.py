@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -161,6 +163,49 @@ def test_an_interrupted_pull_goes_on_where_it_was(agent: Agent, tmp_path: Path) 
     pulled = sync.pull(HOST, agent, str(source), entries, target)
     assert 5 <= pulled.fetched_files <= 6
     assert picture(target) == picture(source)
+
+
+@pytest.mark.parametrize("few", [3, 100])
+def test_no_file_takes_its_place_before_it_is_on_the_disk(
+    outputs: tuple[Agent, Path, tuple[Entry, ...]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    few: int,
+) -> None:
+    """Nor is the pull over before its folders are. What an interrupted pull left counts as not written."""
+    agent, root, entries = outputs
+    target = tmp_path / "target"
+    with pytest.raises(HostError):
+        sync.pull(Cut(40), agent, str(root), entries, target)
+    assert [path for path in tmp_path.glob("target.part/files/**/*") if path.is_file()]
+    pulling = importlib.import_module("orchestrator.sync.pull")
+    written: set[int] = set()
+    placed: list[bool] = []
+    fsync, syncfs, rename = os.fsync, pulling.libc().syncfs, os.rename
+
+    def one(fd: int) -> None:
+        fsync(fd)
+        written.add(os.fstat(fd).st_ino)
+
+    def every(fd: int) -> int:
+        written.update(path.lstat().st_ino for path in (target, *tmp_path.glob("target*/**/*")))
+        return int(syncfs(fd))
+
+    def place(source: object, name: bytes, *, src_dir_fd: int | None = None, dst_dir_fd: int) -> None:
+        if src_dir_fd is not None:
+            placed.append(os.stat(name, dir_fd=src_dir_fd).st_ino in written)
+            written.discard(os.fstat(dst_dir_fd).st_ino)
+        rename(source, name, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(pulling, "_FEW", few)
+    monkeypatch.setattr(pulling, "libc", lambda: SimpleNamespace(syncfs=every))
+    monkeypatch.setattr(os, "fsync", one)
+    monkeypatch.setattr(os, "rename", place)
+    sync.pull(HOST, agent, str(root), entries, target)
+    assert placed == [True] * 7
+    folders = [target, *(path for path in target.rglob("*") if path.is_dir() and not path.is_symlink())]
+    assert written >= {folder.stat().st_ino for folder in folders if any(folder.iterdir())}
+    assert picture(target) == picture(root)
 
 
 KILL_PULL = """
