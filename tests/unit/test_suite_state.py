@@ -36,6 +36,7 @@ def test_a_write_to_the_user_s_folder_is_noticed(tmp_path: Path, monkeypatch: py
     watched.install()
     monkeypatch.setenv("ORCH_STATE_HOME", str(tmp_path / "home"))
     note_folder("suite-000001", tmp_path)
-    assert watched.take() == [str(tmp_path / "home/leases/suite-000001")]
+    (project,) = (tmp_path / "home/projects").iterdir()
+    assert watched.take() == [str(tmp_path / "home/leases/suite-000001"), str(project)]
     assert (tmp_path / "home/leases/suite-000001").read_bytes()
     assert watched.take() == []
