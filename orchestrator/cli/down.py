@@ -43,7 +43,7 @@ def down(
     from orchestrator import api
     from orchestrator.api import leases_elsewhere as elsewhere_
     from orchestrator.cli import progress
-    from orchestrator.errors import EXIT_RESULTS_LOST
+    from orchestrator.errors import EXIT_CONTACT, EXIT_RESULTS_LOST
     from orchestrator.report.lease import down_text
 
     report = api.down(
@@ -60,6 +60,8 @@ def down(
     emit("down", value, as_json, down_text(report, elsewhere))
     if everything and not clouds:
         print(_NOT_ASKED, file=sys.stderr)
+    if not report.proven_gone:
+        raise typer.Exit(EXIT_CONTACT)
     if report.lost:
         raise typer.Exit(EXIT_RESULTS_LOST)
 

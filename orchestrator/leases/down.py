@@ -14,7 +14,7 @@ from orchestrator.leases.down_all import Approve, down_all
 from orchestrator.leases.remains import describe_remains
 from orchestrator.leases.settle import few, lost_run, settle
 from orchestrator.ledger import Lease, Ledger
-from orchestrator.model import LABEL_LEASE, DownReport, Machine, Progress, Silent
+from orchestrator.model import DownReport, Machine, Progress, Silent
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.providers import open_provider
 from orchestrator.session import unrecorded
@@ -184,7 +184,7 @@ def _end_on(
         _settle_left(lease, discard, tell)
         notes.add("delete.intent", machines=[machine.id for machine in machines])
     asked = time.monotonic()
-    end_and_prove(provider, machines, {LABEL_LEASE: lease.id}, tell)
+    end_and_prove(provider, machines, lease, tell)
     for holding in lease.holdings:
         for machine in machines:
             if machine.id == holding.id and machine.age is not None:
@@ -276,8 +276,9 @@ def _sum(reports: Sequence[DownReport]) -> DownReport:
         machines=tuple(name for report in reports for name in report.machines),
         seconds=max((report.seconds for report in reports), default=0.0),
         cost=sum(report.cost for report in reports),
-        proven_gone=True,
+        proven_gone=all(report.proven_gone for report in reports),
         unnoted=tuple(text for report in reports for text in report.unnoted),
         lost=tuple(run for report in reports for run in report.lost),
         left=tuple(lease for report in reports for lease in report.left),
+        unseen={region: why for report in reports for region, why in report.unseen.items()},
     )

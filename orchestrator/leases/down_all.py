@@ -10,9 +10,18 @@ from typing import Any
 from orchestrator import providers
 from orchestrator.errors import Busy, HostError, UsageError
 from orchestrator.ledger import Lease
-from orchestrator.model import LABEL_LEASE, LABEL_OWNER, DownReport, Machine, Progress, Provider, clouds
+from orchestrator.model import (
+    LABEL_LEASE,
+    LABEL_OWNER,
+    DownReport,
+    Machine,
+    Progress,
+    Provider,
+    clouds,
+    unseen_in,
+)
 from orchestrator.providers import open_provider
-from orchestrator.session.machines import end_and_prove, machines_of
+from orchestrator.session.machines import RegionUnseen, end_and_prove, machines_of
 from orchestrator.session.owner import is_mine, noted_folders
 from orchestrator.session.project import Project
 from orchestrator.session.unrecorded import ask
@@ -64,6 +73,14 @@ class _Found:
     target: Target
 
 
+@dataclass(frozen=True)
+class _Unseen:
+    """Regions that refused, as "cloud region", with what they said; leases that may have a machine there."""
+
+    regions: dict[str, str]
+    leases: set[str]
+
+
 Approve = Callable[[Sequence[Target]], bool]
 End = Callable[[Project, Lease, bool, Progress, "frozenset[str] | None"], DownReport]
 
@@ -82,12 +99,18 @@ def down_all(
 
     Nothing else is ended, settled or summed: a lease without a machine stays as it is, and is reported.
     Nothing is ended where one of them has a run that goes on, or results that were not pulled, or is not
-    known well enough to tell, unless `discard`. Raises Busy, UsageError, and what ending a lease raises.
+    known well enough to tell, unless `discard`. A region that refuses hides no other; the report names it.
+    Raises Busy, UsageError, and what ending a lease raises.
     """
     leases = list(leases_at_hand(project))
-    found = [found for cloud in _clouds(leases, clouds) for found in _found(open_provider(cloud), leases)]
+    unseen = _Unseen({}, set())
+    found = [one for cloud in _clouds(leases, clouds) for one in _found(open_provider(cloud), leases, unseen)]
     seen = _by_lease(found)
-    open_ = [(folder, lease) for folder, lease in leases if lease.id not in seen and _may_have_one(lease)]
+    open_ = [
+        (folder, lease)
+        for folder, lease in leases
+        if lease.id not in seen and lease.id not in unseen.leases and _may_have_one(lease)
+    ]
     ours = [one for one in found if one.target.mine or others]
     if not discard:
         again = command_of(discard=True, others=others, clouds=clouds)
@@ -103,8 +126,13 @@ def down_all(
             end_and_prove(one.provider, [one.machine], None, tell)
             reports.append(DownReport((), (one.machine.id,), 0.0, 0.0, True))
     rest = [each for each in leases if each not in ended and each not in open_]
-    left = tuple({"lease": lease.id, "folder": str(folder.root)} for folder, lease in rest)
-    return [*reports, DownReport((), (), 0.0, 0.0, True, left=left)]
+    left = tuple(
+        {"lease": lease.id, "folder": str(folder.root)}
+        for folder, lease in rest
+        if lease.id not in unseen.leases
+    )
+    regions = unseen.regions
+    return [*reports, DownReport((), (), 0.0, 0.0, not regions, left=left, unseen=regions)]
 
 
 def _by_lease(found: Sequence[_Found]) -> dict[str, frozenset[str]]:
@@ -151,11 +179,19 @@ def _clouds(leases: Sequence[tuple[Project, Lease]], named: Sequence[str]) -> li
     return sorted({clouds.LOCAL, *named, *(cloud for cloud in of_leases if providers.exists(cloud))})
 
 
-def _found(provider: Provider, leases: Sequence[tuple[Project, Lease]]) -> Iterator[_Found]:
-    """Every machine of orch on one cloud, listed or known by a ledger."""
-    left = {machine.id: machine for machine in provider.list({})}
+def _found(provider: Provider, leases: Sequence[tuple[Project, Lease]], unseen: _Unseen) -> Iterator[_Found]:
+    """Every machine of orch on one cloud, listed or known by a ledger. Fills `unseen`."""
+    listed = provider.list({})
+    left = {machine.id: machine for machine in listed}
+    for region, error in unseen_in(listed).items():
+        unseen.regions[f"{provider.name} {region}"] = error.message
     for folder, lease in leases:
-        for machine in _machines(provider, lease, tuple(left.values())):
+        try:
+            machines = _machines(provider, lease, tuple(left.values()))
+        except RegionUnseen:
+            unseen.leases.add(lease.id)
+            continue
+        for machine in machines:
             left.pop(machine.id, None)
             yield _Found(provider, machine, _of_lease(provider, machine, folder, lease))
     for machine in left.values():

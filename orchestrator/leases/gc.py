@@ -30,6 +30,7 @@ from orchestrator.model import (
     Provider,
     Silent,
     clouds,
+    unseen_in,
 )
 from orchestrator.providers import open_provider
 from orchestrator.session.owner import is_mine
@@ -69,7 +70,8 @@ class Found:
 
 @dataclass(frozen=True)
 class GcReport:
-    """What one look at the clouds came to. `unseen`: clouds that did not answer, with what they said."""
+    """What one look at the clouds came to. `unseen`: clouds that did not answer, and regions
+    of others as "cloud region", with what they said."""
 
     clouds: tuple[str, ...]
     machines: tuple[Found, ...]
@@ -127,7 +129,9 @@ def gc(
     for cloud in dict.fromkeys(clouds):
         try:
             sweep = _Sweep(opened(cloud), now, dry_run, others, unpulled)
-            machines += sweep.report(tell)
+            found, refused = sweep.report(tell)
+            machines += found
+            unseen |= {f"{cloud} {region}": why for region, why in refused.items()}
         except ProviderError as error:
             if len(set(clouds)) == 1:
                 error.exists = error.exists or "What outlived its deadline there may run, and cost."
@@ -222,8 +226,9 @@ class _Sweep:
     others: bool
     unpulled: Mapping[str, str]
 
-    def report(self, tell: Progress) -> list[Found]:
-        seen = list(self.provider.list({}))
+    def report(self, tell: Progress) -> tuple[list[Found], dict[str, str]]:
+        """What was found, and the regions that refused, each with what it said."""
+        seen = self.provider.list({})
         judged = [(machine, *self._judged(machine)) for machine in seen]
         late = [machine for machine, outcome, _ in judged if outcome == "ended"]
         refused = _ended(self.provider, late, tell)
@@ -231,7 +236,8 @@ class _Sweep:
         for machine in late:
             if machine.id not in refused and machine.id not in left:
                 self.provider.forget(machine)
-        return [_found(*one, self._now(one[0]), refused, left) for one in judged]
+        unseen = {region: error.message for region, error in unseen_in(seen).items()}
+        return [_found(*one, self._now(one[0]), refused, left) for one in judged], unseen
 
     def _now(self, machine: Machine) -> datetime | None:
         return self.now or now_of(machine)

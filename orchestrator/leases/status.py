@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import closing, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from orchestrator.leases.remains import describe_remains
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import LeaseStatus, Machine, MachineFacts, MachineState, Provider, clouds
 from orchestrator.providers import exists, open_provider
-from orchestrator.session.machines import ends_itself, machines_of, note_ends
+from orchestrator.session.machines import RegionUnseen, ends_itself, machines_of, note_ends
 from orchestrator.session.owner import is_mine
 from orchestrator.session.project import Project
 from orchestrator.session.reach import require_seen
@@ -39,7 +39,10 @@ def leases_elsewhere() -> tuple[str, ...]:
 
 def _told(project: Project, lease: Lease, ask: bool) -> LeaseStatus:
     with describe_remains(project.ledger(lease.id)):
-        return _asked(project, lease, ask)
+        try:
+            return _asked(project, lease, ask)
+        except RegionUnseen as error:  # the other leases are shown all the same
+            return replace(lease_status(lease, None, asked=False), unseen=error.message)
 
 
 def _asked(project: Project, lease: Lease, ask: bool) -> LeaseStatus:

@@ -21,7 +21,9 @@ from .machines import (
     MachineSpec,
     MachineState,
     NotYet,
+    Partial,
     Provider,
+    unseen_in,
 )
 from .needs import AcceleratorNeed, Bound, Need, Offer
 from .outcomes import Conclusion, ExitReason, Kind, Outcome, Stage
@@ -125,6 +127,7 @@ __all__ = [
     "NotYet",
     "Offer",
     "Outcome",
+    "Partial",
     "Pin",
     "Progress",
     "Provider",
@@ -148,4 +151,5 @@ __all__ = [
     "Volume",
     "Wanted",
     "is_allowed",
+    "unseen_in",
 ]

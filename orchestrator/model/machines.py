@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
-from orchestrator.errors import Fault
+from orchestrator.errors import Fault, ProviderError
 
 from .disks import AS_MADE, Volume
 from .needs import Need, Offer
@@ -86,6 +86,26 @@ class Machine:
     age: float | None = field(default=None, compare=False)
 
 
+class Partial(tuple[Machine, ...]):
+    """The machines of the regions that answered. `unseen`: how each of the others refused, by its name.
+
+    It proves nothing about a region that is unseen.
+    """
+
+    unseen: Mapping[str, ProviderError]
+
+    @classmethod
+    def of(cls, machines: Iterable[Machine], unseen: Mapping[str, ProviderError]) -> Partial:
+        made = cls(machines)
+        made.unseen = unseen
+        return made
+
+
+def unseen_in(listed: Sequence[Machine]) -> Mapping[str, ProviderError]:
+    """The regions that an answer of Provider.list lacks, each with its refusal."""
+    return listed.unseen if isinstance(listed, Partial) else {}
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """Where a machine answers, and the host keys by which it proves itself (OpenSSH lines: "type base64").
@@ -148,6 +168,7 @@ class Provider(Protocol):
         """Every machine that carries all of `labels`, in any state but gone, with its age where it is known.
 
         May lag behind: what was made a moment ago can be missing, and an empty answer proves nothing.
+        `Partial` where regions refuse these credentials and others answer; raises where all refuse.
         """
 
     def find(self, machine: Machine) -> Machine | None:

@@ -132,7 +132,8 @@ class LeaseStatus:
     """One lease, as `status` and `up` tell it. Prices in US dollars; times are Unix seconds.
 
     `state`: pending, running, stopping, stopped, gone (the machine is not listed any more), closed, or
-    unknown where the provider was not asked. `damaged`: its ledger has lines that cannot be read.
+    unknown where the provider was not asked, or its region refused: `unseen` says how.
+    `damaged`: its ledger has lines that cannot be read.
     `deadline_proven`: its cloud, or a timer that was seen to run on it, ends it at its deadline.
     `runs_known`: no run of the machine is missing in `runs`, as the ledger is whole or the machine was asked.
     """
@@ -155,6 +156,7 @@ class LeaseStatus:
     damaged: bool = False
     runs_known: bool = True
     deadline_proven: bool = True
+    unseen: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -197,7 +199,8 @@ class DownReport:
     `unnoted`: sentences on what could not be recorded here, though the machines are gone. `lost`: {run_id,
     reason, detail} of each run whose results went with its machine before anybody had them; of one that
     `down` was told to discard, or that was told as lost before, nothing. `left`: {lease, folder} of each
-    lease that `down --all` left as it is, because it has no machine.
+    lease that `down --all` left as it is, because it has no machine. `unseen`: regions that refused
+    `down --all`, as "cloud region", with what they said; where there are some, `proven_gone` is False.
     """
 
     leases: Sequence[str]
@@ -208,3 +211,4 @@ class DownReport:
     unnoted: Sequence[str] = ()
     lost: Sequence[Mapping[str, str]] = ()
     left: Sequence[Mapping[str, str]] = ()
+    unseen: Mapping[str, str] = field(default_factory=dict)

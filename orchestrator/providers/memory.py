@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, MachineState, Need, Offer
+from orchestrator.model import (
+    Ending,
+    Endpoint,
+    Labels,
+    Machine,
+    MachineSpec,
+    MachineState,
+    Need,
+    Offer,
+    Partial,
+)
 from orchestrator.model.clouds import CloudTraits
 from orchestrator.model.counted import counted
 
@@ -88,6 +98,7 @@ class MemoryProvider:
         self._catalog = tuple(catalog)
         self._quota_cpus = quota_cpus
         self._sold_out: set[tuple[str, str]] = set()
+        self._denied: set[str] = set()
         self._script: dict[str, deque[Mishap | None]] = {name: deque() for name in OPERATIONS}
         self._made: dict[str, _Made] = {}
         self._stale_lists: list[bool] = []
@@ -108,7 +119,7 @@ class MemoryProvider:
         return self._answer("find", lambda: self._found(machine.id))
 
     def delete(self, machine: Machine) -> None:
-        self._answer("delete", lambda: self._end(machine.id))
+        self._answer("delete", lambda: self._end_allowed(machine.id))
 
     def forget(self, machine: Machine) -> None:
         """Nothing was made beside it."""
@@ -140,6 +151,10 @@ class MemoryProvider:
 
     def restock(self) -> None:
         self._sold_out.clear()
+
+    def deny(self, region: str) -> None:
+        """Refuse `list`, `find` and `delete` in that region, as a policy of an organisation does."""
+        self._denied.add(region)
 
     def list_nothing(self, times: int, *, after: int = 0) -> None:
         """After so many answers of `list`, let as many be empty, as those of a list that lags behind."""
@@ -205,9 +220,20 @@ class MemoryProvider:
     def _visible(self, labels: Labels) -> Sequence[Machine]:
         if self._stale_lists and self._stale_lists.pop(0):
             return []
-        seen = (made for made in self._made.values() if self._listed(made) and not self._gone(made))
+        seen = (
+            made
+            for made in self._made.values()
+            if self._listed(made) and not self._gone(made) and made.spec.offer.region not in self._denied
+        )
         machines: Iterable[Machine] = (self._as_seen(made) for made in seen)
-        return [machine for machine in machines if labels.items() <= machine.labels.items()]
+        found = [machine for machine in machines if labels.items() <= machine.labels.items()]
+        unseen = {region: _refusal(region) for region in sorted(self._denied)}
+        return Partial.of(found, unseen) if unseen else found
+
+    def _require_allowed(self, identity: str) -> None:
+        made = self._made.get(identity)
+        if made is not None and made.spec.offer.region in self._denied:
+            raise _refusal(made.spec.offer.region)
 
     def _listed(self, made: _Made) -> bool:
         return self._clock() - made.made_at >= self._temper.visible_after
@@ -230,6 +256,7 @@ class MemoryProvider:
         return Endpoint(f"192.0.2.{number}", 22, "root", (_host_key(identity),))
 
     def _found(self, identity: str) -> Machine | None:
+        self._require_allowed(identity)
         made = self._made.get(identity)
         return self._as_seen(made) if made is not None and not self._gone(made) else None
 
@@ -238,6 +265,10 @@ class MemoryProvider:
         if made is None or made.ended_at is None:
             return None
         return Ending("it was ended.", at=made.ended_at)
+
+    def _end_allowed(self, identity: str) -> None:
+        self._require_allowed(identity)
+        self._end(identity)
 
     def _end(self, identity: str) -> None:
         made = self._made.get(identity)
@@ -250,6 +281,10 @@ class MemoryProvider:
             due = made.made_at + made.spec.seconds(made_at)
             if made.ended_at is None and self._clock() >= due:
                 made.ended_at = due
+
+
+def _refusal(region: str) -> ProviderError:
+    return ProviderError(Fault.AUTH, f"{region} is refused by script.", code="AccessDenied")
 
 
 def _serves(offer: Offer, need: Need) -> bool:

@@ -42,6 +42,8 @@ def _lease(lease: LeaseStatus, now: float) -> str:
         lines.append(f"  {lease.detail.get('stopped') or 'It runs nothing, and may still cost: orch down'}")
     if lease.state == "gone":
         lines.append("  The machine is gone (deadline, power-off, or ended by its provider). Next: orch down")
+    if lease.unseen:
+        lines.append(f"  {'unknown':<9} {lease.unseen}")
     if lease.damaged:
         lines.append(_damaged(lease))
     if lease.runs:
@@ -169,13 +171,22 @@ def _runs(target: Mapping[str, Any]) -> str:
 
 def down_text(report: DownReport, elsewhere: Sequence[str] = ()) -> str:
     if not report.machines and not report.leases:
-        return "\n".join(_left(report)) or _nothing(elsewhere)
+        return "\n".join([*_unseen(report), *_left(report)]) or _nothing(elsewhere)
     ended = (
         counted(len(report.machines), "machine") if report.machines else "no machine (it was gone already)"
     )
     took = f"It took {duration(report.seconds)} and cost {money(report.cost)}."
     left = "no machine is left" if report.lost else "nothing is left"
-    return "\n".join([f"Ended {ended}; {left}. {took}", *_lost(report), *_unnoted(report), *_left(report)])
+    left = left if report.proven_gone else "not every region could be looked at"
+    first = f"Ended {ended}; {left}. {took}"
+    return "\n".join([first, *_unseen(report), *_lost(report), *_unnoted(report), *_left(report)])
+
+
+def _unseen(report: DownReport) -> list[str]:
+    return [
+        f"{region} did not answer; machines may run there, and cost: {why}"
+        for region, why in report.unseen.items()
+    ]
 
 
 def _lost(report: DownReport) -> list[str]:

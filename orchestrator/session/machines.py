@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from orchestrator.errors import CleanupUnproven, UsageError
+from orchestrator.errors import CleanupUnproven, ProviderError, UsageError
 from orchestrator.ledger import Holding, Lease, Ledger
-from orchestrator.model import LABEL_LEASE, Labels, Machine, MachineState, Progress, Provider, clouds
+from orchestrator.model import LABEL_LEASE, Machine, MachineState, Progress, Provider, clouds, unseen_in
 from orchestrator.providers import ending_of
 
 _POLL_SECONDS = 0.1
@@ -28,9 +28,19 @@ _EMPTY_ANSWERS = 3
 """Empty lists in a row after which a create call is taken to have made nothing."""
 
 
+class RegionUnseen(ProviderError):
+    """A region in which the lease has a machine, or may have one, refuses these credentials."""
+
+    @property
+    def kind(self) -> str:
+        return ProviderError.__name__
+
+
 def machines_of(provider: Provider, lease: Lease) -> tuple[Machine, ...]:
-    """Every machine of the lease that exists; the one that serves comes first. Raises ProviderError."""
-    found = {machine.id: machine for machine in provider.list({LABEL_LEASE: lease.id})}
+    """Every machine of the lease that exists; the one that serves comes first.
+
+    Raises ProviderError; RegionUnseen where a region refused that may have one."""
+    found = {machine.id: machine for machine in _listed(provider, lease)}
     for holding in lease.holdings:
         if holding.ended_at is None and holding.id not in found:
             there = provider.find(machine_from_holding(holding))
@@ -38,6 +48,29 @@ def machines_of(provider: Provider, lease: Lease) -> tuple[Machine, ...]:
                 found[there.id] = there
     serving = (lease.machine or {}).get("id")
     return tuple(sorted(found.values(), key=lambda machine: machine.id != serving))
+
+
+def _listed(provider: Provider, lease: Lease) -> Sequence[Machine]:
+    """What its label finds. A region that is unseen is no matter where the lease has nothing there."""
+    found = provider.list({LABEL_LEASE: lease.id})
+    unseen = unseen_in(found)
+    zones = _zones_of(lease) if unseen else ()
+    for region, error in unseen.items():
+        if not lease.whole or any(not zone or zone.startswith(region) for zone in zones):
+            raise RegionUnseen(
+                error.fault,
+                f"{region} refuses these credentials, so it is not known whether a machine of {lease.id} "
+                f"is there: {error.message}",
+                code=error.code,
+                next_command=error.next_command,
+            ) from error
+    return found
+
+
+def _zones_of(lease: Lease) -> set[str]:
+    """Where it has a machine, or may have one: "" where the ledger does not tell."""
+    held = (str(one.machine.get("zone", "")) for one in lease.holdings if one.ended_at is None)
+    return {*held, *(attempt.zone for attempt in lease.attempts if not attempt.settled)}
 
 
 def serving(provider: Provider, lease: Lease) -> Machine | None:
@@ -48,7 +81,7 @@ def serving(provider: Provider, lease: Lease) -> Machine | None:
     known = lease.holding
     if known is not None:
         return provider.find(machine_from_holding(known))
-    return next(iter(provider.list({LABEL_LEASE: lease.id})), None)
+    return next(iter(_listed(provider, lease)), None)
 
 
 def note_ends(ledger: Ledger, provider: Provider, lease: Lease, found: Sequence[Machine]) -> Lease:
@@ -126,9 +159,9 @@ def await_existing(provider: Provider, lease: Lease, tell: Progress) -> tuple[Ma
 
 
 def end_and_prove(
-    provider: Provider, machines: Sequence[Machine], labels: Labels | None, tell: Progress
+    provider: Provider, machines: Sequence[Machine], lease: Lease | None, tell: Progress
 ) -> None:
-    """End them, and what else has the labels where some are given, and see each gone by its id.
+    """End them, and what else the lease has where one is given, and see each gone by its id.
 
     Raises CleanupUnproven.
     """
@@ -139,7 +172,7 @@ def end_and_prove(
     while True:
         for machine in left.values():
             _ask_for_the_end(provider, machine, asked, tell)
-        listed = provider.list(labels) if labels else ()
+        listed = _listed(provider, lease) if lease else ()
         left = {machine.id: machine for machine in listed} | _found(provider, left.values())
         known |= left
         if not left:

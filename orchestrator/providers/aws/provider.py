@@ -44,6 +44,7 @@ from orchestrator.providers.aws.settings import SSM, Settings, read
 from orchestrator.providers.aws.zones import with_zones
 from orchestrator.providers.clock import http_time
 from orchestrator.providers.local.network import answers_ssh
+from orchestrator.providers.regions import list_regions
 from orchestrator.providers.retry import RetryingProvider
 
 VISIBLE_WITHIN_S = 180.0
@@ -120,11 +121,9 @@ class AwsProvider:
         )
 
     def list(self, labels: Labels) -> Sequence[Machine]:
-        """Asks every region in which a machine of ours could be; all must answer."""
-        regions = self._clients.regions
-        with ThreadPoolExecutor(max_workers=min(8, len(regions))) as pool:
-            found = list(pool.map(lambda region: self._listed(region, tags.filters(labels)), regions))
-        return [machine for machines in found for machine in machines]
+        """Asks every region in which a machine of ours could be."""
+        filters = tags.filters(labels)
+        return list_regions(self._clients.regions, lambda region: self._listed(region, filters))
 
     def find(self, machine: Machine) -> Machine | None:
         """By DescribeInstances of one id, which knows the terminated for an hour."""

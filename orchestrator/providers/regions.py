@@ -1,0 +1,34 @@
+"""Ask every region of a cloud for its machines; one that refuses these credentials hides no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from orchestrator.errors import Fault, ProviderError
+from orchestrator.model import Machine, Partial
+
+_AT_ONCE = 8
+
+
+def list_regions(regions: Sequence[str], list_one: Callable[[str], Sequence[Machine]]) -> Sequence[Machine]:
+    """The machines of all regions, asked side by side; Partial where some refuse as AUTH.
+
+    Raises ProviderError where all refuse, or one fails otherwise: that may pass, so the call is repeated.
+    """
+
+    def asked(region: str) -> Sequence[Machine] | ProviderError:
+        try:
+            return list_one(region)
+        except ProviderError as error:
+            if error.fault is not Fault.AUTH:
+                raise
+            return error
+
+    with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(regions))) as pool:
+        answers = dict(zip(regions, pool.map(asked, regions), strict=True))
+    refused = {region: one for region, one in answers.items() if isinstance(one, ProviderError)}
+    if len(refused) == len(answers):
+        raise next(iter(refused.values()))
+    machines = [machine for one in answers.values() if not isinstance(one, ProviderError) for machine in one]
+    return Partial.of(machines, refused) if refused else machines
