@@ -62,15 +62,20 @@ def _near(need: Need, catalogs: Iterable[Catalog]) -> Iterator[tuple[Offer, Sequ
             there = replace(kind, region=need.region or "", zone=need.zone or "", spot=need.spot)
             wrong = lacks(there)
             if wrong < 2:
-                yield kind, catalog.sales_of(kind, how), wrong
+                yield kind, _there(kind, catalog.sales_of(kind, how)), wrong
+
+
+def _there(kind: Offer, sales: Sequence[Sale]) -> Sequence[Sale]:
+    """Those sales of a GPU that name a zone, where some do: Google prices also regions that have none."""
+    if not kind.accelerator or not any(sale.zones for sale in sales):
+        return sales
+    return [sale for sale in sales if sale.zones]
 
 
 def _fit(need: Need, kind: Offer, sales: Sequence[Sale]) -> Iterator[_Found]:
-    listed_only = bool(kind.accelerator) and any(sale.zones for sale in sales)
     for sale in sales:
         price = _price(need, sale)
-        # Google lists prices of GPUs for regions that have none: a zone says that the hardware is there.
-        if not _faults(need, sale, price) and (sale.zones or not listed_only):
+        if not _faults(need, sale, price):
             yield price, kind, sale
 
 
