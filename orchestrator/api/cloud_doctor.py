@@ -35,7 +35,9 @@ def examine(
     need = _need(cloud, profile, region, overrides)
     recorded = catalog.offers(need) if cloud in catalog.clouds() else ()
     readiness = importlib.import_module(clouds.traits(cloud).readiness)
-    found: Readiness = readiness.examine(Wanted(tuple(recorded), need.disk, need.region, need.image))
+    found: Readiness = readiness.examine(
+        Wanted(tuple(recorded), need.disk, need.region or need.prefer, need.image)
+    )
     return found
 
 
@@ -58,7 +60,7 @@ def _need(cloud: str, profile: str | Path | None, region: str | None, overrides:
             else "orch doctor",
         )
     need = replace(wanted.need(), cloud=cloud)
-    return need if region in (None, need.region) else replace(need, region=region, zone=None)
+    return need if region in (None, need.region) else replace(need, region=region, zone=None, regions=())
 
 
 def exit_code(readiness: Readiness) -> int:

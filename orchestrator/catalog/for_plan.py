@@ -20,8 +20,7 @@ def offers_for(need: Need, provider: Provider | None) -> tuple[Offer, ...]:
 
     A region of which nothing is recorded is asked about once, and the answer kept.
     """
-    region = _unrecorded(need)
-    if provider and region:
+    for region in _unrecorded(need) if provider else ():
         with suppress(ProviderError):  # warnings_for says it
             catalog.refresh(need.cloud, region=region)
     serving: Sequence[Offer] = provider.offers(need) if provider else catalog.offers(need)
@@ -30,22 +29,19 @@ def offers_for(need: Need, provider: Provider | None) -> tuple[Offer, ...]:
 
 def warnings_for(need: Need) -> tuple[str, ...]:
     """What makes a plan for `need` less sure than it looks: prices that are old, or are not there."""
-    region = _unrecorded(need)
     lacking = (
         f"No prices of {need.cloud} in {region} are recorded here; `up` asks for them, and so does: "
-        f"orch catalog refresh {need.cloud} --region {region}",
+        f"orch catalog refresh {need.cloud} --region {region}"
+        for region in _unrecorded(need)
     )
-    return (*(lacking if region else ()), *(catalog.warnings(need) if is_recorded(need.cloud) else ()))
+    return (*lacking, *(catalog.warnings(need) if is_recorded(need.cloud) else ()))
 
 
-def _unrecorded(need: Need) -> str | None:
-    """The region that is asked for, or preferred, where the catalog records nothing of it."""
-    region = need.region or need.prefer
-    if region is None or need.cloud not in catalog.clouds():
-        return None
+def _unrecorded(need: Need) -> tuple[str, ...]:
+    """The regions that are asked for, or preferred, of which the catalog records nothing."""
+    asked = need.regions if need.region is None else (need.region,)
+    if need.cloud not in catalog.clouds():
+        return ()
     known = catalog.load(need.cloud)
-    if region in known.facts.regions or any(
-        s.region == region for each in known.sales.values() for s in each
-    ):
-        return None
-    return region
+    recorded = {sale.region for each in known.sales.values() for sale in each} | set(known.facts.regions)
+    return tuple(region for region in asked or (need.prefer,) if region and region not in recorded)

@@ -59,7 +59,9 @@ def _near(need: Need, catalogs: Iterable[Catalog]) -> Iterator[tuple[Offer, Sequ
         if need.cloud not in ("any", catalog.cloud):
             continue
         for kind, how in catalog.sold:
-            there = replace(kind, region=need.region or "", zone=need.zone or "", spot=need.spot)
+            there = replace(
+                kind, region=need.region or need.prefer or "", zone=need.zone or "", spot=need.spot
+            )
             wrong = lacks(there)
             if wrong < 2:
                 yield kind, _there(kind, catalog.sales_of(kind, how)), wrong
@@ -87,7 +89,7 @@ def _price(need: Need, sale: Sale) -> float:
 def _faults(need: Need, sale: Sale, price: float) -> list[int]:
     """What is wrong with the place and the price, by number: region, zone, no price, too dear."""
     wrong = (
-        need.region is not None and sale.region != need.region,
+        not need.is_in(sale.region),
         need.zone is not None and not _has(sale, need.zone),
         not math.isfinite(price),
         need.max_price is not None and price > need.max_price,

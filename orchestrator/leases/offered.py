@@ -106,7 +106,7 @@ def _shared(offers: Sequence[Offer]) -> Iterator[str]:
 def _preferring(wanted: Profile) -> Need:
     """What is wanted, from the user's own region first where the profile names none."""
     need = wanted.need()
-    if need.region or need.zone or wanted.cloud == clouds.ANY:
+    if need.region or need.regions or need.zone or wanted.cloud == clouds.ANY:
         return need
     return replace(need, prefer=clouds.home_region(wanted.cloud, os.environ))
 

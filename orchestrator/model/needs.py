@@ -58,7 +58,9 @@ class Need:
     zone: str | None = None
     max_price: float | None = None
     prefer: str | None = None
-    """The region whose offers come first, whatever they cost: the user's own, where none is asked for."""
+    """The region whose offers come first, whatever they cost: the first of `regions`, else the user's own."""
+    regions: tuple[str, ...] = ()
+    """Only these, where `region` is None; () for any."""
     local_ssd: int | None = None
     """Bytes of SSD inside the machine, at least."""
     network: float | None = None
@@ -72,6 +74,12 @@ class Need:
     """Capacity that the account holds already, as its cloud names it."""
     identity: str | None = None
     """The identity that the machine itself has on its cloud; None: none."""
+
+    def is_in(self, region: str) -> bool:
+        """Whether that is a region that is asked for."""
+        return (
+            region in self.regions if self.region is None and self.regions else self.region in (None, region)
+        )
 
 
 @dataclass(frozen=True)

@@ -147,8 +147,9 @@ def _place_rules(need: Need) -> Iterator[_Rule]:
         yield _Rule(
             lambda o: o.cloud == need.cloud, lambda o: f"it is sold by {o.cloud}, not {need.cloud}", None
         )
-    if need.region is not None:
-        yield _Rule(lambda o: o.region == need.region, lambda o: f"it is in {o.region}, not {need.region}")
+    named = need.region or " or ".join(need.regions)
+    if named:
+        yield _Rule(lambda o: need.is_in(o.region), lambda o: f"it is in {o.region}, not {named}")
     if need.zone is not None:
         yield _Rule(
             lambda o: o.zone == need.zone,

@@ -205,8 +205,10 @@ class Document(Section):
     cloud: kinds.Cloud = Field(
         description="Where: on this computer, on one cloud, or on whichever cloud is cheaper."
     )
-    region: kinds.Location | None = Field(
-        default=None, description="The cloud's region, e.g. us-east-1. Default: the cheapest."
+    region: kinds.Regions | None = Field(
+        default=None,
+        description="The cloud's region, e.g. us-east-1, or a list: only these, the first before the others. "
+        "Default: your own, then the cheapest.",
     )
     zone: kinds.Location | None = Field(
         default=None, description="The zone within the region. Default: any that has capacity."

@@ -168,7 +168,15 @@ Steps = Annotated[int, _whole(1, 10_000)]
 FurtherSteps = Annotated[int, _whole(0, 1_000_000)]
 
 Cloud = Annotated[str, Parsed(_parse_cloud, _cloud_schema)]
-Location = Annotated[str, Parsed(values.parse_location, _matching(values.LOCATION_PATTERN, "us-east-1"))]
+_LOCATION = _matching(values.LOCATION_PATTERN, "us-east-1")
+Location = Annotated[str, Parsed(values.parse_location, _LOCATION)]
+Regions = Annotated[
+    str | tuple[str, ...],
+    Parsed(
+        values.parse_regions,
+        {"anyOf": [_LOCATION, {"type": "array", "items": _LOCATION, "minItems": 1, "uniqueItems": True}]},
+    ),
+]
 ImageName = Annotated[
     str, Parsed(values.parse_image, _matching(values.IMAGE_PATTERN, "ami-0123456789abcdef0"))
 ]

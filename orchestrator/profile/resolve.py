@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from orchestrator.model import clouds
 from orchestrator.profile import resolved
 from orchestrator.profile.document import DataSection, Document
-from orchestrator.profile.rules import Breach, breaches, disk_size, overlapping, region_of, volume_of
+from orchestrator.profile.rules import Breach, breaches, disk_size, overlapping, regions_of, volume_of
 from orchestrator.profile.values import Accelerator, FromEnv
 
 LOCKS = ("uv.lock", "pylock.toml", "requirements.lock", "requirements.txt")
@@ -29,11 +29,12 @@ def resolve(
     folder = Folder(path.parent.resolve(), environ)
     code = folder.path(document.code.path)
     data = tuple(_data(entry, folder, code) for entry in document.data)
+    regions = regions_of(document)
     profile = resolved.Profile(
         path=folder.base / path.name,
         name=document.name,
         cloud=document.cloud,
-        region=region_of(document),
+        region=regions[0] if len(regions) == 1 else None,
         zone=document.zone,
         image=document.image,
         resources=_resources(document),
@@ -58,6 +59,7 @@ def resolve(
         reservation=document.reservation,
         identity=document.identity,
         labels=document.labels,
+        regions=regions if len(regions) > 1 else (),
     )
     found = [*breaches(document), *_hidden_code(data), *_overlapping(profile)]
     return profile, found

@@ -147,6 +147,8 @@ class Profile:
     reservation: str | None = None
     identity: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    regions: tuple[str, ...] = ()
+    """Where `region` is None: only these, the first before the others; () for any."""
 
     def need(self) -> Need:
         """What this profile asks of a cloud."""
@@ -160,6 +162,8 @@ class Profile:
             arch=self.resources.arch,
             spot=self.resources.spot,
             region=self.region,
+            regions=self.regions,
+            prefer=self.regions[0] if self.regions else None,
             zone=self.zone,
             max_price=self.max_price,
             local_ssd=self.resources.local_ssd,

@@ -177,17 +177,22 @@ def _region(document: Document) -> Iterator[Breach]:
                 text = f"each cloud names its {key}s its own way; choose cloud: {_either(clouds.elsewhere())}"
                 yield Breach((key,), text)
         return
-    places, region = _places(document), document.region
-    if places and region is not None and not places.is_region(region):
-        text = f"'{region}' is no region of {document.cloud}; its regions look like {places.region_example}"
-        yield Breach(("region",), text)
+    places = _places(document)
+    for number, region in enumerate(regions_of(document)):
+        if places and not places.is_region(region):
+            text = (
+                f"'{region}' is no region of {document.cloud}; its regions look like {places.region_example}"
+            )
+            yield Breach(("region",) if isinstance(document.region, str) else ("region", number), text)
 
 
 def _zone(document: Document) -> Iterator[Breach]:
     zone, region, places = document.zone, document.region, _places(document)
     if zone is None or places is None:
         return
-    if region is not None and places.is_region(region):
+    if isinstance(region, tuple):
+        yield Breach(("zone",), "a zone lies in one region; name no others beside it")
+    elif region is not None and places.is_region(region):
         if not places.lies_in(zone, region):
             yield Breach(("zone",), f"zone '{zone}' lies outside region '{region}'")
     elif places.region_of(zone) is None:
@@ -199,12 +204,13 @@ def _places(document: Document) -> Places | None:
     return None if document.cloud == clouds.ANY else clouds.traits(document.cloud).places
 
 
-def region_of(document: Document) -> str | None:
-    """The region that the document names, or that its zone lies in; None where it says neither."""
+def regions_of(document: Document) -> tuple[str, ...]:
+    """The regions that the document names, else the one that its zone lies in; () where it says neither."""
     places = _places(document)
-    if document.region or document.zone is None or places is None:
-        return document.region
-    return places.region_of(document.zone)
+    if document.region is not None:
+        return (document.region,) if isinstance(document.region, str) else document.region
+    found = places.region_of(document.zone) if document.zone and places else None
+    return (found,) if found else ()
 
 
 def _secrets(document: Document) -> Iterator[Breach]:

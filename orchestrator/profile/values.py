@@ -98,6 +98,19 @@ def parse_location(value: object) -> str:
     return text
 
 
+def parse_regions(value: object) -> str | tuple[str, ...]:
+    """One region, or a list of several; a list of one is that one."""
+    if not isinstance(value, tuple):
+        return parse_location(value)
+    names = tuple(parse_location(one) for one in value)
+    if not names:
+        raise ValueError("expected the name of a region, or a list of them, found an empty list")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise ValueError(f"the region {twice} is named twice")
+    return names[0] if len(names) == 1 else names
+
+
 def parse_image(value: object) -> str:
     """The name of an image: its form alone, which each cloud's own names have."""
     text = parse_text(value)

@@ -293,7 +293,7 @@ def _serves(offer: Offer, need: Need) -> bool:
         (need.cpus is None or need.cpus.admits(offer.cpus))
         and (need.memory is None or need.memory.admits(offer.memory))
         and offer.spot == need.spot
-        and need.region in (None, offer.region)
+        and need.is_in(offer.region)
         and need.zone in (None, offer.zone)
         and need.arch in (None, offer.arch)
         and (need.max_price is None or offer.price <= need.max_price)

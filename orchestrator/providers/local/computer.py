@@ -77,7 +77,7 @@ def offer(need: Need, has: Computer) -> Offer:
             "architecture", str(need.arch), bool(need.arch) and architecture(str(need.arch)) != has.arch
         ),
         *_too_many("zone", str(need.zone), need.zone not in (None, ZONE)),
-        *_too_many("region", str(need.region), need.region not in (None, ZONE)),
+        *_too_many("region", need.region or " or ".join(need.regions), not need.is_in(ZONE)),
     ]
     gpus = _matching(need.accelerator, has.gpus)
     if need.accelerator is not None and len(gpus) < need.accelerator.count.value:
