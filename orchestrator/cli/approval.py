@@ -34,7 +34,7 @@ def ask(yes: bool) -> Callable[[Plan], bool]:
                 return False
             raise UsageError("This costs money, and nobody can be asked here.", next_command="orch up --yes")
         question = "Only dearer ones are left. Make one of these?" if again else "Make it?"
-        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+        print(ours(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     return approve

@@ -303,9 +303,9 @@ def _settle(transfer: _Transfer, places: _Places, rows: Sequence[Row]) -> list[R
 def _flush(inside: Confined, paths: Collection[str]) -> None:
     """Wait until these files and folders are on the disk.
 
-    One by one where they are few, because the file system may have much else to write.
+    One by one where they are few, because the file system may have much else to write, and outside of Linux.
     """
-    if len(paths) > _FEW:
+    if len(paths) > _FEW and hasattr(libc(), "syncfs"):
         checked(libc().syncfs(inside.fd), "syncfs")
         return
     for path in paths:

@@ -117,6 +117,7 @@ NOT_IN_A_RUN = {
     "runs/lint_check.py": "a note of ours, in the state folder",
     "session/owner.py": "the state folder",
     "sizing/profile_change.py": "a scratch folder",
+    "leases/budget.py": "a lock, in the state folder",
     "session/turns.py": "locks, in the state folder",
 }
 
