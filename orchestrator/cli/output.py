@@ -48,7 +48,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
                 raise typer.Exit(0) from None
             fail(_of_this_computer(error), as_json)
         except KeyboardInterrupt as interrupt:
-            print(f"\nInterrupted.\n{interrupt or _INTERRUPTED}", file=sys.stderr)
+            print(ours(f"\nInterrupted.\n{interrupt or _INTERRUPTED}"), file=sys.stderr)
             raise typer.Exit(EXIT_INTERRUPTED) from None
 
     return call

@@ -20,12 +20,12 @@ from orchestrator.parity.intervention import Candidate, Intervention, Other
 from orchestrator.parity.naming import SideNames
 from orchestrator.parity.recording import Recording, read
 from orchestrator.replay import baseline as replay_baseline
-from orchestrator.replay import search as replay_search
 from orchestrator.replay.baseline import Baseline
 from orchestrator.replay.confirm import confirm
 from orchestrator.replay.replay import Replay
 from orchestrator.replay.replayer import Replayer
 from orchestrator.replay.sides import Sides
+from orchestrator.replay.tried import WHY
 from orchestrator.report.parity import letter
 from tests.unit.parity_runs import ENVIRONMENT, Run, step
 
@@ -62,8 +62,8 @@ def reworded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         wording = WORDINGS[request.param]
         for kind, names in SENTENCES.items():
             monkeypatch.setattr(kind, "__init__", _rewording(kind.__init__, names, wording))  # type: ignore[misc]
-        whys = {reason: wording(text) for reason, text in replay_search._WHY.items()}
-        monkeypatch.setattr(replay_search, "_WHY", whys)
+        for reason, text in tuple(WHY.items()):
+            monkeypatch.setitem(WHY, reason, wording(text))
         monkeypatch.setattr(replay_baseline, "REMEDIES", tuple(_remedies()))
 
     return begin
