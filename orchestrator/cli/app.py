@@ -63,10 +63,11 @@ def up(
         emit("plan", planned, as_json, plan_text(planned))
         return
     tell = progress.progress()
+    changed = [word for each in sets or () for word in ("--set", each)]
     held = api.up(
         profile,
         overrides=sets or (),
-        approve=approval.ask(yes),
+        approve=approval.ask(yes, ["orch", "up", str(profile), *changed]),
         strict=strict,
         progress=tell,
         keep=keep,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import UsageError
@@ -12,9 +13,12 @@ if TYPE_CHECKING:
     from orchestrator.api import Plan
 
 
-def ask(yes: bool) -> Callable[[Plan], bool]:
+def ask(yes: bool, argv: Sequence[str]) -> Callable[[Plan], bool]:
     """What costs nothing is never asked about. A second plan of the same command holds dearer offers: --yes
-    goes as far as the profile's max_price, and without one nobody has said yes to them."""
+    goes as far as the profile's max_price, and without one nobody has said yes to them.
+
+    `argv`: the command without --yes.
+    """
     asked = False
 
     def approve(plan: Plan) -> bool:
@@ -32,7 +36,8 @@ def ask(yes: bool) -> Callable[[Plan], bool]:
         if not sys.stdin.isatty():
             if again:
                 return False
-            raise UsageError("This costs money, and nobody can be asked here.", next_command="orch up --yes")
+            agreed = shlex.join([*argv, "--yes"])
+            raise UsageError("This costs money, and nobody can be asked here.", next_command=agreed)
         question = "Only dearer ones are left. Make one of these?" if again else "Make it?"
         print(ours(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")

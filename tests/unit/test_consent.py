@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli import approval
-from orchestrator.errors import Fault, ProviderError
+from orchestrator.errors import Fault, ProviderError, UsageError
 from orchestrator.leases.consent import Consent
 from orchestrator.model import Offer
 from orchestrator.plan import Create, Plan
@@ -68,7 +68,7 @@ def test_off_a_terminal_yes_goes_as_far_as_max_price(
     most: str, goes_on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    approve = approval.ask(yes=True)
+    approve = approval.ask(yes=True, argv=["orch", "up", "orch.yaml"])
     assert approve(planned())
     consent = Consent(approve, wanted(tmp_path, most))
     if goes_on:
@@ -76,3 +76,10 @@ def test_off_a_terminal_yes_goes_as_far_as_max_price(
         return
     with pytest.raises(ProviderError, match="What was approved cannot be had"):
         carried_out(consent)
+
+
+def test_off_a_terminal_the_next_command_is_the_same_with_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    with pytest.raises(UsageError) as refused:
+        approval.ask(yes=False, argv=["orch", "up", "my profile.yaml", "--set", "region=b"])(planned())
+    assert refused.value.next_command == "orch up 'my profile.yaml' --set region=b --yes"
