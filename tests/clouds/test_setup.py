@@ -108,7 +108,7 @@ def test_ones_own_address_is_asked_for() -> None:
     try:
         assert api.own_address("aws", url) == "203.0.113.7"
         _Address.text = b"<html>Sign in</html>"
-        with pytest.raises(UsageError, match="was not learned"):
+        with pytest.raises(UsageError, match="did not tell it"):
             api.own_address("aws", url)
     finally:
         server.shutdown()
