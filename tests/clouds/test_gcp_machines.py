@@ -214,9 +214,8 @@ def test_a_preempted_guest_is_told_and_then_gone(google: Google, login: Login) -
     with login.connected(address(made), key) as run:
         url = METADATA + "instance/preempted"
         etag = run(f"{url} -o /dev/null -D - | tr -d '\\r' | awk 'tolower($1) == \"etag:\" {{print $2}}'")
-        waiting = (
-            f"{url}'?wait_for_change=true&last_etag={etag}' >/tmp/preempted; mv /tmp/preempted /tmp/told"
-        )
+        change = f"{url}'?wait_for_change=true&last_etag={etag}'"
+        waiting = f"{change} >/tmp/preempted; mv /tmp/preempted /tmp/told; sleep 10"  # keeps it up meanwhile
         run(f"trap '' TERM; ({waiting}) >/dev/null 2>&1 </dev/null &")
         root = _root_of(address(made))
         google.cloud.preempt(made.name, notice_s=20)
