@@ -78,6 +78,13 @@ def planned_of(wanted: Profile, provider: Provider | None, machines: Sequence[Ma
     return replace(made, warnings=(*_shared(made.offers), *warnings_for(need)))
 
 
+def narrowed(wanted: Profile, planned: Plan, offers: Sequence[Offer]) -> Plan:
+    """The same plan of `offers` alone."""
+    made = _planned(wanted, offers, ())
+    warnings = (*_shared(made.offers), *warnings_for(_preferring(wanted)))
+    return replace(made, rejected=planned.rejected, warnings=warnings)
+
+
 def require_known_type(wanted: Profile) -> None:
     """Raise ProfileError, with the nearest name, for an instance type that no catalog has."""
     name = wanted.resources.instance_type

@@ -15,7 +15,7 @@ from orchestrator.leases.consent import Approve, Consent
 from orchestrator.leases.gpu_lock import require_gpu_lock
 from orchestrator.leases.gpu_ready import require_driver, require_listed
 from orchestrator.leases.machine import machine_of
-from orchestrator.leases.offered import one_cloud, open_lease_of, planned_of
+from orchestrator.leases.offered import narrowed, one_cloud, open_lease_of, planned_of
 from orchestrator.leases.ready import require_ready
 from orchestrator.leases.remains import describe_remains
 from orchestrator.leases.status import lease_status
@@ -23,6 +23,7 @@ from orchestrator.leases.tier import describe_tier
 from orchestrator.leases.unprepared import end_unprepared
 from orchestrator.ledger import Lease, Ledger
 from orchestrator.model import LeaseStatus, Progress, clouds
+from orchestrator.plan import Plan
 from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
 from orchestrator.runs import space
@@ -75,8 +76,9 @@ def provision(
             machines = await_existing(provider, lease, tell) if lease else ()
             planned = planned_of(wanted, provider, machines)
             require_planned(project, wanted, planned)
-            warned = () if machines else require_ready(wanted, planned.offers)
-            planned = replace(planned, warnings=(*planned.warnings, *warned))
+            if not machines:
+                planned = _ready_plan(wanted, planned)
+                require_planned(project, wanted, planned)
         if approve and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
         with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
@@ -93,6 +95,14 @@ def provision(
             with open_session(project, ledger, wanted, progress=tell, reached=reached) as session:
                 _prepare(session, tell)
     return lease_status(ledger.lease(), session.machine)
+
+
+def _ready_plan(wanted: Profile, planned: Plan) -> Plan:
+    """Plan without the offers that quotas are known to refuse, with what readiness warns of."""
+    ready = require_ready(wanted, planned.offers)
+    if ready.offers != planned.offers:
+        planned = narrowed(wanted, planned, ready.offers)
+    return replace(planned, warnings=(*planned.warnings, *ready.warnings))
 
 
 @contextmanager

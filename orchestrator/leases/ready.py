@@ -3,36 +3,77 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Check, CheckState, Offer, Topic, Wanted, clouds
 from orchestrator.profile import Profile
 
+MOST_REGIONS = 4
+"""In how many regions the quota is asked for: each takes a few questions, and most lists have dozens."""
 
-def require_ready(wanted: Profile, offers: Sequence[Offer]) -> tuple[str, ...]:
-    """What to warn of. Raise ProviderError where network, quota, plan or a policy refuse the first offer.
 
-    What cannot be told, for a permission or for an answer that does not come, stops nothing.
+@dataclass(frozen=True)
+class Ready:
+    """`offers`, best first; nothing known refuses the first of them. `warnings`: what makes it less sure."""
+
+    offers: tuple[Offer, ...]
+    warnings: tuple[str, ...]
+
+
+def require_ready(wanted: Profile, offers: Sequence[Offer]) -> Ready:
+    """Return the offers without those of regions whose quota is used up, which the warnings name.
+
+    Raise ProviderError where network, plan or a policy refuse the first of them, or the quota of every
+    region that was asked. What cannot be told, for a permission or for an answer that does not come, stops
+    nothing.
     """
+    refused: list[Check] = []
+    left, first = tuple(offers), None
+    for _ in range(MOST_REGIONS):
+        checks = _asked(wanted, left)
+        lacking = [check for check in checks if check.state is CheckState.MISSING]
+        short = [check for check in lacking if check.topic is Topic.QUOTA]
+        if not lacking:
+            told = (check.detail for check in checks if check.state is CheckState.WARNING)
+            return Ready(left, (*_left_out(refused), *told))
+        first = first or _refusal(lacking, left[0].region)
+        others = tuple(offer for offer in left if offer.region != left[0].region)
+        if len(short) < len(lacking) or not others:
+            break
+        refused += short
+        left = others
+    assert first is not None
+    raise first
+
+
+def _asked(wanted: Profile, offers: Sequence[Offer]) -> Sequence[Check]:
+    """What is known to stand in the way of the first offer, and what to warn of."""
     module = clouds.traits(wanted.cloud).readiness
     if not module or not offers:
         return ()
-    need = wanted.need()
+    disk, image = wanted.need().disk, wanted.need().image
     checks: Sequence[Check] = importlib.import_module(module).before_up(
-        Wanted(tuple(offers), need.disk, offers[0].region, need.image)
+        Wanted(tuple(offers), disk, offers[0].region, image)
     )
-    lacking = [check for check in checks if check.state is CheckState.MISSING]
-    if lacking:
-        first = min(lacking, key=lambda check: check.topic is Topic.QUOTA)
-        raise ProviderError(
-            Fault.QUOTA if first.topic is Topic.QUOTA else Fault.INVALID,
-            " ".join(_sentence(check, offers[0].region) for check in lacking),
-            code=f"Before{first.topic.title()}",
-            exists="Nothing was made; nothing costs.",
-            next_command=first.remedy,
-        )
-    return tuple(check.detail for check in checks if check.state is CheckState.WARNING)
+    return checks
+
+
+def _left_out(refused: Sequence[Check]) -> Iterator[str]:
+    for check in refused:
+        yield f"left out for its quota: {check.detail.rstrip('.')}. To raise it: {check.remedy}"
+
+
+def _refusal(lacking: Sequence[Check], region: str) -> ProviderError:
+    first = min(lacking, key=lambda check: check.topic is Topic.QUOTA)
+    return ProviderError(
+        Fault.QUOTA if first.topic is Topic.QUOTA else Fault.INVALID,
+        " ".join(_sentence(check, region) for check in lacking),
+        code=f"Before{first.topic.title()}",
+        exists="Nothing was made; nothing costs.",
+        next_command=first.remedy,
+    )
 
 
 def _sentence(check: Check, region: str) -> str:

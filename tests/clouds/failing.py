@@ -183,7 +183,7 @@ def project_in(tmp_path: Path, ground: Ground, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(machines, "_LIST_SECONDS", 0.1)
     for provider in (aws_provider.AwsProvider, gcp_provider.GcpProvider):
         monkeypatch.setattr(provider, "list_lag_s", 0.5)
-    monkeypatch.setattr(provision, "require_ready", lambda *_: ())  # test_before_up.py
+    monkeypatch.setattr(provision, "_ready_plan", lambda _, planned: planned)  # test_before_up.py
     monkeypatch.setattr(provision, "local_stack", lambda *_: None)
     monkeypatch.setattr(foreseen, "refuse_foreseen", lambda *_: None)
     monkeypatch.setattr(provision, "_prepare", lambda *_: None)

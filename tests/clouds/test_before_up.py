@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def wanted(cloud: str) -> Profile:
 
 def asked(cloud: str) -> tuple[str, ...]:
     profile = wanted(cloud)
-    return require_ready(profile, catalog.offers(profile.need(), clouds=(cloud,)))
+    return require_ready(profile, catalog.offers(profile.need(), clouds=(cloud,))).warnings
 
 
 def test_a_fresh_account_is_told_of_setup(account: tuple[str, Any]) -> None:
@@ -80,6 +81,27 @@ def test_a_quota_of_nothing_is_known_before_approval(account: tuple[str, Any]) -
         asked(name)
     assert (refused.value.fault, refused.value.exit_code) == (Fault.QUOTA, 4)
     assert "0 of 0" in refused.value.message, "needed beside granted"
+
+
+def test_a_region_without_quota_leaves_the_next_one_first(account: tuple[str, Any]) -> None:
+    name, cloud = account
+    setup_.setup(name, source=HERE)
+    profile = wanted(name)
+    offers = catalog.offers(profile.need(), clouds=(name,))
+    first = offers[0]
+    other = {"aws": "us-west-2", "gcp": "us-east1"}[name]
+    elsewhere = tuple(replace(offer, region=other, zone=f"{other}-b") for offer in offers)
+    offers = (*offers, *elsewhere)
+    if name == "aws":
+        setup_.setup(name, source=HERE, region=other)
+        cloud.set(quotas={f"{first.region}/{code}": 0 for code in ("L-DB2E81BA", "L-3819A6DF")})
+    else:
+        cloud.settings(quotas={f"{first.region}/{start}NVIDIA_L4_GPUS": 0 for start in ("", "PREEMPTIBLE_")})
+    ready = require_ready(profile, offers)
+    assert ready.offers == elsewhere
+    (said,) = ready.warnings
+    assert "left out for its quota" in said
+    assert "To raise it: " in said
 
 
 def test_ssh_open_to_the_world_is_a_warning(account: tuple[str, Any]) -> None:

@@ -163,7 +163,7 @@ def quota(info: Mapping[str, Any], count: int, spot: bool, lives: Sequence[Life]
     """Refuses what would exceed the vCPUs allowed at once in this region."""
     name = info["InstanceType"]
     code = market.bucket(name, spot)
-    allowed = market.limit(code)
+    allowed = market.limit(code, region)
     used = sum(
         INSTANCE_TYPES[life.instance.instance_type]["VCpuInfo"]["DefaultVCpus"]
         for life in lives

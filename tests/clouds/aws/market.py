@@ -172,9 +172,10 @@ def bucket(instance_type: str, spot_request: bool) -> str:
     raise AssertionError(instance_type)
 
 
-def limit(code: str) -> float:
-    """vCPUs that may run at once."""
-    return SETTINGS.quotas.get(code, _defaults()[code])
+def limit(code: str, region: str) -> float:
+    """vCPUs that may run at once there."""
+    everywhere = SETTINGS.quotas.get(code, _defaults()[code])
+    return SETTINGS.quotas.get(f"{region}/{code}", everywhere)
 
 
 def quota(code: str, region: str, *, default: bool = False) -> dict[str, Any] | None:
@@ -188,7 +189,7 @@ def quota(code: str, region: str, *, default: bool = False) -> dict[str, Any] | 
         "QuotaArn": f"arn:aws:servicequotas:{region}:{ACCOUNT}:ec2/{code}",
         "QuotaCode": code,
         "QuotaName": name,
-        "Value": float(_defaults()[code] if default else limit(code)),
+        "Value": float(_defaults()[code] if default else limit(code, region)),
         "Unit": "None",
         "Adjustable": True,
         "GlobalQuota": False,

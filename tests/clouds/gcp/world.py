@@ -42,9 +42,10 @@ class Settings:
     the users of ssh-keys; startup_s: until it runs the startup-script, which waits for cloud-final and snapd
     (GoogleCloudPlatform/guest-agent#84); soft_off_s: between the power button and the plug when a deadline
     ends an instance. machines: whether instances are real.
-    quotas: limit by metric, for every region ("*_ALL_REGIONS": the project). denied: permissions that the
-    caller lacks. networks: by name, each with a subnetwork of that name. firewalls: rules of a network by its
-    name. policies: of the organisation, by constraint: {"booleanPolicy": {"enforced": true}}. disabled: APIs.
+    quotas: limit by metric, for every region ("*_ALL_REGIONS": the project), or by "region/metric".
+    denied: permissions that the caller lacks. networks: by name, each with a subnetwork of that name.
+    firewalls: rules of a network by its name. policies: of the organisation, by constraint:
+    {"booleanPolicy": {"enforced": true}}. disabled: APIs.
     longest_life_s ends a forgotten machine whatever happens to this process.
     """
 
@@ -171,8 +172,12 @@ class World:
 
     def quota(self, region: str) -> list[Json]:
         """Limits and usage, as regions.get and projects.get ("") show them."""
-        told = self.settings.quotas.items()
-        mine = {metric: limit for metric, limit in told if metric.endswith("_ALL_REGIONS") != bool(region)}
+        told = self.settings.quotas
+        mine = {
+            metric: limit
+            for metric, limit in {**told, **_of_region(told, region)}.items()
+            if "/" not in metric and metric.endswith("_ALL_REGIONS") != bool(region)
+        }
         limits = {**(QUOTAS if region else PROJECT_QUOTAS), **mine}
         with self.changed:
             return [
@@ -183,6 +188,12 @@ class World:
     def _usage(self, region: str, metric: str) -> float:
         mine = (i for i in self.instances.values() if not region or region_of(i.zone) == region)
         return float(sum(i.usage.get(metric, 0.0) for i in mine))
+
+
+def _of_region(quotas: Mapping[str, float], region: str) -> dict[str, float]:
+    """Those whose name begins with the region: "us-central1/CPUS"."""
+    start = f"{region}/"
+    return {name.removeprefix(start): limit for name, limit in quotas.items() if name.startswith(start)}
 
 
 def timestamp(when: float | None = None) -> str:
