@@ -22,7 +22,7 @@ from moto.ec2.responses.instances import InstanceResponse
 from moto.ec2.utils import random_spot_request_id
 
 from tests.clouds import driver
-from tests.clouds.aws import checks, images, market
+from tests.clouds.aws import checks, images, market, reserved
 from tests.clouds.aws.guests import Size
 from tests.clouds.aws.imds import Metadata
 from tests.clouds.aws.life import LIVES, Life
@@ -92,6 +92,11 @@ def _launch(self: Any, token: str | None, digest: str) -> ActionResult:
     if self._get_param("DryRun"):
         raise DryRunClientError()
     where = checks.zone(name, self.region, wanted)
+    target = (self._get_param("CapacityReservationSpecification") or {}).get(
+        "CapacityReservationTarget"
+    ) or {}
+    held = target.get("CapacityReservationId")
+    reserved.check(held, name, where, spot.get("MarketType"), self.region, LIVES.all())
     checks.quota(info, count, is_spot, LIVES.all(), self.region)
     if is_spot:
         checks.spot_price(spot.get("SpotOptions") or {}, info, where)
@@ -103,7 +108,7 @@ def _launch(self: Any, token: str | None, digest: str) -> ActionResult:
         _volumes(self, instance, mappings, chosen)
         _interfaces(self, instance)
         request = _spot_request(self, instance, spot.get("SpotOptions") or {}) if is_spot else None
-        instance.client_token = token
+        instance.client_token, instance.reserved_in = token, held
         instance.reservation_id = reservation.id
         LIVES.begin(_life(self, instance, where, info, chosen, data, request))
     if token:

@@ -12,7 +12,7 @@ from typing import Any
 
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from tests.clouds.aws import market
+from tests.clouds.aws import market, reserved
 from tests.clouds.aws.requests import Request, Response, as_json, error
 from tests.clouds.aws.settings import ACCOUNT, SETTINGS
 
@@ -27,6 +27,8 @@ def answer(request: Request) -> Response | None:
         return _quotas(request)
     if request.service == "freetier":
         return _plan(request)
+    if request.action == "DescribeCapacityReservations":
+        return reserved.told(request)
     return None
 
 

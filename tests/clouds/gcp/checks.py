@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from tests.clouds.gcp import facts, policies
+from tests.clouds.gcp import facts, policies, reserved
 from tests.clouds.gcp.errors import ApiError, Json, invalid, not_found, required
 from tests.clouds.gcp.facts import Image, MachineType
 from tests.clouds.gcp.world import World
@@ -42,6 +42,7 @@ def check_insert(world: World, zone: str, body: Json) -> Order:
     _check_service_accounts(body)
     _check_tags(body)
     policies.check_insert(world, zone, body)
+    reserved.check_insert(world, zone, body)
     return Order(machine_type, image, disk, gpu, gpus)
 
 

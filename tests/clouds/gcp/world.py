@@ -45,7 +45,8 @@ class Settings:
     quotas: limit by metric, for every region ("*_ALL_REGIONS": the project), or by "region/metric".
     denied: permissions that the caller lacks. networks: by name, each with a subnetwork of that name.
     firewalls: rules of a network by its name. policies: of the organisation, by constraint:
-    {"booleanPolicy": {"enforced": true}}. disabled: APIs.
+    {"booleanPolicy": {"enforced": true}}. disabled: APIs. reservations: specific ones by name, each with
+    zone, type and count.
     longest_life_s ends a forgotten machine whatever happens to this process.
     """
 
@@ -63,6 +64,7 @@ class Settings:
     guest_memory: int = 3 << 30
     guest_disk: int = 12 << 30
     longest_life_s: float = 3600.0
+    reservations: dict[str, Json] = field(default_factory=dict)
     quotas: dict[str, float] = field(default_factory=dict)
     denied: list[str] = field(default_factory=list)
     networks: list[str] = field(default_factory=lambda: ["default", "orch"])
