@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.api.lease import up
 from orchestrator.errors import (
     HostError,
     LocalError,
@@ -23,6 +22,7 @@ from orchestrator.errors import (
 )
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, RunRecord, Silent
+from orchestrator.model.outcomes import ExitReason
 from orchestrator.profile import Profile, load
 from orchestrator.profile.overrides import name_of, secrets_of, without_secrets
 from orchestrator.runs.known import profile_of
@@ -92,7 +92,7 @@ def run(
         _require_space(call)
     try:
         with shared_use(project, wanted.name):
-            record = _answered(call) or _made(call, output)
+            record = _to_the_end(call, output)
     except BaseException as error:
         _end_after(call, error)
         raise
@@ -104,6 +104,18 @@ def run(
     if left:
         call.tell.say(left)
     return record
+
+
+def _to_the_end(call: _Call, output: Output | None) -> RunRecord:
+    """One attempt, or several where the profile's `retry` allows it; each looks for its machine itself."""
+    from orchestrator.training.retrying import Course, until_it_ends
+
+    def attempt(wish: RunOptions) -> RunRecord:
+        now = replace(call, wish=wish)
+        return _answered(now) or _made(now, output)
+
+    course = Course(call.project, call.profile, call.run_id, attempt, lambda _: None, call.tell, own=True)
+    return until_it_ends(course, call.wish)
 
 
 def _require_space(call: _Call) -> None:
@@ -147,18 +159,37 @@ def _settle_where_gone(call: _Call, lease: Lease) -> None:
 def _made(call: _Call, output: Output | None) -> RunRecord:
     """An attempt, on the machine of the profile; or the end of one that goes on there."""
     _require_space(call)
-    held = up(
-        call.profile.path,
-        overrides=call.overrides,
-        folder=call.project.root,
-        progress=call.tell,
-        for_run=call.run_id,
-    )
-    lease = call.project.ledger(held.lease).lease()
+    lease = _with_machine(call)
     profile = profile_of(lease, call.wish.overrides)
     from orchestrator.training.one_run import one_run
 
     return one_run(call.project, lease, profile, call.run_id, call.wish, Interrupts(), output, call.tell)
+
+
+def _with_machine(call: _Call) -> Lease:
+    """The lease of the profile, its machine ready; not where an earlier attempt was interrupted, if another
+    place has an offer."""
+    from orchestrator.leases.provision import provision
+    from orchestrator.leases.replace import end_interrupted, free_to_move
+    from orchestrator.runs import attempts
+    from orchestrator.runs.retries import failed_places
+
+    last, lease = attempts.latest_attempt(call.project.run(call.run_id)), _lease(call)
+    if last is not None and lease is not None and last.exit["reason"] == ExitReason.PREEMPTED:
+        end_interrupted(call.project, lease, str((last.machine or {}).get("id")), call.tell)
+        free_to_move(call.project, call.project.ledger(lease.id).lease(), call.profile, call.tell)
+    held = provision(
+        call.project,
+        call.profile,
+        overrides=call.overrides,
+        approve=None,
+        strict=False,
+        tell=call.tell,
+        for_run=call.run_id,
+        keep=False,
+        avoid=failed_places(last),
+    )
+    return call.project.ledger(held.lease).lease()
 
 
 # ---------------------------------------------------------------- the end of the machine

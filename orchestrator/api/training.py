@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.model import Progress, RunRecord, Silent
 from orchestrator.runs.known import known_run, profile_of
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project, check_run_id, new_run_id
 from orchestrator.session.turns import shared_use, turn_of
+
+if TYPE_CHECKING:
+    from orchestrator.plan import Plan
+
+    Approve = Callable[[Plan], bool]
 
 Output = Callable[[bytes], None]
 
@@ -27,6 +33,7 @@ def train(
     overrides: Sequence[str] = (),
     strict: bool = False,
     output: Output | None = None,
+    approve: Approve | None = None,
     progress: Progress | None = None,
 ) -> RunRecord:
     """Sync, prove, run, follow, pull, check: the record of one run of the lease's profile.
@@ -37,6 +44,8 @@ def train(
     `retry_failed` tried anew. Of two calls at once the second waits. `parallel` allows a run beside another
     on the machine. `detach` returns once the run is started (exit reason "running"); `attach` or `pull` bring
     it home. `output` receives what the job prints. What lint finds is said; with `strict` its errors stop it.
+    Where the profile's `retry` allows it, another attempt follows one that was interrupted or failed, on
+    another machine of the lease if need be; `approve` is asked, as by `up`, about one that is dearer.
     Raises UsageError, LintRefused, StackMismatch, SyncError, ParityMismatch, RunFailed and its kinds (the
     record is in `runs/<id>/` all the same), HostError (the run goes on without us).
     """
@@ -45,15 +54,17 @@ def train(
         held = project.lease(lease)
         profile = profile_of(held, overrides)
         from orchestrator.runs import attempts
-        from orchestrator.training.one_run import RunOptions, one_run, refuse_another_machine
+        from orchestrator.training.attended import train_to_the_end
+        from orchestrator.training.one_run import RunOptions, refuse_another_machine
 
         refuse_another_machine(profile_of(held, ()), profile)
         name = check_run_id(run_id) if run_id else new_run_id(profile.name)
         project.require_runs(name)
         seen = attempts.latest_attempt(project.run(name))
         wish = RunOptions(local_parity, detach, strict, retry_failed, parallel, seen, overrides)
+        tell = progress or Silent()
         with shared_use(project, profile.name):
-            return one_run(project, held, profile, name, wish, interrupts, output, progress or Silent())
+            return train_to_the_end(project, held, profile, name, wish, interrupts, output, tell, approve)
 
 
 def attach(

@@ -132,6 +132,7 @@ def train(
     """Train on the leased machine and bring everything home."""
     from orchestrator import api
     from orchestrator.cli import progress, runs
+    from orchestrator.cli.approval import dearer
 
     profile_.refuse_detached(io_analyze, detach)
     begin = api.train  # loads much: an interrupt until here lets go of nothing
@@ -146,6 +147,7 @@ def train(
             overrides=sets or (),
             strict=strict,
             output=runs.output(as_json),
+            approve=dearer(),
             progress=progress.progress(),
         )
     runs.show(record, as_json, started=record.started)

@@ -19,7 +19,16 @@ def ask(yes: bool, argv: Sequence[str]) -> Callable[[Plan], bool]:
 
     `argv`: the command without --yes.
     """
-    asked = False
+    return _asking(yes, argv, first=True)
+
+
+def dearer() -> Callable[[Plan], bool]:
+    """Ask, on a terminal, about a machine that is dearer than what was agreed; off it the answer is no."""
+    return _asking(False, (), first=False)
+
+
+def _asking(yes: bool, argv: Sequence[str], *, first: bool) -> Callable[[Plan], bool]:
+    asked = not first
 
     def approve(plan: Plan) -> bool:
         nonlocal asked

@@ -15,12 +15,15 @@ Approve = Callable[[Plan], bool]
 
 
 class Consent:
-    """Of one `up`. Without `approve`, as for scripts that ask nobody, every offer that fits will do."""
+    """Of one `up`. Without `approve`, as for scripts that ask nobody, every offer that fits will do.
 
-    def __init__(self, approve: Approve | None, wanted: Profile) -> None:
+    `agreed`: US dollars an hour to which somebody said yes before.
+    """
+
+    def __init__(self, approve: Approve | None, wanted: Profile, agreed: float | None = None) -> None:
         self._approve = approve
         self._wanted = wanted
-        self._price: float | None = None
+        self._price = agreed
 
     def require(self, planned: Plan, offer: Offer) -> None:
         """Raise ProviderError where `offer` is dearer than what was approved, and is not approved now.

@@ -18,7 +18,7 @@ from orchestrator.leases.settle import settle
 from orchestrator.leases.status import machine_facts
 from orchestrator.leases.waiting import CapacityWait
 from orchestrator.ledger import Attempt, Lease, Ledger
-from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Offer, Progress, Provider
+from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Offer, Place, Progress, Provider
 from orchestrator.plan import Delete, Keep, Plan, disk_cost
 from orchestrator.profile import Profile
 from orchestrator.runs.spec import spec_labels, user_data
@@ -37,6 +37,7 @@ def machine_of(
     project: Project,
     tell: Progress,
     consent: Consent,
+    avoid: frozenset[Place] = frozenset(),
 ) -> Reached:
     """Carry the plan out: the lease's one machine, kept or made of the best offer that can be had.
 
@@ -55,10 +56,10 @@ def machine_of(
             return wait_until_reachable(provider, ledger.lease(), tell)
         except MachineGone as gone:
             _taken_back(ledger, provider, kept, gone)
-        planned = planned_of(wanted, provider, ())
+        planned = planned_of(wanted, provider, (), avoid)
     for lost in settle(project, ledger, ending_of_machine(provider, lease)):
         tell.say(f"{lost.run_id}: {lost.exit['detail']}")
-    return _create(ledger, provider, planned, wanted, project, tell, consent)
+    return _create(ledger, provider, planned, wanted, project, tell, consent, avoid)
 
 
 def _delete(ledger: Ledger, lease: Lease, provider: Provider, action: Delete, tell: Progress) -> None:
@@ -95,6 +96,7 @@ def _create(
     project: Project,
     tell: Progress,
     consent: Consent,
+    avoid: frozenset[Place],
 ) -> Reached:
     waiting = CapacityWait(wanted.wait, tell)
     while True:
@@ -104,7 +106,7 @@ def _create(
         refusals = found
         if not planned.offers or not waiting.again():
             break
-        planned = planned_of(wanted, provider, ())
+        planned = planned_of(wanted, provider, (), avoid)
     tried = "; ".join(error.message for error in refusals) or planned.refusal or "nothing is offered"
     raise ProviderError(
         Fault.CAPACITY,

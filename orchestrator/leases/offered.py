@@ -15,7 +15,7 @@ from orchestrator.errors import Fault, ProfileError, ProviderError
 from orchestrator.leases import foreseen
 from orchestrator.leases.remains import naming
 from orchestrator.ledger import Lease
-from orchestrator.model import Machine, Need, Offer, Provider, clouds
+from orchestrator.model import Machine, Need, Offer, Place, Provider, clouds
 from orchestrator.plan import Keep, Plan
 from orchestrator.plan import plan as make_plan
 from orchestrator.profile import Profile, load
@@ -40,18 +40,20 @@ def foreseen_plan(project: Project, wanted: Profile, overrides: Sequence[str]) -
     return replace(planned, warnings=(*planned.warnings, *foreseen.foreseen_problems(wanted)))
 
 
-def one_cloud(project: Project, wanted: Profile, overrides: Sequence[str]) -> tuple[Profile, tuple[str, ...]]:
+def one_cloud(
+    project: Project, wanted: Profile, overrides: Sequence[str], avoid: frozenset[Place] = frozenset()
+) -> tuple[Profile, tuple[str, ...]]:
     """`cloud: any` becomes the cloud of its open lease, else that of the best offer on record."""
     if wanted.cloud != clouds.ANY:
         return wanted, tuple(overrides)
     lease = open_lease_of(project, wanted)
-    chosen = lease.profile["cloud"] if lease else _cheapest_cloud(wanted)
+    chosen = lease.profile["cloud"] if lease else _cheapest_cloud(wanted, avoid)
     named = (*overrides, f"cloud={chosen}")
     return load(Path(wanted.path), overrides=named, files=True), named
 
 
-def _cheapest_cloud(wanted: Profile) -> str:
-    planned = planned_of(wanted, None, ())
+def _cheapest_cloud(wanted: Profile, avoid: frozenset[Place]) -> str:
+    planned = planned_of(wanted, None, (), avoid)
     if not planned.offers:
         raise ProviderError(
             Fault.CAPACITY,
@@ -67,14 +69,19 @@ def open_lease_of(project: Project, wanted: Profile) -> Lease | None:
     return found[-1] if found else None
 
 
-def planned_of(wanted: Profile, provider: Provider | None, machines: Sequence[Machine]) -> Plan:
-    """Offers are asked for only where no machine serves already."""
+def planned_of(
+    wanted: Profile,
+    provider: Provider | None,
+    machines: Sequence[Machine],
+    avoid: frozenset[Place] = frozenset(),
+) -> Plan:
+    """Offers are asked for only where no machine serves already; those of places to `avoid` come last."""
     kept = _planned(wanted, (), machines)
     if any(isinstance(action, Keep) for action in kept.actions):
         return kept
     require_known_type(wanted)
     need = _preferring(wanted)
-    made = _planned(wanted, offers_for(need, provider), machines)
+    made = avoiding(_planned(wanted, offers_for(need, provider), machines), avoid)
     return replace(made, warnings=(*_shared(made.offers), *warnings_for(need)))
 
 
@@ -83,6 +90,14 @@ def narrowed(wanted: Profile, planned: Plan, offers: Sequence[Offer]) -> Plan:
     made = _planned(wanted, offers, ())
     warnings = (*_shared(made.offers), *warnings_for(_preferring(wanted)))
     return replace(made, rejected=planned.rejected, warnings=warnings)
+
+
+def avoiding(planned: Plan, avoid: frozenset[Place]) -> Plan:
+    """The same plan, with the offers of these places last."""
+    offers = tuple(sorted(planned.offers, key=lambda offer: offer.place in avoid))
+    if offers == planned.offers:
+        return planned
+    return replace(planned, offers=offers, price=offers[0].price, worst_case=planned.cost(offers[0]))
 
 
 def require_known_type(wanted: Profile) -> None:

@@ -15,14 +15,14 @@ from orchestrator.leases.consent import Approve, Consent
 from orchestrator.leases.gpu_lock import require_gpu_lock
 from orchestrator.leases.gpu_ready import require_driver, require_listed
 from orchestrator.leases.machine import machine_of
-from orchestrator.leases.offered import narrowed, one_cloud, open_lease_of, planned_of
+from orchestrator.leases.offered import avoiding, narrowed, one_cloud, open_lease_of, planned_of
 from orchestrator.leases.ready import require_ready
 from orchestrator.leases.remains import describe_remains
 from orchestrator.leases.status import lease_status
 from orchestrator.leases.tier import describe_tier
 from orchestrator.leases.unprepared import end_unprepared
 from orchestrator.ledger import Lease, Ledger
-from orchestrator.model import LeaseStatus, Progress, clouds
+from orchestrator.model import LeaseStatus, Place, Progress, clouds
 from orchestrator.plan import Plan
 from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
@@ -55,9 +55,15 @@ def provision(
     tell: Progress,
     for_run: str | None,
     keep: bool,
+    agreed: float | None = None,
+    avoid: frozenset[Place] = frozenset(),
 ) -> LeaseStatus:
-    """As `up`, once its profile was read. What `run` made it ends itself."""
-    wanted, overrides = one_cloud(project, wanted, overrides)
+    """As `up`, once its profile was read. What `run` made it ends itself.
+
+    `agreed`: US dollars an hour to which somebody said yes before; only a dearer machine is asked about.
+    `avoid`: where a machine was lost; it is asked for there last.
+    """
+    wanted, overrides = one_cloud(project, wanted, overrides, avoid)
     space.require_records(
         project, "Nothing was made by this call.", f"orch up {shlex.quote(str(wanted.path))}"
     )
@@ -74,12 +80,12 @@ def provision(
             if lease:
                 require_seen(provider, lease)
             machines = await_existing(provider, lease, tell) if lease else ()
-            planned = planned_of(wanted, provider, machines)
+            planned = planned_of(wanted, provider, machines, avoid)
             require_planned(project, wanted, planned)
             if not machines:
-                planned = _ready_plan(wanted, planned)
+                planned = avoiding(_ready_plan(wanted, planned), avoid)
                 require_planned(project, wanted, planned)
-        if approve and not approve(planned):
+        if approve and agreed is None and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
         with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
             local = local_stack(wanted, tell)  # may take minutes, and fail
@@ -90,8 +96,8 @@ def provision(
         left = keep or for_run is not None
         with end_unprepared(project, ledger, keep=left, tell=tell), describe_remains(ledger):
             with _telling_attempts(project, ledger, first=lease is None):
-                consent = Consent(approve, wanted)
-                reached = machine_of(ledger, provider, planned, wanted, project, tell, consent)
+                consent = Consent(approve, wanted, agreed)
+                reached = machine_of(ledger, provider, planned, wanted, project, tell, consent, avoid)
             with open_session(project, ledger, wanted, progress=tell, reached=reached) as session:
                 _prepare(session, tell)
     return lease_status(ledger.lease(), session.machine)

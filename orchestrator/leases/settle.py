@@ -60,6 +60,10 @@ def record_of(
         "number": draft.attempt.number,
         "changed": draft.attempt.changed,
         "started_at": begun,
+        "retried": {
+            "interruption": draft.attempt.retried.interruption,
+            "error": draft.attempt.retried.error,
+        },
     }
     return replace(record, attempts=attempts.describe_attempts(project, this, record))
 

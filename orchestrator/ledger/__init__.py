@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.ledger.draft import Draft, Try
+from orchestrator.ledger.draft import FIRST, Draft, Retried, Try
 from orchestrator.ledger.holding import Holding
 from orchestrator.ledger.journal import VERSION, Contents, Event, Journal
 from orchestrator.ledger.lease import Attempt, Lease, LeasedRun, Ran, fold
 
 __all__ = [
+    "FIRST",
     "VERSION",
     "Attempt",
     "Contents",
@@ -25,6 +26,7 @@ __all__ = [
     "LeasedRun",
     "Ledger",
     "Ran",
+    "Retried",
     "Try",
     "fold",
 ]

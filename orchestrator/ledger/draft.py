@@ -14,11 +14,23 @@ _OPTIONAL = ("command", "code", "agent", "job")
 
 
 @dataclass(frozen=True)
+class Retried:
+    """How often a run was begun again without a call, since somebody called for it: as profile.Retry."""
+
+    interruption: int = 0
+    error: int = 0
+
+
+FIRST = Retried()
+
+
+@dataclass(frozen=True)
 class Try:
     """Which attempt at its id a run is, from 1, and what changed since the one before."""
 
     number: int = 1
     changed: tuple[_Text, ...] = ()
+    retried: Retried = FIRST
 
 
 @dataclass(frozen=True)

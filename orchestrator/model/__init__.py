@@ -25,7 +25,7 @@ from .machines import (
     Provider,
     unseen_in,
 )
-from .needs import AcceleratorNeed, Bound, Need, Offer
+from .needs import AcceleratorNeed, Bound, Need, Offer, Place
 from .outcomes import Conclusion, ExitReason, Kind, Outcome, Stage
 from .progress import Progress, Silent
 from .records import (
@@ -129,6 +129,7 @@ __all__ = [
     "Outcome",
     "Partial",
     "Pin",
+    "Place",
     "Progress",
     "Provider",
     "PullReport",

@@ -83,6 +83,15 @@ class Need:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a machine is, or was: of what type, in which zone of which cloud."""
+
+    cloud: str
+    instance_type: str
+    zone: str
+
+
+@dataclass(frozen=True)
 class Offer:
     """What a cloud sells: one instance type in one zone at one price. Sizes in bytes.
 
@@ -113,6 +122,10 @@ class Offer:
     """Of a spot offer: what the same machine costs on demand, where that is known."""
     price_is_bound: bool = False
     """`price` is the most that may be asked, not what is asked now: spot whose price nobody recorded."""
+
+    @property
+    def place(self) -> Place:
+        return Place(self.cloud, self.instance_type, self.zone)
 
     @property
     def burstable(self) -> bool:

@@ -82,6 +82,16 @@ class ExitReason(StrEnum):
     NOT_STARTED = "not_started"
     """Parity stopped it."""
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether the machine went, not the job: another one may carry it on."""
+        return self in (ExitReason.PREEMPTED, ExitReason.LOST, ExitReason.RESULTS_LOST)
+
+    @property
+    def retried_as_error(self) -> bool:
+        """Whether the job itself ended so that the same command may fare better."""
+        return self in (ExitReason.FAILED, ExitReason.SIGNAL)
+
     @classmethod
     def _missing_(cls, value: object) -> ExitReason | None:
         if not isinstance(value, str) or not re.fullmatch("[a-z_]{1,40}", value):

@@ -107,8 +107,15 @@ class CostFacts(TypedDict, total=False):
     lease_seconds: float
 
 
+class RetriedFacts(TypedDict):
+    """How often a run was begun again without a call."""
+
+    interruption: Count
+    error: Count
+
+
 class AttemptFacts(TypedDict, total=False):
-    """One attempt at a run id. Times are Unix seconds."""
+    """One attempt at a run id. Times are Unix seconds. `retried`: retries until it, since a call."""
 
     number: int
     started_at: float | None
@@ -117,4 +124,8 @@ class AttemptFacts(TypedDict, total=False):
     detail: str
     changed: Sequence[str]
     machine: str | None
+    provider: str | None
+    instance_type: str | None
+    zone: str | None
     usd: float | None
+    retried: RetriedFacts

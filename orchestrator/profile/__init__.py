@@ -4,7 +4,7 @@
 """
 
 from orchestrator.profile.load import load
-from orchestrator.profile.resolved import Code, DataTree, Parity, Profile, Resources, Stack, Train
+from orchestrator.profile.resolved import Code, DataTree, Parity, Profile, Resources, Retry, Stack, Train
 from orchestrator.profile.schema import json_schema
 from orchestrator.profile.starter import OUTPUT_NAMES, FoundData, starter
 from orchestrator.profile.values import Accelerator, FromEnv
@@ -19,6 +19,7 @@ __all__ = [
     "Parity",
     "Profile",
     "Resources",
+    "Retry",
     "Stack",
     "Train",
     "json_schema",

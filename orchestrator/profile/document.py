@@ -22,9 +22,13 @@ class Section(BaseModel):
     def _absent(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return {
-            key: found for key, found in value.items() if found is not None or key not in cls.model_fields
-        }
+        known = cls.written_keys()
+        return {key: found for key, found in value.items() if found is not None or key not in known}
+
+    @classmethod
+    def written_keys(cls) -> tuple[str, ...]:
+        """The keys as they are written."""
+        return tuple(field.alias or name for name, field in cls.model_fields.items())
 
 
 class AcceleratorSection(Section):
@@ -195,6 +199,27 @@ class ParitySection(Section):
     )
 
 
+class RetrySection(Section):
+    """How often, or how long, an ended run and a refused machine are tried again."""
+
+    interruption: kinds.Retries = Field(
+        default=0,
+        description="How often a run is begun again whose machine was taken back or lost: on the next offer, "
+        "another place first, from its newest checkpoint. Default: 0.",
+    )
+    no_capacity: kinds.Duration | None = Field(
+        default=None,
+        alias="no-capacity",
+        description="How long to go on asking where no offer has capacity: `2h`, for the first machine as "
+        "for later ones. The same as `wait`. Default: not at all.",
+    )
+    error: kinds.Retries = Field(
+        default=0,
+        description="How often a run is begun again whose command failed, was killed or stalled: on the same "
+        "machine, from its newest checkpoint. Default: 0.",
+    )
+
+
 class Document(Section):
     """One training job: where it runs, within which limits, on which stack, with which code and data."""
 
@@ -243,7 +268,13 @@ class Document(Section):
     )
     wait: kinds.Duration | None = Field(
         default=None,
-        description="How long `up` goes on to ask where no offer has capacity: `2h`. Default: not at all.",
+        description="How long `up` goes on to ask where no offer has capacity: `2h`. Default: not at all. "
+        "The same as `retry.no-capacity`.",
+    )
+    retry: RetrySection = Field(
+        default_factory=RetrySection,
+        description="What `train` and `run` try again by themselves. All attempts are one run; `budget` and "
+        "`max_price` hold for each and all. Default: nothing, as each costs.",
     )
     reservation: kinds.Text | None = Field(
         default=None,
@@ -277,6 +308,7 @@ SECTIONS: dict[tuple[str, ...], type[Section]] = {
     ("resources",): ResourcesSection,
     ("resources", "accelerator"): AcceleratorSection,
     ("resources", "disk"): DiskSection,
+    ("retry",): RetrySection,
     ("stack",): StackSection,
     ("code",): CodeSection,
     ("data", "*"): DataSection,

@@ -19,6 +19,7 @@ MAX_CPUS = 1024
 MAX_RATE = 9999
 MAX_THROUGHPUT = 100_000
 MAX_IOPS = 1_000_000
+MAX_RETRIES = 100
 _NOT_EMPTY = {"type": "string", "minLength": 1}
 
 
@@ -165,6 +166,7 @@ Name = Annotated[str, Parsed(values.parse_name, _matching(values.NAME_PATTERN, "
 Text = Annotated[str, Parsed(values.parse_text, _NOT_EMPTY)]
 Flag = Annotated[bool, Parsed(values.parse_flag, {"type": "boolean"})]
 Steps = Annotated[int, _whole(1, 10_000)]
+Retries = Annotated[int, _whole(0, MAX_RETRIES)]
 FurtherSteps = Annotated[int, _whole(0, 1_000_000)]
 
 Cloud = Annotated[str, Parsed(_parse_cloud, _cloud_schema)]

@@ -61,6 +61,8 @@ def _from_environ(environ: Mapping[str, str]) -> Iterator[Override]:
             lowered = [key.lower() for key in keys]
             if lowered[:2] == ["train", "env"] and len(keys) > 2:
                 lowered[2:] = ["__".join(keys[2:])]
+            if lowered == ["retry", "no_capacity"]:  # no shell sets a variable with a hyphen
+                lowered = ["retry", "no-capacity"]
             yield Override(tuple(lowered), environ[name], Place(name))
 
 

@@ -33,6 +33,10 @@ _OTHER_WORDS = {
     "preemptible": "resources.spot",
     "provider": "cloud",
     "timeout": "max_duration",
+    "retries": "retry",
+    "max_retries": "retry.interruption",
+    "max_restarts_on_errors": "retry.error",
+    "no_capacity": "retry.no-capacity",
     "idle_minutes_to_autostop": "idle_duration",
     "workdir": "code.path",
     "file_mounts": "data",
@@ -129,7 +133,7 @@ def _reason(detail: ErrorDetails) -> str:
 
 def _keys(loc: Loc) -> list[str]:
     section = SECTIONS.get(tuple("*" if isinstance(key, int) else key for key in loc))
-    return list(section.model_fields) if section else []
+    return list(section.written_keys()) if section else []
 
 
 def _unknown_key(loc: Loc) -> str:
@@ -149,7 +153,7 @@ def _key_meant(loc: Loc) -> str | None:
     if other := _OTHER_WORDS.get(word):
         return other
     for keys, model in SECTIONS.items():
-        if word in model.model_fields:
+        if word in model.written_keys():
             return dotted([*keys, word]).replace(".*", "[0]")
     near = nearest(word, _keys(around))
     return dotted([*around, near]) if near else None

@@ -107,6 +107,14 @@ def _value(name: str, value: str | FromEnv, environ: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True)
+class Retry:
+    """How often a run is begun again by itself: after its machine was taken or lost, after it failed."""
+
+    interruption: int = 0
+    error: int = 0
+
+
+@dataclass(frozen=True)
 class Parity:
     """`budget` is seconds."""
 
@@ -144,6 +152,8 @@ class Profile:
     places: Mapping[str, str] = field(repr=False, compare=False)
     budget: float | None = None
     wait: int | None = None
+    """How long to go on asking for capacity: `wait` or `retry.no-capacity`."""
+    retry: Retry = Retry()
     reservation: str | None = None
     identity: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from orchestrator.model import AS_MADE, Volume, clouds
 from orchestrator.model.clouds import Places
 from orchestrator.profile.document import Document
 from orchestrator.profile.kinds import GIB
-from orchestrator.profile.units import show_size
+from orchestrator.profile.units import show_duration, show_size
 from orchestrator.profile.values import FromEnv, nearest
 
 _SECRET_NAME = re.compile(r"(^|_)(TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)$|PASSWORD", re.I)
@@ -266,6 +266,13 @@ def _either(names: Sequence[str]) -> str:
     return " or ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
 
 
+def _capacity(document: Document) -> Iterator[Breach]:
+    wait, patience = document.wait, document.retry.no_capacity
+    if wait is not None and patience is not None and wait != patience:
+        text = f"wait says the same thing, and says {show_duration(wait)}; remove one of the two"
+        yield Breach(("retry", "no-capacity"), text)
+
+
 _RULES: tuple[Callable[[Document], Iterator[Breach]], ...] = (
     _local_has_no,
     _deadline,
@@ -278,4 +285,5 @@ _RULES: tuple[Callable[[Document], Iterator[Breach]], ...] = (
     _region,
     _zone,
     _secrets,
+    _capacity,
 )

@@ -82,13 +82,13 @@ def archive_attempt(project: Project, run_id: str) -> None:
 
 
 def describe_attempts(project: Project, run: AttemptFacts, record: RunRecord) -> list[AttemptFacts]:
-    """Make the `attempts` of a record: earlier ones and this one, `run`: number, started_at, changed."""
+    """Make the `attempts` of a record: earlier ones and this one, of which `run` tells the draft's part."""
     earlier = [_own(each) for each in _set_aside(project.run(record.run_id))]
     return [*(each for each in earlier if each["number"] < run["number"]), _told(record, run)]
 
 
 def _told(record: RunRecord, run: AttemptFacts) -> AttemptFacts:
-    cost, started = record.cost or {}, run.get("started_at")
+    cost, started, machine = record.cost or {}, run.get("started_at"), record.machine or {}
     return {
         "number": run["number"],
         "started_at": started,
@@ -96,8 +96,12 @@ def _told(record: RunRecord, run: AttemptFacts) -> AttemptFacts:
         "reason": record.exit["reason"],
         "detail": record.exit.get("detail", ""),
         "changed": list(run.get("changed", ())),
-        "machine": (record.machine or {}).get("id"),
+        "machine": machine.get("id"),
+        "provider": machine.get("provider"),
+        "instance_type": machine.get("instance_type"),
+        "zone": machine.get("zone"),
         "usd": cost.get("run_usd"),
+        "retried": run.get("retried") or {"interruption": 0, "error": 0},
     }
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from orchestrator.errors import LocalError, RunFailed, RunLost, UsageError
 from orchestrator.leases.remains import naming
 from orchestrator.leases.settle import require_gone, settle, settle_on_exit
-from orchestrator.ledger import Lease
+from orchestrator.ledger import FIRST, Lease, Retried
 from orchestrator.model import Progress, RunRecord
 from orchestrator.model.plain import moment
 from orchestrator.profile import Profile, load
@@ -36,6 +36,7 @@ class RunOptions:
     """How a run is to be made. `seen` is the last attempt at its id that had ended when the call began.
 
     `overrides`: what this call changes in the profile, or must give again. `verb`: which one it serves.
+    `retried`: how often this call, or one that was killed, has begun the run again by itself.
     """
 
     local_parity: bool = False
@@ -46,6 +47,7 @@ class RunOptions:
     seen: RunRecord | None = None
     overrides: Sequence[str] = ()
     verb: str = "train"
+    retried: Retried = FIRST
 
     def command(self, profile: Profile, run_id: str) -> str:
         """The command that makes this wish again; what may be secrets is to be filled in."""
@@ -82,7 +84,13 @@ def one_run(
         with opened(project, lease, name, profile, tell, again=wish.command(profile, name)) as session:
             draft = None
             if not pending:
-                draft = prepared(session, name, local_parity=wish.local_parity, parallel=wish.parallel)
+                draft = prepared(
+                    session,
+                    name,
+                    local_parity=wish.local_parity,
+                    parallel=wish.parallel,
+                    retried=wish.retried,
+                )
                 interrupts.begun = True
             if not begin(session, name, draft, parallel=wish.parallel, verb=wish.verb):
                 return raise_for_outcome(_lost(session, name), lease.profile["path"])

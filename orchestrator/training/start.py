@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator import jobs
 from orchestrator.errors import Busy, StackMismatch, UsageError
 from orchestrator.leases.settle import few
-from orchestrator.ledger import Draft, Try
+from orchestrator.ledger import Draft, Retried, Try
 from orchestrator.model import Difference, Exit, Exited, Job, RunRecord, StackFacts
 from orchestrator.model.outcomes import Conclusion, ExitReason
 from orchestrator.profile import Profile
@@ -21,8 +21,11 @@ from orchestrator.session.turns import starting
 from orchestrator.training import side_by_side
 from orchestrator.training.bring_home import measure_duration, run_record
 
+ATTEMPT = "ORCH_ATTEMPT"
+"""The variable that tells a job which attempt at its run it is, from 1."""
 
-def prepared(session: Session, run_id: str, *, local_parity: bool, parallel: bool) -> Draft:
+
+def prepared(session: Session, run_id: str, *, local_parity: bool, parallel: bool, retried: Retried) -> Draft:
     """Stack, bytes and parity, ready for the job: the draft of the run's record, with the job in it.
 
     From here on what an earlier attempt left is in `runs/<id>/attempts/`. Raises Busy where another run is
@@ -50,7 +53,7 @@ def prepared(session: Session, run_id: str, *, local_parity: bool, parallel: boo
         session.progress.say(f"Note: {advice_there(found, session.profile.path)}")
     with measure_duration(timings, "sync_s"):
         trees = trees_.send(session)
-    now, attempt = _attempt(session, run_id, trees)
+    now, attempt = _attempt(session, run_id, trees, retried)
     draft = Draft(
         stack,
         trees.data,
@@ -114,7 +117,9 @@ def running(session: Session, run_id: str) -> RunRecord:
     return run_record(session, run_id, draft, exit=ended)
 
 
-def _attempt(session: Session, run_id: str, trees: trees_.Trees) -> tuple[inputs.Inputs, Try]:
+def _attempt(
+    session: Session, run_id: str, trees: trees_.Trees, retried: Retried
+) -> tuple[inputs.Inputs, Try]:
     """Which attempt this is, of what, and what changed since the one before, whose files are set aside."""
     project, profile = session.project, session.profile
     attempts.archive_attempt(project, run_id)
@@ -125,7 +130,7 @@ def _attempt(session: Session, run_id: str, trees: trees_.Trees) -> tuple[inputs
     if number > 1:
         said = "; ".join(changed) or "nothing changed here since the attempt before"
         session.progress.say(f"{run_id}: attempt {number}: {said}")
-    return now, Try(number, tuple(changed))
+    return now, Try(number, tuple(changed), retried)
 
 
 def _make_room_there(session: Session, run_id: str, number: int) -> None:
@@ -164,9 +169,9 @@ def _start(session: Session, run_id: str) -> bool:
     """Start the run that the ledger announced. One that was started before is only found again.
 
     False where the machine went away."""
-    begun = session.ledger.lease().runs[run_id].draft.job
-    assert begun is not None, "a run that is only found is not started again"
-    job = replace(begun, env=session.profile.train.environment())
+    run = session.ledger.lease().runs[run_id]
+    assert run.draft.job is not None, "a run that is only found is not started again"
+    job = replace(run.draft.job, env={**session.profile.train.environment(), ATTEMPT: str(run.attempt)})
     outputs = session.profile.train.outputs
     try:
         started = follow.reconnecting(

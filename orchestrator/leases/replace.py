@@ -1,0 +1,94 @@
+"""Another machine for a run whose machine was taken back or lost: in the same lease, elsewhere first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from orchestrator.errors import Busy
+from orchestrator.leases.consent import Approve
+from orchestrator.leases.down import down
+from orchestrator.leases.provision import provision
+from orchestrator.ledger import Lease
+from orchestrator.model import LeaseStatus, Place, Progress, clouds
+from orchestrator.profile import Profile
+from orchestrator.providers import open_provider
+from orchestrator.session.machines import end_and_prove, note_ends, serving
+from orchestrator.session.project import Project
+from orchestrator.session.reach import require_seen
+from orchestrator.session.turns import changing
+
+_ENDING_S = 300.0
+"""A machine that its cloud takes back is gone by then."""
+_POLL_S = 1.0
+
+
+def another_machine(
+    project: Project,
+    lease: Lease,
+    wanted: Profile,
+    *,
+    overrides: Sequence[str],
+    avoid: frozenset[Place],
+    approve: Approve | None,
+    strict: bool,
+    tell: Progress,
+) -> LeaseStatus:
+    """The lease with a machine that is ready, made of the next offer where its machine is gone.
+
+    `approve` is asked only about one that is dearer than the profile's max_price, or without one than those
+    that the lease had. Raises what `up` does.
+    """
+    return provision(
+        project,
+        wanted,
+        overrides=overrides,
+        approve=approve,
+        strict=strict,
+        tell=tell,
+        for_run=lease.for_run,
+        keep=True,
+        agreed=wanted.max_price or max((held.price for held in lease.holdings), default=None),
+        avoid=avoid,
+    )
+
+
+def end_interrupted(project: Project, lease: Lease, machine: str, tell: Progress) -> None:
+    """See that `machine`, which is being taken back, is gone, if the lease has it still.
+
+    While it has results of other runs, its cloud ends it: they may be fetched until then. Raises Busy where
+    it stays.
+    """
+    if lease.machine is None or lease.machine["id"] != machine:
+        return
+    ledger, provider = project.ledger(lease.id), open_provider(lease.profile["cloud"])
+    require_seen(provider, lease)
+    limit = time.monotonic() + _ENDING_S
+    while (found := serving(provider, lease)) is not None:
+        lease = ledger.lease()
+        if lease.whole and not lease.uncollected:
+            with changing(project, lease.id, "train", tell):
+                ledger.append("delete.intent", machines=[machine])
+                end_and_prove(provider, (found,), None, tell)
+            break
+        if time.monotonic() > limit:
+            ids = ", ".join(run.run_id for run in lease.uncollected)
+            raise Busy(
+                f"{machine} is being taken back, and has results of {ids or 'a run'} that were not pulled.",
+                exists=f"It is still there, at ${lease.price:.2f}/h.",
+                next_command="orch pull --all    # then the same command",
+            )
+        time.sleep(_POLL_S)
+    note_ends(ledger, provider, ledger.lease(), ())
+
+
+def free_to_move(project: Project, lease: Lease, wanted: Profile, tell: Progress) -> bool:
+    """Close a lease that `run` made where its next machine may be on another cloud. Whether it was closed."""
+    if wanted.cloud != clouds.ANY or lease.for_run is None or lease.uncollected or not lease.whole:
+        return False
+    provider = open_provider(lease.profile["cloud"])
+    require_seen(provider, lease)
+    if serving(provider, lease) is not None:
+        return False
+    down(lease.id, folder=project.root, progress=tell)
+    return True

@@ -1,0 +1,50 @@
+"""Whether an attempt that ended is followed by another without a call: the profile's `retry`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orchestrator.ledger import Retried
+from orchestrator.model import Place, RunRecord
+from orchestrator.model.outcomes import ExitReason
+from orchestrator.profile import Retry
+from orchestrator.session.project import Project
+
+_CLOCKS_S = 1.0
+"""By how much an end at the deadline may be noted before it."""
+
+
+def retried_next(project: Project, record: RunRecord, limits: Retry) -> Retried | None:
+    """The count with one retry more, where the profile allows one after `record`; else None."""
+    reason, used = ExitReason(record.exit["reason"]), retried_until(record)
+    if reason.interrupted and not _at_deadline(project, record):
+        more = replace(used, interruption=used.interruption + 1)
+        return more if more.interruption <= limits.interruption else None
+    if reason.retried_as_error:
+        more = replace(used, error=used.error + 1)
+        return more if more.error <= limits.error else None
+    return None
+
+
+def retried_until(record: RunRecord) -> Retried:
+    """How often the run had been begun again by itself until its last attempt."""
+    told = record.attempts[-1].get("retried") if record.attempts else None
+    return Retried(told["interruption"], told["error"]) if told else Retried()
+
+
+def failed_places(record: RunRecord | None) -> frozenset[Place]:
+    """Where attempts at the run were interrupted: their offers go last."""
+    return frozenset(
+        Place(each.get("provider") or "", each.get("instance_type") or "", each.get("zone") or "")
+        for each in (record.attempts if record else ())
+        if ExitReason(each["reason"]).interrupted
+    )
+
+
+def _at_deadline(project: Project, record: RunRecord) -> bool:
+    """Whether its machine went at its deadline, as far as is known: by the profile, that ends the run."""
+    ended = record.attempts[-1].get("ended_at") if record.attempts else None
+    machine = (record.machine or {}).get("id")
+    held = (held for lease in project.leases() for held in lease.holdings if held.id == machine)
+    deadline = next((each.deadline for each in held), None)
+    return ended is not None and deadline is not None and ended >= deadline - _CLOCKS_S

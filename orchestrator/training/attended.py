@@ -1,0 +1,62 @@
+"""`train` from its first attempt to its last, on a lease that somebody holds."""
+
+from __future__ import annotations
+
+from orchestrator.leases.consent import Approve
+from orchestrator.leases.replace import another_machine, end_interrupted
+from orchestrator.ledger import Lease
+from orchestrator.model import Place, Progress, RunRecord
+from orchestrator.model.outcomes import ExitReason
+from orchestrator.profile import Profile
+from orchestrator.profile.overrides import secrets_of
+from orchestrator.runs.known import profile_of
+from orchestrator.runs.retries import failed_places
+from orchestrator.session.interrupts import Interrupts
+from orchestrator.session.project import Project
+from orchestrator.training.one_run import Output, RunOptions, one_run
+from orchestrator.training.retrying import Course, until_it_ends
+
+
+def train_to_the_end(
+    project: Project,
+    lease: Lease,
+    profile: Profile,
+    run_id: str,
+    wish: RunOptions,
+    interrupts: Interrupts,
+    output: Output | None,
+    tell: Progress,
+    approve: Approve | None,
+) -> RunRecord:
+    """The run's record, after as many attempts as the profile's `retry` allows. `profile`: of this call."""
+    ledger = project.ledger(lease.id)
+
+    def attempt(now: RunOptions) -> RunRecord:
+        return one_run(project, ledger.lease(), profile, run_id, now, interrupts, output, tell)
+
+    def replace_machine(record: RunRecord | None) -> None:
+        interrupts.begun = False
+        if record and record.exit["reason"] == ExitReason.PREEMPTED:
+            end_interrupted(project, ledger.lease(), str((record.machine or {}).get("id")), tell)
+        held, given = ledger.lease(), secrets_of(wish.overrides)
+        another_machine(
+            project,
+            held,
+            profile_of(held, given),
+            overrides=(*held.profile["overrides"], *given),
+            avoid=failed_places(record) if record else _place_of(held),
+            approve=approve,
+            strict=wish.strict,
+            tell=tell,
+        )
+
+    return until_it_ends(Course(project, profile, run_id, attempt, replace_machine, tell, own=False), wish)
+
+
+def _place_of(lease: Lease) -> frozenset[Place]:
+    """Where the lease's machine was, which went before a run began on it."""
+    machine = lease.machine
+    if machine is None:
+        return frozenset()
+    where = (machine.get("provider") or "", machine.get("instance_type") or "", machine.get("zone") or "")
+    return frozenset((Place(*where),))
