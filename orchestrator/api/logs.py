@@ -66,12 +66,14 @@ def _of_the_copy(
 ) -> dict[str, Any]:
     """The log that lies here; a follower gets what is behind its bookmark."""
     from orchestrator.runs import collect
+    from orchestrator.runs import logs as earlier
 
     run_id = log.parent.name
     mark = _mark(project, run_id) if follow else None
-    size = _passed_on(log, mark.offset if mark else 0, output)
-    if mark and size > mark.offset:
-        mark.advance(size - mark.offset)
+    seen = earlier.before(log.parent) + mark.offset if mark and mark.offset else 0
+    size = _passed_on(log, seen, output)
+    if mark and size > seen:
+        mark.advance(size - earlier.before(log.parent) - mark.offset)
         mark.save()
     record = collect.read(log.parent)
     return {
@@ -127,10 +129,25 @@ def _of_the_machine(
             ended = following.follow_to_end(session, run_id, output)
             offset = following.bookmark(session, run_id).offset
         else:
-            offset = jobs.follow(session.host, session.agent, run_id, 0, output, live=False)
+            before = _of_earlier_attempts(project, run_id, output)
+            offset = before + jobs.follow(session.host, session.agent, run_id, 0, output, live=False)
             ended = jobs.state(session.host, session.agent, run_id).exit
     reason = ended.reason if ended else None
     return {"run_id": run_id, "bytes": offset, "ended": ended is not None, "reason": reason}
+
+
+def _of_earlier_attempts(project: Project, run_id: str, output: Callable[[bytes], None]) -> int:
+    """Pass on what attempts before the one that goes on printed. How many bytes that was."""
+    from orchestrator.runs import logs as earlier
+
+    folder = project.run(run_id)
+    earlier.lay_earlier(folder)
+    size = earlier.before(folder)
+    if size:
+        with _opened(folder / LOG) as file:
+            while size > file.tell() and (block := file.read(min(_BLOCK, size - file.tell()))):
+                output(block)
+    return size
 
 
 def _pulled(project: Project, run_id: str | None) -> Path | None:

@@ -22,7 +22,7 @@ from orchestrator.leases.status import lease_status
 from orchestrator.leases.tier import describe_tier
 from orchestrator.leases.unprepared import end_unprepared
 from orchestrator.ledger import Lease, Ledger
-from orchestrator.model import LeaseStatus, Place, Progress, clouds
+from orchestrator.model import LeaseStatus, Machine, Place, Progress, Provider, clouds
 from orchestrator.plan import Plan
 from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
@@ -80,11 +80,7 @@ def provision(
             if lease:
                 require_seen(provider, lease)
             machines = await_existing(provider, lease, tell) if lease else ()
-            planned = planned_of(wanted, provider, machines, avoid)
-            require_planned(project, wanted, planned)
-            if not machines:
-                planned = avoiding(_ready_plan(wanted, planned), avoid)
-                require_planned(project, wanted, planned)
+            planned = _planned(project, wanted, provider, machines, avoid)
         if approve and agreed is None and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
         with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
@@ -101,6 +97,22 @@ def provision(
             with open_session(project, ledger, wanted, progress=tell, reached=reached) as session:
                 _prepare(session, tell)
     return lease_status(ledger.lease(), session.machine)
+
+
+def _planned(
+    project: Project,
+    wanted: Profile,
+    provider: Provider,
+    machines: Sequence[Machine],
+    avoid: frozenset[Place],
+) -> Plan:
+    """What is to be made or kept, within the budget. Raises ProviderError."""
+    planned = planned_of(wanted, provider, machines, avoid)
+    require_planned(project, wanted, planned)
+    if not machines:
+        planned = avoiding(_ready_plan(wanted, planned), avoid)
+        require_planned(project, wanted, planned)
+    return planned
 
 
 def _ready_plan(wanted: Profile, planned: Plan) -> Plan:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.errors import UsageError
 from orchestrator.ledger import LeasedRun
 from orchestrator.model import AttemptFacts, ExitReason, RunRecord
 from orchestrator.profile import Profile
-from orchestrator.runs import collect
+from orchestrator.runs import collect, logs, set_aside
 from orchestrator.runs.inputs import Inputs, differences, inputs_of
 from orchestrator.runs.metrics import is_finished
 from orchestrator.runs.outcome import complete_record, raise_for_outcome
 from orchestrator.session.project import Project
 
-FOLDER = "attempts"
-
 
 def latest_attempt(folder: Path) -> RunRecord | None:
     """Return the record of the last ended attempt, even if it was set aside for one that never began."""
-    return collect.read(folder) or next(reversed(_set_aside(folder)), None)
+    return collect.read(folder) or next((record for _, record in reversed(set_aside.records(folder))), None)
 
 
 def answering_record(
@@ -54,7 +51,7 @@ def number_of_next(project: Project, run_id: str, run: LeasedRun | None) -> int:
         max(
             _number(done) if done else 0,
             run.attempt if run and not run.found else 0,
-            *_numbers(project.run(run_id)),
+            *set_aside.numbers(project.run(run_id)),
         )
         + 1
     )
@@ -70,20 +67,21 @@ def archive_attempt(project: Project, run_id: str) -> None:
     """Move what the last attempt left into `attempts/<number>/`. Safe to be killed in, and to repeat."""
     folder = project.run(run_id)
     done = collect.read(folder)
-    part = folder / FOLDER / "part"
+    part = folder / set_aside.FOLDER / "part"
     if done is not None:
         part.mkdir(parents=True, exist_ok=True)
-        left = [path for path in folder.iterdir() if path.name not in (FOLDER, collect.RECORD)]
+        logs.set_aside(folder, part)
+        left = [path for path in folder.iterdir() if path.name not in (set_aside.FOLDER, collect.RECORD)]
         for path in [*left, folder / collect.RECORD]:  # the record last: with it the folder is whole
             path.rename(part / path.name)
     moved = collect.read(part)
     if moved is not None:
-        part.rename(folder / FOLDER / str(_number(moved)))
+        part.rename(folder / set_aside.FOLDER / str(_number(moved)))
 
 
 def describe_attempts(project: Project, run: AttemptFacts, record: RunRecord) -> list[AttemptFacts]:
     """Make the `attempts` of a record: earlier ones and this one, of which `run` tells the draft's part."""
-    earlier = [_own(each) for each in _set_aside(project.run(record.run_id))]
+    earlier = [_own(each) for _, each in set_aside.records(project.run(record.run_id))]
     return [*(each for each in earlier if each["number"] < run["number"]), _told(record, run)]
 
 
@@ -112,19 +110,6 @@ def _own(record: RunRecord) -> AttemptFacts:
 
 def _number(record: RunRecord) -> int:
     return int(record.attempts[-1]["number"]) if record.attempts else 1
-
-
-def _set_aside(folder: Path) -> list[RunRecord]:
-    """The records of the attempts before, oldest first. One that cannot be read stays where it is."""
-    records = []
-    for number in _numbers(folder):
-        with suppress(UsageError):
-            records.append(collect.read(folder / FOLDER / str(number)))
-    return [record for record in records if record is not None]
-
-
-def _numbers(folder: Path) -> list[int]:
-    return sorted(int(path.name) for path in (folder / FOLDER).glob("*") if path.name.isdigit())
 
 
 def _require_same(project: Project, profile: Profile, done: RunRecord) -> None:

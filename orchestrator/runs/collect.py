@@ -37,6 +37,7 @@ from orchestrator.model.answers import LONG, Malformed, Most, value
 from orchestrator.model.files import open_regular, regular_bytes
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.plain import plain
+from orchestrator.runs import logs
 
 RECORD = "run.json"
 
@@ -69,7 +70,7 @@ class Written(_Needed, total=False):
 
 
 OUTPUTS = "outputs"
-LOG = "output.log"
+LOG = logs.LOG
 _BLOCK = 1 << 20
 _MOST_COPIED = 1 << 32
 _METRICS_BYTES = 1 << 20
@@ -131,14 +132,14 @@ def _fetch_story(host: Host, agent: Agent, run_id: str, folder: Path) -> list[No
 
 
 def _fetch_longer(host: Host, source: str, target: Path) -> None:
-    """Fetch a file that only grows. FileRefused, and what is here stays, where it became shorter there."""
+    """Fetch the log of a run. FileRefused, and what is here stays, where it became shorter there."""
     fresh = target.with_name(f".{target.name}.fetched")
     try:
         host.get(source, fresh)
-        came, here = fresh.stat().st_size, target.stat().st_size if target.exists() else 0
+        came, here = fresh.stat().st_size, logs.own_size(target.parent)
         if came < here:
             raise FileRefused(f"it became shorter on the machine: {came:,} bytes there, {here:,} were shown")
-        fresh.replace(target)
+        logs.put_own(target.parent, fresh)
     finally:
         fresh.unlink(missing_ok=True)
 

@@ -17,6 +17,7 @@ from orchestrator.errors import HostError, HostKeyError, MalformedAnswer
 from orchestrator.model import Exit, MachineState, RunState
 from orchestrator.model.answers import Malformed
 from orchestrator.model.files import open_to_write
+from orchestrator.runs import logs
 from orchestrator.runs.bookmarks import Bookmark, bookmark_of
 from orchestrator.runs.collect import LOG
 from orchestrator.session.connect import connect, is_answering
@@ -47,7 +48,8 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
     """
     mark = bookmark(session, run_id)
 
-    with Kept(session.project.run(run_id) / LOG) as kept:
+    folder = session.project.run(run_id)
+    with Kept(folder / LOG) as kept:
 
         def show(data: bytes) -> None:
             with _interrupt_later():
@@ -71,6 +73,8 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
 
         try:
             kept.begin(mark.offset)
+            if output and not mark.offset and (line := logs.last_mark(folder)):
+                output(line)
             ended = reconnecting(session, rest, advanced=lambda: kept.offset)
             return ended.exit if ended else None
         finally:
@@ -90,7 +94,8 @@ KEPT_MOST = 1 << 30
 
 
 class Kept:
-    """What a run printed, as far as it was received here: bytes at the place that they have there.
+    """What a run printed, as far as it was received here: bytes at the place that they have there, behind
+    what earlier attempts printed.
 
     Two followers may write at once: the same bytes go to the same place. A disk that takes no more ends
     the keeping, not the following; so does anything but a regular file in its place.
@@ -99,11 +104,14 @@ class Kept:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: int | None = None
+        self._before = 0
         self.offset = 0
 
     def __enter__(self) -> Kept:
         with suppress(OSError, Malformed):
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            logs.lay_earlier(self._path.parent)
+            self._before = logs.before(self._path.parent)
             self._file = open_to_write(self._path)
         return self
 
@@ -113,7 +121,11 @@ class Kept:
 
     def begin(self, shown: int) -> None:
         """Go on from what was shown, or from what was kept where that is less."""
-        self.offset = shown if self._file is None else min(shown, os.fstat(self._file).st_size)
+        self.offset = shown if self._file is None else min(shown, self._here())
+
+    def _here(self) -> int:
+        assert self._file is not None
+        return max(0, os.fstat(self._file).st_size - self._before)
 
     def add(self, data: bytes, shown: int) -> bytes:
         """Keep `data`, which comes next; the part of it that lies behind the first `shown` bytes."""
@@ -127,7 +139,7 @@ class Kept:
         at, left = self.offset, memoryview(data)[: max(0, KEPT_MOST - self.offset)]
         try:
             while left:
-                count = os.pwrite(self._file, left, at)
+                count = os.pwrite(self._file, left, self._before + at)
                 at, left = at + count, left[count:]
         except OSError:
             os.close(self._file)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import orchestrator as orch
+from orchestrator.api.logs import logs
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.plan import Plan
 from orchestrator.profile import load
@@ -103,6 +104,15 @@ def test_a_run_whose_machines_go_is_one_run_with_three_attempts(job: Interrupted
     assert len({each["machine"] for each in record.attempts}) == 3
     assert [each["retried"]["interruption"] for each in record.attempts] == [0, 1, 2]
     assert not job.cloud.alive()
+    log = (job.folder / "runs/one/output.log").read_bytes()
+    assert log == bytes(job.shown), "a follower saw what the log holds, each byte once"
+    first, mark, second, _, third = log.decode().splitlines()
+    assert [first, second, third] == ["begun 1", "begun 2", "begun 3"]
+    assert mark.startswith(f"[orch] attempt 1 ended: {why}.") and mark.endswith("Another follows.")
+    assert (job.folder / "runs/one/attempts/2/output.log").read_text() == "begun 2\n"
+    again = bytearray()
+    logs("one", folder=job.folder, output=again.extend)
+    assert bytes(again) == log
     assert job.record()["attempts"] == json.loads(json.dumps(list(record.attempts)))
 
 

@@ -20,6 +20,7 @@ from orchestrator.profiling import trace
 from orchestrator.reads import opened
 from orchestrator.replay import fork_server, recipe, replayer
 from orchestrator.runs import bookmarks, collect, inputs, model_check
+from orchestrator.runs import logs as run_logs
 from orchestrator.session.project import Project
 from orchestrator.session.session import parse_timer
 from orchestrator.sizing import result
@@ -94,6 +95,11 @@ def _hashes(path: Path) -> Any:
     return cache.load(path.parent, path.parent)
 
 
+def _copied_log(path: Path) -> None:
+    with open(path.with_name("log copied"), "wb") as target:
+        run_logs._copy(path, target, 3)
+
+
 READERS: dict[str, Reader] = {
     "runs.bookmarks._read": Reader("read-r", bookmarks._read),
     "runs.collect._numbers": Reader("metrics.json", collect._numbers),
@@ -107,6 +113,7 @@ READERS: dict[str, Reader] = {
         bytes_only=True,
     ),
     "runs.inputs._kept": Reader("code.json", lambda p: inputs._kept(p.parent)),
+    "runs.logs._copy": Reader("output.log", _copied_log),
     "api.logs._opened": Reader("output.log", _passed_on, (OrchError,)),
     "runs.model_check._results": Reader("answer", _model_check, bytes_only=True),
     "reads.opened._of_workers": Reader(

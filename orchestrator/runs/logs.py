@@ -1,0 +1,106 @@
+"""The output of a run with several attempts: one file, in order, with a line between two of them.
+
+`runs/<id>/output.log` holds what all attempts printed, `runs/<id>/attempts/<n>/output.log` what one did. What
+lies before the attempt of now follows from the attempts that were set aside, so nothing can disagree with it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from orchestrator.hosts.atomic import atomic_file
+from orchestrator.model import RunRecord
+from orchestrator.model.answers import Malformed
+from orchestrator.model.files import last_bytes, open_regular
+from orchestrator.model.plain import plain
+
+LOG = "output.log"
+_BLOCK = 1 << 20
+_LONGEST_DETAIL = 300
+
+
+def before(folder: Path) -> int:
+    """How many bytes of the run's log lie before the output of its attempt of now."""
+    return sum(_size(own) + len(mark) for own, mark in _earlier(folder))
+
+
+def last_mark(folder: Path) -> bytes:
+    """The line that a reader of the attempt of now sees first; b"" of a first attempt."""
+    return next((mark for _, mark in reversed(list(_earlier(folder)))), b"")
+
+
+def lay_earlier(folder: Path) -> None:
+    """Begin the run's log with what earlier attempts printed, unless it begins so already."""
+    wanted = before(folder)
+    if wanted and _size(folder / LOG) < wanted:
+        with atomic_file(folder / LOG) as whole:
+            _write_earlier(folder, whole)
+
+
+def put_own(folder: Path, own: Path) -> None:
+    """Make `own`, a whole output of the attempt of now, the end of the run's log. It is moved or removed."""
+    if not before(folder):
+        own.replace(folder / LOG)
+        return
+    with atomic_file(folder / LOG) as whole:
+        _write_earlier(folder, whole)
+        _copy(own, whole)
+    own.unlink()
+
+
+def own_size(folder: Path) -> int:
+    """The bytes that are here of what the attempt of now printed."""
+    return max(0, _size(folder / LOG) - before(folder))
+
+
+def set_aside(folder: Path, part: Path) -> None:
+    """Move what the attempt of now printed to `part`, without what lies before it. Safe to repeat."""
+    begun = before(folder)
+    if begun and os.path.lexists(folder / LOG) and not (folder / LOG).is_dir():
+        with atomic_file(part / LOG) as own:
+            _copy(folder / LOG, own, begun)
+        (folder / LOG).unlink()
+
+
+def _write_earlier(folder: Path, whole: BinaryIO) -> None:
+    for own, mark in _earlier(folder):
+        _copy(own, whole)
+        whole.write(mark)
+
+
+def _copy(source: Path, target: BinaryIO, begin: int = 0) -> None:
+    """Copy a regular file from byte `begin` on; of anything else that lies there, nothing."""
+    with suppress(FileNotFoundError, Malformed), open_regular(source) as file:
+        left = os.fstat(file.fileno()).st_size - begin
+        file.seek(begin)
+        while left > 0 and (block := file.read(min(left, _BLOCK))):
+            target.write(block)
+            left -= len(block)
+
+
+def _earlier(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """The log of each attempt that was set aside, and the line that comes after it."""
+    from orchestrator.runs import set_aside as archive  # which reads records, and they are fetched with logs
+
+    for number, record in archive.records(folder):
+        own = folder / archive.FOLDER / str(number) / LOG
+        yield own, _mark(own, number, record)
+
+
+def _mark(own: Path, number: int, record: RunRecord) -> bytes:
+    detail = " ".join(plain(record.exit.get("detail") or "").split())[:_LONGEST_DETAIL]
+    line = f"[orch] attempt {number} ended: {record.exit['reason']}. {detail}".rstrip()
+    return (b"" if last_bytes(own, 1) in (b"", b"\n") else b"\n") + f"{line} Another follows.\n".encode()
+
+
+def _size(path: Path) -> int:
+    """Of a regular file; 0 where there is none."""
+    with suppress(OSError):
+        facts = path.lstat()
+        return facts.st_size if stat.S_ISREG(facts.st_mode) else 0
+    return 0

@@ -1,0 +1,28 @@
+"""The attempts at a run id that were set aside, in `runs/<id>/attempts/<n>/`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from orchestrator.errors import UsageError
+from orchestrator.model import RunRecord
+from orchestrator.runs import collect
+
+FOLDER = "attempts"
+
+
+def numbers(folder: Path) -> list[int]:
+    """Of the attempts that were set aside in a run's folder."""
+    return sorted(int(path.name) for path in (folder / FOLDER).glob("*") if path.name.isdigit())
+
+
+def records(folder: Path) -> list[tuple[int, RunRecord]]:
+    """Each number with its record, oldest first. One that cannot be read stays where it is."""
+    found = []
+    for number in numbers(folder):
+        with suppress(UsageError):
+            record = collect.read(folder / FOLDER / str(number))
+            if record is not None:
+                found.append((number, record))
+    return found
