@@ -19,7 +19,11 @@ OrchError
 │   ├── Preempted               11   the cloud took its spot machine back
 │   ├── RunLost                 12   its machine went away with it
 │   ├── RunCancelled            13   somebody cancelled it
-│   └── ResultsLost             14   results are gone with the machine, or will not come home
+│   ├── ResultsLost             14   results are gone with the machine, or will not come home
+│   ├── Stalled                 16   it made no progress, and was ended
+│   ├── LossNotFinite           17   its loss was no number, and it was ended, as the profile says
+│   ├── DiskFull                18   the machine's disk was used up
+│   └── DeadlineReached         19   the machine's time was up
 ├── ParityMismatch              7   the same job is not the same job there
 │   └── DataNotSent             7   it reads here what the machine was not sent
 ├── LintRefused                 9   the script has hazards, and was asked to stop for them
@@ -48,7 +52,23 @@ EXIT_RUN_LOST = 12
 EXIT_CANCELLED = 13
 EXIT_RESULTS_LOST = 14
 EXIT_BUSY = 15
+EXIT_STALLED = 16
+EXIT_NOT_FINITE = 17
+EXIT_DISK_FULL = 18
+EXIT_DEADLINE = 19
 EXIT_INTERRUPTED = 130
+
+_WORTH_REPEATING = frozenset(
+    (
+        EXIT_CAPACITY,
+        EXIT_CONTACT,
+        EXIT_PREEMPTED,
+        EXIT_RUN_LOST,
+        EXIT_RESULTS_LOST,
+        EXIT_BUSY,
+        EXIT_STALLED,
+    )
+)
 
 
 class Fault(StrEnum):
@@ -85,6 +105,11 @@ class OrchError(Exception):
     def kind(self) -> str:
         """The name of this class, as `--json` prints it."""
         return type(self).__name__
+
+    @property
+    def worth_repeating(self) -> bool:
+        """Whether the same command may succeed with nothing changed: a scheduler retries, else it alerts."""
+        return self.exit_code in _WORTH_REPEATING
 
 
 class LocalError(OrchError):
@@ -143,6 +168,10 @@ class ProviderError(OrchError):
             Fault.QUOTA: EXIT_CAPACITY,
             Fault.BUSY: EXIT_BUSY,
         }.get(self.fault, EXIT_PROVISION)
+
+    @property
+    def worth_repeating(self) -> bool:
+        return self.fault in (Fault.CAPACITY, Fault.BUSY, Fault.TRANSIENT)
 
 
 class HostError(OrchError):
@@ -211,6 +240,22 @@ class ResultsLost(RunFailed):
     exit_code = EXIT_RESULTS_LOST
 
 
+class Stalled(RunFailed):
+    exit_code = EXIT_STALLED
+
+
+class LossNotFinite(RunFailed):
+    exit_code = EXIT_NOT_FINITE
+
+
+class DiskFull(RunFailed):
+    exit_code = EXIT_DISK_FULL
+
+
+class DeadlineReached(RunFailed):
+    exit_code = EXIT_DEADLINE
+
+
 _BY_REASON: Mapping[str, type[RunFailed]] = {
     "out_of_memory": OutOfMemory,
     "device_out_of_memory": OutOfMemory,
@@ -218,6 +263,10 @@ _BY_REASON: Mapping[str, type[RunFailed]] = {
     "lost": RunLost,
     "cancelled": RunCancelled,
     "results_lost": ResultsLost,
+    "stalled": Stalled,
+    "not_finite": LossNotFinite,
+    "disk_full": DiskFull,
+    "deadline": DeadlineReached,
 }
 
 

@@ -94,6 +94,7 @@ def tell(error: OrchError, as_json: bool) -> int:
             "exists": error.exists,
             "next_command": error.next_command,
             "exit_code": error.exit_code,
+            "retry": error.worth_repeating,
         }
         record = getattr(error, "record", None)
         run = record.as_json() if record is not None else None

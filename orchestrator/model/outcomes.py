@@ -73,6 +73,10 @@ class ExitReason(StrEnum):
     """The cloud took its spot machine back."""
     DEADLINE = "deadline"
     """The machine's time was up, and the job was asked to end."""
+    STALLED = "stalled"
+    """It made no progress for as long as the profile allows, and was ended."""
+    NOT_FINITE = "not_finite"
+    """Its loss was no finite number, and the profile says that this ends it."""
     LOST = "lost"
     """The machine went away, or how the run ended is not known."""
     RESULTS_LOST = "results_lost"
@@ -90,7 +94,15 @@ class ExitReason(StrEnum):
     @property
     def retried_as_error(self) -> bool:
         """Whether the job itself ended so that the same command may fare better."""
-        return self in (ExitReason.FAILED, ExitReason.SIGNAL)
+        return self in (ExitReason.FAILED, ExitReason.SIGNAL, ExitReason.STALLED)
+
+    @property
+    def worth_repeating(self) -> bool:
+        """Whether the same command may succeed with nothing changed: what a scheduler retries by itself.
+
+        Else somebody is to look at it: the script, the profile or the data.
+        """
+        return self.interrupted or self is ExitReason.STALLED
 
     @classmethod
     def _missing_(cls, value: object) -> ExitReason | None:

@@ -8,16 +8,30 @@ from typing import Annotated, Any, TypedDict
 from .answers import Count, Most
 
 
+class _NoticedFacts(TypedDict):
+    what: str
+
+
+class NoticedFacts(_NoticedFacts, total=False):
+    """What was wrong with a job while it went on; see Noticed."""
+
+    at: float
+    step: int | None
+    detail: str
+
+
 class _Exited(TypedDict):
     reason: str
 
 
 class Exited(_Exited, total=False):
-    """How a run ended; see Exit."""
+    """How a run ended; see Exit. `retry`: the same command may succeed with nothing changed."""
 
     code: int | None
     signal: int | None
     detail: str
+    retry: bool
+    noticed: Annotated[list[NoticedFacts], Most(100)]
 
 
 class CodeFacts(TypedDict):

@@ -19,7 +19,8 @@ class Job:
     `trees` empty: run in `cwd` as it is. Otherwise the working folder `<run>/work` is staged from them
     and `cwd` is relative to it. `observe_steps` > 0 records every tensor of the first steps;
     `observe_light` further steps are fingerprinted, and `stop_after_observed` then ends the run. `stdin`:
-    the file or named pipe on that side that is its standard input; "" for none.
+    the file or named pipe on that side that is its standard input; "" for none. `stall`: seconds without
+    progress after which it is ended, 0 for never. `on_nan`: whether a loss that is no number ends it.
     """
 
     run_id: str
@@ -32,6 +33,21 @@ class Job:
     stop_after_observed: bool = False
     observe_light: int = 0
     stdin: str = ""
+    stall: Annotated[float, Between(0, 1 << 30)] = 0.0
+    on_nan: Literal["warn", "stop"] = "warn"
+
+
+@dataclass(frozen=True)
+class Noticed:
+    """What was wrong with a job while it went on: stalled, not_finite (its loss), disk_low.
+
+    `at`: Unix seconds. `step`: how many steps it had shown by then. `detail` is a sentence for people.
+    """
+
+    what: Annotated[str, Most(40)]
+    at: Moment
+    step: Count | None = None
+    detail: Annotated[str, Most(1000)] = ""
 
 
 @dataclass(frozen=True)
@@ -41,14 +57,16 @@ class Exit:
     `reason`: completed, failed, signal, out_of_memory, device_out_of_memory (of a GPU, or of what the
     framework computes on), disk_full, cancelled, observed (stopped after the observed steps), preempted (the
     cloud took its spot machine back), deadline (the machine's time was up, and the job was asked to end),
-    lost (the machine went away, or how it ended is not known), results_lost (it had ended, and its results
-    went with the machine). `detail` is a sentence for people.
+    stalled (no progress for so long as the profile allows), not_finite (its loss was no number, and the
+    profile says that this ends it), lost (the machine went away, or how it ended is not known), results_lost
+    (it had ended, and its results went with the machine). `detail` is a sentence for people.
     """
 
     code: Annotated[int, Between(0, 255)] | None
     signal: Annotated[int, Between(1, 64)] | None
     reason: ExitReason
     detail: Annotated[str, Most(10_000)] = ""
+    noticed: Annotated[tuple[Noticed, ...], Most(10)] = ()
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,11 @@ class TrainSection(Section):
         "One that the run did not write is named at its end; if it wrote none of them, all that it made "
         "comes back, and `train` ends with exit code 14.",
     )
+    on_nan: kinds.OnNan = Field(
+        default="warn",
+        description="What a loss that is nan or infinite does, in what is printed or as Keras returns it: "
+        "`warn` names it in the output and the record, `stop` ends the run, too. Default: warn.",
+    )
     check_imports: tuple[kinds.ModuleName, ...] = Field(
         default=(),
         description="Modules (`my_layers`) that the check of the fetched models may import, with the code in "
@@ -275,6 +280,12 @@ class Document(Section):
         default_factory=RetrySection,
         description="What `train` and `run` try again by themselves. All attempts are one run; `budget` and "
         "`max_price` hold for each and all. Default: nothing, as each costs.",
+    )
+    stall: kinds.Duration | None = Field(
+        default=None,
+        description="End a run that makes no progress for so long: no output and no training step; of one "
+        "that has shown no step, nothing that uses a core or a disk either. `retry.error` begins it again. "
+        "Default: never.",
     )
     reservation: kinds.Text | None = Field(
         default=None,

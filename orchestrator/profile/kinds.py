@@ -221,5 +221,6 @@ ModuleName = Annotated[str, Parsed(values.parse_module_name, _matching(values.MO
 Command = Annotated[tuple[str, ...], Parsed(parse_command, _COMMAND)]
 VariableName = Annotated[str, Parsed(values.parse_variable_name, _matching(values.OWN_VARIABLE_PATTERN))]
 VariableValue = Annotated[str | values.FromEnv, Parsed(values.parse_variable_value, _VARIABLE)]
+OnNan = Annotated[str, _choice("warn", "stop")]
 Delivery = Annotated[str, _choice("auto", "push", "download")]
 OnMismatch = Annotated[mismatch.OnMismatch, Parsed(mismatch.parse_on_mismatch, mismatch.SCHEMA)]

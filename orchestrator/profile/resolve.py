@@ -56,6 +56,7 @@ def resolve(
         places=places,
         budget=document.budget,
         wait=document.wait if document.wait is not None else document.retry.no_capacity,
+        stall=document.stall,
         retry=resolved.Retry(document.retry.interruption, document.retry.error),
         reservation=document.reservation,
         identity=document.identity,
@@ -124,7 +125,14 @@ def _train(document: Document, places: Mapping[str, str]) -> resolved.Train:
         name: replace(value, where=places[f"train.env.{name}"]) if isinstance(value, FromEnv) else value
         for name, value in section.env.items()
     }
-    return resolved.Train(section.command, env, section.outputs, section.check_imports, document.stack.allow)
+    return resolved.Train(
+        section.command,
+        env,
+        section.outputs,
+        section.check_imports,
+        document.stack.allow,
+        section.on_nan,
+    )
 
 
 def default_lock(code: Path) -> Path | None:

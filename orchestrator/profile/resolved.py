@@ -73,6 +73,7 @@ class Train:
     outputs: tuple[str, ...]
     check_imports: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
+    on_nan: str = "warn"
 
     def inherited(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
         """The variables of `environ` (this process's) that change numbers: the run gets them too."""
@@ -154,6 +155,7 @@ class Profile:
     wait: int | None = None
     """How long to go on asking for capacity: `wait` or `retry.no-capacity`."""
     retry: Retry = Retry()
+    stall: int | None = None
     reservation: str | None = None
     identity: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -29,6 +29,7 @@ def summary(record: RunRecord) -> str:
     """The end of `orch train`: what ended how, what was proven, what it cost, where the time went."""
     facts = [
         ("exit", _exit(record.exit)),
+        *(("noticed", line) for line in _noticed(record)),
         ("memory", _memory(record)),
         ("attempt", _attempt(record.attempts)),
         ("parity", parity_line(record.parity)),
@@ -92,6 +93,12 @@ def difference_line(difference: Mapping[str, Any]) -> str:
 def _exit(exit_: Exited) -> str:
     detail = exit_.get("detail") or ""
     return f"{exit_['reason']}: {detail}" if detail else str(exit_["reason"])
+
+
+def _noticed(record: RunRecord) -> list[str]:
+    """What was wrong while it went on, unless it ended for that."""
+    reason = record.exit["reason"]
+    return [each.get("detail", "") for each in record.exit.get("noticed", ()) if each["what"] != reason]
 
 
 def _memory(record: RunRecord) -> str:

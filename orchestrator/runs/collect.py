@@ -252,9 +252,18 @@ def _is_metric(key: str, value: object) -> bool:
 
 
 def exit_json(exit_: Exit | None) -> Exited:
-    if exit_ is None:
-        return {"code": None, "signal": None, "reason": ExitReason.LOST, "detail": "The machine went away."}
-    return {"code": exit_.code, "signal": exit_.signal, "reason": exit_.reason, "detail": exit_.detail}
+    ended = exit_ or Exit(None, None, ExitReason.LOST, "The machine went away.")
+    return {
+        "code": ended.code,
+        "signal": ended.signal,
+        "reason": ended.reason,
+        "detail": ended.detail,
+        "retry": ended.reason.worth_repeating,
+        "noticed": [
+            {"what": each.what, "at": each.at, "step": each.step, "detail": plain(each.detail)}
+            for each in ended.noticed
+        ],
+    }
 
 
 def write(record: RunRecord) -> None:

@@ -231,7 +231,7 @@ def state(run: RunDir) -> Dict[str, Any]:
         if ended is None:
             return _unheld(run)
     started = read_json(run.started) or {}
-    exit_ = {key: ended.get(key) for key in ("code", "signal", "reason", "detail")} if ended else None
+    exit_ = {key: ended.get(key) for key in _EXIT} if ended else None
     return {
         "state": "ended" if ended else "running",
         "exit": exit_,
@@ -239,6 +239,9 @@ def state(run: RunDir) -> Dict[str, Any]:
         "started_at": started.get("started_at"),
         "ended_at": ended.get("ended_at") if ended else None,
     }
+
+
+_EXIT = ("code", "signal", "reason", "detail", "noticed")
 
 
 def _unheld(run: RunDir) -> Dict[str, Any]:
@@ -254,7 +257,7 @@ def _unheld(run: RunDir) -> Dict[str, Any]:
 
 
 def _lost(started: Dict[str, Any]) -> Dict[str, Any]:
-    return {"code": None, "signal": None, "reason": "lost", "detail": _why_lost(started)}
+    return {"code": None, "signal": None, "reason": "lost", "detail": _why_lost(started), "noticed": []}
 
 
 def _why_lost(started: Dict[str, Any]) -> str:

@@ -193,6 +193,8 @@ def _job(profile: Profile, run_id: str, python: str, trees: trees_.Trees) -> Job
         argv=profile.train.command,
         python=python,
         trees=trees.there,
+        stall=float(profile.stall or 0),
+        on_nan="stop" if profile.train.on_nan == "stop" else "warn",
     )
 
 

@@ -12,23 +12,27 @@ import pytest
 from orchestrator import errors
 from orchestrator.errors import OrchError, ProviderError, RunFailed, failure_of
 from orchestrator.leases.settle import settle
-from orchestrator.model import Ending, RunRecord
+from orchestrator.model import Ending, Exit, ExitReason, RunRecord
 from orchestrator.report.run import summary
+from orchestrator.runs import collect
 from orchestrator.runs.outcome import raise_for_outcome
 from orchestrator.session.project import Project
 
 REASONS = [
     ("failed", 6),
     ("signal", 6),
-    ("disk_full", 6),
-    ("deadline", 6),
     ("out_of_memory", 10),
     ("device_out_of_memory", 10),
     ("preempted", 11),
     ("lost", 12),
     ("cancelled", 13),
     ("results_lost", 14),
+    ("stalled", 16),
+    ("not_finite", 17),
+    ("disk_full", 18),
+    ("deadline", 19),
 ]
+RETRIED = {"preempted", "lost", "results_lost", "stalled"}
 
 
 @pytest.mark.parametrize(("reason", "code"), REASONS)
@@ -40,6 +44,20 @@ def test_the_reason_of_a_run_s_end_is_the_exit_code(tmp_path: Path, reason: str,
     assert caught.value.exit_code == code
     assert isinstance(caught.value, RunFailed)
     assert caught.value.record is record
+    exit_ = collect.exit_json(Exit(None, None, ExitReason(reason)))
+    assert caught.value.worth_repeating == exit_["retry"] == (reason in RETRIED)
+
+
+def test_the_table_for_schedulers_has_every_exit_code_and_what_to_do() -> None:
+    page = (Path(errors.__file__).parents[1] / "docs/failures.md").read_text()
+    rows = dict(re.findall(r"^\| (\d+) \|[^|]*\| (retry|alert|-|as it says)[ |:]", page, re.M))
+    codes = {name: value for name, value in vars(errors).items() if name.startswith("EXIT_")}
+    assert {int(code) for code in rows} == {*codes.values(), 1}
+    for kind in vars(errors).values():
+        if inspect.isclass(kind) and issubclass(kind, OrchError) and kind is not ProviderError:
+            error = kind("", where="") if kind is errors.ProfileError else kind("")
+            said = rows[str(error.exit_code)]
+            assert said == "as it says" or (said == "retry") == error.worth_repeating, kind
 
 
 def test_every_reason_of_the_schema_that_is_a_failure_has_a_code() -> None:

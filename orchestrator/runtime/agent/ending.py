@@ -34,7 +34,7 @@ class Facts:
     `group_kills` and `global_kills`: processes that the kernel killed for want of memory while the run went
     on, in its own control group and on the whole computer; None where the kernel does not say.
     `machine_ends`: (reason, sentence) of the announcement that the machine ends: its cloud takes it back, or
-    its deadline comes.
+    its deadline comes. `stopped`: the same of what was wrong with the job, and what it was asked to end for.
     `full`: the file system that has no room left, or None. `log_tail`: the last of its output.
     `data_denied`: the data file that the job's last words say it might not write.
     """
@@ -43,6 +43,7 @@ class Facts:
     signal: Optional[int]
     cancelled: bool = False
     machine_ends: Optional[Tuple[str, str]] = None
+    stopped: Optional[Tuple[str, str]] = None
     observed: bool = False
     group_kills: Optional[int] = None
     global_kills: Optional[int] = None
@@ -63,6 +64,9 @@ def _why(facts: Facts) -> Tuple[str, str]:
         return "cancelled", "The run was cancelled."
     if facts.machine_ends:
         reason, sentence = facts.machine_ends
+        return reason, f"{sentence} The job was asked to end, and {_ended(facts)}."
+    if facts.stopped:
+        reason, sentence = facts.stopped
         return reason, f"{sentence} The job was asked to end, and {_ended(facts)}."
     if facts.code == 0:
         if facts.observed:

@@ -34,6 +34,8 @@ _FIELDS: Dict[str, Any] = {
     "stdin": "",
     "outputs": [],
     "awaited": False,
+    "stall": 0.0,
+    "on_nan": "warn",
 }
 """Of a spec, with what they are when left out."""
 
@@ -83,7 +85,7 @@ def _begin(run: RunDir, spec: Dict[str, Any], lock: int) -> None:
             os.makedirs(run.observe, exist_ok=True)
     except OSError as error:
         raise RunError("stage", f"The run's folder could not be laid out: {error}.") from error
-    _detach(run, wanted, lock)
+    _detach(run, wanted, spec, lock)
 
 
 def _sealed(spec: Dict[str, Any], salt: str) -> Dict[str, Any]:
@@ -98,12 +100,12 @@ def _sealed(spec: Dict[str, Any], salt: str) -> Dict[str, Any]:
     return {**spec, "env": {name: seal(name, value) for name, value in spec["env"].items()}, "salt": salt}
 
 
-def _detach(run: RunDir, wanted: Command, lock: int) -> None:
+def _detach(run: RunDir, wanted: Command, spec: Dict[str, Any], lock: int) -> None:
     """Fork the supervisor, which belongs to nobody's session, and wait until it says that the run began."""
     reading, writing = os.pipe()
     first = os.fork()
     if first == 0:
-        _in_the_background(run, wanted, lock, writing)
+        _in_the_background(run, wanted, spec, lock, writing)
     os.close(writing)
     os.waitpid(first, 0)
     with os.fdopen(reading, "rb") as pipe:
@@ -112,7 +114,7 @@ def _detach(run: RunDir, wanted: Command, lock: int) -> None:
         raise RunError("failed", said or "The run's supervisor died before the run began; start it again.")
 
 
-def _in_the_background(run: RunDir, wanted: Command, lock: int, ready: int) -> None:
+def _in_the_background(run: RunDir, wanted: Command, spec: Dict[str, Any], lock: int, ready: int) -> None:
     """In the child: a new session, no terminal, no descriptor of the connection. Never returns."""
     status = 1
     try:
@@ -125,7 +127,7 @@ def _in_the_background(run: RunDir, wanted: Command, lock: int, ready: int) -> N
         for descriptor in (1, 2):
             os.dup2(diary, descriptor)
         _close_all_but(0, 1, 2, lock, ready)
-        supervise(run, wanted, ready)
+        supervise(run, wanted, ready, float(spec["stall"]), spec["on_nan"] == "stop")
         status = 0
     except BaseException:
         traceback.print_exc()  # into supervisor.log: the run will be found lost, and this says why
@@ -164,7 +166,7 @@ def _agree(run: RunDir, spec: Dict[str, Any]) -> None:
     if known is None:
         return
     asked = _sealed(spec, known["salt"]) if "salt" in known else spec
-    fields = [name for name in _FIELDS if name != "awaited" and known.get(name) != asked[name]]
+    fields = [name for name in _FIELDS if name != "awaited" and known.get(name, _FIELDS[name]) != asked[name]]
     if not fields:
         return
     if "env" in fields:

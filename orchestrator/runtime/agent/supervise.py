@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Callable, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from .. import processes
 from ..rundir import GRACE, Reserve, RunDir, log_bytes, read_json, write_json
@@ -23,13 +23,14 @@ from ..sampler.sample import Sampler
 from ..temporary import own_temporary
 from ..transfer import outputs
 from ..transfer.stage import read_only
-from . import deadline, ending, notices
+from . import deadline, ending, health, notices
 from .command import Child, Command, launch
 
 _TO_FETCH = 30.0
 """Seconds that are kept, at most, of a machine's last ones for fetching what the job has saved."""
 
 _LEFTOVER_GRACE = 2.0
+_MOST_NOTICED = 10
 _HEARTBEAT = 0.5
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
@@ -45,8 +46,13 @@ class Ended:
 class Supervision:
     """One run from its first process to its exit.json."""
 
-    def __init__(self, run: RunDir, command: Command) -> None:
+    def __init__(
+        self, run: RunDir, command: Command, stall: float = 0.0, stops_for_nan: bool = False
+    ) -> None:
         self._run = run
+        self._stall, self._stops_for_nan = stall, stops_for_nan
+        self._stopped: Optional[health.Stop] = None
+        self._noticed: List[Dict[str, Any]] = []
         self._command = command
         self._wake = _wake_on_signals(self._asked_to_stop)
         self._oom_score = processes.spare_from_oom_killer()
@@ -88,12 +94,18 @@ class Supervision:
         self._conclude(ended, left)
 
     def _wait(self, sampler: Sampler) -> Ended:
+        watched = health.Health(
+            self._run, self._command.cwd, self._stall, self._stops_for_nan, lambda: _used(sampler)
+        )
+        self._noticed = watched.noticed
         while True:
             ended = self._reap(sampler)
             if ended is not None:
+                watched.look_at_the_end()
                 return ended
             self._cancel_if_asked()
             self._heed_notice()
+            self._stop_if_ill(watched)
             sampler.sample_if_due()
             self._sleep(min(sampler.wait(), _HEARTBEAT))
 
@@ -164,6 +176,12 @@ class Supervision:
         if notice.ends_at is not None and self._kill_at is None:
             self._ask_to_end(_time_to_save(notice.ends_at - time.time()))
 
+    def _stop_if_ill(self, watched: health.Health) -> None:
+        stop = watched.look()
+        if stop is not None and self._kill_at is None:
+            self._stopped = stop
+            self._ask_to_end(GRACE)
+
     def _ask_to_end(self, grace: float) -> None:
         assert self._job is not None
         processes.signal_group(self._job.pid, signal.SIGTERM)
@@ -183,6 +201,7 @@ class Supervision:
         self._reserve.write(
             {
                 **said,
+                "noticed": self._noticed[:_MOST_NOTICED],
                 "ended_at": time.time(),
                 "wall_s": round(time.monotonic() - self._began, 3),
                 "log_bytes": log_bytes(self._run),
@@ -211,6 +230,7 @@ class Supervision:
             signal=os.WTERMSIG(ended.status) if signalled else None,
             cancelled=self._cancelled,
             machine_ends=self._machine_ends(),
+            stopped=self._stopped,
             observed=os.path.exists(os.path.join(self._run.observe, "stopped")),
             group_kills=ending.since(self._kills.group, now.group),
             global_kills=ending.since(self._kills.everywhere, now.everywhere),
@@ -221,16 +241,24 @@ class Supervision:
         )
 
 
+def _used(sampler: Sampler) -> health.Used:
+    used = sampler.used
+    return health.Used(used.cpu_user + used.cpu_system, used.asked_read + used.asked_written)
+
+
 def _time_to_save(left: float) -> float:
     """Of the seconds that are left, those for the job: the rest is for fetching what it saved."""
     return max(2.0, left - min(_TO_FETCH, left / 3))
 
 
-def supervise(run: RunDir, command: Command, ready: int) -> None:
+def supervise(
+    run: RunDir, command: Command, ready: int, stall: float = 0.0, stops_for_nan: bool = False
+) -> None:
     """Carry out the run, having told `ready` (a pipe) "ok" once it began, or why it could not."""
     with own_temporary(command.environment) as environment:
         try:
-            supervision = Supervision(run, replace(command, environment=environment))
+            given = replace(command, environment=environment)
+            supervision = Supervision(run, given, stall, stops_for_nan)
             supervision.start()
         except OSError as error:
             _tell(ready, f"The run could not be started: {error.strerror}.")

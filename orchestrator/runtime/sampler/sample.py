@@ -156,6 +156,11 @@ class Sampler:
         """Our own helpers among the supervisor's children."""
         return self._gpu.pids
 
+    @property
+    def used(self) -> Totals:
+        """What the job has used, as of the last sample."""
+        return self._usage.totals
+
     def wait(self) -> float:
         """Seconds until the next sample is due."""
         return max(0.0, self._due - time.monotonic())

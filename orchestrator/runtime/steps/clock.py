@@ -23,6 +23,7 @@ import weakref
 from time import perf_counter
 from typing import Any, Callable, Optional
 
+from .finite import LossCheck
 from .inputs import name_sources
 from .log import StepLog
 from .pauses import time_pauses
@@ -114,7 +115,7 @@ def _may_probe(model: Any, trainer: Any) -> bool:
 
 def _timed_steps(model: Any, function: Callable[..., Any], probe: Optional[Probe]) -> Callable[..., Any]:
     """One call trains `steps_per_execution` steps."""
-    counter = _StepCounter(model)
+    counter, checked = _StepCounter(model), LossCheck()
     fed = _Fed()
 
     @functools.wraps(function)
@@ -143,6 +144,7 @@ def _timed_steps(model: Any, function: Callable[..., Any], probe: Optional[Probe
             first=counter.calls == 1,
             opening=opening,
         )
+        checked.look(log, result, log.total(_source(args)))
         if _pipelines is not None:
             _pipelines.pulled(args[0] if args else None, steps, counter.model)
         return result

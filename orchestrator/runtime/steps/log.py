@@ -129,6 +129,10 @@ class StepLog:
         if perf_counter() >= self._due:
             self.flush()
 
+    def total(self, source: str) -> int:
+        """All steps of a source so far."""
+        return self._totals.get(source, 0)
+
     def pause(self, kind: str, took: float) -> None:
         """What is no step took so many seconds of the training: validation, callbacks, a loop's first batches
         (which are counted as "opened"). What comes after the last step is not told."""

@@ -1,0 +1,35 @@
+"""Whether the loss that a training step returns is a number, looked at now and then."""
+
+from __future__ import annotations
+
+import math
+from time import perf_counter
+from typing import Any
+
+from .log import StepLog
+
+EVERY = 5.0
+"""Seconds between two looks: each waits for the device."""
+
+
+class LossCheck:
+    """Writes a `not_finite` line once. What cannot be looked at is left alone."""
+
+    def __init__(self) -> None:
+        self._due = perf_counter() + 1.0
+        self._over = False
+
+    def look(self, log: StepLog, result: Any, step: int) -> None:
+        """`result`: what a train function of Keras returned, a mapping with the loss."""
+        now = perf_counter()
+        if self._over or now < self._due:
+            return
+        self._due = now + EVERY
+        try:
+            value = float(result["loss"])
+        except Exception:  # another kind of result: nothing can be said of it
+            self._over = True
+            return
+        if not math.isfinite(value):
+            self._over = True
+            log.note({"event": "not_finite", "what": "loss", "value": str(value), "step": step})
