@@ -14,6 +14,12 @@ OrchError
 ├── StackError                  5   the pinned packages could not be installed
 │   └── StackMismatch           7   they were installed, and something undeclared differs
 ├── SyncError                   5   bytes here and there are not equal, or a path is hostile
+├── StorageError                5   a store refused: no such bucket, a key that it may not hold, and the rest
+│   ├── StorageDenied           3   no credentials, expired ones, or ones that may not do this
+│   ├── StorageUnreachable      8   it did not answer, or is throttled, and the retries are used up
+│   ├── Missing                 5   no such object
+│   ├── Changed                 5   the object is not, or no longer, at the expected version
+│   └── Corrupt                 5   its bytes are not those of its checksum, on their way or at rest
 ├── RunFailed                   6   the training itself failed
 │   ├── OutOfMemory             10   the memory of the machine, or of its GPU, was used up
 │   ├── Preempted               11   the cloud took its spot machine back
@@ -207,6 +213,75 @@ class StackMismatch(StackError):
 
 class SyncError(OrchError):
     exit_code = EXIT_PROVISION
+
+
+class StorageFault(StrEnum):
+    """Why a store refused, by structured code and never by message text."""
+
+    KEY = "key"
+    URL = "url"
+    BUCKET = "bucket"
+    REGION = "region"
+    REQUESTER_PAYS = "requester_pays"
+    AUTH = "auth"
+    DENIED = "denied"
+    THROTTLED = "throttled"
+    UNREACHABLE = "unreachable"
+    MISSING = "missing"
+    CHANGED = "changed"
+    CORRUPT = "corrupt"
+    TOO_LARGE = "too_large"
+    UNKNOWN = "unknown"
+
+
+class StorageError(OrchError):
+    """The only error that a store raises, but for LocalError where a file of this computer refused."""
+
+    exit_code = EXIT_PROVISION
+
+    def __init__(
+        self,
+        fault: StorageFault,
+        message: str,
+        *,
+        code: str = "",
+        exists: str | None = None,
+        next_command: str | None = None,
+    ) -> None:
+        super().__init__(message, exists=exists, next_command=next_command)
+        self.fault = fault
+        self.code = code
+
+
+class StorageDenied(StorageError):
+    exit_code = EXIT_AUTH
+
+
+class StorageUnreachable(StorageError):
+    exit_code = EXIT_CONTACT
+
+
+class Missing(StorageError):
+    def __init__(self, url: str, key: str, *, version: str | None = None) -> None:
+        of = f" of version {version}" if version else ""
+        super().__init__(StorageFault.MISSING, f"{url} has no object {key}{of}.")
+        self.key = key
+
+
+class Changed(StorageError):
+    """`expected` and `found` are versions; None is an object that is absent, "" one that was not learned."""
+
+    def __init__(self, url: str, key: str, *, expected: str | None, found: str | None = "") -> None:
+        wanted = "to be absent" if expected is None else f"at version {expected}"
+        now = "it is gone" if found is None else f"it is at {found}" if found else "it is at another"
+        super().__init__(StorageFault.CHANGED, f"{key} in {url} was expected {wanted}; {now}.")
+        self.key, self.expected, self.found = key, expected, found
+
+
+class Corrupt(StorageError):
+    def __init__(self, url: str, key: str, detail: str) -> None:
+        super().__init__(StorageFault.CORRUPT, f"{key} in {url} is damaged: {detail}")
+        self.key = key
 
 
 class RunFailed(OrchError):

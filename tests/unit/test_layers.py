@@ -30,7 +30,7 @@ PLANTED = [
         "from orchestrator import ledger",
         "Rooms import only rooms below, never a stranger beside",
     ),
-    ("ledger.py", "import boto3", "Cloud SDKs are known to providers and catalog alone"),
+    ("ledger.py", "import boto3", "Cloud SDKs are known to providers, storage and catalog alone"),
     ("plan.py", "import paramiko", "SSH is known to hosts alone"),
     ("hosts/here.py", "import numpy", "TensorFlow, Keras and NumPy are known to the runtime alone"),
     ("errors.py", "import yaml", "YAML and pydantic are known to the profile alone"),

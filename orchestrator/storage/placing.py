@@ -1,0 +1,49 @@
+"""Files of this computer that a store writes and reads: whole or not at all, refusals as LocalError."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from orchestrator.errors import LocalError
+
+
+@contextlib.contextmanager
+def placed(into: Path) -> Iterator[BinaryIO]:
+    """A file to write that replaces `into` when all went well; otherwise nothing is left of it."""
+    with local(into):
+        into.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(
+            dir=into.parent, prefix=f".{into.name[:100]}.{os.getpid()}.", suffix=".part"
+        )
+    try:
+        with os.fdopen(handle, "w+b") as file:
+            yield file
+            with local(into):
+                file.flush()
+                os.fchmod(file.fileno(), 0o644)
+                os.fsync(file.fileno())
+        with local(into):
+            Path(name).replace(into)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read_content(path: Path) -> bytes:
+    with local(path):
+        return path.read_bytes()
+
+
+@contextlib.contextmanager
+def local(path: Path) -> Iterator[None]:
+    """Raise what this computer refuses as LocalError."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise LocalError(f"{path}: {why}.") from error
