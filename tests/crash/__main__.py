@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.crash.emulated import CALLS, KINDS, emulated
 from tests.crash.rig import PLACES, rig
-from tests.crash.sweep import SWEEPS, Kill, Points, sweep, table
+from tests.crash.sweep import OF_MEMORY, SWEEPS, Kill, Points, sweep, table
 
 
 def main() -> int:
@@ -35,6 +35,8 @@ def _swept(kind: str, wanted: int) -> Iterator[Kill]:
     with ExitStack() as stack:
         cloud = stack.enter_context(emulated(kind)) if kind in KINDS else None
         for verb in SWEEPS:
+            if verb in OF_MEMORY and kind != "memory":
+                continue
             around: Points = CALLS.get((kind, verb), ())
             sets: tuple[Points, ...] = (around, wanted) if around else (wanted,)
             made = tempfile.TemporaryDirectory(prefix="orch-crash-")

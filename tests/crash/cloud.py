@@ -66,6 +66,11 @@ class StoredCloud(memory.MemoryProvider):
             part.write_bytes(pickle.dumps(self._made))
             part.replace(path)
 
+    def end(self, identity: str) -> None:
+        """End a machine as its host's failure does."""
+        with self._stored():
+            self._end(identity)
+
     def _create(self, spec: MachineSpec) -> Machine:
         machine = super()._create(spec)
         base = self.base(machine.id)
@@ -85,12 +90,34 @@ class StoredCloud(memory.MemoryProvider):
             subprocess.run(["rm", "-rf", str(ended)], check=True)
 
 
+class Door(HereHost):
+    """The way onto a machine; it breaks when the machine ends."""
+
+    def __init__(self, base: Path) -> None:
+        super().__init__()
+        self._base = base
+
+    def _require(self) -> None:
+        if not self._base.is_dir():
+            raise HostError(f"The connection to {self._base.name} broke.")
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        self._require()
+        done = super().run(*args, **kwargs)
+        self._require()
+        return done
+
+    def open(self, *args: Any, **kwargs: Any) -> Any:
+        self._require()
+        return super().open(*args, **kwargs)
+
+
 def connect(endpoint: Endpoint, *, machine_id: str, **_: Any) -> Host:
     """The way onto a machine of this cloud: a process here, as long as the machine exists."""
-    folder = Path(os.environ["ORCH_TEST_CLOUD"])
-    if not (folder / "machines" / machine_id).is_dir():
+    base = Path(os.environ["ORCH_TEST_CLOUD"]) / "machines" / machine_id
+    if not base.is_dir():
         raise HostError(f"{endpoint.address} does not answer.")
-    return HereHost()
+    return Door(base)
 
 
 def open_stored(_: Path | None = None) -> StoredCloud:

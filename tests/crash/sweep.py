@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 
+from tests.crash.cloud import StoredCloud
 from tests.crash.rig import WEIGHTS, Outcome, Rig
 
 NO_LEASE = 2
@@ -141,6 +146,67 @@ def _sweep_run(rig: Rig, wanted: Points) -> Iterator[Kill]:
         yield _seen(rig, "run", point, killed, again.error or _unsound(rig, name), machines)
 
 
+def _sweep_retry(rig: Rig, wanted: Points) -> Iterator[Kill]:
+    """The machine of each first attempt fails while its job runs; `run` is killed before, then or later."""
+    script = rig.folder / "train.py"
+    script.write_text(WAITS_AT_FIRST + script.read_text())
+    with open(rig.folder / "orch.yaml", "a") as profile:
+        profile.write("retry: {interruption: 1}\n")
+
+    def counted() -> int:
+        rig.do("run", profile="orch.yaml", run_id="first")
+        return rig.do("run", profile="orch.yaml", run_id="counted").count
+
+    with _failing(rig.cloud.folder):
+        for number, point in enumerate(_points(wanted, counted)):
+            name = f"retry-{number}"
+            killed = rig.call("run", profile="orch.yaml", run_id=name, kill_before=point)
+            again = rig.call("run", profile="orch.yaml", run_id=name)
+            machines = len(rig.cloud.alive())
+            wrong = again.error or _unsound(rig, name) or _not_retried(rig, name)
+            yield _seen(rig, "retry", point, killed, wrong, machines)
+
+
+WAITS_AT_FIRST = """
+import os, time
+if os.environ["ORCH_ATTEMPT"] == "1":
+    print("waiting", flush=True)
+    time.sleep(120)
+"""
+
+
+@contextmanager
+def _failing(cloud: Path) -> Iterator[None]:
+    """Each machine fails whose job says that it waits."""
+    over = threading.Event()
+
+    def fail() -> None:
+        while not over.wait(0.05):
+            for log in (cloud / "machines").glob("*/runs/*/output.log"):
+                with suppress(OSError):
+                    if log.read_bytes().startswith(b"waiting"):
+                        StoredCloud(cloud).end(log.parts[-4])
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _not_retried(rig: Rig, run_id: str) -> str:
+    """What is wrong with a run's attempts and its log; "" where nothing is."""
+    folder = rig.folder / "runs" / run_id
+    told = [each["reason"] for each in json.loads((folder / "run.json").read_text())["attempts"]]
+    if told != ["lost", "completed"]:
+        return f"{run_id}: {told}"
+    printed = [line for line in (folder / "output.log").read_text().splitlines() if line[:5] != "[orch"]
+    whole = printed in (["waiting", "trained"], ["trained"])  # what nobody followed went with its machine
+    return "" if whole else f"{run_id}: {printed}"
+
+
 SWEEPS: dict[str, Callable[[Rig, Points], Iterator[Kill]]] = {
     "up": _sweep_up,
     "up, only down": _sweep_given_up,
@@ -148,7 +214,10 @@ SWEEPS: dict[str, Callable[[Rig, Points], Iterator[Kill]]] = {
     "pull": _sweep_pull,
     "down": _sweep_down,
     "run": _sweep_run,
+    "retry": _sweep_retry,
 }
+OF_MEMORY = ("retry",)
+"""Sweeps in which machines fail: the cloud in memory lets them."""
 
 
 def _seen(
