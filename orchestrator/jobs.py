@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, TypeVar
 
 from orchestrator.errors import HostError, MalformedAnswer, OrchError, RunFailed, UsageError
-from orchestrator.model import Agent, Completed, Entry, Host, Job, Room, RunState
+from orchestrator.model import Agent, Completed, Entry, Host, Job, Room, RunState, TreeLink
 from orchestrator.model.answers import LONG, SHORT, Malformed, Most, decoded, malformed
+from orchestrator.model.checkpoints import Snapshots
 from orchestrator.model.plain import last_words, plain
 
 T = TypeVar("T")
@@ -65,15 +66,29 @@ def run_dir(agent: Agent, run_id: str) -> str:
 
 
 def start(
-    host: Host, agent: Agent, job: Job, outputs: Sequence[str] = (), *, awaited: bool = False
+    host: Host,
+    agent: Agent,
+    job: Job,
+    outputs: Sequence[str] = (),
+    *,
+    awaited: bool = False,
+    checkpoints: Sequence[str] = (),
+    restored: TreeLink | None = None,
 ) -> RunState:
     """Begin the job, detached, or find it where it began already: a run id is run once, whatever happens.
 
-    `outputs` are globs of what it leaves (empty: all that it creates or changes). `awaited`: the machine
-    counts as used until `mark_collected` says that the results were fetched. Raises UsageError where
+    `outputs` are globs of what it leaves (empty: all that it creates or changes), `checkpoints` of what it
+    goes on from; `restored` is put into its working folder. `awaited`: the machine counts as used until
+    `mark_collected` says that the results were fetched. Raises UsageError where
     the id belongs to another job or the trees cannot be laid out, HostError where contact was lost.
     """
-    spec = {**asdict(job), "outputs": list(outputs), "awaited": awaited}
+    spec = {
+        **asdict(job),
+        "outputs": list(outputs),
+        "awaited": awaited,
+        "checkpoints": list(checkpoints),
+        "restored": asdict(restored) if restored else {},
+    }
     return _checked(host, "start", _ask(RunState, host, agent, "start", stdin=json.dumps(spec).encode()))
 
 
@@ -200,6 +215,16 @@ def left(host: Host, agent: Agent, run_id: str, *, again: bool = False) -> Left:
     """As `outputs`, with what became of the run's data."""
     arguments = (run_id, "--again") if again else (run_id,)
     return _ask(Left, host, agent, "outputs", *arguments, most=LONG)
+
+
+def checkpoints(host: Host, agent: Agent, run_id: str) -> Snapshots:
+    """List the whole copies of a run's checkpoints that its machine holds, the newest last."""
+    return _ask(Snapshots, host, agent, "checkpoints", run_id, most=LONG)
+
+
+def checkpoint_files(agent: Agent, run_id: str, seq: int) -> str:
+    """The folder on the machine with the files of one copy."""
+    return f"{run_dir(agent, run_id)}/checkpoints/{seq:06d}/files"
 
 
 @dataclass(frozen=True)

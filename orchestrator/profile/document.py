@@ -170,6 +170,12 @@ class TrainSection(Section):
         description="What a loss that is nan or infinite does, in what is printed or as Keras returns it: "
         "`warn` names it in the output and the record, `stop` ends the run, too. Default: warn.",
     )
+    checkpoints: tuple[kinds.Output, ...] = Field(
+        default=(),
+        description="Paths or globs in the working folder where the run saves what it can go on from. Each "
+        "time that they are whole they are copied, and brought here while a command follows the run; the "
+        "next attempt at the same inputs finds the newest where it was. Default: none.",
+    )
     check_imports: tuple[kinds.ModuleName, ...] = Field(
         default=(),
         description="Modules (`my_layers`) that the check of the fetched models may import, with the code in "

@@ -132,6 +132,7 @@ def _train(document: Document, places: Mapping[str, str]) -> resolved.Train:
         section.check_imports,
         document.stack.allow,
         section.on_nan,
+        section.checkpoints,
     )
 
 

@@ -65,7 +65,8 @@ class Train:
     """The command and its inputs. `outputs` empty: everything that the run makes in its working folder.
 
     `check_imports`: modules that the check of the fetched models may import. `allow`: differences that
-    `stack.allow` accepts; such a variable is not inherited.
+    `stack.allow` accepts; such a variable is not inherited. `checkpoints`: where the run saves what it can go
+    on from.
     """
 
     command: tuple[str, ...]
@@ -74,6 +75,7 @@ class Train:
     check_imports: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
     on_nan: str = "warn"
+    checkpoints: tuple[str, ...] = ()
 
     def inherited(self, environ: Mapping[str, str] | None = None) -> dict[str, str]:
         """The variables of `environ` (this process's) that change numbers: the run gets them too."""

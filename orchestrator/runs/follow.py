@@ -17,7 +17,8 @@ from orchestrator.errors import HostError, HostKeyError, MalformedAnswer
 from orchestrator.model import Exit, MachineState, RunState
 from orchestrator.model.answers import Malformed
 from orchestrator.model.files import open_to_write
-from orchestrator.runs import logs
+from orchestrator.model.outcomes import ExitReason
+from orchestrator.runs import checkpoints, logs
 from orchestrator.runs.bookmarks import Bookmark, bookmark_of
 from orchestrator.runs.collect import LOG
 from orchestrator.session.connect import connect, is_answering
@@ -49,7 +50,7 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
     mark = bookmark(session, run_id)
 
     folder = session.project.run(run_id)
-    with Kept(folder / LOG) as kept:
+    with Kept(folder / LOG) as kept, checkpoints.brought_meanwhile(session, run_id) as no_more:
 
         def show(data: bytes) -> None:
             with _interrupt_later():
@@ -76,6 +77,8 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
             if output and not mark.offset and (line := logs.last_mark(folder)):
                 output(line)
             ended = reconnecting(session, rest, advanced=lambda: kept.offset)
+            if ended and ended.exit and ended.exit.reason == ExitReason.COMPLETED:
+                no_more()
             return ended.exit if ended else None
         finally:
             mark.save()

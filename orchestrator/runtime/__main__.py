@@ -20,6 +20,7 @@ VERBS = {
     "cancel": "agent.launch",
     "outputs": "agent.launch",
     "watch": "agent.watch",
+    "checkpoints": "keep.keep",
     "attest": "attest.attest",
     "gpus": "attest.gpus",
     "run": "observe.runner",

@@ -9,12 +9,13 @@ from typing import Any
 from orchestrator import jobs
 from orchestrator.errors import Busy, StackMismatch, UsageError
 from orchestrator.leases.settle import few
-from orchestrator.ledger import Draft, Retried, Try
-from orchestrator.model import Difference, Exit, Exited, Job, RunRecord, StackFacts
+from orchestrator.ledger import Draft, LeasedRun, Retried, Try
+from orchestrator.model import Difference, Exit, Exited, Job, RunRecord, RunState, StackFacts
 from orchestrator.model.outcomes import Conclusion, ExitReason
+from orchestrator.model.plain import moment
 from orchestrator.profile import Profile
 from orchestrator.reads.advice import advice_there, of_profile
-from orchestrator.runs import attempts, collect, company, follow, inputs
+from orchestrator.runs import attempts, checkpoints, collect, company, follow, inputs
 from orchestrator.session import trees as trees_
 from orchestrator.session.session import Session, check_stack, local_agent, stack_facts, tell_inherited, told
 from orchestrator.session.turns import starting
@@ -172,11 +173,9 @@ def _start(session: Session, run_id: str) -> bool:
     run = session.ledger.lease().runs[run_id]
     assert run.draft.job is not None, "a run that is only found is not started again"
     job = replace(run.draft.job, env={**session.profile.train.environment(), ATTEMPT: str(run.attempt)})
-    outputs = session.profile.train.outputs
+    saved = _saved(session, run)
     try:
-        started = follow.reconnecting(
-            session, lambda: jobs.start(session.host, session.agent, job, outputs=outputs, awaited=True)
-        )
+        started = follow.reconnecting(session, lambda: _begun(session, job, saved))
     except UsageError as refused:
         refused.exists = f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h."
         refused.next_command = f"orch logs -f {run_id} && orch pull {run_id}    # the run that is there"
@@ -184,6 +183,41 @@ def _start(session: Session, run_id: str) -> bool:
     if started:
         session.progress.say(f"Training: {run_id}")
     return started is not None
+
+
+def _begun(session: Session, job: Job, saved: checkpoints.Kept | None) -> RunState:
+    """Start the job on what an earlier attempt had saved, if it is not there yet."""
+    train = session.profile.train
+    there = jobs.state(session.host, session.agent, job.run_id) if saved else None
+    restored = None
+    if saved and there and there.state == "absent":
+        restored = checkpoints.restore(session, saved)
+    return jobs.start(
+        session.host,
+        session.agent,
+        job,
+        outputs=train.outputs,
+        awaited=True,
+        checkpoints=train.checkpoints,
+        restored=restored,
+    )
+
+
+def _saved(session: Session, run: LeasedRun) -> checkpoints.Kept | None:
+    """The newest checkpoint of an earlier attempt at the same inputs."""
+    if not session.profile.train.checkpoints or run.attempt == 1:
+        return None
+    found = checkpoints.newest(session.project.run(run.run_id))
+    if found is None or found.attempt >= run.attempt:
+        return None
+    which = f"the checkpoint that attempt {found.attempt} saved {moment(found.snapshot.taken_at)}"
+    if run.draft.attempt.changed:
+        session.progress.say(
+            f"{run.run_id} begins anew: {which} is of other inputs. It stays in {found.folder}"
+        )
+        return None
+    session.progress.say(f"{run.run_id} goes on from {which}")
+    return found
 
 
 def _job(profile: Profile, run_id: str, python: str, trees: trees_.Trees) -> Job:

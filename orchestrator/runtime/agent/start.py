@@ -36,8 +36,14 @@ _FIELDS: Dict[str, Any] = {
     "awaited": False,
     "stall": 0.0,
     "on_nan": "warn",
+    "checkpoints": [],
+    "restored": {},
 }
 """Of a spec, with what they are when left out."""
+
+
+_OF_THE_CALL = ("awaited", "checkpoints", "restored")
+"""Of a spec, what does not make it another job."""
 
 
 def run_of(base: str, text: str) -> Tuple[RunDir, Dict[str, Any]]:
@@ -77,7 +83,7 @@ def _begin(run: RunDir, spec: Dict[str, Any], lock: int) -> None:
     rundir.write_json(run.spec, _sealed(spec, os.urandom(16).hex()))
     try:
         if spec["trees"]:
-            stage(run, spec["trees"])
+            stage(run, spec["trees"], spec["restored"])
         wanted = command(run, spec, os.environ)
         if not os.path.isdir(wanted.cwd):
             raise RunError("stage", f"The working folder {spec['cwd']!r} does not exist in what was synced.")
@@ -128,11 +134,33 @@ def _in_the_background(run: RunDir, wanted: Command, spec: Dict[str, Any], lock:
             os.dup2(diary, descriptor)
         _close_all_but(0, 1, 2, lock, ready)
         supervise(run, wanted, ready, float(spec["stall"]), spec["on_nan"] == "stop")
+        if spec["checkpoints"]:
+            _keep_beside(run, spec, lock, ready)
+        supervise(run, wanted, ready)
         status = 0
     except BaseException:
         traceback.print_exc()  # into supervisor.log: the run will be found lost, and this says why
     finally:
         os._exit(status)
+
+
+def _keep_beside(run: RunDir, spec: Dict[str, Any], lock: int, ready: int) -> None:
+    """Fork the process that keeps checkpoints: no child of the supervisor, which ends what the job leaves."""
+    first = os.fork()
+    if first > 0:
+        os.waitpid(first, 0)
+        return
+    try:
+        if os.fork() == 0:
+            os.close(lock)
+            os.close(ready)
+            from ..keep.keep import keep
+
+            keep(run, spec)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
 
 
 def _close_all_but(*kept: int) -> None:
@@ -166,7 +194,8 @@ def _agree(run: RunDir, spec: Dict[str, Any]) -> None:
     if known is None:
         return
     asked = _sealed(spec, known["salt"]) if "salt" in known else spec
-    fields = [name for name in _FIELDS if name != "awaited" and known.get(name, _FIELDS[name]) != asked[name]]
+    compared = [name for name in _FIELDS if name not in _OF_THE_CALL]
+    fields = [name for name in compared if known.get(name, _FIELDS[name]) != asked[name]]
     if not fields:
         return
     if "env" in fields:

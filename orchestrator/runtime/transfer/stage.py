@@ -32,9 +32,10 @@ Tree = Dict[str, Any]
 """As model.TreeLink: source, target, copied, digest."""
 
 
-def stage(run: RunDir, trees: List[Tree]) -> None:
+def stage(run: RunDir, trees: List[Tree], restored: Optional[Tree] = None) -> None:
     """Make `<run>/work` and the links at absolute targets, and note what was laid there.
 
+    `restored` holds what an earlier attempt had saved: it is put over the rest, and counts as the run's own.
     May be called again after it was cut short: it begins anew. Raises RunError of kind stage.
     """
     shutil.rmtree(run.work, ignore_errors=True)
@@ -52,7 +53,20 @@ def stage(run: RunDir, trees: List[Tree]) -> None:
             if verified is not None and _is_sealed(tree):
                 shared.append({**_sealed(tree, *verified), "view": _view(run, tree)})
     write_json(run.path(SHARED), {"trees": shared})
-    write_json(run.staged, {"copied": _facts(run.work, trees), "trees": trees})
+    facts = _facts(run.work, trees)
+    if restored:
+        with _verified(restored):
+            _place(run, restored, run.work)
+            _make_writable(run, restored)
+    write_json(run.staged, {"copied": facts, "trees": trees})
+
+
+def _make_writable(run: RunDir, restored: Tree) -> None:
+    """What is sent as data is read-only, and a job goes on to write to its checkpoints."""
+    for path, is_folder in walk(restored["source"], skip=[]):
+        if not is_folder and not os.path.islink(path):
+            place = os.path.join(run.work, os.path.relpath(path, restored["source"]))
+            os.chmod(place, stat.S_IMODE(os.stat(place).st_mode) | stat.S_IRUSR | stat.S_IWUSR)
 
 
 @contextlib.contextmanager

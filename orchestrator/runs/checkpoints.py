@@ -1,0 +1,222 @@
+"""Checkpoints of a run, brought here while it goes on, and put where they were for the next attempt.
+
+`runs/<id>/checkpoints/<attempt>-<seq>/` holds the files, and `manifest.json`, which is written last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from orchestrator import jobs, sync
+from orchestrator.errors import LocalError, OrchError, SyncError, UsageError
+from orchestrator.hosts.atomic import atomic_write
+from orchestrator.model import Agent, Host, TreeLink
+from orchestrator.model.answers import LONG, Malformed, decoded
+from orchestrator.model.checkpoints import Snapshot
+from orchestrator.model.files import regular_bytes
+from orchestrator.session import connect as connecting
+from orchestrator.session.session import Session
+
+FOLDER = "checkpoints"
+MANIFEST = "manifest.json"
+KEPT = 2
+"""Copies that are kept here: the newest, and the one before."""
+
+_FILES = "files"
+_EVERY_S = 5.0
+_LAST_S = 60.0
+"""For a copy that is on its way when the run ends."""
+_NAME = re.compile(r"([1-9]\d{0,5})-(\d{6})")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A whole copy that is here. `folder` holds its files as they lay in the working folder."""
+
+    attempt: int
+    snapshot: Snapshot
+    folder: Path
+
+
+def newest(run: Path) -> Kept | None:
+    """The newest copy of a run's folder here whose files are all there."""
+    for attempt, seq in reversed(_numbers(run)):
+        found = _read(_place(run, attempt, seq), attempt)
+        if found:
+            return found
+    return None
+
+
+def restore(session: Session, kept: Kept) -> TreeLink:
+    """Send the copy to the machine. Raises SyncError where it is not what was brought."""
+    name = f"checkpoint-{session.ledger.lease().id}"[:100]
+    found = sync.push_latest(
+        session.host, session.agent, lambda: sync.scan(kept.folder, data=True), name, session.progress
+    )
+    came = {entry.path: entry.digest for entry in found.manifest.entries if entry.kind == "file"}
+    if came != {file.path: file.digest for file in kept.snapshot.files}:
+        raise UsageError(
+            f"{kept.folder} is not the checkpoint that was brought here: its files were changed.",
+            next_command=f"rm -r {kept.folder.parent}    # the attempt then goes on from the one before",
+        )
+    return TreeLink(sync.tree_path(session.agent, name), ".", True, found.manifest.digest)
+
+
+# ---------------------------------------------------------------- bringing
+
+
+def bring(host: Host, agent: Agent, run_id: str, attempt: int, run: Path) -> Kept | None:
+    """Bring the newest copy that the machine holds, if it is not here; that copy. Safe to be killed in.
+
+    Files that the copy before has are not fetched again.
+    """
+    listed = jobs.checkpoints(host, agent, run_id).snapshots
+    if not listed:
+        return None
+    snapshot = max(listed, key=lambda each: each.seq)
+    place = _place(run, attempt, snapshot.seq)
+    if (there := _read(place, attempt)) is not None:
+        return there
+    before = newest(run)
+    if before:
+        _lend(before, snapshot, place / _FILES)
+    entries = [file.entry() for file in snapshot.files]
+    sync.pull(host, agent, jobs.checkpoint_files(agent, run_id, snapshot.seq), entries, place / _FILES)
+    atomic_write(place / MANIFEST, json.dumps(asdict(snapshot), sort_keys=True).encode())
+    _prune(run)
+    return Kept(attempt, snapshot, place / _FILES)
+
+
+@contextlib.contextmanager
+def brought_meanwhile(session: Session, run_id: str) -> Iterator[Callable[[], None]]:
+    """Bring each new copy of the run's checkpoints while this lasts, over a connection of its own.
+
+    At the end once more, unless what is given was called: a run that completed needs none.
+    """
+    if not session.profile.train.checkpoints:
+        yield lambda: None
+        return
+    bringing = _Bringing(session, run_id)
+    bringing.start()
+    try:
+        yield bringing.forgo
+    except BaseException:
+        bringing.forgo()
+        raise
+    finally:
+        bringing.stop()
+
+
+class _Bringing(threading.Thread):
+    """Never fails: what cannot be brought now is brought at the next look, or stays with the machine."""
+
+    def __init__(self, session: Session, run_id: str) -> None:
+        super().__init__(name="checkpoints", daemon=True)
+        self._session = session
+        self._run_id = run_id
+        self._run = session.project.run(run_id)
+        self._attempt = session.ledger.lease().runs[run_id].attempt
+        self._host: Host | None = None
+        self._ends = threading.Event()
+        self._told = False
+        self._last = True
+
+    def run(self) -> None:
+        try:
+            while not self._ends.wait(_EVERY_S):
+                self._look()
+            if self._last:
+                self._look()
+        finally:
+            self._close()
+
+    def forgo(self) -> None:
+        self._last = False
+
+    def stop(self) -> None:
+        self._ends.set()
+        self.join(_LAST_S)
+
+    def _look(self) -> None:
+        try:
+            if self._host is None:
+                self._host = self._connected()
+            if self._host is not None:
+                bring(self._host, self._session.agent, self._run_id, self._attempt, self._run)
+        except (OrchError, OSError) as error:
+            self._close()
+            if isinstance(error, (LocalError, SyncError, OSError)) and not self._told:
+                self._told = True
+                self._session.progress.say(f"A checkpoint of {self._run_id} could not be brought: {error}")
+
+    def _connected(self) -> Host | None:
+        session = self._session
+        endpoint = session.provider.endpoint(session.machine)
+        if not endpoint:
+            return None
+        return connecting.connect(session.project, session.ledger.lease(), session.machine, endpoint)
+
+    def _close(self) -> None:
+        if self._host is not None:
+            self._host.close()
+            self._host = None
+
+
+# ---------------------------------------------------------------- what is here
+
+
+def _place(run: Path, attempt: int, seq: int) -> Path:
+    return run / FOLDER / f"{attempt}-{seq:06d}"
+
+
+def _numbers(run: Path) -> list[tuple[int, int]]:
+    """(attempt, number) of every copy that was begun, ascending."""
+    try:
+        names = [path.name for path in (run / FOLDER).iterdir()]
+    except OSError:
+        return []
+    found = [named for name in names if (named := _NAME.fullmatch(name))]
+    return sorted((int(named[1]), int(named[2])) for named in found)
+
+
+def _read(place: Path, attempt: int) -> Kept | None:
+    """The copy, if its manifest can be read and its files have the sizes that it says."""
+    try:
+        snapshot = decoded(Snapshot, regular_bytes(place / MANIFEST, LONG), most=LONG)
+        sizes = [(place / _FILES / file.path).lstat().st_size for file in snapshot.files]
+    except (OSError, Malformed):
+        return None
+    if sizes != [file.size for file in snapshot.files]:
+        return None
+    return Kept(attempt, snapshot, place / _FILES)
+
+
+def _lend(before: Kept, snapshot: Snapshot, target: Path) -> None:
+    """Link the files that the copy before has too. They are verified like all that came."""
+    known = {(file.path, file.digest) for file in before.snapshot.files}
+    for file in snapshot.files:
+        if (file.path, file.digest) not in known:
+            continue
+        place = target / file.path
+        with contextlib.suppress(OSError):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.link(before.folder / file.path, place, follow_symlinks=False)
+
+
+def _prune(run: Path) -> None:
+    """Remove all copies but the newest, and what was begun before them and never became whole."""
+    numbers = _numbers(run)
+    whole = [number for number in numbers if (_place(run, *number) / MANIFEST).exists()]
+    for number in numbers:
+        if number not in whole[-KEPT:] and number < whole[-1]:
+            place = _place(run, *number)
+            (place / MANIFEST).unlink(missing_ok=True)
+            shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,254 @@
+"""Copies of a run's checkpoints, each whole: `<run>/checkpoints/<seq>/files` and, last, `manifest.json`.
+
+What the job goes on to do cannot reach a copy, and a copy counts only with its manifest.
+"""
+
+# Thin over the kernel: descriptors, modes and races are said in os calls.
+# ruff: noqa: PTH103, PTH110, PTH118, PTH120, PTH208
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import stat
+import time
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from ..rundir import RunDir, is_plain, open_plain, read_json, write_json
+from ..transfer.outputs import matcher
+from ..transfer.stage import walk
+from .whole import Stamp, grows, unfinished
+from .writers import written_now
+
+FOLDER = "checkpoints"
+MANIFEST = "manifest.json"
+KEPT = 2
+"""Copies on the machine: the newest, and the one before, which may be on its way."""
+MOST_FILES = 10_000
+_SETTLED_S = 0.5
+_ROOM = 256 << 20
+"""Bytes that a copy leaves free on the disk."""
+_FICLONE = 0x40049409
+_BLOCK = 1 << 20
+_SEQ = re.compile(r"\d{6}")
+
+
+class Found(NamedTuple):
+    """The files of a run's checkpoints now, relative to its working folder."""
+
+    files: Dict[str, Stamp]
+    devices: Dict[str, int]
+
+
+class Copy(NamedTuple):
+    """One file of a copy: what it was copied of, and its SHA-256."""
+
+    stamp: Stamp
+    digest: str
+    mode: int
+
+
+class Keeper:
+    """Takes copies of one run. One process a run."""
+
+    def __init__(self, run: RunDir, globs: List[str]) -> None:
+        self._run = run
+        self._wanted = matcher(globs)
+        self._seq = max(numbers(run), default=0)
+        self._last: Dict[str, Copy] = {}
+        self._waiting_since: Optional[float] = None
+
+    def look(self, patience: float) -> Optional[int]:
+        """Copy the checkpoints if they are whole and not what was copied last; the copy's number.
+
+        Files that were just written are given a moment to settle, `patience` seconds at most.
+        """
+        found = self._found()
+        if not found.files or self._is_known(found):
+            self._waiting_since = None
+            return None
+        now = time.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        if not _settled(found) and now - self._waiting_since < patience:
+            return None
+        if _being_written(found) or unfinished(self._run.work, found.files) is not None:
+            return None
+        taken = self._copied(found)
+        if taken is not None:
+            self._waiting_since = None
+        return taken
+
+    def _is_known(self, found: Found) -> bool:
+        kept = {path: stamp for path, stamp in found.files.items() if not grows(path)}
+        return kept == {path: copy.stamp for path, copy in self._last.items() if not grows(path)}
+
+    def _found(self) -> Found:
+        files: Dict[str, Stamp] = {}
+        devices: Dict[str, int] = {}
+        for path, is_folder in walk(self._run.work, skip=[]):
+            name = os.path.relpath(path, self._run.work)
+            if is_folder or not self._wanted(name):
+                continue
+            about = _regular(path)
+            if about is not None:
+                files[name], devices[name] = _stamp(about), about.st_dev
+            if len(files) > MOST_FILES:
+                return Found({}, {})
+        return Found(files, devices)
+
+    # ------------------------------------------------------------ copying
+
+    def _copied(self, found: Found) -> Optional[int]:
+        """A copy of all, if nothing of it changed meanwhile."""
+        seq = self._seq + 1
+        folder = os.path.join(self._run.path(FOLDER), f"{seq:06d}")
+        if not self._is_room(found):
+            return None
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            copies = {name: self._copy(name, stamp, folder) for name, stamp in found.files.items()}
+            if not self._still(found):
+                raise _Changed
+            write_json(os.path.join(folder, MANIFEST), _manifest(seq, copies))
+        except (_Changed, OSError):
+            shutil.rmtree(folder, ignore_errors=True)
+            return None
+        self._seq, self._last = seq, copies
+        prune(self._run, KEPT)
+        return seq
+
+    def _still(self, found: Found) -> bool:
+        now = self._found().files
+        return {name: stamp for name, stamp in now.items() if not grows(name)} == {
+            name: stamp for name, stamp in found.files.items() if not grows(name)
+        } and not _being_written(found)
+
+    def _copy(self, name: str, stamp: Stamp, folder: str) -> Copy:
+        target = os.path.join(folder, "files", name)
+        os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+        before = self._last.get(name)
+        if before is not None and before.stamp == stamp and self._linked(name, target):
+            return before
+        source = open_plain(os.path.join(self._run.work, name))
+        with os.fdopen(source, "rb") as reading, open(target, "xb") as writing:
+            mode = stat.S_IMODE(os.fstat(source).st_mode)
+            digest = _write(reading, writing, stamp[0])
+        if digest is None:
+            raise _Changed
+        return Copy(stamp, digest, mode)
+
+    def _linked(self, name: str, target: str) -> bool:
+        """Whether the copy before lends its file, which nobody writes to."""
+        earlier = os.path.join(self._run.path(FOLDER), f"{self._seq:06d}", "files", name)
+        try:
+            os.link(earlier, target)
+        except OSError:
+            return False
+        return True
+
+    def _is_room(self, found: Found) -> bool:
+        new = sum(
+            stamp[0]
+            for name, stamp in found.files.items()
+            if name not in self._last or self._last[name].stamp != stamp
+        )
+        if new + _ROOM <= _free(self._run):
+            return True
+        prune(self._run, 1)
+        return new + _ROOM <= _free(self._run)
+
+
+class _Changed(Exception):
+    """The job wrote to what was copied."""
+
+
+def _write(reading: Any, writing: Any, size: int) -> Optional[str]:
+    """Copy `size` bytes, by sharing their blocks where the file system can; their SHA-256, None for fewer."""
+    try:
+        fcntl.ioctl(writing.fileno(), _FICLONE, reading.fileno())
+        shared = True
+    except OSError:
+        shared = False
+    digest, left = hashlib.sha256(), size
+    while left > 0:
+        block = reading.read(min(_BLOCK, left))
+        if not block:
+            return None
+        digest.update(block)
+        if not shared:
+            writing.write(block)
+        left -= len(block)
+    if shared:
+        writing.truncate(size)
+    return digest.hexdigest()
+
+
+def _manifest(seq: int, copies: Dict[str, Copy]) -> Dict[str, Any]:
+    files = [
+        {"path": name, "size": copy.stamp[0], "digest": copy.digest, "mode": copy.mode & 0o777}
+        for name, copy in sorted(copies.items())
+    ]
+    return {"seq": seq, "taken_at": time.time(), "files": files}
+
+
+def _settled(found: Found) -> bool:
+    newest = max(stamp[2] for stamp in found.files.values())
+    return abs(time.time() - newest / 1e9) >= _SETTLED_S
+
+
+def _being_written(found: Found) -> bool:
+    held = written_now()
+    return any(
+        (found.devices[name], stamp[3]) in held for name, stamp in found.files.items() if not grows(name)
+    )
+
+
+def _regular(path: str) -> Optional[os.stat_result]:
+    try:
+        about = os.lstat(path)
+    except OSError:
+        return None
+    return about if is_plain(about) else None
+
+
+def _stamp(about: os.stat_result) -> Stamp:
+    return about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino
+
+
+def _free(run: RunDir) -> int:
+    disk = os.statvfs(run.root)
+    return disk.f_bavail * disk.f_frsize
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+def numbers(run: RunDir) -> List[int]:
+    """The numbers of the whole copies, ascending."""
+    try:
+        names = os.listdir(run.path(FOLDER))
+    except OSError:
+        return []
+    whole = [name for name in names if _SEQ.fullmatch(name) and os.path.exists(_manifest_of(run, name))]
+    return sorted(int(name) for name in whole)
+
+
+def manifest(run: RunDir, seq: int) -> Optional[Dict[str, Any]]:
+    """What is in the copy; None where there is none."""
+    return read_json(_manifest_of(run, f"{seq:06d}"))
+
+
+def prune(run: RunDir, kept: int) -> None:
+    """Remove all copies but the newest `kept`."""
+    for seq in numbers(run)[:-kept]:
+        name = f"{seq:06d}"
+        os.unlink(_manifest_of(run, name))  # noqa: PTH108
+        shutil.rmtree(os.path.join(run.path(FOLDER), name), ignore_errors=True)
+
+
+def _manifest_of(run: RunDir, name: str) -> str:
+    return os.path.join(run.path(FOLDER), name, MANIFEST)

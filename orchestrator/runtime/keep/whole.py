@@ -1,0 +1,170 @@
+"""Whether files of checkpoints are whole: what each format and each writer leaves when it is done.
+
+A set of files is a checkpoint only together, so the sets that known writers make are judged as sets:
+
+- Keras' BackupAndRestore writes `latest.weights.h5` and then `training_metadata.json` (keras 3,
+  src/callbacks/backup_and_restore.py, `_save_model`): the second is older while a save goes on.
+- TensorFlow writes `<prefix>.data-*-of-*` and `<prefix>.index`, and names the prefix in `checkpoint` last
+  (tensorflow, python/checkpoint/checkpoint_management.py, `update_checkpoint_state`).
+"""
+
+# Thin over the kernel: descriptors, modes and races are said in os calls.
+# ruff: noqa: PTH118, PTH119, PTH120
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+from typing import BinaryIO, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from ..rundir import open_plain
+
+_HEADER_MOST = 100 << 20
+_ZIP_TAIL = 66_000
+"""The record at the end of a zip file, with the longest comment."""
+
+_SHARD = re.compile(r"(?P<prefix>.+)\.data-\d{5}-of-(?P<count>\d{5})")
+_STATE = re.compile(r'^\s*model_checkpoint_path:\s*"(?P<path>(?:[^"\\]|\\.)*)"', re.MULTILINE)
+_METADATA = "training_metadata.json"
+_WEIGHTS = "latest.weights.h5"
+_GROWS = re.compile(r".*(\.tfevents\..*|\.log|\.csv|\.jsonl|\.txt|\.out|\.err)")
+
+Stamp = Tuple[int, int, int, int]
+"""Size, mtime and ctime in ns, inode."""
+
+
+def grows(path: str) -> bool:
+    """Whether a file of this name is one that a program appends to for as long as it runs."""
+    return _GROWS.fullmatch(os.path.basename(path)) is not None
+
+
+def unfinished(top: str, files: Mapping[str, Stamp]) -> Optional[str]:
+    """The first file, relative to `top`, that is not whole, or not yet of one save with its siblings."""
+    for path in files:
+        check = _check_of(path)
+        if check is not None and not _holds(os.path.join(top, path), check):
+            return path
+    return next(_of_sets(top, files), None)
+
+
+# ---------------------------------------------------------------- one file
+
+
+def _check_of(path: str) -> Optional[Callable[[BinaryIO, int], bool]]:
+    lower = path.lower()
+    for endings, check in _CHECKS.items():
+        if lower.endswith(endings):
+            return check
+    return None
+
+
+def _holds(path: str, check: Callable[[BinaryIO, int], bool]) -> bool:
+    try:
+        with os.fdopen(open_plain(path), "rb") as file:
+            return check(file, os.fstat(file.fileno()).st_size)
+    except (OSError, ValueError, struct.error):
+        return False
+
+
+def _container(file: BinaryIO, size: int) -> bool:
+    """A zip or HDF5 file by its first bytes; anything else only must not be empty."""
+    head = file.read(96)
+    if head.startswith(b"PK\x03\x04"):
+        return _zip(file, size)
+    if head.startswith(b"\x89HDF\r\n\x1a\n"):
+        return _hdf5(head, size)
+    return size > 0
+
+
+def _zip(file: BinaryIO, size: int) -> bool:
+    """The end record is the last that a writer adds."""
+    file.seek(max(0, size - _ZIP_TAIL))
+    tail = file.read()
+    at = tail.rfind(b"PK\x05\x06")
+    return at >= 0 and at + 22 + struct.unpack_from("<H", tail, at + 20)[0] == len(tail)
+
+
+def _hdf5(head: bytes, size: int) -> bool:
+    """The end-of-file address of the superblock is brought up to date when the file is closed.
+
+    HDF5 File Format Specification 3.0, "Disk Format: Level 0A": after two addresses, which begin at byte 24,
+    28 or 12 by the superblock's version.
+    """
+    version = head[8]
+    width, start = (head[13], 24 + 4 * version) if version < 2 else (head[9], 12)
+    place = start + 2 * width
+    return int.from_bytes(head[place : place + width], "little") == size
+
+
+def _safetensors(file: BinaryIO, size: int) -> bool:
+    length = struct.unpack("<Q", file.read(8))[0]
+    if not 2 <= length <= min(size, _HEADER_MOST):
+        return False
+    header = json.loads(file.read(length))
+    ends = [each["data_offsets"][1] for name, each in header.items() if name != "__metadata__"]
+    return 8 + int(length) + int(max(ends, default=0)) == size
+
+
+def _metadata(file: BinaryIO, size: int) -> bool:
+    return size <= _HEADER_MOST and isinstance(json.loads(file.read()), dict)
+
+
+_CONTAINERS = tuple(
+    ".keras .h5 .hdf5 .npz .npy .pt .pth .zip .index .pb .pkl .pickle .joblib .ckpt .bin".split()  # noqa: SIM905
+)
+_CHECKS: Dict[Tuple[str, ...], Callable[[BinaryIO, int], bool]] = {
+    (_METADATA,): _metadata,
+    (".safetensors",): _safetensors,
+    _CONTAINERS: _container,
+}
+
+
+# ---------------------------------------------------------------- sets of files
+
+
+def _of_sets(top: str, files: Mapping[str, Stamp]) -> Iterator[str]:
+    names = set(files)
+    yield from _backups(files)
+    yield from _shards(names)
+    for path in names:
+        if os.path.basename(path) == "checkpoint":
+            yield from _named_by_state(top, path, names)
+
+
+def _backups(files: Mapping[str, Stamp]) -> Iterator[str]:
+    """Weights that are newer than what says of which epoch they are."""
+    for path, stamp in files.items():
+        if os.path.basename(path) == _WEIGHTS:
+            told = os.path.join(os.path.dirname(path), _METADATA)
+            if told not in files or files[told][1] < stamp[1]:
+                yield path
+
+
+def _shards(names: "set[str]") -> Iterator[str]:
+    """Shards without their siblings or their index."""
+    found: Dict[Tuple[str, str], List[str]] = {}
+    for path in names:
+        shard = _SHARD.fullmatch(path)
+        if shard is not None:
+            found.setdefault((shard["prefix"], shard["count"]), []).append(path)
+    for (prefix, count), shards in found.items():
+        if len(shards) != int(count) or f"{prefix}.index" not in names:
+            yield shards[0]
+
+
+def _named_by_state(top: str, path: str, names: "set[str]") -> Iterator[str]:
+    """A state file whose checkpoint is not there."""
+    try:
+        with os.fdopen(open_plain(os.path.join(top, path)), "rb") as file:
+            text = file.read(1 << 20).decode("utf-8", "replace")
+    except OSError:
+        yield path
+        return
+    state = _STATE.search(text)
+    if state is None:
+        return  # another program's file of that name
+    named = os.path.join(os.path.dirname(path), os.path.basename(state["path"]))
+    if f"{named}.index" not in names:
+        yield path
