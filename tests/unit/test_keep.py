@@ -1,0 +1,236 @@
+"""Copies of checkpoints that are taken while a job writes: each is whole, whatever moment it is taken at."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orchestrator.runtime.keep import snapshot, whole
+from orchestrator.runtime.keep.snapshot import Keeper
+from orchestrator.runtime.rundir import RunDir
+
+IN_PLACE = """
+import pickle, time
+for number in range(100000):
+    time.sleep(0.02)
+    with open("model.pkl", "wb") as file:
+        file.write(pickle.dumps([number] * 50000)[:100000]); file.flush()
+        file.write(pickle.dumps([number] * 50000)[100000:])
+"""
+RENAMED = """
+import os, pickle, time
+for number in range(100000):
+    time.sleep(0.02)
+    with open("model.part", "wb") as file:
+        pickle.dump([number] * 50000, file)
+    os.replace("model.part", "model.pkl")
+"""
+BACKUP = """
+import json, os, time
+os.makedirs("backup", exist_ok=True)
+for number in range(100000):
+    time.sleep(0.02)
+    with open("backup/latest.weights.h5", "w") as file:
+        file.write(str(number) * 1000)
+    with open("backup/training_metadata.json", "w") as file:
+        json.dump({"epoch": number}, file)
+"""
+SHARDS = """
+import os, time
+for number in range(100000):
+    time.sleep(0.02)
+    for shard in range(2):
+        with open(f"ckpt-{number}.data-0000{shard}-of-00002", "w") as file:
+            file.write(str(number) * 10000)
+    with open(f"ckpt-{number}.index", "w") as file:
+        file.write(str(number))
+    with open("state.tmp", "w") as file:
+        file.write(f'model_checkpoint_path: "ckpt-{number}"')
+    os.replace("state.tmp", "checkpoint")
+    for name in os.listdir("."):
+        if name.startswith(f"ckpt-{number - 2}."):
+            os.remove(name)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDir:
+    made = RunDir(str(tmp_path), "one")
+    Path(made.work).mkdir(parents=True)
+    return made
+
+
+def files_of(run: RunDir, seq: int) -> Path:
+    return Path(run.path(snapshot.FOLDER)) / f"{seq:06d}/files"
+
+
+def pickled(folder: Path) -> None:
+    values = pickle.loads((folder / "model.pkl").read_bytes())
+    assert values == [values[0]] * 50000
+
+
+def backed_up(folder: Path) -> None:
+    epoch = json.loads((folder / "backup/training_metadata.json").read_text())["epoch"]
+    assert (folder / "backup/latest.weights.h5").read_text() == str(epoch) * 1000
+
+
+def sharded(folder: Path) -> None:
+    number = (folder / "checkpoint").read_text().split('"')[1].removeprefix("ckpt-")
+    assert (folder / f"ckpt-{number}.index").read_text() == number
+    for shard in range(2):
+        assert (folder / f"ckpt-{number}.data-0000{shard}-of-00002").read_text() == number * 10000
+
+
+@pytest.fixture
+def writing(run: RunDir) -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
+    made: list[subprocess.Popen[bytes]] = []
+
+    def start(script: str) -> subprocess.Popen[bytes]:
+        made.append(subprocess.Popen([sys.executable, "-c", script], cwd=run.work))
+        return made[-1]
+
+    yield start
+    for process in made:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("script", "globs", "check"),
+    [
+        (IN_PLACE, ["*.pkl"], pickled),
+        (RENAMED, ["model.pkl"], pickled),
+        (BACKUP, ["backup"], backed_up),
+        (SHARDS, ["ckpt-*", "checkpoint"], sharded),
+    ],
+    ids=["in place", "renamed", "BackupAndRestore", "shards"],
+)
+def test_no_copy_of_a_job_that_saves_all_the_time_is_half(
+    run: RunDir,
+    writing: Callable[[str], subprocess.Popen[bytes]],
+    script: str,
+    globs: list[str],
+    check: Callable[[Path], None],
+) -> None:
+    process, keeper, taken = writing(script), Keeper(run, globs), 0
+    until = time.monotonic() + 20
+    while taken < 12 and time.monotonic() < until:
+        seq = keeper.look(patience=0.0)
+        if seq is not None:
+            check(files_of(run, seq))
+            taken += 1
+    process.kill()
+    process.wait()
+    keeper.look(patience=0.0)
+    for seq in snapshot.numbers(run):
+        check(files_of(run, seq))
+    assert taken
+
+
+def test_what_a_killed_job_left_half_is_not_copied(run: RunDir) -> None:
+    work = Path(run.work)
+    with zipfile.ZipFile(work / "model.keras", "w") as file:
+        file.writestr("weights", os.urandom(1000))
+    all_of_it = (work / "model.keras").read_bytes()
+    (work / "model.keras").write_bytes(all_of_it[:-30])
+    keeper = Keeper(run, ["*.keras"])
+    assert keeper.look(patience=0.0) is None
+    (work / "model.keras").write_bytes(all_of_it)
+    assert keeper.look(patience=0.0) == 1
+    assert (files_of(run, 1) / "model.keras").read_bytes() == all_of_it
+
+
+def test_a_copy_is_not_reached_by_what_the_job_writes_later(run: RunDir) -> None:
+    place = Path(run.work) / "state.npy"
+    place.write_bytes(b"one")
+    keeper = Keeper(run, ["state.npy"])
+    assert keeper.look(patience=0.0) == 1
+    with place.open("r+b") as file:
+        file.write(b"two")
+    assert (files_of(run, 1) / "state.npy").read_bytes() == b"one"
+    assert keeper.look(patience=0.0) == 2
+    assert keeper.look(patience=0.0) is None, "nothing new"
+
+
+def test_files_that_did_not_change_are_lent(run: RunDir) -> None:
+    work = Path(run.work)
+    (work / "large.bin").write_bytes(os.urandom(1000))
+    (work / "step.bin").write_bytes(b"1")
+    keeper = Keeper(run, ["*.bin"])
+    keeper.look(patience=0.0)
+    (work / "step.bin").write_bytes(b"2")
+    assert keeper.look(patience=0.0) == 2
+    assert (files_of(run, 2) / "large.bin").stat().st_ino == (files_of(run, 1) / "large.bin").stat().st_ino
+
+
+def test_the_newest_two_are_kept(run: RunDir) -> None:
+    keeper = Keeper(run, ["state.bin"])
+    for number in range(5):
+        (Path(run.work) / "state.bin").write_text(str(number))
+        keeper.look(patience=0.0)
+    assert snapshot.numbers(run) == [4, 5]
+
+
+def test_links_pipes_and_holes_are_no_checkpoints(run: RunDir, tmp_path: Path) -> None:
+    work = Path(run.work)
+    (tmp_path / "secret").write_text("secret")
+    (work / "link.bin").symlink_to(tmp_path / "secret")
+    (work / "folder.bin").symlink_to(tmp_path)
+    os.mkfifo(work / "pipe.bin")
+    with (work / "hole.bin").open("wb") as file:
+        file.truncate(1 << 42)
+    keeper = Keeper(run, ["*.bin"])
+    assert keeper.look(patience=0.0) is None
+    (work / "real.bin").write_bytes(b"x")
+    assert keeper.look(patience=0.0) == 1
+    assert [path.name for path in files_of(run, 1).iterdir()] == ["real.bin"]
+
+
+def test_a_full_disk_keeps_the_last_copy(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    keeper = Keeper(run, ["state.bin"])
+    for number in range(2):
+        (Path(run.work) / "state.bin").write_text(str(number))
+        keeper.look(patience=0.0)
+    monkeypatch.setattr(snapshot, "_free", lambda _: 0)
+    (Path(run.work) / "state.bin").write_text("more")
+    assert keeper.look(patience=0.0) is None
+    assert snapshot.numbers(run) == [2]
+
+
+def test_logs_beside_checkpoints_keep_nothing_waiting(run: RunDir) -> None:
+    work = Path(run.work)
+    (work / "state.bin").write_bytes(b"x")
+    with (work / "events.out.tfevents.1.host").open("ab") as log:
+        log.write(b"first")
+        log.flush()
+        keeper = Keeper(run, ["*"])
+        assert keeper.look(patience=0.0) == 1
+        log.write(b"second")
+        log.flush()
+        assert keeper.look(patience=0.0) is None, "a log alone is no new checkpoint"
+
+
+@pytest.mark.parametrize("size", [0, 95])
+def test_hdf5_is_whole_when_its_superblock_says_so(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "weights.h5"
+    head = (
+        b"\x89HDF\r\n\x1a\n"
+        + bytes([2, 8, 8, 0])
+        + (0).to_bytes(8, "little")
+        + (2**64 - 1).to_bytes(8, "little")
+    )
+    path.write_bytes((head + (96).to_bytes(8, "little")).ljust(96, b"\0"))
+    stamp = (96, 0, 0, 0)
+    assert whole.unfinished(str(tmp_path), {"weights.h5": stamp}) is None
+    path.write_bytes(path.read_bytes()[:size])
+    assert whole.unfinished(str(tmp_path), {"weights.h5": stamp}) == "weights.h5"
