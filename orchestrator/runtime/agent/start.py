@@ -133,10 +133,9 @@ def _in_the_background(run: RunDir, wanted: Command, spec: Dict[str, Any], lock:
         for descriptor in (1, 2):
             os.dup2(diary, descriptor)
         _close_all_but(0, 1, 2, lock, ready)
-        supervise(run, wanted, ready, float(spec["stall"]), spec["on_nan"] == "stop")
         if spec["checkpoints"]:
             _keep_beside(run, spec, lock, ready)
-        supervise(run, wanted, ready)
+        supervise(run, wanted, ready, float(spec["stall"]), spec["on_nan"] == "stop")
         status = 0
     except BaseException:
         traceback.print_exc()  # into supervisor.log: the run will be found lost, and this says why

@@ -19,7 +19,7 @@ from orchestrator.parity import facts, interventions, lines, numbers, recording
 from orchestrator.profiling import trace
 from orchestrator.reads import opened
 from orchestrator.replay import fork_server, recipe, replayer
-from orchestrator.runs import bookmarks, collect, inputs, model_check
+from orchestrator.runs import bookmarks, checkpoints, collect, inputs, model_check
 from orchestrator.runs import logs as run_logs
 from orchestrator.session.project import Project
 from orchestrator.session.session import parse_timer
@@ -148,6 +148,7 @@ READERS: dict[str, Reader] = {
     "session.session.parse_timer": Reader(
         "answer", lambda p: parse_timer(p.read_bytes(), "m"), (OrchError,), bytes_only=True
     ),
+    "runs.checkpoints._read": Reader("manifest.json", lambda p: checkpoints._read(p.parent, 1)),
     "stack.attest.parse_fingerprint": Reader(
         "answer", lambda p: parse_fingerprint(p.read_bytes()), (Malformed,), bytes_only=True
     ),
