@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.runtime.keep import snapshot, whole
+from orchestrator.runtime.keep import completeness, snapshot
 from orchestrator.runtime.keep.snapshot import Keeper
 from orchestrator.runtime.rundir import RunDir
 
@@ -231,6 +231,6 @@ def test_hdf5_is_whole_when_its_superblock_says_so(tmp_path: Path, size: int) ->
     )
     path.write_bytes((head + (96).to_bytes(8, "little")).ljust(96, b"\0"))
     stamp = (96, 0, 0, 0)
-    assert whole.unfinished(str(tmp_path), {"weights.h5": stamp}) is None
+    assert completeness.unfinished(str(tmp_path), {"weights.h5": stamp}) is None
     path.write_bytes(path.read_bytes()[:size])
-    assert whole.unfinished(str(tmp_path), {"weights.h5": stamp}) == "weights.h5"
+    assert completeness.unfinished(str(tmp_path), {"weights.h5": stamp}) == "weights.h5"

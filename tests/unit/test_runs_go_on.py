@@ -1,4 +1,4 @@
-"""A run whose machine is taken goes on from its newest checkpoint, and ends as one that was never interrupted."""
+"""A run whose machine is taken goes on from its newest checkpoint, and ends as one that was not."""
 
 from __future__ import annotations
 

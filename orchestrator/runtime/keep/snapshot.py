@@ -20,7 +20,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from ..rundir import RunDir, is_plain, open_plain, read_json, write_json
 from ..transfer.outputs import matcher
 from ..transfer.stage import walk
-from .whole import Stamp, grows, unfinished
+from .completeness import Stamp, grows, unfinished
 from .writers import written_now
 
 FOLDER = "checkpoints"
