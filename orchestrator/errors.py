@@ -5,6 +5,8 @@ OrchError
 ├── UsageError                  2   the command line, or a folder without a lease
 │   ├── ProfileError            2   a profile, with file:line:column
 │   └── Busy                    15  a run, results that nobody fetched, or another command is in the way
+│       ├── LockHeld            15  another computer holds a lock of the store
+│       └── LockLost            15  a lock of the store expired before its holder was done
 ├── ProviderError(fault)        3 AUTH · 4 CAPACITY, QUOTA · 15 BUSY · 5 everything else
 ├── HostError                   8   contact with a machine was lost
 │   ├── LoginRefused            8   the machine does not know the lease's key, or not yet
@@ -146,6 +148,29 @@ class Busy(UsageError):
     """
 
     exit_code = EXIT_BUSY
+
+
+class LockHeld(Busy):
+    """Another client holds a lock of a store."""
+
+    def __init__(self, lock: str, owner: str = "another client") -> None:
+        super().__init__(
+            f"{lock} is held by {owner}.",
+            exists="Nothing was changed by this call.",
+            next_command="orch status    # then the same command again: a lock that is not renewed expires",
+        )
+        self.owner = owner
+
+
+class LockLost(Busy):
+    """A lock of a store expired, or was taken over, before its holder was done."""
+
+    def __init__(self, lock: str) -> None:
+        super().__init__(
+            f"{lock} is not held any more: this computer was too slow to renew it, or could not "
+            "reach the store. Another client may go on in its place.",
+            next_command="orch status    # then the same command again",
+        )
 
 
 class ProviderError(OrchError):

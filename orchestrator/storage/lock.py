@@ -1,0 +1,242 @@
+"""A lock in a store, for computers that share no kernel: written by conditional writes, with an expiry.
+
+No two clocks are compared. Whoever waits measures by its own clock how long the object stayed the same; its
+holder measures by its own how long ago it last wrote. The holder stops before a waiter may begin, as long as
+their clocks run at rates that differ by less than a quarter. An object that is free stays, so that `fence`
+grows with every holder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from orchestrator.errors import Changed, Corrupt, LockHeld, LockLost, Missing, OrchError
+from orchestrator.model.stores import Store
+
+_PATIENCE = 1.25
+"""A waiter takes over after so many times the seconds that the holder gave itself."""
+_MOST_BYTES = 4096
+_MOST_SECONDS = 3600.0
+_POLL_SECONDS = 1.0
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)  # Linux: goes on while the computer sleeps
+
+
+def elapsed() -> float:
+    """Seconds by a clock of this computer that nobody sets."""
+    return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
+
+
+@dataclass(frozen=True)
+class Holding:
+    """The object of a lock. `nonce` is "" where it is free. `beat` counts the renewals.
+
+    `fence` grows with every holder: what a holder wrote under a smaller one is of the past.
+    """
+
+    owner: str
+    nonce: str
+    fence: int
+    beat: int
+    lasts_s: float
+
+    def as_bytes(self) -> bytes:
+        return json.dumps({"v": 1, **asdict(self)}, sort_keys=True).encode()
+
+
+class StoreLock:
+    """The right to work on `key`, for `lasts_s` seconds after the last renewal.
+
+    `owner` names this client to those who wait. Raises LockHeld and LockLost, and what the store raises.
+    After an error of the store the lock is held as before: `require` tells until when.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        key: str,
+        owner: str,
+        lasts_s: float = 60.0,
+        *,
+        clock: Callable[[], float] = elapsed,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if not 0 < lasts_s <= _MOST_SECONDS:
+            raise ValueError(f"a lock lasts up to {_MOST_SECONDS:.0f} s, not {lasts_s}")
+        self._store, self._key, self._owner, self._lasts = store, key, owner[:200], lasts_s
+        self._name = f"{key} in {store.url}"
+        self._clock, self._sleep = clock, sleep
+        self._mutex = threading.RLock()
+        self._seen: tuple[str, float] | None = None
+        self._tried = ""
+        self._held: Holding | None = None
+        self._version = ""
+        self._until = -math.inf
+
+    @property
+    def fence(self) -> int:
+        """Larger than that of every holder before. Raises LockLost where the lock is not held."""
+        self.require()
+        assert self._held
+        return self._held.fence
+
+    def acquire(self, wait_s: float = 0.0, waiting: Callable[[str], None] | None = None) -> None:
+        """Take the lock. Raises LockHeld if it is not to be had within `wait_s`.
+
+        `waiting` is called once, with the owner, if there is somebody to wait for. A holder that was killed
+        is waited for until its lock expires.
+        """
+        limit = self._clock() + wait_s
+        while (holder := self._try()) is not None:
+            if waiting:
+                waiting(holder.owner)
+                waiting = None
+            left = limit - self._clock()
+            if left <= 0:
+                raise LockHeld(self._name, holder.owner)
+            self._sleep(min(left, _POLL_SECONDS, holder.lasts_s / 4))
+
+    def renew(self) -> None:
+        """Hold the lock for another `lasts_s` seconds. Raises LockLost."""
+        with self._mutex:
+            self.require()
+            assert self._held
+            self._write(replace(self._held, beat=self._held.beat + 1), again=True)
+
+    def require(self) -> None:
+        """Raise LockLost unless the lock is held now. To be called before each effect."""
+        with self._mutex:
+            if self._held is None or self._clock() >= self._until:
+                self._held = None
+                raise LockLost(self._name)
+
+    def release(self) -> None:
+        """Give the lock back. Nothing happens if it is not held any more, or was given back before."""
+        with self._mutex:
+            held, self._held = self._held, None
+            if held is None:
+                return
+            free = replace(held, nonce="", beat=held.beat + 1).as_bytes()
+            expected: str | None = self._version
+            for _ in range(2):
+                try:
+                    self._store.put_if(self._key, free, expected)
+                except Changed:
+                    found = self._read()
+                    if found is None or found[0].nonce != held.nonce:
+                        return
+                    expected = found[1]
+                else:
+                    return
+
+    @contextlib.contextmanager
+    def held(self, wait_s: float = 0.0, waiting: Callable[[str], None] | None = None) -> Iterator[StoreLock]:
+        """Hold the lock in the block; a thread renews it. `require` tells the block whether it still does."""
+        self.acquire(wait_s, waiting)
+        ended = threading.Event()
+        beating = threading.Thread(target=self._beat, args=(ended,), daemon=True)
+        beating.start()
+        try:
+            yield self
+        finally:
+            ended.set()
+            beating.join()
+            with contextlib.suppress(OrchError):  # it expires then
+                self.release()
+
+    def _beat(self, ended: threading.Event) -> None:
+        while not ended.wait(self._lasts / 4):
+            try:
+                self.renew()
+            except LockLost:
+                return
+            except OrchError:
+                continue  # tried again until the lock expires
+
+    def _try(self) -> Holding | None:
+        """Take the lock if it is free or expired. None if it is ours now; else who holds it."""
+        with self._mutex:
+            found = self._read()
+            if found and found[0].nonce and not self._expired(*found):
+                return found[0]
+            self._tried = secrets.token_hex(16)
+            fence = found[0].fence + 1 if found else 1
+            self._version = found[1] if found else ""
+            mine = Holding(self._owner, self._tried, fence, 0, self._lasts)
+            try:
+                self._write(mine, again=False)
+            except LockLost:
+                found = self._read()
+                return found[0] if found and found[0].nonce else replace(mine, owner="another client")
+            return None
+
+    def _expired(self, holding: Holding, version: str) -> bool:
+        """Whether nobody renewed the lock for longer than its holder counts on, as seen from here."""
+        if holding.nonce == self._tried:
+            return True  # written by a call of ours whose answer was lost
+        now = self._clock()
+        if self._seen is None or self._seen[0] != version:
+            self._seen = (version, now)
+        return now - self._seen[1] > holding.lasts_s * _PATIENCE
+
+    def _write(self, holding: Holding, *, again: bool) -> None:
+        """Write over the version that we know; the seconds count from before. Raises LockLost.
+
+        `again`: what is there may be a renewal of ours whose answer was lost.
+        """
+        begun = self._clock()
+        try:
+            stored = self._store.put_if(self._key, holding.as_bytes(), self._version or None)
+        except Changed:
+            found = self._read()
+            if not again or found is None or found[0].nonce != holding.nonce:
+                self._held = None
+                raise LockLost(self._name) from None
+            self._version = found[1]
+            self._write(replace(found[0], beat=found[0].beat + 1), again=False)
+            return
+        self._held, self._version, self._until = holding, stored.version, begun + self._lasts
+
+    def _read(self) -> tuple[Holding, str] | None:
+        while True:
+            stored = self._store.head(self._key)
+            if stored is None:
+                return None
+            if stored.size > _MOST_BYTES:
+                raise Corrupt(self._store.url, self._key, "it is no lock of orch.")
+            try:
+                content = self._store.get(self._key, stored.version)
+            except (Changed, Missing):
+                continue
+            return self._parsed(content), stored.version
+
+    def _parsed(self, content: bytes) -> Holding:
+        holding = parse(content)
+        if holding is None:
+            raise Corrupt(self._store.url, self._key, "it is no lock of orch.")
+        return holding
+
+
+def parse(content: bytes) -> Holding | None:
+    """The object of a lock, as anybody may have written it; None where it is none."""
+    try:
+        value: Any = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    match value:
+        case {
+            "owner": str(owner),
+            "nonce": str(nonce),
+            "fence": int(fence),
+            "beat": int(beat),
+            "lasts_s": int() | float() as lasts,
+        } if 0 <= fence < 1 << 53 and 0 <= beat < 1 << 53 and 0 < lasts <= _MOST_SECONDS:
+            return Holding(owner[:200], nonce, fence, beat, float(lasts))
+    return None
