@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         status,
         train,
         up,
+        watch,
     )
     from orchestrator.errors import (
         Busy,
@@ -112,6 +113,7 @@ __all__ = [
     "status",
     "train",
     "up",
+    "watch",
 ]
 
 

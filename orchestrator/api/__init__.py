@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from orchestrator.api.recording import record
     from orchestrator.api.run_job import run
     from orchestrator.api.training import attach, train
+    from orchestrator.api.watching import watch
     from orchestrator.leases.costs import costs
     from orchestrator.leases.down import down
 
@@ -59,6 +60,7 @@ _HOME = {
     "status": "orchestrator.leases.status",
     "train": "orchestrator.api.training",
     "up": "orchestrator.api.lease",
+    "watch": "orchestrator.api.watching",
 }
 
 _FOR_THE_COMMAND_LINE = {
@@ -103,6 +105,7 @@ __all__ = [
     "status",
     "train",
     "up",
+    "watch",
 ]
 
 

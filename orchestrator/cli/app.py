@@ -18,6 +18,7 @@ from orchestrator.cli import pull as pull_
 from orchestrator.cli import run as run_
 from orchestrator.cli import setup as setup_
 from orchestrator.cli import size as size_
+from orchestrator.cli import watch as watch_
 from orchestrator.cli.options import Json, Lease, Parallel, ProfilePath, RunId, Sets, Strict
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.verbs import Verb, Verbs
@@ -259,6 +260,7 @@ def ssh(
 
 
 app.command(cls=Verb)(pull_.pull)
+app.command(cls=Verb)(watch_.watch)
 app.command(cls=Verb)(cancel_.cancel)
 app.command(cls=Verb)(down_.down)
 app.command(cls=Verb)(costs.costs)

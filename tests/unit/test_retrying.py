@@ -163,6 +163,43 @@ def test_a_call_that_died_is_continued_by_the_same_command(job: Interrupted) -> 
     assert record.attempts[1]["retried"] == {"interruption": 1, "error": 0}
 
 
+def test_watch_carries_on_what_run_began_and_ends_its_machine(job: Interrupted) -> None:
+    """The caller of `run` is gone, then the machine: a schedule that knows the id alone sees to its end."""
+    job.write(last=2)
+    begun = threading.Event()
+
+    def vanish(data: bytes) -> None:
+        if data.startswith(b"begun"):
+            begun.set()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        orch.run(job.profile, run_id="one", folder=job.folder, output=vanish)
+    (machine,) = job.cloud.alive()
+    job.cloud.take_back(machine)
+    record = orch.watch("one", folder=job.folder, progress=job)
+    assert reasons(record.attempts) == ["preempted", "completed"]
+    assert not job.cloud.alive() and orch.status(folder=job.folder) == ()
+    assert orch.watch("one", folder=job.folder).started is False
+    assert len(job.cloud._made) == 2
+    with pytest.raises(orch.UsageError, match="Its nearest: one"):
+        orch.watch("on", folder=job.folder)
+
+
+def test_watch_goes_on_in_the_lease_of_train(job: Interrupted) -> None:
+    job.write(last=2)
+    lease = orch.up(job.profile, folder=job.folder).lease
+    job.train(detach=True)
+    job.cloud.kill(job.cloud.alive()[0])
+    record = orch.watch("one", folder=job.folder, progress=job)
+    assert reasons(record.attempts) == ["lost", "completed"]
+    (status,) = orch.status(folder=job.folder)
+    assert status.lease == lease and len(job.cloud.alive()) == 1
+    job.write(last=9)
+    with pytest.raises(orch.UsageError, match=r"train.py changed"):
+        orch.watch("one", folder=job.folder)
+
+
 def test_a_machine_that_is_being_taken_back_is_not_used_again(job: Interrupted) -> None:
     """Its last attempt came home before the machine went."""
     job.write(last=1)

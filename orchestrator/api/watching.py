@@ -1,0 +1,85 @@
+"""watch: see a run to its end that somebody began, whoever did and however it was interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.ledger import Lease
+from orchestrator.model import Progress, RunRecord, clouds
+from orchestrator.profile import load
+from orchestrator.runs.known import known_ids, no_such_run
+from orchestrator.session.project import Project, check_run_id
+
+if TYPE_CHECKING:
+    from orchestrator.plan import Plan
+
+    Approve = Callable[[Plan], bool]
+
+Output = Callable[[bytes], None]
+
+
+def watch(
+    run_id: str,
+    *,
+    overrides: Sequence[str] = (),
+    folder: Path | str | None = None,
+    output: Output | None = None,
+    approve: Approve | None = None,
+    progress: Progress | None = None,
+) -> RunRecord:
+    """Follow the run until it ends, and bring it home; begin it again as its profile's `retry` allows.
+
+    As the command that began it, which it need not know: `train` goes on in its lease, what `run` began ends
+    its machine, too. May be called at any time and several times at once. A run that has ended is returned,
+    or its failure raised, with nothing started. `overrides`: secrets of train.env that are kept nowhere.
+    Raises what `train` and `run` raise, UsageError where the project is not what made a success.
+    """
+    project, name = Project.at(folder), check_run_id(run_id)
+    lease = _lease_of(project, name)
+    if lease is None:
+        raise no_such_run(f"Nothing in {project.root} began a run {name}.", name, known_ids(project))
+    if lease.for_run == name or not lease.open:
+        from orchestrator.api.run_job import run
+
+        return run(
+            lease.profile["path"],
+            run_id=name,
+            overrides=(*_given(lease), *overrides),
+            folder=project.root,
+            retry_failed=False,
+            parallel=True,
+            output=output,
+            progress=progress,
+        )
+    from orchestrator.api.training import train
+
+    return train(
+        run_id=name,
+        lease=lease.id,
+        folder=project.root,
+        parallel=True,
+        overrides=overrides,
+        output=output,
+        approve=approve,
+        progress=progress,
+    )
+
+
+def _lease_of(project: Project, run_id: str) -> Lease | None:
+    """The lease of the run's last attempt: an open one, else the one that was opened last.
+
+    A run that died before its job began is known by the lease that was made for it.
+    """
+    having = [lease for lease in project.leases() if run_id in lease.runs or lease.for_run == run_id]
+    return max(having, key=lambda lease: (lease.open, lease.opened_at), default=None)
+
+
+def _given(lease: Lease) -> tuple[str, ...]:
+    """What the call that began the run changed in its profile; not the cloud that `any` became."""
+    given = tuple(str(each) for each in lease.profile["overrides"])
+    path, chosen = Path(lease.profile["path"]), f"cloud={lease.profile['cloud']}"
+    if given[-1:] == (chosen,) and load(path, overrides=given[:-1]).cloud == clouds.ANY:
+        return given[:-1]
+    return given
