@@ -14,6 +14,7 @@ VERBS = {
     "scan": "transfer.tree",
     "apply": "transfer.tree",
     "pack": "transfer.tree",
+    "fetch": "fetch.serve",
     "start": "agent.launch",
     "state": "agent.launch",
     "tail": "agent.launch",

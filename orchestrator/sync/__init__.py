@@ -3,6 +3,7 @@
 members   the paths that a scan would send, unread
 scan      a local folder or file -> Scan: its Manifest, and what was left out and why
 push      a Scan -> the same tree on the other side, hashed there again
+fetch     objects of a bucket -> the same tree on the other side, which pulls them itself
 far_scan  a folder on the other side -> its Manifest
 pull      entries of a folder on the other side -> verified files here, all or none
 pull_possible   the same, but an entry that must not be written does not keep the others back
@@ -11,16 +12,21 @@ pull_possible   the same, but an entry that must not be written does not keep th
 from __future__ import annotations
 
 from orchestrator.sync.far import far_scan
+from orchestrator.sync.fetch import Fetched, fetch
 from orchestrator.sync.members import members
 from orchestrator.sync.pull import Pulled, pull, pull_possible
 from orchestrator.sync.push import Pushed, push, push_latest, tree_path
 from orchestrator.sync.scan import Scan, scan
+from orchestrator.sync.talk import ObjectRefused
 
 __all__ = [
+    "Fetched",
+    "ObjectRefused",
     "Pulled",
     "Pushed",
     "Scan",
     "far_scan",
+    "fetch",
     "members",
     "pull",
     "pull_possible",

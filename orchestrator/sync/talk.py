@@ -27,6 +27,18 @@ class Changed(SyncError):
     """Files were written between being listed and being sent."""
 
 
+_OBJECT = "object_"
+
+
+class ObjectRefused(SyncError):
+    """One object of a bucket did not come as it was listed. `fault`: changed, missing, denied, corrupt,
+    passing, refused or malformed, as in runtime.http.HttpError."""
+
+    def __init__(self, fault: str, key: str, message: str, next_command: str | None = None) -> None:
+        super().__init__(message, next_command=next_command)
+        self.fault, self.key = fault, key
+
+
 class Talk:
     """Frames both ways over the channel of one verb. Writes wait until there are many, or for `flush`."""
 
@@ -129,7 +141,29 @@ def _refusal(name: str, said: _Refusal) -> SyncError:
         )
     if said.error == "differs":
         return SyncError(f"{shown([said.path])} on {name} is not what was sent. Something writes there.")
+    if said.error.startswith(_OBJECT):
+        return _object_refused(name, said)
     return SyncError(f"{name} refused the files: {plain(said.text) or said.error}")
+
+
+_OBJECT_SENTENCES = {
+    "changed": "was changed in its bucket while it was fetched",
+    "missing": "is no longer in its bucket",
+    "denied": "may not be read with the links that were made here",
+    "corrupt": "came damaged every time: its bytes are not what the bucket's checksum says",
+    "passing": "did not come",
+}
+
+
+def _object_refused(name: str, said: _Refusal) -> ObjectRefused:
+    fault = said.error.removeprefix(_OBJECT)
+    sentence = _OBJECT_SENTENCES.get(fault, "was refused")
+    return ObjectRefused(
+        fault,
+        said.path,
+        f"{shown([said.path])} {sentence}: {plain(said.text)} What came to {name} before is kept; the same "
+        "command goes on with the rest.",
+    )
 
 
 def _bytes(count: int) -> str:

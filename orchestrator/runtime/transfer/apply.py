@@ -64,11 +64,11 @@ def serve(root: str, read: Read, write: Write) -> int:
 
     try:
         ask = receive(read)
-        place = _make_place(root, ask["single"])
-        with _alone(place):
+        place = make_place(root, ask["single"])
+        with alone(place):
             taken = _take(place, ask, read, say)
             if ask["single"]:
-                _expose(place, ask["single"], root)
+                expose(place, ask["single"], root)
                 record.restamp(place, [ask["single"]], ())
         say({"digest": taken})
     except Refused as refusal:
@@ -84,17 +84,17 @@ def serve(root: str, read: Read, write: Write) -> int:
 
 def _take(root: str, ask: Dict[str, Any], read: Read, say: Say) -> str:
     recalled = record.recall(root)
-    have, known = _look(root, {} if ask["verify"] else recalled)
+    have, known = look(root, {} if ask["verify"] else recalled)
     trusted = dict(recalled)
     if digest(have) != ask["digest"]:
         say({"same": False})
         message = receive(read)
         want = Wanted([Row(*row) for row in message["rows"]], message["mtimes"])
-        _refuse_hostile(want.rows)
+        refuse_hostile(want.rows)
         placed = _become(root, have, want, read, say)
         known.update(placed)
         trusted.update(placed)  # by this process, from a folder of its own
-        have, known = _look(root, known)
+        have, known = look(root, known)
         if digest(have) != ask["digest"]:
             path = first_difference(have, want.rows)
             raise Refused("differs", "What lies here is not what was sent.", path=path)
@@ -116,8 +116,8 @@ def _become(root: str, have: List[Row], want: Wanted, read: Read, say: Say) -> t
         need = _needed(inside, want, change)
         bodies = [want.rows[number] for number in need]
         size = sum(row.size for row in bodies)
-        if size > _free(stage):
-            raise _full(stage, size)
+        if size > free(stage):
+            raise full(stage, size)
         say({"need": need, "remove": len(change.remove)})
         try:
             _receive(inside, bodies, read)
@@ -126,10 +126,10 @@ def _become(root: str, have: List[Row], want: Wanted, read: Read, say: Say) -> t
             if error.errno not in _FULL:
                 raise
             shutil.rmtree(stage, ignore_errors=True)
-            raise _full(stage, size) from error
+            raise full(stage, size) from error
 
 
-def _make_place(root: str, single: str) -> str:
+def make_place(root: str, single: str) -> str:
     """The folder that the tree lives in: `root`, or one beside it where `root` is to be a file."""
     place = f"{root}.single" if single else root
     if os.path.islink(place):
@@ -141,7 +141,7 @@ def _make_place(root: str, single: str) -> str:
 
 
 @contextlib.contextmanager
-def _alone(root: str) -> Iterator[None]:
+def alone(root: str) -> Iterator[None]:
     """Nobody else applies to the same folder meanwhile."""
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -162,7 +162,7 @@ def _alone(root: str) -> Iterator[None]:
 # ---------------------------------------------------------------- what is here
 
 
-def _look(root: str, known: tree.Known) -> Tuple[List[Row], tree.Known]:
+def look(root: str, known: tree.Known) -> Tuple[List[Row], tree.Known]:
     listed = tree.survey(root)
     rows, now = tree.read(root, listed, known)
     if listed.unreadable:
@@ -174,7 +174,7 @@ def _look(root: str, known: tree.Known) -> Tuple[List[Row], tree.Known]:
 # ---------------------------------------------------------------- what comes
 
 
-def _refuse_hostile(rows: Sequence[Row]) -> None:
+def refuse_hostile(rows: Sequence[Row]) -> None:
     for path, why in hostile(rows, sealed=False):
         raise Refused("hostile", f"{path!r} is refused: {why}.", path=path)
 
@@ -204,14 +204,14 @@ def _is_whole(stage: Confined, name: str) -> bool:
     return hasher.hexdigest() == name
 
 
-def _free(place: str) -> int:
+def free(place: str) -> int:
     about = os.statvfs(os.path.dirname(place))
     return about.f_bavail * about.f_frsize
 
 
-def _full(place: str, needed: int) -> Refused:
-    free = _free(place)
-    return Refused("disk_full", f"{needed} bytes are needed and {free} are free.", needed=needed, free=free)
+def full(place: str, needed: int) -> Refused:
+    left = free(place)
+    return Refused("disk_full", f"{needed} bytes are needed and {left} are free.", needed=needed, free=left)
 
 
 def _receive(stage: Confined, rows: Sequence[Row], read: Read) -> None:
@@ -292,7 +292,7 @@ def _place(target: Confined, stage: Confined, source: str, row: Row, mtime: int)
         os.close(fd)
 
 
-def _expose(place: str, name: str, root: str) -> None:
+def expose(place: str, name: str, root: str) -> None:
     """Make `root` itself the one file of the tree at `place`: another name of the same bytes."""
     file = os.path.join(place, name)
     if os.path.exists(root) and os.path.samefile(root, file):

@@ -198,7 +198,7 @@ def main(argv: List[str]) -> int:
     if verb == "apply" and len(arguments) == 1:
         from .apply import serve
 
-        return serve(arguments[0], _incoming(), _outgoing())
+        return serve(arguments[0], incoming(), outgoing())
     print(__doc__, file=sys.stderr)
     return 2
 
@@ -216,7 +216,7 @@ def scan(root: str) -> Dict[str, Any]:
 
 
 def _pack() -> int:
-    read_some, write = _incoming(), _outgoing()
+    read_some, write = incoming(), outgoing()
     try:
         ask = receive(read_some)
         with Confined(os.path.realpath(ask["root"])) as inside:
@@ -234,11 +234,11 @@ def _body(inside: Confined, path: str) -> Any:
     yield from pieces(inside.open_file(path))
 
 
-def _incoming() -> Any:
+def incoming() -> Any:
     return open(0, "rb", buffering=1 << 20, closefd=False).read
 
 
-def _outgoing() -> Any:
+def outgoing() -> Any:
     """Writes through a buffer; an empty write sends what is in it."""
     out = open(1, "wb", buffering=1 << 18, closefd=False)  # noqa: SIM115
 

@@ -1,0 +1,203 @@
+"""Objects into files: parallel ranged reads into a staging folder, verified, then renamed into their place.
+
+A large object is read in parts by several threads; the parts that came are noted beside it, so that a fetch
+that was killed goes on with the rest. What is not what its checksum says is fetched again, whole.
+"""
+
+# Thin over the kernel: descriptors, modes and races are said in os calls.
+# ruff: noqa: PTH108, PTH118, PTH208
+
+from __future__ import annotations
+
+import hashlib
+import os
+import queue
+import threading
+from typing import Dict, List, NamedTuple, Optional, Set, Union
+
+from ..http import Client, HttpError
+from .checksums import checker
+
+PART = 32 << 20
+"""Bytes of one ranged read."""
+
+
+class Wanted(NamedTuple):
+    """One object: where it belongs in the tree, and what it must be. `checksum` may be empty."""
+
+    path: str
+    size: int
+    version: str
+    checksum: str
+
+
+class Link(NamedTuple):
+    url: str
+    headers: Dict[str, str]
+
+
+class Part(NamedTuple):
+    """Bytes of the object `number` to read with `link`."""
+
+    number: int
+    first: int
+    size: int
+    link: Link
+
+
+class Arrived(NamedTuple):
+    """Some bytes of a part."""
+
+    number: int
+    bytes: int
+
+
+class Whole(NamedTuple):
+    """An object is verified, and waits in staging under `name`."""
+
+    number: int
+    name: str
+    sha256: str
+
+
+class Damaged(NamedTuple):
+    """An object was not what its checksum says; its bytes were dropped."""
+
+    number: int
+
+
+class Failed(NamedTuple):
+    """A part did not come. `kind` as in HttpError, or "disk"."""
+
+    part: Part
+    kind: str
+    text: str
+
+
+Event = Union[Arrived, Whole, Damaged, Failed]
+
+
+class Staging:
+    """The folder where objects wait until they are whole; for every large one, the parts that came."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._missing: Dict[str, Set[int]] = {}
+
+    def name(self, wanted: Wanted) -> str:
+        """A name of its own for every version of every object."""
+        told = "\0".join((wanted.path, wanted.version, str(wanted.size), wanted.checksum))
+        return hashlib.sha256(told.encode("utf-8", "surrogateescape")).hexdigest()[:40]
+
+    def path(self, name: str) -> str:
+        return os.path.join(self._folder, name)
+
+    def missing(self, wanted: Wanted) -> List[int]:
+        """The first bytes of the parts that are to come, in order; makes the file where there is none."""
+        name = self.name(wanted)
+        firsts = set(range(0, wanted.size, PART)) or {0}
+        if len(firsts) > 1:
+            firsts -= self._noted(name, wanted.size)
+        fd = os.open(self.path(name), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        os.close(fd)
+        self._missing[name] = set(firsts) or {0}
+        return sorted(self._missing[name])
+
+    def came(self, name: str, first: int, large: bool) -> bool:
+        """Note a part; whether it was the last that was missing."""
+        with self._lock:
+            if large:
+                with open(self.path(f"{name}.parts"), "a", encoding="ascii") as file:
+                    file.write(f"{first}\n")
+            self._missing[name].discard(first)
+            return not self._missing[name]
+
+    def drop(self, name: str) -> None:
+        """Forget all that came of an object."""
+        for path in (f"{name}.parts", name):
+            try:
+                os.unlink(self.path(path))
+            except FileNotFoundError:
+                pass
+
+    def clear(self, keep: Set[str]) -> None:
+        """Remove what belongs to no object that is wanted."""
+        for name in os.listdir(self._folder):
+            if name.partition(".")[0] not in keep:
+                os.unlink(self.path(name))
+
+    def _noted(self, name: str, size: int) -> Set[int]:
+        try:
+            if os.lstat(self.path(name)).st_size > size:
+                return set()
+            with open(self.path(f"{name}.parts"), encoding="ascii") as file:
+                return {int(line) for line in file if line.endswith("\n") and line.strip().isdigit()}
+        except (OSError, ValueError):
+            return set()
+
+
+class Pool:
+    """Threads that take parts from `tasks` and report to `events`."""
+
+    def __init__(self, staging: Staging, wanted: List[Wanted], threads: int) -> None:
+        self.tasks: "queue.Queue[Optional[Part]]" = queue.Queue()
+        self.events: "queue.Queue[Event]" = queue.Queue()
+        self._staging = staging
+        self._wanted = wanted
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Let every thread end after what it is at."""
+        for _ in self._threads:
+            self.tasks.put(None)
+
+    def _work(self) -> None:
+        with Client() as client:
+            while True:
+                part = self.tasks.get()
+                if part is None:
+                    return
+                try:
+                    self.events.put(self._fetched(client, part))
+                except HttpError as error:
+                    self.events.put(Failed(part, error.kind, str(error)))
+                except OSError as error:
+                    self.events.put(Failed(part, "disk", error.strerror or str(error)))
+
+    def _fetched(self, client: Client, part: Part) -> Event:
+        wanted = self._wanted[part.number]
+        name = self._staging.name(wanted)
+        self._read(client, part, name)
+        if not self._staging.came(name, part.first, wanted.size > PART):
+            return Arrived(part.number, 0)
+        return self._checked(part.number, wanted, name)
+
+    def _read(self, client: Client, part: Part, name: str) -> None:
+        fd = os.open(self._staging.path(name), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            at = part.first
+            for piece in client.read_range(part.link.url, part.link.headers, part.first, part.size):
+                view = memoryview(piece)
+                while view:
+                    count = os.pwrite(fd, view, at)
+                    at, view = at + count, view[count:]
+                self.events.put(Arrived(part.number, len(piece)))
+        finally:
+            os.close(fd)
+
+    def _checked(self, number: int, wanted: Wanted, name: str) -> Event:
+        hasher, proof = hashlib.sha256(), checker(wanted.checksum)
+        with open(self._staging.path(name), "rb", buffering=0) as file:
+            size = 0
+            for piece in iter(lambda: file.read(1 << 20), b""):
+                size += len(piece)
+                hasher.update(piece)
+                if proof is not None:
+                    proof.update(piece)
+        if size != wanted.size or not (proof is None or proof.passes()):
+            self._staging.drop(name)
+            return Damaged(number)
+        return Whole(number, name, hasher.hexdigest())

@@ -1,0 +1,81 @@
+"""Objects of a bucket, pulled by the other side itself, with links that are made here as they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from orchestrator.model import Agent, Host, Manifest, Progress, Silent
+from orchestrator.model.answers import Count, Most, Sha256
+from orchestrator.model.stores import Link, Stored
+from orchestrator.runtime.fetch.download import Wanted
+from orchestrator.runtime.fetch.serve import rows_of
+from orchestrator.sync.push import tree_path
+from orchestrator.sync.scan import manifest_of
+from orchestrator.sync.talk import Talk
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A tree of objects on the other side. `fetched` came now; `damaged` had to come again."""
+
+    manifest: Manifest
+    fetched: int
+    damaged: int
+
+
+@dataclass(frozen=True)
+class _Word:
+    """What the other side says next: which links it needs, how many bytes came, or that all is there."""
+
+    links: Annotated[tuple[Count, ...], Most(10_000)] = ()
+    bytes: Count = 0
+    digest: Sha256 | None = None
+    sha256: Annotated[tuple[Sha256, ...], Most(10_000_000)] = ()
+    fetched: Count = 0
+    damaged: Count = 0
+
+
+def fetch(
+    host: Host,
+    agent: Agent,
+    objects: Sequence[Stored],
+    name: str,
+    link: Callable[[Stored], Link],
+    progress: Progress | None = None,
+    *,
+    single: str = "",
+) -> Fetched:
+    """Make the tree `name` there the `objects`, each of its listed version, and nothing else.
+
+    `link` makes a link to one object; it is called again for an object whose link expired. With `single`, a
+    name, the tree is that one file. Interrupted and repeated, it goes on where it was. Raises ObjectRefused,
+    with the object, where one does not come as it is listed; SyncError where the tree cannot be made.
+    """
+    progress = progress or Silent()
+    total = sum(each.size for each in objects)
+    wanted = [Wanted(each.key, each.size, each.version, each.checksum) for each in objects]
+    with Talk(host, agent, "fetch", tree_path(agent, name)) as talk:
+        talk.say({"objects": wanted, "single": single})
+        while (word := talk.hear(_Word)).digest is None:
+            if any(number >= len(objects) for number in word.links):
+                raise talk.malformed("it asks for links of objects that are not in the tree")
+            if word.links:
+                made = [link(objects[number]) for number in word.links]
+                talk.say({"links": [[each.url, dict(each.headers)] for each in made]})
+            progress.transfer(name, min(word.bytes, total), total)
+        manifest = _manifest(wanted, word)
+        if manifest is None or manifest.digest != word.digest:
+            raise talk.malformed("the tree that it made is not the one that was asked for")
+    progress.transfer(name, total, total)
+    return Fetched(manifest, word.fetched, word.damaged)
+
+
+def _manifest(wanted: Sequence[Wanted], word: _Word) -> Manifest | None:
+    """The tree that these objects make, with the hashes that the other side found."""
+    if len(word.sha256) != len(wanted):
+        return None
+    hashes = {each.path: found for each, found in zip(wanted, word.sha256, strict=True)}
+    rows = rows_of(list(wanted))
+    return manifest_of(row._replace(digest=hashes.get(row.path, "")) for row in rows)
