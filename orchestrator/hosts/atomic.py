@@ -20,7 +20,8 @@ _ABANDONED_S = 86400.0
 def atomic_file(place: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
     """A file to write that replaces `place` when all went well; otherwise `place` stays as it was.
 
-    A link there is replaced, not followed. What writers of `place` left that were killed is removed.
+    A link there is replaced, not followed. What writers of `place` left that were killed is removed. Both the
+    content and the name are on the disk when this ends.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.is_dir() and not place.is_symlink():
@@ -36,9 +37,20 @@ def atomic_file(place: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         part.replace(place)
+        flush_folder(place.parent)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def flush_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk. File systems that cannot be asked for it are not."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):  # EINVAL: some network file systems
+            os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def atomic_write(place: Path, content: bytes, mode: int = 0o644) -> None:

@@ -82,3 +82,18 @@ def test_what_a_killed_download_left_a_day_ago_is_removed(tmp_path: Path) -> Non
     os.utime(old, (0, 0))
     fresh = new_folder(tmp_path)
     assert set(tmp_path.iterdir()) == {young, fresh}
+
+
+def test_content_then_name_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, flushed = tmp_path / "run.json", list[tuple[str, bool]]()
+    flush = os.fsync
+
+    def noted(handle: int) -> None:
+        flushed.append((str(Path(f"/proc/self/fd/{handle}").readlink()), place.exists()))
+        flush(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    atomic_write(place, b"{}")
+    (part, there_before), (folder, there_after) = flushed
+    assert Path(part).parent == tmp_path and not there_before, "the content before it has its name"
+    assert Path(folder) == tmp_path and there_after, "then the folder, which holds the name"
