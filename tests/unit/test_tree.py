@@ -258,3 +258,33 @@ def test_a_file_that_vanishes_between_the_looks_is_named(tmp_path: Path) -> None
     (tmp_path / "a").unlink()
     assert tree.read(str(tmp_path), listed, {}) == ([], {})
     assert listed.unreadable == [("a", "No such file or directory")]
+
+
+def test_a_folder_that_became_a_link_shows_nothing_of_outside(tmp_path: Path) -> None:
+    """The swap comes between a folder's listing and what is done by it: names, hashes and links alike."""
+    outside, top = tmp_path / "outside", tmp_path / "top"
+    for place in (outside, top / "deep"):
+        place.mkdir(parents=True)
+        (place / "file").write_text(place.name)
+    (outside / "secret").write_text("secret")
+
+    def swap() -> None:
+        (top / "deep").rename(tmp_path / "was")
+        (top / "deep").symlink_to(outside)
+
+    class Swapping(tree.Chooser):
+        def keep(self, path: str, is_folder: bool) -> bool:  # noqa: ARG002
+            if is_folder:
+                swap()
+            return True
+
+    listed = tree.survey(str(top), Swapping())
+    assert [found.row.path for found in listed.found] == []
+    assert [path for path, _ in listed.unreadable] == ["deep"]
+    (top / "deep").unlink()
+    (tmp_path / "was").rename(top / "deep")
+    listed = tree.survey(str(top))
+    swap()
+    rows, known = tree.read(str(top), listed, {})
+    assert [row.path for row in rows] == ["deep"] and not known
+    assert [path for path, _ in listed.unreadable] == ["deep/file"]

@@ -5,7 +5,7 @@ apply ROOT   makes ROOT what the other side says, in a conversation of frames (s
 pack         a frame {"root", "paths", "sizes"} in, the bodies of those files out, each at most so long
 """
 
-# ruff: noqa: PTH115, PTH118, ARG002
+# ruff: noqa: ARG002
 
 from __future__ import annotations
 
@@ -51,6 +51,9 @@ class Survey(NamedTuple):
     unreadable: List[Tuple[str, str]]
 
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
 CHANGING = "it was written while it was read"
 
 
@@ -74,49 +77,63 @@ class Chooser:
 
 
 def survey(root: str, chooser: Optional[Chooser] = None) -> Survey:
-    """List the folder `root` without reading any file."""
+    """List the folder `root` without reading any file. No folder in it is reached through a link."""
     result = Survey([], [], [])
-    _survey(raw(root), "", chooser or Chooser(), result)
+    try:
+        top = os.open(raw(root), _FOLDER)
+    except OSError as error:
+        result.unreadable.append((".", error.strerror or str(error)))
+        return result
+    _survey(top, "", chooser or Chooser(), result)
     return result
 
 
-def _survey(folder: bytes, inside: str, chooser: Chooser, result: Survey) -> bool:
-    """Add what lies in `folder`; False where the chooser does not want the folder itself."""
+def _survey(folder: int, inside: str, chooser: Chooser, result: Survey) -> bool:
+    """Add what lies in the open `folder`, and close it; False where the chooser does not want it."""
     try:
         with os.scandir(folder) as listing:
-            items = sorted(listing, key=lambda item: item.name)
+            items = sorted((os.fsencode(item.name), item) for item in listing)
+        if not chooser.enter(inside, {text(name) for name, _ in items}):
+            return False
+        for name, item in items:
+            path = f"{inside}/{text(name)}" if inside else text(name)
+            _survey_item(folder, name, item, path, chooser, result)
     except OSError as error:
         result.unreadable.append((inside or ".", error.strerror or str(error)))
-        return True
-    if not chooser.enter(inside, {text(item.name) for item in items}):
-        return False
-    for item in items:
-        path = f"{inside}/{text(item.name)}" if inside else text(item.name)
-        is_folder = item.is_dir(follow_symlinks=False)
-        if not chooser.keep(path, is_folder):
-            continue
-        try:
-            about = item.stat(follow_symlinks=False)
-            if not is_folder:
-                _add(path, item.path, about, result)
-                continue
-        except OSError as error:
-            result.unreadable.append((path, error.strerror or str(error)))
-            continue
-        place = len(result.found)
-        if _survey(item.path, path, chooser, result):
-            # The owner of the copy must be able to fill the folder and to empty it.
-            mode = stat.S_IMODE(about.st_mode) & 0o777 | 0o700
-            result.found.insert(place, Found(Row(path, "dir", mode=mode), None))
+    finally:
+        os.close(folder)
     return True
 
 
-def _add(path: str, place: bytes, about: os.stat_result, result: Survey) -> None:
+def _survey_item(
+    folder: int, name: bytes, item: "os.DirEntry[str]", path: str, chooser: Chooser, result: Survey
+) -> None:
+    is_folder = item.is_dir(follow_symlinks=False)
+    if not chooser.keep(path, is_folder):
+        return
+    try:
+        about = item.stat(follow_symlinks=False)
+        if not is_folder:
+            _add(path, folder, about, result)
+            return
+        below = os.open(name, _FOLDER, dir_fd=folder)
+    except OSError as error:
+        result.unreadable.append((path, error.strerror or str(error)))
+        return
+    place = len(result.found)
+    if _survey(below, path, chooser, result):
+        # The owner of the copy must be able to fill the folder and to empty it.
+        mode = stat.S_IMODE(about.st_mode) & 0o777 | 0o700
+        result.found.insert(place, Found(Row(path, "dir", mode=mode), None))
+
+
+def _add(path: str, folder: int, about: os.stat_result, result: Survey) -> None:
     if stat.S_ISREG(about.st_mode):
         row = Row(path, "file", about.st_size, about.st_mode & 0o777)
         result.found.append(Found(row, stamp_of(about)))
     elif stat.S_ISLNK(about.st_mode):
-        result.found.append(Found(Row(path, "link", target=text(os.readlink(place))), None))
+        name = raw(path.rpartition("/")[2])
+        result.found.append(Found(Row(path, "link", target=text(os.readlink(name, dir_fd=folder))), None))
     else:
         result.special.append(path)
 
@@ -130,7 +147,11 @@ def content(path: bytes) -> Tuple[str, Stamp]:
 
     A file that only grew is taken as long as it was at first: a log that somebody appends to is one.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    return content_of(os.open(path, _FILE))
+
+
+def content_of(fd: int) -> Tuple[str, Stamp]:
+    """As `content`, of an open file, which is closed."""
     try:
         before = os.fstat(fd)
         if not stat.S_ISREG(before.st_mode):
@@ -155,8 +176,14 @@ def read(root: str, listed: Survey, known: Known) -> Tuple[List[Row], Known]:
 
     A file whose stamp is `known` is not read again. What cannot be read joins `listed.unreadable`.
     """
+    if not any(found.row.kind == "file" for found in listed.found):
+        return [found.row for found in listed.found], {}
+    with Confined(root) as inside:
+        return _read(inside, listed, known)
+
+
+def _read(inside: Confined, listed: Survey, known: Known) -> Tuple[List[Row], Known]:
     rows, now = [], {}
-    top = raw(root)
     for row, stamp in listed.found:
         if row.kind != "file":
             rows.append(row)
@@ -166,7 +193,8 @@ def read(root: str, listed: Survey, known: Known) -> Tuple[List[Row], Known]:
             if old is not None and old[0] == stamp:
                 now[row.path] = old
             else:
-                hashed, seen = content(os.path.join(top, raw(row.path)))
+                folder, name = inside.at(row.path)
+                hashed, seen = content_of(os.open(name, _FILE, dir_fd=folder))
                 now[row.path] = (seen, hashed)
         except OSError as error:
             listed.unreadable.append((row.path, error.strerror or str(error)))

@@ -92,10 +92,13 @@ def test_hashes_are_kept_and_never_stale(root: Path, tmp_path: Path, monkeypatch
     first = sync.scan(root, cache=cache)
     monkeypatch.setattr(time, "time_ns", real_time)
     read: list[bytes] = []
-    real = tree.content
-    monkeypatch.setattr(
-        "orchestrator.runtime.transfer.tree.content", lambda path: (read.append(path), real(path))[1]
-    )
+    real = tree.content_of
+
+    def noted(file: int) -> tuple[str, tree.Stamp]:
+        read.append(os.fsencode(Path(f"/proc/self/fd/{file}").readlink()))
+        return real(file)
+
+    monkeypatch.setattr("orchestrator.runtime.transfer.tree.content_of", noted)
     assert sync.scan(root, cache=cache) == first
     assert read == []
     (root / "same").write_text("print(9)\n")  # within the clock's reach: must be read each time
