@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated
 
 from .answers import Between, Count, Like, Most
@@ -34,8 +35,28 @@ class Snapshot:
     files: Annotated[tuple[SnapshotFile, ...], Most(MOST_FILES)]
 
 
+class HindranceKind(StrEnum):
+    """Why a copy that is due cannot be taken: a file is open for writing, or not whole; the machine's disk is
+    nearly full; or the checkpoints are more than MOST_FILES files."""
+
+    OPEN = "open"
+    INCOMPLETE = "incomplete"
+    ROOM = "room"
+    MANY = "many"
+
+
+@dataclass(frozen=True)
+class Hindrance:
+    """`path` in the working folder, "" where it is no one file; `since` in Unix seconds."""
+
+    kind: HindranceKind
+    path: Annotated[str, Most(4096)]
+    since: Annotated[float, Between(0, 1 << 40)]
+
+
 @dataclass(frozen=True)
 class Snapshots:
     """The newest last."""
 
     snapshots: Annotated[tuple[Snapshot, ...], Most(100)]
+    hindrance: Hindrance | None = None

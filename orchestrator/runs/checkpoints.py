@@ -20,8 +20,9 @@ from orchestrator.errors import LocalError, OrchError, SyncError, UsageError
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.model import Agent, Host, TreeLink
 from orchestrator.model.answers import LONG, Malformed, decoded
-from orchestrator.model.checkpoints import Snapshot
+from orchestrator.model.checkpoints import MOST_FILES, Hindrance, HindranceKind, Snapshot, Snapshots
 from orchestrator.model.files import regular_bytes
+from orchestrator.model.plain import plain
 from orchestrator.session import connect as connecting
 from orchestrator.session.session import Session
 
@@ -35,6 +36,13 @@ _EVERY_S = 5.0
 _LAST_S = 60.0
 """For a copy that is on its way when the run ends."""
 _NAME = re.compile(r"([1-9]\d{0,5})-(\d{6})")
+
+_WORDS = {
+    HindranceKind.OPEN: "{path} stays open for writing; name only what is closed when it is saved",
+    HindranceKind.INCOMPLETE: "{path} is not whole, or not of one save with the files beside it",
+    HindranceKind.ROOM: "the disk of the machine is nearly full; ask for a larger resources.disk",
+    HindranceKind.MANY: "train.checkpoints names more than {most} files; name fewer",
+}
 
 
 @dataclass(frozen=True)
@@ -78,10 +86,15 @@ def bring(host: Host, agent: Agent, run_id: str, attempt: int, run: Path) -> Kep
 
     Files that the copy before has are not fetched again.
     """
-    listed = jobs.checkpoints(host, agent, run_id).snapshots
-    if not listed:
+    return _bring_of(host, agent, run_id, attempt, run, jobs.checkpoints(host, agent, run_id))
+
+
+def _bring_of(
+    host: Host, agent: Agent, run_id: str, attempt: int, run: Path, listed: Snapshots
+) -> Kept | None:
+    if not listed.snapshots:
         return None
-    snapshot = max(listed, key=lambda each: each.seq)
+    snapshot = max(listed.snapshots, key=lambda each: each.seq)
     place = _place(run, attempt, snapshot.seq)
     if (there := _read(place, attempt)) is not None:
         return there
@@ -127,6 +140,7 @@ class _Bringing(threading.Thread):
         self._host: Host | None = None
         self._ends = threading.Event()
         self._told = False
+        self._hindrances: set[HindranceKind] = set()
         self._last = True
 
     def run(self) -> None:
@@ -150,12 +164,20 @@ class _Bringing(threading.Thread):
             if self._host is None:
                 self._host = self._connected()
             if self._host is not None:
-                bring(self._host, self._session.agent, self._run_id, self._attempt, self._run)
+                listed = jobs.checkpoints(self._host, self._session.agent, self._run_id)
+                self._tell(listed.hindrance)
+                _bring_of(self._host, self._session.agent, self._run_id, self._attempt, self._run, listed)
         except (OrchError, OSError) as error:
             self._close()
             if isinstance(error, (LocalError, SyncError, OSError)) and not self._told:
                 self._told = True
                 self._session.progress.say(f"A checkpoint of {self._run_id} could not be brought: {error}")
+
+    def _tell(self, hindrance: Hindrance | None) -> None:
+        if hindrance and hindrance.kind not in self._hindrances:
+            self._hindrances.add(hindrance.kind)
+            why = _WORDS[hindrance.kind].format(path=plain(hindrance.path), most=f"{MOST_FILES:,}")
+            self._session.progress.say(f"The checkpoints of {self._run_id} are not kept at present: {why}")
 
     def _connected(self) -> Host | None:
         session = self._session

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import pickle
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orchestrator.runtime.keep import completeness, snapshot
+from orchestrator.model.answers import decoded
+from orchestrator.model.checkpoints import Snapshots
+from orchestrator.runtime.keep import completeness, keep, snapshot
 from orchestrator.runtime.keep.snapshot import Keeper
 from orchestrator.runtime.rundir import RunDir
 
 IN_PLACE = """
 import pickle, time
 for number in range(100000):
-    time.sleep(0.02)
+    time.sleep(0.02 if number % 10 else 0.4)
     with open("model.pkl", "wb") as file:
         file.write(pickle.dumps([number] * 50000)[:100000]); file.flush()
         file.write(pickle.dumps([number] * 50000)[100000:])
@@ -29,7 +35,7 @@ for number in range(100000):
 RENAMED = """
 import os, pickle, time
 for number in range(100000):
-    time.sleep(0.02)
+    time.sleep(0.02 if number % 10 else 0.4)
     with open("model.part", "wb") as file:
         pickle.dump([number] * 50000, file)
     os.replace("model.part", "model.pkl")
@@ -38,7 +44,7 @@ BACKUP = """
 import json, os, time
 os.makedirs("backup", exist_ok=True)
 for number in range(100000):
-    time.sleep(0.02)
+    time.sleep(0.02 if number % 10 else 0.4)
     with open("backup/latest.weights.h5", "w") as file:
         file.write(str(number) * 1000)
     with open("backup/training_metadata.json", "w") as file:
@@ -47,7 +53,7 @@ for number in range(100000):
 SHARDS = """
 import os, time
 for number in range(100000):
-    time.sleep(0.02)
+    time.sleep(0.02 if number % 10 else 0.4)
     for shard in range(2):
         with open(f"ckpt-{number}.data-0000{shard}-of-00002", "w") as file:
             file.write(str(number) * 10000)
@@ -234,3 +240,125 @@ def test_hdf5_is_whole_when_its_superblock_says_so(tmp_path: Path, size: int) ->
     assert completeness.unfinished(str(tmp_path), {"weights.h5": stamp}) is None
     path.write_bytes(path.read_bytes()[:size])
     assert completeness.unfinished(str(tmp_path), {"weights.h5": stamp}) == "weights.h5"
+
+
+def touch(path: Path, content: bytes = b"x", age: float = 10.0) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.utime(path, (time.time() - age,) * 2)
+
+
+def test_an_index_of_an_earlier_save_is_not_that_of_these_shards(run: RunDir) -> None:
+    """`tf.train.Checkpoint.write` to one prefix, killed between its shards and its index."""
+    work, keeper = Path(run.work), Keeper(run, ["saved"])
+    touch(work / "saved/only.index", age=20)
+    touch(work / "saved/only.data-00000-of-00001", age=10)
+    assert keeper.look(patience=0.0) is None
+    assert keeper.hindrance == snapshot.Hindrance("incomplete", "saved/only.data-00000-of-00001")
+    touch(work / "saved/only.index", age=10)
+    assert keeper.look(patience=0.0) == 1
+
+
+def test_a_graph_of_an_earlier_save_is_not_that_of_these_variables(run: RunDir) -> None:
+    work, keeper = Path(run.work), Keeper(run, ["saved"])
+    touch(work / "saved/saved_model.pb", age=20)
+    touch(work / "saved/variables/variables.data-00000-of-00001", age=10)
+    touch(work / "saved/variables/variables.index", age=10)
+    assert keeper.look(patience=0.0) is None
+    touch(work / "saved/saved_model.pb", age=5)
+    assert keeper.look(patience=0.0) == 1
+
+
+def test_what_a_cut_save_left_is_neither_copied_nor_in_the_way(run: RunDir) -> None:
+    work, keeper = Path(run.work), Keeper(run, ["saved"])
+    touch(work / "saved/state.bin")
+    touch(work / "saved/only_temp/part-00000-of-00001.data-00000-of-00001.tempstate5006463889006551545")
+    touch(work / "saved/only_temp/part-00000-of-00001.index")
+    touch(work / "saved/9.orbax-checkpoint-tmp-3/array")
+    assert keeper.look(patience=0.0) == 1
+    assert [path.name for path in files_of(run, 1).rglob("*") if path.is_file()] == ["state.bin"]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "holds",
+    [
+        "file = open('state.bin', 'r+b'); ready()",
+        "import mmap; f = open('state.bin', 'r+b'); m = mmap.mmap(f.fileno(), 0); f.close(); ready()",
+    ],
+    ids=["open", "mapped"],
+)
+def test_a_file_that_is_held_for_writing_is_named_until_it_is_not(
+    run: RunDir, holds: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keep, "_TELL_S", 0.0)
+    touch(Path(run.work) / "state.bin", b"x" * 100)
+    keeper, told = Keeper(run, ["*.bin"]), keep._Told(run.path("checkpoints.json"))
+    script = f"def ready():\n    print(1, flush=True)\n    input()\n{holds}"
+    with subprocess.Popen(
+        [sys.executable, "-c", script], cwd=run.work, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        process.stdout.readline()
+        assert keeper.look(patience=0.0) is None
+        told.tell(keeper.hindrance)
+        assert said(run)["hindrance"]["path"] == "state.bin"
+        process.communicate(b"\n")
+    assert keeper.look(patience=0.0) == 1
+    told.tell(keeper.hindrance)
+    assert said(run)["hindrance"] is None
+
+
+def said(run: RunDir) -> dict[str, Any]:
+    """What the verb prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        keep.main([run.base, run.run_id])
+    return dict(json.loads(out.getvalue()))
+
+
+def test_the_verb_waits_for_the_last_copy_of_a_run_that_has_ended(run: RunDir) -> None:
+    touch(Path(run.work) / "state.bin")
+    claimed = keep.claim(run)
+    Path(run.exit).write_text("{}")
+
+    def last() -> None:
+        Keeper(run, ["*.bin"]).look(patience=0.0)
+        os.close(claimed)
+
+    threading.Timer(0.3, last).start()
+    assert [each["seq"] for each in said(run)["snapshots"]] == [1]
+
+
+def test_a_copy_that_was_listed_stays_while_the_job_saves_on(run: RunDir) -> None:
+    """A fetch that takes longer than two saves would otherwise never bring one home."""
+    keeper = Keeper(run, ["state.bin"])
+    for number in range(5):
+        (Path(run.work) / "state.bin").write_text(str(number))
+        keeper.look(patience=0.0)
+        if number == 1:
+            assert [each["seq"] for each in said(run)["snapshots"]] == [1, 2]
+    assert snapshot.numbers(run) == [2, 4, 5]
+    said(run)
+    (Path(run.work) / "state.bin").write_text("more")
+    keeper.look(patience=0.0)
+    assert snapshot.numbers(run) == [5, 6]
+
+
+def test_a_hundred_thousand_files_are_named_and_not_copied(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "MOST_FILES", 3)
+    for number in range(5):
+        touch(Path(run.work) / f"saved/{number}")
+    keeper = Keeper(run, ["saved"])
+    assert keeper.look(patience=0.0) is None
+    assert keeper.hindrance == snapshot.Hindrance("many", "")
+
+
+def test_names_that_are_no_text_come_as_they_are(run: RunDir) -> None:
+    names = {b"a\xff\n\x1b[31m", "ü".encode(), b"..a", b"%2e%2e"}
+    for name in names:
+        touch(Path(os.fsdecode(os.fsencode(run.work) + b"/" + name)))
+    assert Keeper(run, ["*"]).look(patience=0.0) == 1
+    listed = decoded(Snapshots, json.dumps(said(run)).encode()).snapshots[0].files
+    assert {os.fsencode(file.path) for file in listed} == names

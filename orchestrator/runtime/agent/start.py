@@ -145,16 +145,18 @@ def _in_the_background(run: RunDir, wanted: Command, spec: Dict[str, Any], lock:
 
 def _keep_beside(run: RunDir, spec: Dict[str, Any], lock: int, ready: int) -> None:
     """Fork the process that keeps checkpoints: no child of the supervisor, which ends what the job leaves."""
+    from ..keep.keep import claim, keep
+
+    claimed = claim(run)
     first = os.fork()
     if first > 0:
+        os.close(claimed)
         os.waitpid(first, 0)
         return
     try:
         if os.fork() == 0:
             os.close(lock)
             os.close(ready)
-            from ..keep.keep import keep
-
             keep(run, spec)
     except BaseException:
         traceback.print_exc()

@@ -4,8 +4,12 @@ A set of files is a checkpoint only together, so the sets that known writers mak
 
 - Keras' BackupAndRestore writes `latest.weights.h5` and then `training_metadata.json` (keras 3,
   src/callbacks/backup_and_restore.py, `_save_model`): the second is older while a save goes on.
-- TensorFlow writes `<prefix>.data-*-of-*` and `<prefix>.index`, and names the prefix in `checkpoint` last
-  (tensorflow, python/checkpoint/checkpoint_management.py, `update_checkpoint_state`).
+- TensorFlow writes shards and their index under names of its own (`<prefix>_temp/…`, `….tempstate…`), gives
+  `<prefix>.data-*-of-*` their names, then writes `<prefix>.index`, and names the prefix in `checkpoint` last
+  (tensorflow, core/util/tensor_bundle, `MergeBundles`; python/checkpoint/checkpoint_management.py,
+  `update_checkpoint_state`). An index that is older than its shards is that of an earlier save.
+- A SavedModel has its variables before its `saved_model.pb` (tensorflow, python/saved_model/save.py,
+  `save_and_return_nodes`).
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
@@ -31,6 +35,10 @@ _METADATA = "training_metadata.json"
 _WEIGHTS = "latest.weights.h5"
 _GROWS = re.compile(r".*(\.tfevents\..*|\.log|\.csv|\.jsonl|\.txt|\.out|\.err)")
 
+_PASSING = re.compile(
+    r".*(_temp/part-\d{5}-of-\d{5}\.[^/]+|\.tempstate\d+|\.orbax-checkpoint-tmp[^/]*(/.*)?)"
+)
+
 Stamp = Tuple[int, int, int, int]
 """Size, mtime and ctime in ns, inode."""
 
@@ -38,6 +46,11 @@ Stamp = Tuple[int, int, int, int]
 def grows(path: str) -> bool:
     """Whether a file of this name is one that a program appends to for as long as it runs."""
     return _GROWS.fullmatch(os.path.basename(path)) is not None
+
+
+def passes(path: str) -> bool:
+    """Whether a file of this name exists only while a save goes on, or is left of one that was cut short."""
+    return _PASSING.fullmatch(path) is not None
 
 
 def unfinished(top: str, files: Mapping[str, Stamp]) -> Optional[str]:
@@ -127,7 +140,8 @@ _CHECKS: Dict[Tuple[str, ...], Callable[[BinaryIO, int], bool]] = {
 def _of_sets(top: str, files: Mapping[str, Stamp]) -> Iterator[str]:
     names = set(files)
     yield from _backups(files)
-    yield from _shards(names)
+    yield from _shards(files)
+    yield from _saved_models(files)
     for path in names:
         if os.path.basename(path) == "checkpoint":
             yield from _named_by_state(top, path, names)
@@ -142,15 +156,28 @@ def _backups(files: Mapping[str, Stamp]) -> Iterator[str]:
                 yield path
 
 
-def _shards(names: "set[str]") -> Iterator[str]:
-    """Shards without their siblings or their index."""
+def _saved_models(files: Mapping[str, Stamp]) -> Iterator[str]:
+    """Variables that are newer than the graph beside them, or have none."""
+    for path, stamp in files.items():
+        folder, name = os.path.split(path)
+        top = os.path.dirname(folder)
+        if name == "variables.index" and os.path.basename(folder) == "variables":
+            graph = files.get(os.path.join(top, "saved_model.pb"))
+            if graph is None or graph[1] < stamp[1]:
+                yield path
+
+
+def _shards(files: Mapping[str, Stamp]) -> Iterator[str]:
+    """Shards without their siblings, or whose index is missing or older than they are."""
     found: Dict[Tuple[str, str], List[str]] = {}
-    for path in names:
+    for path in files:
         shard = _SHARD.fullmatch(path)
         if shard is not None:
             found.setdefault((shard["prefix"], shard["count"]), []).append(path)
     for (prefix, count), shards in found.items():
-        if len(shards) != int(count) or f"{prefix}.index" not in names:
+        index = files.get(f"{prefix}.index")
+        newest = max(files[path][1] for path in shards)
+        if len(shards) != int(count) or index is None or index[1] < newest:
             yield shards[0]
 
 

@@ -1,35 +1,57 @@
 """Keep copies of a run's checkpoints for as long as it goes on, in a process of its own.
 
-checkpoints BASE RUN    prints {"snapshots": [{"seq", "taken_at", "files"}]}, the newest last
+checkpoints BASE RUN    prints {"snapshots": [{"seq", "taken_at", "files"}], "hindrance"}, the newest last;
+                        of a run that has ended, once its last copy is taken. `hindrance`: {"kind", "path",
+                        "since"} of a copy that has been due for a while and cannot be taken, or null
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
-# ruff: noqa: PTH110
+# ruff: noqa: PTH108, PTH110, PTH118
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import sys
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
-from ..rundir import RunDir, held, open_run
-from .snapshot import Keeper, manifest, numbers
+from ..processes import set_oom_score
+from ..rundir import RunDir, held, open_run, read_json, write_json
+from .snapshot import Hindrance, Keeper, hold, manifest, numbers
 
 _POLL_S = 1.0
+_QUICK_S = 0.2
+"""Between two looks once the machine's end is announced, and between two for the end of the run."""
 _PATIENCE_S = 10.0
 _SHARE = 10.0
-"""At most one part in ten of the time is spent on copying."""
+"""At most one part in ten of the time is spent on looking and copying."""
+_TELL_S = 30.0
+"""How long a copy is due before what hinders it is told."""
+_LAST_S = 30.0
+"""For the last copy, after the run has ended."""
+_FIRST_KILLED = "500"
 
 
 def main(argv: List[str]) -> int:
     base, run_id = argv
     run = open_run(base, run_id)
+    _await_last(run)
+    newest = max(numbers(run), default=None)
+    if newest is not None:
+        hold(run, newest)
     told = [found for found in (manifest(run, seq) for seq in numbers(run)) if found is not None]
-    json.dump({"snapshots": told}, sys.stdout)
+    json.dump({"snapshots": told, "hindrance": read_json(_told(run))}, sys.stdout)
     return 0
+
+
+def claim(run: RunDir) -> int:
+    """A descriptor that says, while it or a copy of it is open, that more copies may come."""
+    descriptor = os.open(_claim(run), os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
 
 
 def keep(run: RunDir, spec: Dict[str, Any]) -> None:
@@ -37,10 +59,81 @@ def keep(run: RunDir, spec: Dict[str, Any]) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the machine goes down: the last save is wanted most
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(5)
+    set_oom_score(_FIRST_KILLED)
     keeper = Keeper(run, list(spec["checkpoints"]))
-    while not os.path.exists(run.exit) and held(run):
+    hindrance = _Told(_told(run))
+    while not _is_over(run):
         begun = time.monotonic()
-        taken = keeper.look(_PATIENCE_S)
-        spent = time.monotonic() - begun
-        time.sleep(max(_POLL_S, _SHARE * spent if taken else spent))
+        keeper.look(_PATIENCE_S)
+        hindrance.tell(keeper.hindrance)
+        _pause(run, max(_POLL_S, _SHARE * (time.monotonic() - begun)))
     keeper.look(0.0)
+
+
+def _is_over(run: RunDir) -> bool:
+    return os.path.exists(run.exit) or not held(run)
+
+
+def _pause(run: RunDir, seconds: float) -> None:
+    """Wait, but not for long once the run has ended or the end of the machine is announced."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        time.sleep(min(_QUICK_S, seconds))
+        if os.path.exists(run.exit) or os.path.exists(os.path.join(run.base, "notice.json")):
+            return
+
+
+def _await_last(run: RunDir) -> None:
+    """Wait until no more copies come of a run that has ended."""
+    until = time.monotonic() + _LAST_S
+    while os.path.exists(run.exit) and time.monotonic() < until and _is_claimed(run):
+        time.sleep(_QUICK_S)
+
+
+def _is_claimed(run: RunDir) -> bool:
+    try:
+        descriptor = os.open(_claim(run), os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+class _Told:
+    """What hinders a copy that has been due for a while, in the file `path`; none where nothing does."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._since: Optional[float] = None
+        self._said: Optional[Hindrance] = None
+
+    def tell(self, found: Optional[Hindrance]) -> None:
+        if found is None:
+            self._since = None
+        elif self._since is None:
+            self._since = time.time()
+        due = self._since is not None and time.time() - self._since >= _TELL_S
+        said = found if due else None
+        if said == self._said:
+            return
+        self._said = said
+        try:
+            if said is None:
+                os.unlink(self._path)
+            else:
+                write_json(self._path, {**said._asdict(), "since": self._since})
+        except OSError:  # a full disk: it is told at the next change
+            self._said = None
+
+
+def _claim(run: RunDir) -> str:
+    return run.path("checkpoints.lock")
+
+
+def _told(run: RunDir) -> str:
+    return run.path("checkpoints.json")

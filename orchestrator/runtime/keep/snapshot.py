@@ -20,7 +20,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from ..rundir import RunDir, is_plain, open_plain, read_json, write_json
 from ..transfer.outputs import matcher
 from ..transfer.stage import walk
-from .completeness import Stamp, grows, unfinished
+from .completeness import Stamp, grows, passes, unfinished
 from .writers import written_now
 
 FOLDER = "checkpoints"
@@ -29,6 +29,10 @@ KEPT = 2
 """Copies on the machine: the newest, and the one before, which may be on its way."""
 MOST_FILES = 10_000
 _SETTLED_S = 0.5
+_CLOCK_REALTIME_COARSE = 5
+"""The kernel's clock for times of files. It stands still for a while: two writes can leave one time."""
+_HELD_S = 7200.0
+"""Seconds that a fetch may take at most until its copy may be removed."""
 _ROOM = 256 << 20
 """Bytes that a copy leaves free on the disk."""
 _FICLONE = 0x40049409
@@ -37,10 +41,11 @@ _SEQ = re.compile(r"\d{6}")
 
 
 class Found(NamedTuple):
-    """The files of a run's checkpoints now, relative to its working folder."""
+    """The files of a run's checkpoints now, relative to its working folder. `many`: more than are copied."""
 
     files: Dict[str, Stamp]
     devices: Dict[str, int]
+    many: bool = False
 
 
 class Copy(NamedTuple):
@@ -49,6 +54,14 @@ class Copy(NamedTuple):
     stamp: Stamp
     digest: str
     mode: int
+
+
+class Hindrance(NamedTuple):
+    """Why no copy is taken. `kind`: "open" (`path` is open for writing), "incomplete" (`path`), "room" (the
+    disk is nearly full), or "many" (more than MOST_FILES files)."""
+
+    kind: str
+    path: str
 
 
 class Keeper:
@@ -60,6 +73,8 @@ class Keeper:
         self._seq = max(numbers(run), default=0)
         self._last: Dict[str, Copy] = {}
         self._waiting_since: Optional[float] = None
+        self.hindrance: Optional[Hindrance] = None
+        """What the last look found in the way of a copy that is due."""
 
     def look(self, patience: float) -> Optional[int]:
         """Copy the checkpoints if they are whole and not what was copied last; the copy's number.
@@ -67,20 +82,39 @@ class Keeper:
         Files that were just written are given a moment to settle, `patience` seconds at most.
         """
         found = self._found()
+        self.hindrance = Hindrance("many", "") if found.many else None
         if not found.files or self._is_known(found):
             self._waiting_since = None
             return None
         now = time.monotonic()
         if self._waiting_since is None:
             self._waiting_since = now
-        if not _settled(found) and now - self._waiting_since < patience:
+        if not _is_older(found, _SETTLED_S) and now - self._waiting_since < patience:
             return None
-        if _being_written(found) or unfinished(self._run.work, found.files) is not None:
+        self.hindrance = self._hindrance(found)
+        if self.hindrance is not None or not self._passed_a_tick(found):
             return None
         taken = self._copied(found)
         if taken is not None:
             self._waiting_since = None
         return taken
+
+    def _hindrance(self, found: Found) -> "Optional[Hindrance]":
+        held = _being_written(found)
+        if held is not None:
+            return Hindrance("open", held)
+        path = unfinished(self._run.work, found.files)
+        if path is not None:
+            return Hindrance("incomplete", path)
+        return None if self._is_room(found) else Hindrance("room", "")
+
+    def _passed_a_tick(self, found: Found) -> bool:
+        """Whether a write from now on leaves another time than those that were found."""
+        tick = _tick()
+        if _is_older(found, tick):
+            return True
+        time.sleep(tick)
+        return self._found().files == found.files
 
     def _is_known(self, found: Found) -> bool:
         kept = {path: stamp for path, stamp in found.files.items() if not grows(path)}
@@ -91,13 +125,13 @@ class Keeper:
         devices: Dict[str, int] = {}
         for path, is_folder in walk(self._run.work, skip=[]):
             name = os.path.relpath(path, self._run.work)
-            if is_folder or not self._wanted(name):
+            if is_folder or not self._wanted(name) or passes(name):
                 continue
             about = _regular(path)
             if about is not None:
                 files[name], devices[name] = _stamp(about), about.st_dev
             if len(files) > MOST_FILES:
-                return Found({}, {})
+                return Found({}, {}, many=True)
         return Found(files, devices)
 
     # ------------------------------------------------------------ copying
@@ -106,8 +140,6 @@ class Keeper:
         """A copy of all, if nothing of it changed meanwhile."""
         seq = self._seq + 1
         folder = os.path.join(self._run.path(FOLDER), f"{seq:06d}")
-        if not self._is_room(found):
-            return None
         shutil.rmtree(folder, ignore_errors=True)
         try:
             copies = {name: self._copy(name, stamp, folder) for name, stamp in found.files.items()}
@@ -125,7 +157,7 @@ class Keeper:
         now = self._found().files
         return {name: stamp for name, stamp in now.items() if not grows(name)} == {
             name: stamp for name, stamp in found.files.items() if not grows(name)
-        } and not _being_written(found)
+        } and _being_written(found) is None
 
     def _copy(self, name: str, stamp: Stamp, folder: str) -> Copy:
         target = os.path.join(folder, "files", name)
@@ -195,16 +227,24 @@ def _manifest(seq: int, copies: Dict[str, Copy]) -> Dict[str, Any]:
     return {"seq": seq, "taken_at": time.time(), "files": files}
 
 
-def _settled(found: Found) -> bool:
+def _is_older(found: Found, seconds: float) -> bool:
+    """Whether the last change of the files was so long ago."""
     newest = max(stamp[2] for stamp in found.files.values())
-    return abs(time.time() - newest / 1e9) >= _SETTLED_S
+    return abs(time.time() - newest / 1e9) >= seconds
 
 
-def _being_written(found: Found) -> bool:
-    held = written_now()
-    return any(
-        (found.devices[name], stamp[3]) in held for name, stamp in found.files.items() if not grows(name)
-    )
+def _being_written(found: Found) -> Optional[str]:
+    """A file that some process has open for writing."""
+    names = {(found.devices[name], stamp[3]): name for name, stamp in found.files.items() if not grows(name)}
+    held = written_now(names)
+    return names[held] if held is not None else None
+
+
+def _tick() -> float:
+    try:
+        return 2 * time.clock_getres(_CLOCK_REALTIME_COARSE)
+    except (OSError, AttributeError):
+        return 0.02
 
 
 def _regular(path: str) -> Optional[os.stat_result]:
@@ -242,9 +282,25 @@ def manifest(run: RunDir, seq: int) -> Optional[Dict[str, Any]]:
     return read_json(_manifest_of(run, f"{seq:06d}"))
 
 
+def hold(run: RunDir, seq: int) -> None:
+    """Keep this copy, which somebody fetches, even where it is not among the newest; no other one is held."""
+    write_json(_held(run), {"seq": seq, "at": time.time()})
+
+
+def _is_held(run: RunDir, seq: int) -> bool:
+    found = read_json(_held(run))
+    return found is not None and found["seq"] == seq and abs(time.time() - found["at"]) < _HELD_S
+
+
+def _held(run: RunDir) -> str:
+    return run.path("checkpoints.held")
+
+
 def prune(run: RunDir, kept: int) -> None:
-    """Remove all copies but the newest `kept`."""
+    """Remove all copies but the newest `kept` and, unless only one may stay, the one that is held."""
     for seq in numbers(run)[:-kept]:
+        if kept > 1 and _is_held(run, seq):
+            continue
         name = f"{seq:06d}"
         os.unlink(_manifest_of(run, name))  # noqa: PTH108
         shutil.rmtree(os.path.join(run.path(FOLDER), name), ignore_errors=True)

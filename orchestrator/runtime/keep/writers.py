@@ -1,4 +1,4 @@
-"""Which files some process of this machine has open for writing."""
+"""Which files some process of this machine may write to now: open for writing, or mapped so."""
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
 # ruff: noqa: PTH116, PTH208
@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import os
-from typing import Iterator, Set, Tuple
+from typing import Collection, Iterator, List, Optional, Tuple
+
+from .. import processes
 
 _ACCESS = os.O_WRONLY | os.O_RDWR
 
@@ -14,25 +16,36 @@ Identity = Tuple[int, int]
 """Device and inode."""
 
 
-def written_now() -> Set[Identity]:
-    """Device and inode of all regular files that are open for writing, as far as the kernel shows them."""
-    found = set()
-    for pid in _pids():
-        for folder, name in _descriptors(pid):
-            try:
-                if _flags(f"/proc/{pid}/fdinfo/{name}") & _ACCESS:
-                    about = os.stat(f"{folder}/{name}")
-                    found.add((about.st_dev, about.st_ino))
-            except (OSError, ValueError):
-                continue
-    return found
+def written_now(wanted: Collection[Identity]) -> Optional[Identity]:
+    """One of the files, by device and inode, that is open or mapped for writing by a younger process."""
+    pids = _younger()
+    for written in (_opened, _mapped):  # mappings take longer to read, and are rare
+        for pid in pids:
+            for identity in written(pid):
+                if identity in wanted:
+                    return identity
+    return None
 
 
-def _pids() -> Iterator[str]:
+def _opened(pid: str) -> Iterator[Identity]:
+    for folder, name in _descriptors(pid):
+        try:
+            if _flags(f"/proc/{pid}/fdinfo/{name}") & _ACCESS:
+                about = os.stat(f"{folder}/{name}")
+                yield about.st_dev, about.st_ino
+        except (OSError, ValueError):
+            continue
+
+
+def _younger() -> List[str]:
+    """The processes that began after this one, which is older than its job."""
+    own = os.getpid()
+    since = processes.start_of(own) or 0
     try:
-        yield from (name for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid())
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
-        return
+        return []
+    return [str(pid) for pid in pids if pid != own and (processes.start_of(pid) or 0) >= since]
 
 
 def _descriptors(pid: str) -> Iterator[Tuple[str, str]]:
@@ -43,6 +56,23 @@ def _descriptors(pid: str) -> Iterator[Tuple[str, str]]:
         return
     for name in names:
         yield folder, name
+
+
+def _mapped(pid: str) -> Iterator[Identity]:
+    """Files that the process shares with others in its memory, and writes to there."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            shared = [line for line in file if line.split(b" ", 2)[1] == b"rw-s"]
+    except (OSError, IndexError):
+        return
+    for line in shared:
+        place = line.rstrip(b"\n").split(None, 5)[5:]
+        if place and place[0].startswith(b"/") and not place[0].startswith(b"/dev/"):
+            try:
+                about = os.stat(place[0])
+            except OSError:
+                continue
+            yield about.st_dev, about.st_ino
 
 
 def _flags(path: str) -> int:
