@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, Need, NotYet, Offer, Provider
-from orchestrator.providers.backoff import Backoff
+from orchestrator.model.backoff import Backoff
 
 R = TypeVar("R")
 

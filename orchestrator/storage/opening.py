@@ -10,9 +10,11 @@ from urllib.parse import unquote
 
 from orchestrator.errors import StorageError, StorageFault
 from orchestrator.model.paths import with_home
-from orchestrator.model.store_keys import shown
+from orchestrator.model.store_keys import check_key, shown
 from orchestrator.model.stores import Store
 
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+_ALSO = {"gcs": "gs", "s3a": "s3", "s3n": "s3"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -44,13 +46,51 @@ def _memory(url: str, rest: str) -> Store:
     return memory_store(rest)
 
 
-_OPENERS: dict[str, Callable[[str, str], Store]] = {"file": _file, "memory": _memory}
+def _s3(url: str, rest: str) -> Store:
+    from .bucket import BucketStore
+    from .s3 import S3Driver
+
+    bucket, prefix = _bucket(url, rest)
+    return BucketStore(f"s3://{rest}", prefix, S3Driver(f"s3://{bucket}", bucket))
+
+
+def _gs(url: str, rest: str) -> Store:
+    from .bucket import BucketStore
+    from .gs import GsDriver
+
+    bucket, prefix = _bucket(url, rest)
+    return BucketStore(f"gs://{rest}", prefix, GsDriver(f"gs://{bucket}", bucket))
+
+
+_OPENERS: dict[str, Callable[[str, str], Store]] = {
+    "file": _file,
+    "memory": _memory,
+    "s3": _s3,
+    "gs": _gs,
+}
+
+
+def _bucket(url: str, rest: str) -> tuple[str, str]:
+    """Bucket and prefix, which ends with "/" unless it is empty."""
+    bucket, _, prefix = rest.partition("/")
+    if not _BUCKET.fullmatch(bucket):
+        lower = bucket.lower()
+        near = f"{url.partition('://')[0]}://{lower}/{prefix}".rstrip("/")
+        raise _wrong(url, near if _BUCKET.fullmatch(lower) else None)
+    if prefix:
+        check_key(prefix)
+    return bucket, f"{prefix}/" if prefix else ""
 
 
 def _nearest(url: str) -> str | None:
     """What was probably meant by a url of no known scheme."""
+    hosted = re.match(r"https?://([a-z0-9.-]+)\.s3[.-][^/]*amazonaws\.com/?(.*)", url)
+    if hosted:
+        return f"s3://{hosted[1]}/{hosted[2]}".rstrip("/")
+    if public := re.match(r"https?://storage\.(?:googleapis|cloud\.google)\.com/(.+)", url):
+        return f"gs://{public[1]}"
     scheme, colon, rest = url.partition(":")
-    known = scheme.lower()
+    known = _ALSO.get(scheme.lower(), scheme.lower())
     if colon and known in _OPENERS:
         return f"{known}://{rest.lstrip('/')}" if known != "file" else f"file:///{rest.lstrip('/')}"
     if "://" in url or "\0" in url:

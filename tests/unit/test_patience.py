@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.providers.backoff import Backoff, Patience
+from orchestrator.model.backoff import Backoff, Patience
 
 
 class Clock:

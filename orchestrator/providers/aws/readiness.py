@@ -12,6 +12,7 @@ from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Check, Offer, Readiness, Topic, Wanted
+from orchestrator.model.backoff import Patience
 from orchestrator.model.checks import missing, ok, unknown
 from orchestrator.providers.aws import freeplan
 from orchestrator.providers.aws import readiness_access as access
@@ -21,7 +22,6 @@ from orchestrator.providers.aws.faults import classify, code_of, text_of
 from orchestrator.providers.aws.readiness_simulation import Caller
 from orchestrator.providers.aws.settings import Settings, read
 from orchestrator.providers.aws.zones import with_zones
-from orchestrator.providers.backoff import Patience
 
 _SERVICES = ("ec2", "ssm", "sts", "service-quotas", "iam", "pricing")
 _LOGIN = "aws configure    # or: aws sso login"

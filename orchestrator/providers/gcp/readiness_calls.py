@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from orchestrator.errors import Fault
-from orchestrator.providers.backoff import Patience
+from orchestrator.model.backoff import Patience
 from orchestrator.providers.gcp.clients import ENDPOINT, Clients, endpoint_of
 from orchestrator.providers.gcp.faults import Refusal, of_answer
 from orchestrator.providers.gcp.refusing import NOT_AN_ANSWER, understood

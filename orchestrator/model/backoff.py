@@ -1,4 +1,4 @@
-"""The pauses between the tries of one call: of a provider, and of a client of a cloud without one."""
+"""The pauses between the tries of one call: of a provider, a store, or a client of a cloud without one."""
 
 from __future__ import annotations
 

@@ -1,0 +1,54 @@
+"""The checksum of content as it passes: SHA-256, MD5 or CRC32C."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Protocol
+
+
+class _Hash(Protocol):
+    def update(self, data: bytes, /) -> object: ...
+    def digest(self) -> bytes: ...
+
+
+class Checker:
+    """Compares content with a checksum as Stored has it; with "" it only counts bytes."""
+
+    def __init__(self, checksum: str) -> None:
+        self._kind, _, self._expected = checksum.partition(":")
+        self._hash = _KINDS[self._kind]() if self._kind in _KINDS else None
+        self.size = 0
+
+    def update(self, chunk: bytes) -> None:
+        self.size += len(chunk)
+        if self._hash is not None:
+            self._hash.update(chunk)
+
+    def wrong(self) -> str | None:
+        """What is wrong with the content that passed, as a sentence; None if it is right or unknown."""
+        found = self._hash.digest().hex() if self._hash is not None else self._expected
+        if found == self._expected:
+            return None
+        return f"its {self._kind} is {found}, not {self._expected}."
+
+
+def crc32c(content: bytes) -> str:
+    """As Stored has it. Loads a library that both clouds' extras install."""
+    made = _crc32c()
+    made.update(content)
+    return f"crc32c:{made.digest().hex()}"
+
+
+def _crc32c() -> _Hash:
+    import google_crc32c
+
+    made: _Hash = google_crc32c.Checksum()  # type: ignore[no-untyped-call]
+    return made
+
+
+def _md5() -> _Hash:
+    return hashlib.md5(usedforsecurity=False)
+
+
+_KINDS: dict[str, Callable[[], _Hash]] = {"sha256": hashlib.sha256, "md5": _md5, "crc32c": _crc32c}

@@ -1,0 +1,257 @@
+"""The calls of Google Cloud Storage, by its client library.
+
+The version of an object is its generation. Every object has a CRC32C, which is sent along and compared there.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import Changed, Missing, StorageDenied, StorageError, StorageFault
+from orchestrator.model.stores import Grant, Link, Stored
+
+from .bucket import Anything, Sink
+from .gs_errors import asking
+from .placing import local
+
+PART = 16 << 20
+LARGEST_POST = 5 << 40
+_LONGEST_LINK_S = 7 * 86400.0
+_PAGE = 1000
+_PATIENCE_S = 60
+_FIELDS = "items(name,size,generation,crc32c,md5Hash),nextPageToken"
+_EMULATOR = "STORAGE_EMULATOR_HOST"
+
+
+class GsDriver:
+    def __init__(self, url: str, bucket: str) -> None:
+        self._url = url
+        self._bucket_name = bucket
+        self._seen = False
+
+    def write(self, name: str, body: bytes, expected: str | Anything | None) -> Stored:
+        with self._asking(name, expected):
+            blob = self._bucket.blob(name)
+            blob.upload_from_string(
+                body,
+                content_type="application/octet-stream",
+                checksum="crc32c",
+                retry=None,
+                timeout=_PATIENCE_S,
+                **_condition(expected),
+            )
+            return _stored(blob)
+
+    def upload(self, name: str, path: Path) -> Stored:
+        """In parts, each of which the library sends again from where it broke off."""
+        from google.cloud.storage.retry import DEFAULT_RETRY
+
+        with local(path), open(path, "rb") as file, self._asking(name, Anything()):
+            blob = self._bucket.blob(name, chunk_size=PART)
+            blob.upload_from_file(
+                file,
+                content_type="application/octet-stream",
+                size=os.fstat(file.fileno()).st_size,
+                checksum="crc32c",
+                retry=DEFAULT_RETRY.with_timeout(_PATIENCE_S),
+                timeout=_PATIENCE_S,
+            )
+            return _stored(blob)
+
+    def facts(self, name: str) -> Stored | None:
+        try:
+            with self._asking(name, Anything()):
+                blob = self._bucket.blob(name)
+                blob.reload(retry=None, timeout=_PATIENCE_S)
+                return _stored(blob)
+        except Missing:
+            return None
+
+    def read(self, name: str, version: str | None, start: int, sink: Sink) -> Stored:
+        found = self.facts(name)
+        if found is None:
+            raise Missing(self._url, name)
+        if version is not None and found.version != version:
+            raise Changed(self._url, name, expected=version, found=found.version)
+        try:
+            self._download(name, int(found.version), start, sink)
+        except Changed:  # refused before any byte came
+            if version is not None:
+                raise
+            return self.read(name, version, start, sink)
+        return found
+
+    def _download(self, name: str, generation: int, start: int, sink: Sink) -> None:
+        with self._asking(name, str(generation)):
+            self._bucket.blob(name).download_to_file(
+                _File(sink),
+                start=start or None,
+                raw_download=True,
+                checksum=None,
+                retry=None,
+                timeout=_PATIENCE_S,
+                if_generation_match=generation,
+            )
+
+    def page(self, prefix: str, token: str | None) -> tuple[list[Stored], str | None]:
+        with self._asking("", Anything()):
+            pages = self._client.list_blobs(
+                self._bucket,
+                prefix=prefix,
+                page_token=token,
+                max_results=None,
+                page_size=_PAGE,
+                fields=_FIELDS,
+                retry=None,
+                timeout=_PATIENCE_S,
+            )
+            found = [_stored(blob) for blob in next(pages.pages, ())]
+            return found, pages.next_page_token
+
+    def remove(self, name: str, expected: str | None) -> None:
+        wanted = {} if expected is None else {"if_generation_match": _generation(expected)}
+        with self._asking(name, expected):
+            self._bucket.blob(name).delete(retry=None, timeout=_PATIENCE_S, **wanted)
+
+    def link(self, name: str, lasts: float, version: str | None) -> Link | None:
+        if self._signer is None:
+            return None
+        expires, seconds = _until(lasts)
+        with self._asking(name, version):
+            url = self._bucket.blob(name).generate_signed_url(
+                version="v4",
+                method="GET",
+                expiration=timedelta(seconds=seconds),
+                generation=None if version is None else int(version),
+                credentials=self._signer,
+                api_access_endpoint=self._endpoint,
+            )
+        return Link(url, {}, expires)
+
+    def grant(self, prefix: str, lasts: float) -> Grant | None:
+        if self._signer is None:
+            return None
+        expires, seconds = _until(lasts)
+        with self._asking(prefix, Anything()):
+            made = self._client.generate_signed_post_policy_v4(
+                self._bucket_name,
+                f"{prefix}${{filename}}",
+                expiration=timedelta(seconds=seconds),
+                conditions=[["starts-with", "$key", prefix], ["content-length-range", 0, LARGEST_POST]],
+                credentials=self._signer,
+            )
+        fields = {name: text for name, text in made["fields"].items() if name != "key"}
+        url = f"{self._endpoint}/{self._bucket_name}/"
+        return Grant(url, fields, prefix, expires)
+
+    @contextlib.contextmanager
+    def _asking(self, name: str, expected: str | Anything | None) -> Iterator[None]:
+        """An absent bucket is told from an absent object by its listing: their status is the same."""
+        try:
+            with asking(self._url, self._bucket_name, name, expected):
+                yield
+        except Missing:
+            if not self._seen:
+                with contextlib.suppress(StorageDenied):
+                    self.page("", None)
+            self._seen = True
+            raise
+
+    @functools.cached_property
+    def _library(self) -> Any:
+        try:
+            from google.cloud import storage
+        except ImportError as error:
+            raise StorageError(
+                StorageFault.UNKNOWN,
+                "google-cloud-storage, which speaks to Cloud Storage, is not installed.",
+                next_command="pip install 'orch-train[gcp]'",
+            ) from error
+        return storage
+
+    @functools.cached_property
+    def _credentials(self) -> tuple[Any, str | None]:
+        """Those of the environment, and their project; none are sent to an emulator."""
+        import google.auth
+        from google.auth.credentials import AnonymousCredentials
+
+        if os.environ.get(_EMULATOR) and not os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+            return AnonymousCredentials(), None
+        found: tuple[Any, str | None] = google.auth.default(
+            scopes=["https://www.googleapis.com/auth/devstorage.read_write"]
+        )
+        return found
+
+    @functools.cached_property
+    def _client(self) -> Any:
+        library = self._library
+        credentials, project = self._credentials
+        named = os.environ.get("GOOGLE_CLOUD_PROJECT") or project
+        # the project is asked of for buckets that are made, and orch makes none
+        return library.Client(project=named or "none", credentials=credentials)
+
+    @functools.cached_property
+    def _bucket(self) -> Any:
+        return self._client.bucket(self._bucket_name)
+
+    @functools.cached_property
+    def _signer(self) -> Any:
+        """Credentials with a key of their own, as a service account's; None where there is no such key."""
+        from google.auth.credentials import Signing
+
+        with self._asking("", Anything()):
+            credentials, _ = self._credentials
+        return credentials if isinstance(credentials, Signing) else None
+
+    @property
+    def _endpoint(self) -> str:
+        given = os.environ.get(_EMULATOR, "").rstrip("/")
+        return given if given.startswith("http") or not given else f"http://{given}"
+
+
+class _File:
+    """What the library takes for a file to write."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, chunk: bytes) -> int:
+        self._sink(chunk)
+        return len(chunk)
+
+
+def _condition(expected: str | Anything | None) -> dict[str, int]:
+    if isinstance(expected, Anything):
+        return {}
+    return {"if_generation_match": 0 if expected is None else _generation(expected)}
+
+
+def _generation(version: str) -> int:
+    if not version.isdecimal():
+        raise StorageError(StorageFault.UNKNOWN, f"{version!r} is no version of Cloud Storage.")
+    return int(version)
+
+
+def _until(lasts: float) -> tuple[datetime, int]:
+    seconds = max(1, int(min(lasts, _LONGEST_LINK_S)))
+    return datetime.now(UTC) + timedelta(seconds=seconds), seconds
+
+
+def _stored(blob: Any) -> Stored:
+    return Stored(blob.name, int(blob.size), str(blob.generation), _checksum(blob))
+
+
+def _checksum(blob: Any) -> str:
+    try:
+        if blob.crc32c:
+            return f"crc32c:{base64.b64decode(blob.crc32c, validate=True).hex()}"
+        return f"md5:{base64.b64decode(blob.md5_hash, validate=True).hex()}" if blob.md5_hash else ""
+    except ValueError:
+        return ""
