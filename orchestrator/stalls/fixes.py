@@ -95,7 +95,8 @@ def untried_fixes(result: Mapping[str, Any]) -> str | None:
             "every pass"
         )
     return (
-        "its calls are parallel, work ahead and are cached already, or cannot be, and no data can be staged"
+        "its calls are parallel, work ahead and are cached already, or cannot be (a cache needs a "
+        "dataset that tells its size, as by assert_cardinality), and no data can be staged"
     )
 
 

@@ -270,23 +270,26 @@ def _more_cores() -> int:
 
 
 def _cache(dataset: Any, wishes: Wishes) -> Optional[Fix]:
-    """After the last call below which nothing is random; tried on as much as one window takes."""
+    """After the last call below which nothing is random; tried on as much as one window takes.
+
+    Only where the dataset tells its size and all of it fits in memory: advice that cannot be is none.
+    """
     place = _cacheable(dataset)
     if place is None or any(call.name == "cache" for _, call in chain(dataset)):
         return None
     each = _elements_a_batch(dataset, place)
     size = int(place.cardinality())
-    if each is None or size == -1:
+    if each is None or size < 0:
         return None
     needed = each * (wishes.batches + 4)
-    whole_bytes = _element_bytes(wishes.batch_bytes, each) * size if size > 0 else None
-    if whole_bytes is not None and whole_bytes > wishes.room:
+    whole_bytes = _element_bytes(wishes.batch_bytes, each) * size
+    if whole_bytes > wishes.room:
         return None
 
     def tried(old: Any, new: Any) -> Any:
         if old is not place:
             return new
-        return (new if 0 < size <= needed else new.take(needed)).cache().repeat()
+        return (new if size <= needed else new.take(needed)).cache().repeat()
 
     def plain(old: Any, new: Any) -> Any:
         return new.cache() if old is place else new
@@ -297,7 +300,7 @@ def _cache(dataset: Any, wishes: Wishes) -> Optional[Fix]:
         [_edit(call, after=".cache()")] if call else [],
         lambda whole: rebuilt(whole, _unchanged, tried),
         lambda whole: rebuilt(whole, _unchanged, plain, fresh=True),
-        facts={"elements": size if size > 0 else None, "bytes": whole_bytes, "above": _above(dataset, place)},
+        facts={"elements": size, "bytes": whole_bytes, "above": _above(dataset, place)},
     )
 
 
