@@ -218,7 +218,7 @@ def test_in_place_nothing_is_imposed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "room", "offered"), [(-2, 1 << 40, False), (-1, 1 << 40, False), (64, 100, False)]
+    ("size", "room"), [(-2, 1 << 40), (-1, 1 << 40), (64, 100)], ids=["unknown", "endless", "too large"]
 )
 def test_a_cache_is_no_fix_where_nobody_knows_that_it_fits(
     size: int, room: int, monkeypatch: pytest.MonkeyPatch
