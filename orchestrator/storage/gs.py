@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
+import json
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -27,6 +28,7 @@ _LONGEST_LINK_S = 7 * 86400.0
 _PAGE = 1000
 _PATIENCE_S = 60
 _FIELDS = "items(name,size,generation,crc32c,md5Hash),nextPageToken"
+_PUBLIC = "https://storage.googleapis.com"
 _EMULATOR = "STORAGE_EMULATOR_HOST"
 
 
@@ -138,18 +140,10 @@ class GsDriver:
     def grant(self, prefix: str, lasts: float) -> Grant | None:
         if self._signer is None:
             return None
-        expires, seconds = _until(lasts)
+        expires, _ = _until(lasts)
         with self._asking(prefix, Anything()):
-            made = self._client.generate_signed_post_policy_v4(
-                self._bucket_name,
-                f"{prefix}${{filename}}",
-                expiration=timedelta(seconds=seconds),
-                conditions=[["starts-with", "$key", prefix], ["content-length-range", 0, LARGEST_POST]],
-                credentials=self._signer,
-            )
-        fields = {name: text for name, text in made["fields"].items() if name != "key"}
-        url = f"{self._endpoint}/{self._bucket_name}/"
-        return Grant(url, fields, prefix, expires)
+            fields = _signed_policy(self._signer, self._bucket_name, prefix, expires)
+        return Grant(f"{self._endpoint}/{self._bucket_name}/", fields, prefix, expires)
 
     @contextlib.contextmanager
     def _asking(self, name: str, expected: str | Anything | None) -> Iterator[None]:
@@ -178,16 +172,10 @@ class GsDriver:
 
     @functools.cached_property
     def _credentials(self) -> tuple[Any, str | None]:
-        """Those of the environment, and their project; none are sent to an emulator."""
-        import google.auth
+        """Those of the environment, and their project; an emulator is sent none."""
         from google.auth.credentials import AnonymousCredentials
 
-        if os.environ.get(_EMULATOR) and not os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
-            return AnonymousCredentials(), None
-        found: tuple[Any, str | None] = google.auth.default(
-            scopes=["https://www.googleapis.com/auth/devstorage.read_write"]
-        )
-        return found
+        return (AnonymousCredentials(), None) if os.environ.get(_EMULATOR) else _environment()
 
     @functools.cached_property
     def _client(self) -> Any:
@@ -203,17 +191,19 @@ class GsDriver:
 
     @functools.cached_property
     def _signer(self) -> Any:
-        """Credentials with a key of their own, as a service account's; None where there is no such key."""
+        """Credentials that can sign, as a service account's; None where the environment has none."""
         from google.auth.credentials import Signing
 
+        if os.environ.get(_EMULATOR) and not os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+            return None
         with self._asking("", Anything()):
-            credentials, _ = self._credentials
+            credentials, _ = _environment()
         return credentials if isinstance(credentials, Signing) else None
 
     @property
     def _endpoint(self) -> str:
-        given = os.environ.get(_EMULATOR, "").rstrip("/")
-        return given if given.startswith("http") or not given else f"http://{given}"
+        given = os.environ.get(_EMULATOR, _PUBLIC).rstrip("/")
+        return given if given.startswith("http") else f"http://{given}"
 
 
 class _File:
@@ -225,6 +215,33 @@ class _File:
     def write(self, chunk: bytes) -> int:
         self._sink(chunk)
         return len(chunk)
+
+
+def _environment() -> tuple[Any, str | None]:
+    import google.auth
+
+    found: tuple[Any, str | None] = google.auth.default(
+        scopes=["https://www.googleapis.com/auth/devstorage.read_write"]
+    )
+    return found
+
+
+def _signed_policy(signer: Any, bucket: str, prefix: str, expires: datetime) -> dict[str, str]:
+    """The fields of a form that may upload under `prefix`: a policy document and its signature.
+
+    Not by the library, whose policies hold one exact key.
+    """
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    fields = {
+        "x-goog-algorithm": "GOOG4-RSA-SHA256",
+        "x-goog-credential": f"{signer.signer_email}/{now[:8]}/auto/storage/goog4_request",
+        "x-goog-date": now,
+    }
+    conditions: list[Any] = [["starts-with", "$key", prefix], ["content-length-range", 0, LARGEST_POST]]
+    conditions += [{"bucket": bucket}, *({name: text} for name, text in fields.items())]
+    document = {"conditions": conditions, "expiration": expires.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    policy = base64.b64encode(json.dumps(document).encode())
+    return {**fields, "policy": policy.decode(), "x-goog-signature": signer.sign_bytes(policy).hex()}
 
 
 def _condition(expected: str | Anything | None) -> dict[str, int]:

@@ -24,6 +24,7 @@ DEFAULTS: dict[str, Any] = {
     "sold_out": [],
     "policy": None,
     "free_plan": False,
+    "clock_ahead_s": 0.0,
 }
 
 

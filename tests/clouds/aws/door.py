@@ -26,7 +26,7 @@ from typing import Any
 
 from moto.ec2.models import ec2_backends
 
-from tests.clouds.aws import access, alarms, dryrun, goods, services
+from tests.clouds.aws import access, alarms, dryrun, goods, services, signed
 from tests.clouds.aws.faults import MESSAGES, SCRIPT, STATUS, Fault
 from tests.clouds.aws.life import LIVES
 from tests.clouds.aws.requests import Request, Response, as_json, error, read
@@ -88,6 +88,7 @@ class Door:
     def _answer(self, request: Request, environ: dict[str, Any]) -> Response:
         for judge in (
             access.refusal,
+            signed.refusal,
             services.bad_digest,
             access.answer,
             services.answer,

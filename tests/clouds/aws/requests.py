@@ -15,7 +15,10 @@ _JSON = {"ssm", "pricing", "servicequotas", "tagging", "logs", "freetier", "moni
 
 @dataclass(frozen=True)
 class Request:
-    """`parameters` are what was asked: form fields, the JSON body's top fields, or bucket, key and query."""
+    """`parameters` are what was asked: form fields, the JSON body's top fields, or bucket, key and query.
+
+    `raw_path` is as it was sent, escapes and all.
+    """
 
     method: str
     path: str
@@ -26,6 +29,7 @@ class Request:
     parameters: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes
+    raw_path: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ def read(environ: Mapping[str, Any], body: bytes) -> Request:
     else:
         parameters = {**query, **dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))}
         action = parameters.get("Action", "")
-    return Request(method, path, service, region, action, access_key, parameters, headers, body)
+    raw = str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or "").partition("?")[0]
+    return Request(method, path, service, region, action, access_key, parameters, headers, body, raw)
 
 
 def _scope(authorization: str, query: Mapping[str, str]) -> tuple[str, str, str]:

@@ -35,6 +35,7 @@ class Settings:
     groups: list[str] = field(default_factory=list)  # security groups open for ssh, there from the start
     cloudwatch_minute_s: float = 60.0  # how long a minute of its alarms takes here
     free_plan: bool = False  # the account is on the Free plan: few types can be launched
+    clock_ahead_s: float = 0.0  # by how much its clock is ahead where signatures expire
     access_key: str = ACCESS_KEY
 
     def change(self, values: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from werkzeug.wrappers import Request, Response
 
-from tests.clouds.gcp import discovery
+from tests.clouds.gcp import discovery, signed
 from tests.clouds.gcp.errors import ApiError, Json
 from tests.clouds.gcp.faults import Fault, Place
 from tests.clouds.gcp.http import Broken, after_effect, before_effect, body_of, json_response
@@ -42,9 +42,11 @@ class Storage:
         self._uploads = Uploads(self.store, self._document)
 
     def serves(self, request: Request) -> bool:
-        return request.path.startswith(_PREFIXES)
+        return request.path.startswith(_PREFIXES) or signed.is_signed(request)
 
     def answer(self, request: Request, record: Json) -> Response:
+        if not request.path.startswith(_PREFIXES):
+            return signed.answer(request, self.store, self._world.settings)
         target = _target(request)
         record.update(method=target.method, zone=target.bucket, object=target.name)
         method = self._document.methods[target.method]

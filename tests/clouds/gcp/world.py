@@ -47,7 +47,8 @@ class Settings:
     firewalls: rules of a network by its name. policies: of the organisation, by constraint:
     {"booleanPolicy": {"enforced": true}}. disabled: APIs. reservations: specific ones by name, each with
     zone, type and count.
-    longest_life_s ends a forgotten machine whatever happens to this process.
+    signers: public keys of service accounts by e-mail; clock_ahead_s: by how much its clock is ahead where
+    signatures expire. longest_life_s ends a forgotten machine whatever happens to this process.
     """
 
     project: str = "orch-test"
@@ -60,6 +61,8 @@ class Settings:
     startup_s: float = 0.0
     soft_off_s: float = 2.0
     machines: bool = True
+    signers: dict[str, str] = field(default_factory=dict)
+    clock_ahead_s: float = 0.0
     guest_cpus: int = 2
     guest_memory: int = 3 << 30
     guest_disk: int = 12 << 30
