@@ -210,9 +210,21 @@ def _command_line(pid: int) -> bytes:
         return b""
 
 
+def with_variable(name: str, value: str) -> Optional[List[int]]:
+    """The processes that were begun with this variable, this one left out; None where none can be listed."""
+    entries = list(_all())
+    if not entries:
+        return None
+    return [entry.pid for entry in entries if entry.pid != os.getpid() and _has(entry.pid, name, value)]
+
+
 def _carries(pid: int, marker: str) -> bool:
+    return _has(pid, "ORCH_TRACE", marker)
+
+
+def _has(pid: int, name: str, value: str) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return os.fsencode(f"ORCH_TRACE={marker}") in file.read().split(b"\0")
+            return os.fsencode(f"{name}={value}") in file.read().split(b"\0")
     except OSError:
         return False
