@@ -9,12 +9,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from orchestrator.runtime.stalls import fixes
 from orchestrator.runtime.stalls.files import Known, chill, copied, read_rate, warm
 from orchestrator.runtime.stalls.shim import FOLDER, build
 from orchestrator.runtime.stalls.windows import LEAD, Mode, connections, window
@@ -215,18 +213,3 @@ def test_what_an_earlier_run_left_may_be_written_again_and_stays_as_it_is(tmp_pa
 
 def test_in_place_nothing_is_imposed(tmp_path: Path) -> None:
     assert Scratch(tmp_path, tmp_path).plan("free", "refused") == {}
-
-
-@pytest.mark.parametrize(
-    ("size", "room"), [(-2, 1 << 40), (-1, 1 << 40), (64, 100)], ids=["unknown", "endless", "too large"]
-)
-def test_a_cache_is_no_fix_where_nobody_knows_that_it_fits(
-    size: int, room: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """tf.data tells -2 for a size that it does not know, -1 for no end."""
-    dataset = SimpleNamespace(cardinality=lambda: size)
-    monkeypatch.setattr(fixes, "_cacheable", lambda _: dataset)
-    monkeypatch.setattr(fixes, "_elements_a_batch", lambda *_: 8)
-    monkeypatch.setattr(fixes, "chain", lambda _: [])
-    wishes = fixes.Wishes(cores=2, waits=True, parallel=2, batches=4, batch_bytes=800, room=room)
-    assert fixes._cache(dataset, wishes) is None

@@ -10,10 +10,14 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 from ..observe.digest import describe
 from ..steps.inputs import work_of
 from .calls import READERS, Call, call_of, chain, rebuilt
+from .data import size as bytes_of
 from .staging import to_copies
 
 MOST_CALLS = 32
 """Parallel calls asked for where calls wait rather than compute."""
+
+_WEIGHED = 8
+"""Elements that are weighed, to know what all of them take."""
 
 _PASSIVE = ("prefetch", "with_options")
 _COUNTABLE = ("map", "batch", "padded_batch", "shuffle", "repeat", "prefetch", "with_options", "cache")
@@ -43,7 +47,6 @@ class Wishes(NamedTuple):
     waits: bool
     parallel: int
     batches: int
-    batch_bytes: int
     room: int
 
 
@@ -279,10 +282,10 @@ def _cache(dataset: Any, wishes: Wishes) -> Optional[Fix]:
         return None
     each = _elements_a_batch(dataset, place)
     size = int(place.cardinality())
-    if each is None or size < 0:
+    if each is None or size <= 0:
         return None
     needed = each * (wishes.batches + 4)
-    whole_bytes = _element_bytes(wishes.batch_bytes, each) * size
+    whole_bytes = _element_bytes(place) * size
     if whole_bytes > wishes.room:
         return None
 
@@ -304,8 +307,10 @@ def _cache(dataset: Any, wishes: Wishes) -> Optional[Fix]:
     )
 
 
-def _element_bytes(batch_bytes: int, each: int) -> int:
-    return max(1, batch_bytes // max(1, each))
+def _element_bytes(dataset: Any) -> int:
+    """What an element takes in memory there, where it may still be larger than what becomes of it."""
+    sizes = [bytes_of(element) for element in dataset.take(_WEIGHED)]
+    return max(1, round(sum(sizes) / max(1, len(sizes))))
 
 
 def _cacheable(dataset: Any) -> Any:

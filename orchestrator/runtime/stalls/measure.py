@@ -210,7 +210,6 @@ class Measurement:
             waits=busy < 0.5 or cold,
             parallel=min(feeding_fixes.MOST_CALLS, max(2, round(1.5 * input_ / max(step, 1e-4)) + 1)),
             batches=self._steps,
-            batch_bytes=data.size(self._batch),
             room=int(0.7 * _available()),
         )
         elsewhere = self._plan.get("staging") and another_disk(self._known.list(), self._plan["staging"])
