@@ -13,7 +13,7 @@ from orchestrator.errors import Busy, Fault, ProviderError, UsageError
 from orchestrator.hosts.identity import public_key
 from orchestrator.leases import budget
 from orchestrator.leases.consent import Consent
-from orchestrator.leases.offered import planned_of
+from orchestrator.leases.offered import avoiding, planned_of
 from orchestrator.leases.settle import settle
 from orchestrator.leases.status import machine_facts
 from orchestrator.leases.waiting import CapacityWait
@@ -21,6 +21,7 @@ from orchestrator.ledger import Attempt, Lease, Ledger
 from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Offer, Place, Progress, Provider
 from orchestrator.plan import Delete, Keep, Plan, disk_cost
 from orchestrator.profile import Profile
+from orchestrator.runs.retries import failed_places
 from orchestrator.runs.spec import spec_labels, user_data
 from orchestrator.session import unrecorded
 from orchestrator.session.owner import owner
@@ -37,11 +38,12 @@ def machine_of(
     project: Project,
     tell: Progress,
     consent: Consent,
-    avoid: frozenset[Place] = frozenset(),
+    avoid: frozenset[Place] | None = None,
 ) -> Reached:
     """Carry the plan out: the lease's one machine, kept or made of the best offer that can be had.
 
-    It answers then: a cloud may accept a machine and take it back before it runs."""
+    It answers then: a cloud may accept a machine and take it back before it runs. `avoid`: places to try
+    last, that of a run that went with its machine among them; None for `up`, whose plan was shown."""
     lease = ledger.lease()
     for action in planned.actions:
         if isinstance(action, Delete):
@@ -56,10 +58,13 @@ def machine_of(
             return wait_until_reachable(provider, ledger.lease(), tell)
         except MachineGone as gone:
             _taken_back(ledger, provider, kept, gone)
-        planned = planned_of(wanted, provider, (), avoid)
+        planned = planned_of(wanted, provider, (), avoid or frozenset())
     for lost in settle(project, ledger, ending_of_machine(provider, lease)):
         tell.say(f"{lost.run_id}: {lost.exit['detail']}")
-    return _create(ledger, provider, planned, wanted, project, tell, consent, avoid)
+        if avoid is not None:
+            avoid = avoid | failed_places(lost)
+            planned = avoiding(planned, avoid)
+    return _create(ledger, provider, planned, wanted, project, tell, consent, avoid or frozenset())
 
 
 def _delete(ledger: Ledger, lease: Lease, provider: Provider, action: Delete, tell: Progress) -> None:

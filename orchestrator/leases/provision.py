@@ -56,14 +56,14 @@ def provision(
     for_run: str | None,
     keep: bool,
     agreed: float | None = None,
-    avoid: frozenset[Place] = frozenset(),
+    avoid: frozenset[Place] | None = None,
 ) -> LeaseStatus:
     """As `up`, once its profile was read. What `run` made it ends itself.
 
     `agreed`: US dollars an hour to which somebody said yes before; only a dearer machine is asked about.
-    `avoid`: where a machine was lost; it is asked for there last.
+    `avoid`: where a machine was lost; it is asked for there last. None: nothing is begun again.
     """
-    wanted, overrides = one_cloud(project, wanted, overrides, avoid)
+    wanted, overrides = one_cloud(project, wanted, overrides, avoid or frozenset())
     space.require_records(
         project, "Nothing was made by this call.", f"orch up {shlex.quote(str(wanted.path))}"
     )
@@ -80,7 +80,7 @@ def provision(
             if lease:
                 require_seen(provider, lease)
             machines = await_existing(provider, lease, tell) if lease else ()
-            planned = _planned(project, wanted, provider, machines, avoid)
+            planned = _planned(project, wanted, provider, machines, avoid or frozenset())
         if approve and agreed is None and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
         with describe_remains(_ledger_at_hand(project, wanted), wanted.path):

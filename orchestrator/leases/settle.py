@@ -56,10 +56,14 @@ def record_of(
         cost=billing.cost_of(lease, ran, beside, now),
         **{"machine": lease.machine, **facts},
     )
+    resumed = run.resumed if run and begun is not None else None
     this: AttemptFacts = {
         "number": draft.attempt.number,
         "changed": draft.attempt.changed,
         "started_at": begun,
+        "resumed_from": {"attempt": resumed.attempt, "seq": resumed.seq, "taken_at": resumed.taken_at}
+        if resumed
+        else None,
         "retried": {
             "interruption": draft.attempt.retried.interruption,
             "error": draft.attempt.retried.error,

@@ -24,6 +24,15 @@ class LeftBehind:
 
 
 @dataclass(frozen=True)
+class Resumed:
+    """The checkpoint from which an attempt goes on: copy `seq` of an earlier attempt, made at `taken_at`."""
+
+    attempt: int
+    seq: int
+    taken_at: float
+
+
+@dataclass(frozen=True)
 class LeasedRun:
     """A run as the ledger knows it. `exit_reason` is None while nobody saw it end.
 
@@ -41,6 +50,7 @@ class LeasedRun:
     left: tuple[LeftBehind, ...] = ()
     draft: Draft = field(default_factory=Draft)
     found: bool = False
+    resumed: Resumed | None = None
 
     @property
     def untold(self) -> bool:
@@ -247,6 +257,9 @@ def _step(lease: Lease, event: Event) -> Lease:
         case "run.started" | "run.found":
             draft, found = Draft.from_json(data["draft"]), event.event == "run.found"
             return _with_run(lease, LeasedRun(data["run_id"], event.time, draft=draft, found=found))
+        case "run.resumed":
+            from_ = Resumed(data["attempt"], data["copy"], data["taken_at"])
+            return _with_run(lease, replace(lease.runs[data["run_id"]], resumed=from_))
         case "run.ended":
             return _with_run(lease, replace(lease.runs[data["run_id"]], exit_reason=data["reason"]))
         case "run.collected":

@@ -58,6 +58,7 @@ SHAPES: Mapping[str, Mapping[str, Test]] = {
     "stack.installed": {"agent": _object, "stack": _object},
     "run.started": {"run_id": _text, "draft": _object},
     "run.found": {"run_id": _text, "draft": _object},
+    "run.resumed": {"run_id": _text, "attempt": _whole, "copy": _whole, "taken_at": is_time},
     "run.ended": {"run_id": _text, "reason": _text},
     "run.collected": {"run_id": _text},
     "run.released": {"run_id": _text},

@@ -128,8 +128,19 @@ class RetriedFacts(TypedDict):
     error: Count
 
 
+class ResumedFacts(TypedDict):
+    """The checkpoint from which an attempt went on."""
+
+    attempt: Count
+    seq: Count
+    taken_at: float
+
+
 class AttemptFacts(TypedDict, total=False):
-    """One attempt at a run id. Times are Unix seconds. `retried`: retries until it, since a call."""
+    """One attempt at a run id. Times are Unix seconds. `retried`: retries until it, since a call.
+
+    `steps`: how many it trained, where its trace came home and tells them.
+    """
 
     number: int
     started_at: float | None
@@ -142,4 +153,6 @@ class AttemptFacts(TypedDict, total=False):
     instance_type: str | None
     zone: str | None
     usd: float | None
+    steps: int | None
+    resumed_from: ResumedFacts | None
     retried: RetriedFacts

@@ -32,6 +32,7 @@ def summary(record: RunRecord) -> str:
         *(("noticed", line) for line in _noticed(record)),
         ("memory", _memory(record)),
         ("attempt", _attempt(record.attempts)),
+        *(("", line) for line in _attempts(record.attempts)),
         ("parity", parity_line(record.parity)),
         ("stack", _stack(record.stack)),
         ("data", _data(record.data)),
@@ -118,6 +119,24 @@ def _attempt(attempts: Sequence[AttemptFacts]) -> str:
     before = ", ".join(str(each["reason"]) for each in attempts[:-1])
     changed = "; ".join(attempts[-1]["changed"]) or "nothing here"
     return f"{attempts[-1]['number']}; before: {before}; changed since: {changed}"
+
+
+def _attempts(attempts: Sequence[AttemptFacts]) -> list[str]:
+    """One line for each of several attempts, of the last few: where it ran, from what, how far, its cost."""
+    if len(attempts) < 2:
+        return []
+    lines = []
+    for each in attempts[-_NAMED:]:
+        where = f"{each.get('instance_type') or 'a machine'} in {each.get('zone') or 'a zone'}"
+        saved, steps, usd = each.get("resumed_from"), each.get("steps"), each.get("usd")
+        facts = [
+            where,
+            f"from a checkpoint of attempt {saved['attempt']}" if saved else "from the beginning",
+            counted(steps, "step") if steps else "",
+            money(usd) if usd else "",
+        ]
+        lines.append(f"{each['number']}  {each['reason']}: {', '.join(fact for fact in facts if fact)}")
+    return lines
 
 
 def _stack(stack: StackFacts | None) -> str:

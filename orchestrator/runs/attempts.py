@@ -100,6 +100,8 @@ def _told(record: RunRecord, run: AttemptFacts) -> AttemptFacts:
         "instance_type": machine.get("instance_type"),
         "zone": machine.get("zone"),
         "usd": cost.get("run_usd"),
+        "steps": None,
+        "resumed_from": run.get("resumed_from"),
         "retried": run.get("retried") or {"interruption": 0, "error": 0},
     }
 

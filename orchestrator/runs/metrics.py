@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from orchestrator.model import RunRecord
+from orchestrator.model import AttemptFacts, RunRecord
 from orchestrator.runs import collect
 from orchestrator.sizing import rightsize
 
 
 def read_metrics(record: RunRecord) -> RunRecord:
     """Add metrics and timings from its files to a record, and write it to `run.json`."""
+    seen = rightsize.profile_of_run(record.folder, record.machine)
     told = replace(
-        record,
-        metrics=collect.metrics(record),
-        profile=rightsize.profile_of_run(record.folder, record.machine),
+        record, metrics=collect.metrics(record), profile=seen, attempts=_with_steps(record.attempts, seen)
     )
     collect.write(told)
     return told
@@ -23,3 +24,12 @@ def read_metrics(record: RunRecord) -> RunRecord:
 def is_finished(record: RunRecord) -> RunRecord:
     """The record of a run that is here; its files are read now where orch may have been ended before."""
     return read_metrics(record) if record.unchecked else record
+
+
+def _with_steps(attempts: Sequence[AttemptFacts], seen: Mapping[str, Any] | None) -> Sequence[AttemptFacts]:
+    """The attempts, the last one with how many steps it trained, where that was seen."""
+    steps = (seen or {}).get("steps")
+    if not attempts or not isinstance(steps, int) or isinstance(steps, bool):
+        return attempts
+    last: AttemptFacts = {**attempts[-1], "steps": steps}
+    return [*attempts[:-1], last]

@@ -215,7 +215,7 @@ def open_session(
     interpreter = stack.interpreter(local_stack(profile, progress).python)
     base = str(machine.detail.get("base", FAR_BASE))
     waiting = Waiting(progress)
-    host = _let_in(project, lease, found, waiting if reached else None)
+    host = _let_in_or_gone(project, lease, found, waiting if reached else None)
     session = None
     try:
         if reached:
@@ -236,6 +236,16 @@ def open_session(
     finally:
         door = session.host if session else host  # a broken connection may have been replaced
         door.close()
+
+
+def _let_in_or_gone(project: Project, lease: Lease, found: Reached, waiting: Waiting | None) -> Host:
+    """Log in. A machine that is taken away meanwhile may answer and fall silent: MachineGone says so then."""
+    try:
+        return _let_in(project, lease, found, waiting)
+    except HostKeyError:
+        raise
+    except HostError as lost:
+        raise explain_silence(found.provider, lease, lost, lambda: False) from lost
 
 
 def _let_in(project: Project, lease: Lease, found: Reached, waiting: Waiting | None) -> Host:

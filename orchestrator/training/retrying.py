@@ -14,7 +14,7 @@ from orchestrator.ledger import FIRST
 from orchestrator.model import Progress, RunRecord
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.profile import Profile
-from orchestrator.runs.retries import retried_next
+from orchestrator.runs.retries import retried_next, retried_until
 from orchestrator.session.project import Project
 from orchestrator.session.reach import MachineGone
 from orchestrator.training.one_run import RunOptions
@@ -82,8 +82,8 @@ def _next_unbegun(course: Course, wish: RunOptions, gone: MachineGone) -> RunOpt
 
 def _used_up(failed: RunFailed, record: RunRecord) -> RunFailed:
     """The failure, which names how many attempts were made by themselves."""
-    used = record.attempts[-1].get("retried") if record.attempts else None
-    count = used["interruption"] + used["error"] if used else 0
+    reason, used = ExitReason(record.exit["reason"]), retried_until(record)
+    count = used.interruption if reason.interrupted else used.error if reason.retried_as_error else 0
     if count:
         times = "once" if count == 1 else f"{count} times"
         failed.message += f" It was begun again {times}, which is what `retry` of the profile allows."

@@ -9,13 +9,14 @@ from typing import Any
 from orchestrator import jobs
 from orchestrator.errors import Busy, StackMismatch, UsageError
 from orchestrator.leases.settle import few
-from orchestrator.ledger import Draft, LeasedRun, Retried, Try
+from orchestrator.ledger import FIRST, Draft, LeasedRun, Retried, Try
 from orchestrator.model import Difference, Exit, Exited, Job, RunRecord, RunState, StackFacts
 from orchestrator.model.outcomes import Conclusion, ExitReason
 from orchestrator.model.plain import moment
 from orchestrator.profile import Profile
 from orchestrator.reads.advice import advice_there, of_profile
 from orchestrator.runs import attempts, checkpoints, collect, company, follow, inputs
+from orchestrator.runs.retries import retried_next
 from orchestrator.session import trees as trees_
 from orchestrator.session.session import Session, check_stack, local_agent, stack_facts, tell_inherited, told
 from orchestrator.session.turns import starting
@@ -128,6 +129,9 @@ def _attempt(
     inputs.keep_inputs(project.run(run_id), now)
     number = attempts.number_of_next(project, run_id, session.ledger.lease().runs.get(run_id))
     changed = attempts.changed_since(project, run_id, now)
+    last = attempts.latest_attempt(project.run(run_id))
+    if retried == FIRST and last is not None:  # a call that was killed may have been about to begin it again
+        retried = retried_next(project, last, profile.retry) or FIRST
     if number > 1:
         said = "; ".join(changed) or "nothing changed here since the attempt before"
         session.progress.say(f"{run_id}: attempt {number}: {said}")
@@ -174,6 +178,9 @@ def _start(session: Session, run_id: str) -> bool:
     assert run.draft.job is not None, "a run that is only found is not started again"
     job = replace(run.draft.job, env={**session.profile.train.environment(), ATTEMPT: str(run.attempt)})
     saved = _saved(session, run)
+    if saved and run.resumed is None:
+        told = {"attempt": saved.attempt, "copy": saved.snapshot.seq, "taken_at": saved.snapshot.taken_at}
+        session.ledger.append("run.resumed", run_id=run_id, **told)
     try:
         started = follow.reconnecting(session, lambda: _begun(session, job, saved))
     except UsageError as refused:

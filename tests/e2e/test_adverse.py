@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.model import LABEL_LEASE, Machine
 from orchestrator.providers import open_provider
+from tests.e2e import interrupted
 from tests.e2e.project import Project, until
 
 pytestmark = pytest.mark.machine
@@ -132,7 +133,7 @@ def test_cancel_ends_the_run_and_keeps_what_it_wrote(project: Project) -> None:
         (
             "f = open('big', 'wb')\nwhile True:\n    f.write(b'x' * (1 << 20))\n    f.flush()",
             {"reason": "disk_full"},
-            6,
+            18,
         ),
     ],
     ids=["exit code", "signal", "out of memory", "disk full"],
@@ -208,7 +209,7 @@ def test_the_deadline_saves_what_a_follower_can_fetch(project: Project) -> None:
     )
     project.orch("ssh", "--", "python3", "-c", sooner)
     out, err = train.communicate(timeout=100)
-    assert train.returncode == 6 and b"deadline" in out + err, err.decode()
+    assert train.returncode == 19 and b"deadline" in out + err, err.decode()
     assert (project.folder / "runs/long/outputs/checkpoint").read_text() == "step 7"
     project.orch("down")
 
@@ -362,3 +363,20 @@ def test_interrupted_before_the_run_says_so(project: Project, tmp_path: Path) ->
     assert train.returncode == 130
     assert b"before the run was started" in err
     assert project.json("status")["leases"][0]["runs"] == []
+
+
+def test_a_run_whose_machines_are_killed_is_the_run_that_was_not_though_its_caller_died(
+    project: Project,
+) -> None:
+    """Two machines lose their power, and the first caller dies with the first of them."""
+    interrupted.write(project, times=2)
+
+    def kill() -> None:
+        open_provider("local", state=project.state).kill(machine(project))  # type: ignore[attr-defined]
+
+    caller = interrupted.begin(project)
+    interrupted.take_at(project, caller, 3, kill)
+    interrupted.vanish(caller)
+    caller = interrupted.begin(project)
+    interrupted.take_at(project, caller, 6, kill)
+    interrupted.require_one_run(project, caller, "lost", times=2)

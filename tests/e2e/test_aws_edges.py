@@ -16,6 +16,7 @@ import pytest
 from tests.clouds import tunnels
 from tests.clouds.aws import Cloud
 from tests.clouds.ground_aws import grounded
+from tests.e2e import interrupted
 from tests.e2e.project import HELLO, Project, tiny
 
 pytestmark = [pytest.mark.machine, pytest.mark.slow]
@@ -211,6 +212,24 @@ def test_a_spot_machine_that_went_without_a_word_is_preempted_all_the_same(
     assert json.loads((project.folder / "runs/one/run.json").read_text())["exit"]["reason"] == "preempted"
     again = up(project)
     assert again["machine"] != held["machine"]
+
+
+def test_a_spot_run_that_is_interrupted_twice_is_the_run_that_was_not(project: Project, cloud: Cloud) -> None:
+    """Once without a word; its caller is gone by then. Each machine is another, in another place."""
+    profile(project, spot="true")
+    interrupted.write(project, times=2)
+
+    def interrupt(notice_s: float) -> None:
+        cloud.interrupt(project.json("status")["leases"][0]["machine"], notice_s=notice_s)
+
+    caller = interrupted.begin(project)
+    interrupted.take_at(project, caller, 3, lambda: interrupted.vanish(caller))
+    interrupt(0)
+    caller = interrupted.begin(project)
+    interrupted.take_at(project, caller, 6, lambda: interrupt(20))
+    record = interrupted.require_one_run(project, caller, "preempted", times=2)
+    places = [(each["instance_type"], each["zone"]) for each in record["attempts"]]
+    assert len(set(places)) == 3, places
 
 
 # ---------------------------------------------------------------- no public address

@@ -15,6 +15,7 @@ import pytest
 
 from tests.clouds import gcp, tunnels
 from tests.clouds.gcp.world import OPEN
+from tests.e2e import interrupted
 from tests.e2e.project import HELLO, Project, tiny
 
 pytestmark = [
@@ -139,6 +140,26 @@ def test_a_preempted_run_is_no_lost_run(project: Project, cloud: gcp.Cloud) -> N
     assert record["exit"]["reason"] == "preempted"
     assert "compute.instances.preempted" in record["exit"]["detail"]
     assert instances(cloud) == []
+
+
+def test_a_spot_run_that_is_interrupted_twice_is_the_run_that_was_not(
+    project: Project, cloud: gcp.Cloud
+) -> None:
+    """Its caller is gone before the first machine is. Each machine is another, in another place."""
+    profile(project, spot="true")
+    interrupted.write(project, times=2)
+
+    def preempt(notice_s: float) -> None:
+        cloud.preempt(project.json("status")["leases"][0]["machine"], notice_s=notice_s)
+
+    caller = interrupted.begin(project)
+    interrupted.take_at(project, caller, 3, lambda: interrupted.vanish(caller))
+    preempt(2)
+    caller = interrupted.begin(project)
+    interrupted.take_at(project, caller, 6, lambda: preempt(8))
+    record = interrupted.require_one_run(project, caller, "preempted", times=2)
+    places = [(each["instance_type"], each["zone"]) for each in record["attempts"]]
+    assert len(set(places)) == 3, places
 
 
 # ---------------------------------------------------------------- no public address

@@ -362,3 +362,21 @@ def test_names_that_are_no_text_come_as_they_are(run: RunDir) -> None:
     assert Keeper(run, ["*"]).look(patience=0.0) == 1
     listed = decoded(Snapshots, json.dumps(said(run)).encode()).snapshots[0].files
     assert {os.fsencode(file.path) for file in listed} == names
+
+
+@pytest.mark.parametrize(("on_nan", "kept"), [("stop", 0), ("warn", 1)])
+def test_what_a_job_saves_when_its_loss_is_no_number_replaces_no_copy(
+    run: RunDir, on_nan: str, kept: int
+) -> None:
+    """It is asked to end, and saves once more: with `stop` the copies of before stay the newest."""
+    Path(run.work, "state").write_text("nan")
+    Path(run.exit).write_text("{}")
+    Path(run.path("noticed.json")).write_text('{"noticed": [{"what": "not_finite"}]}')
+    pid = os.fork()
+    if pid == 0:
+        try:
+            keep.keep(run, {"checkpoints": ["state"], "on_nan": on_nan})
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    assert len(snapshot.numbers(run)) == kept

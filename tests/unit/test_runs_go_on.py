@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import orchestrator as orch
+from orchestrator.report.run import summary
 from orchestrator.runs import checkpoints
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
@@ -111,3 +112,6 @@ def test_a_run_that_is_taken_twice_ends_with_the_weights_of_one_that_was_not(job
     assert json.loads((home / "weights.json").read_text()) == expected()
     assert json.loads((home / "saved/state.json").read_text())["step"] == STEPS
     assert any("goes on from the checkpoint that attempt 1 saved" in text for text in job.said)
+    resumed = [each["resumed_from"] for each in record.attempts]
+    assert [each and each["attempt"] for each in resumed] == [None, 1, 2]
+    assert "3  completed: small in r1-a, from a checkpoint of attempt 2" in summary(record)

@@ -55,7 +55,11 @@ def claim(run: RunDir) -> int:
 
 
 def keep(run: RunDir, spec: Dict[str, Any]) -> None:
-    """Copy what the run's checkpoints become until it has ended, and what they are then."""
+    """Copy what the run's checkpoints become until it has ended, and what they are then.
+
+    Nothing more of a run that is ended because its loss is no number: the copies of before are the last
+    that are of use.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the machine goes down: the last save is wanted most
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(5)
@@ -63,11 +67,22 @@ def keep(run: RunDir, spec: Dict[str, Any]) -> None:
     keeper = Keeper(run, list(spec["checkpoints"]))
     hindrance = _Told(_told(run))
     while not _is_over(run):
+        if _lost_its_loss(run, spec):
+            return
         begun = time.monotonic()
         keeper.look(_PATIENCE_S)
         hindrance.tell(keeper.hindrance)
         _pause(run, max(_POLL_S, _SHARE * (time.monotonic() - begun)))
-    keeper.look(0.0)
+    if not _lost_its_loss(run, spec):
+        keeper.look(0.0)
+
+
+def _lost_its_loss(run: RunDir, spec: Dict[str, Any]) -> bool:
+    """Whether the run is ended for that. Its supervisor notes it before the job may save anything more."""
+    if spec.get("on_nan") != "stop":
+        return False
+    noticed = (read_json(run.path("noticed.json")) or {}).get("noticed", [])
+    return any(each["what"] == "not_finite" for each in noticed)
 
 
 def _is_over(run: RunDir) -> bool:
