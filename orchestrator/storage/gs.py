@@ -131,7 +131,7 @@ class GsDriver:
                 version="v4",
                 method="GET",
                 expiration=timedelta(seconds=seconds),
-                generation=None if version is None else int(version),
+                generation=None if version is None else _generation(version),
                 credentials=self._signer,
                 api_access_endpoint=self._endpoint,
             )

@@ -47,6 +47,9 @@ def asking(url: str, bucket: str, name: str, expected: str | Anything | None) ->
         raise StorageUnreachable(StorageFault.UNREACHABLE, message, code=kind) from error
     except GoogleAuthError as error:
         raise _not_proven(url, type(error).__name__) from error
+    except (ValueError, TypeError, LookupError) as error:  # the answer is none of this service
+        kind = type(error).__name__
+        raise StorageError(StorageFault.UNKNOWN, f"{url} answered no object ({kind}).", code=kind) from error
 
 
 def _reason(error: Any) -> str:

@@ -54,7 +54,8 @@ class S3Driver:
         except Missing as absent:  # as S3 answers a condition on an object that is not there
             wanted = None if isinstance(expected, Anything) else expected
             raise Changed(self._url, name, expected=wanted, found=None) from absent
-        return Stored(name, len(body), _etag(answer), f"sha256:{digest.hexdigest()}")
+        with self._asking(name, expected):
+            return Stored(name, len(body), _etag(answer), f"sha256:{digest.hexdigest()}")
 
     def upload(self, name: str, path: Path) -> Stored:
         size, whole, parts = _hashes(path)
@@ -84,14 +85,14 @@ class S3Driver:
             answer = self._client.get_object(Bucket=self._bucket, Key=name, **wanted, **part)
             for chunk in answer["Body"].iter_chunks(_CHUNK):
                 sink(chunk)
-        size = start + int(answer["ContentLength"])
-        return Stored(name, size, _etag(answer), "" if start else _checksum(answer))
+            size = start + int(answer.get("ContentLength", 0))
+            return Stored(name, size, _etag(answer), "" if start else _checksum(answer))
 
     def page(self, prefix: str, token: str | None) -> tuple[list[Stored], str | None]:
         more = {"ContinuationToken": token} if token else {}
         with self._asking(prefix, Anything()):
             answer = self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **more)
-        found = [Stored(one["Key"], int(one["Size"]), _etag(one)) for one in answer.get("Contents", ())]
+            found = [Stored(one["Key"], int(one["Size"]), _etag(one)) for one in answer.get("Contents", ())]
         return found, answer.get("NextContinuationToken") if answer.get("IsTruncated") else None
 
     def remove(self, name: str, expected: str | None) -> None:
@@ -232,7 +233,11 @@ def _condition(expected: str | Anything | None) -> dict[str, str]:
 
 
 def _etag(answer: Any) -> str:
-    return str(answer["ETag"]).strip('"')
+    """Raises ValueError for what is none: it goes into a header again."""
+    etag = str(answer.get("ETag", "")).strip('"')
+    if not re.fullmatch(r"[!#-~]{1,128}", etag):
+        raise ValueError("no ETag")
+    return etag
 
 
 def _checksum(answer: Any) -> str:

@@ -60,7 +60,7 @@ def asking(
         refused = _refused(error.response, url, bucket, name, expected)
         if not (absent_is_none and isinstance(refused, Missing)):
             raise refused from error
-    except (BotoCoreError, ResponseParserError, LookupError) as error:
+    except (BotoCoreError, ResponseParserError, LookupError, ValueError) as error:
         raise _failed(error, url, name) from error
 
 

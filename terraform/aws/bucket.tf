@@ -1,4 +1,4 @@
-# For a team's ledger and artifacts: versioned, private, encrypted, by TLS alone, and never destroyed by accident.
+# For a team's ledger, data and runs: versioned, private, encrypted, by TLS alone, and never destroyed by accident.
 
 resource "aws_s3_bucket" "orch" {
   bucket        = coalesce(var.bucket, "orch-${data.aws_caller_identity.here.account_id}-${var.regions[0]}")
@@ -97,6 +97,10 @@ data "aws_iam_policy_document" "bucket_use" {
 
   statement {
     actions   = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
-    resources = ["${aws_s3_bucket.orch.arn}/ledger/*", "${aws_s3_bucket.orch.arn}/artifacts/*"]
+    resources = [
+      "${aws_s3_bucket.orch.arn}/blobs/*",
+      "${aws_s3_bucket.orch.arn}/ledgers/*",
+      "${aws_s3_bucket.orch.arn}/runs/*",
+    ]
   }
 }

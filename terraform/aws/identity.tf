@@ -11,7 +11,7 @@ resource "aws_iam_policy" "orch" {
 
 resource "aws_iam_policy" "bucket" {
   name        = "orch-bucket"
-  description = "Ledgers and artifacts of orch: to read and to write, not to delete versions."
+  description = "Ledgers, data and runs of orch: to read and to write, not to delete versions."
   policy      = data.aws_iam_policy_document.bucket_use.json
 }
 

@@ -13,7 +13,7 @@ output "orch" {
 }
 
 output "bucket" {
-  description = "For a team's ledger and artifacts."
+  description = "For a team's ledger, data and runs."
   value       = aws_s3_bucket.orch.id
 }
 

@@ -84,7 +84,7 @@ variable "tunnel" {
 }
 
 variable "bucket" {
-  description = "Name of the bucket for ledgers and artifacts. Default: orch-ACCOUNT-REGION."
+  description = "Name of the bucket for ledgers, data and runs. Default: orch-ACCOUNT-REGION."
   type        = string
   default     = null
 }

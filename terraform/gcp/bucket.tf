@@ -1,4 +1,4 @@
-# For a team's ledger and artifacts: versioned, private, encrypted (Google does it always), and never destroyed
+# For a team's ledger, data and runs: versioned, private, encrypted (Google does it always), and never destroyed
 # by accident.
 
 resource "google_storage_bucket" "orch" {
@@ -42,7 +42,7 @@ resource "google_storage_bucket" "orch" {
 locals {
   # Not of the folder from which the reaper takes its program.
   bucket_folders = join(" || ", [
-    for folder in ["ledger", "artifacts"] :
+    for folder in ["blobs", "ledgers", "runs"] :
     "resource.name.startsWith('projects/_/buckets/${google_storage_bucket.orch.name}/objects/${folder}/')"
   ])
 }

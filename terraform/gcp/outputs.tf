@@ -15,7 +15,7 @@ output "orch" {
 }
 
 output "bucket" {
-  description = "For a team's ledger and artifacts."
+  description = "For a team's ledger, data and runs."
   value       = google_storage_bucket.orch.name
 }
 

@@ -99,7 +99,7 @@ variable "tunnel" {
 }
 
 variable "bucket" {
-  description = "Name of the bucket for ledgers and artifacts. Default: orch-PROJECT."
+  description = "Name of the bucket for ledgers, data and runs. Default: orch-PROJECT."
   type        = string
   default     = null
 }
