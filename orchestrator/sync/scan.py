@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.errors import SyncError
 from orchestrator.model import Entry, Manifest
 from orchestrator.runtime.transfer import tree
-from orchestrator.runtime.transfer.entries import Row, digest, folded, leads_out, ordered, text
+from orchestrator.runtime.transfer.entries import Row, digest, folded, leads_out, ordered, raw, text
 from orchestrator.sync import cache as hashes
 from orchestrator.sync.ignore import Ignore
 
 _ATTEMPTS = 3
+
+_LARGE = 16 << 30
+"""Bytes of a file from which on it matters whether it is one of holes: as many would be read and sent."""
+
+_HOLLOW = 64
+"""How many times what a file takes of the disk it may have in bytes; compressing file systems reach less."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,7 @@ def scan(root: Path, *, ignore: Sequence[str] = (), cache: Path | None = None, d
     known = hashes.load(cache, top)
     chooser = Ignore(top, ignore, gitignore=not data)
     listed = tree.survey(os.fspath(text(os.fsencode(top))), chooser)
+    _refuse_holes(top, [found.row for found in listed.found])
     rows, now = _read(top, listed, known)
     rows = [_read_only(row) for row in rows] if data else rows
     hashes.save(cache, top, known, now)
@@ -77,6 +85,7 @@ def _read_only(row: Row) -> Row:
 
 def _scan_file(path: Path, data: bool) -> Scan:
     name = text(os.fsencode(path.name))
+    _refuse_holes(path.parent, [Row(name, "file", path.stat().st_size)])
     try:
         hashed, stamp = tree.content(os.fsencode(path))
         mode = path.stat().st_mode & 0o777
@@ -87,6 +96,21 @@ def _scan_file(path: Path, data: bool) -> Scan:
         return Scan(path, manifest_of([]), unreadable=((name, why),), single=name)
     row = Row(name, "file", stamp[0], mode, hashed)
     return Scan(path, manifest_of([_read_only(row) if data else row]), single=name, mtimes={name: stamp[1]})
+
+
+def _refuse_holes(top: Path, rows: Iterable[Row]) -> None:
+    """Raise SyncError for a file that is nearly all hole, before it is read for hours."""
+    for row in rows:
+        if row.kind != "file" or row.size < _LARGE:
+            continue
+        with suppress(OSError):
+            held = (top / os.fsdecode(raw(row.path))).lstat().st_blocks * 512
+            if held * _HOLLOW < row.size:
+                raise SyncError(
+                    f"{top / shown([row.path])} has {row.size:,} bytes, of which {held:,} are on disk: it "
+                    "is a sparse file, and all of them would be read and sent.",
+                    next_command="name it in .orchignore, or shorten it by truncate to what it holds",
+                )
 
 
 def _read(top: Path, listed: tree.Survey, known: tree.Known) -> tuple[list[Row], tree.Known]:

@@ -34,6 +34,19 @@ def test_a_scan_without_a_root(agent: Agent, tmp_path: Path) -> None:
         sync.far_scan(HOST, agent, str(tmp_path / "absent"))
 
 
+@pytest.mark.timeout(60)
+def test_a_file_of_holes_is_refused_before_it_is_read(root: Path, tmp_path: Path) -> None:
+    """As a part of a folder and by itself; where it is ignored, nothing is said of it."""
+    hollow = root / "image.raw"
+    with open(hollow, "wb") as file:
+        file.write(b"1" * 4096)
+        file.truncate(10 << 40)
+    for place in (root, hollow):
+        with pytest.raises(SyncError, match=r"image.raw has 10,995,116,277,760 bytes, .* sparse"):
+            sync.scan(place, cache=tmp_path / "cache", data=True)
+    assert all(row.path != "image.raw" for row in sync.scan(root, ignore=["image.raw"]).manifest.entries)
+
+
 def test_special_files_are_skipped_with_a_reason(root: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(root / "s"))
