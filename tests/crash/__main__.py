@@ -1,13 +1,14 @@
-"""python -m tests.crash N [CLOUD...]: kill each verb on each cloud at N of its points; print the table.
+"""python -m tests.crash N [CLOUD[:VERB]...]: kill each verb on each cloud at N of its points; print a table.
 
-The points are spread over all effects of a verb; on an emulated cloud, those around its calls come first.
+With a verb only that one is killed, so that a long sweep can be made in parts. The points are spread over all
+effects of a verb; on an emulated cloud, those around its calls come first.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -20,10 +21,12 @@ def main() -> int:
     wanted, clouds = max(2, int(sys.argv[1])), sys.argv[2:] or list(PLACES)
     kills: list[Kill] = []
     for cloud in clouds:
-        for kill in _swept(cloud, wanted):
+        for kill in _swept(*_parts(cloud), wanted):
             kills.append(kill)
             unsound = "" if kill.sound else f"UNSOUND {kill}"
-            print(f"{cloud} {kill.verb} {kill.point} before {kill.before[:90]} {unsound}", file=sys.stderr)
+            print(
+                f"{kill.cloud} {kill.verb} {kill.point} before {kill.before[:90]} {unsound}", file=sys.stderr
+            )
     print(table(kills))
     for kill in kills:
         if not kill.sound:
@@ -31,12 +34,18 @@ def main() -> int:
     return int(not all(kill.sound for kill in kills))
 
 
-def _swept(kind: str, wanted: int) -> Iterator[Kill]:
+def _parts(word: str) -> tuple[str, Sequence[str]]:
+    """The cloud and the verbs that are meant by memory, or memory:down."""
+    kind, _, verb = word.partition(":")
+    if kind not in PLACES or (verb and verb not in SWEEPS):
+        raise SystemExit(f"{word}: one of {', '.join(PLACES)}, alone or with one of :{', :'.join(SWEEPS)}")
+    return kind, [verb] if verb else [each for each in SWEEPS if kind == "memory" or each not in OF_MEMORY]
+
+
+def _swept(kind: str, verbs: Sequence[str], wanted: int) -> Iterator[Kill]:
     with ExitStack() as stack:
         cloud = stack.enter_context(emulated(kind)) if kind in KINDS else None
-        for verb in SWEEPS:
-            if verb in OF_MEMORY and kind != "memory":
-                continue
+        for verb in verbs:
             around: Points = CALLS.get((kind, verb), ())
             sets: tuple[Points, ...] = (around, wanted) if around else (wanted,)
             made = tempfile.TemporaryDirectory(prefix="orch-crash-")

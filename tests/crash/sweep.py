@@ -49,7 +49,7 @@ Points = int | Sequence[str]
 
 def sweep(rig: Rig, verb: str, wanted: Points) -> Iterator[Kill]:
     """Kill `verb` at the points that are `wanted`, one after the other."""
-    yield from SWEEPS[verb](rig, wanted)
+    yield from SWEEPS[verb](rig if verb.startswith("up") else _prepared(rig), wanted)
 
 
 def _points(wanted: Points, counted: Callable[[], int]) -> Sequence[int | str]:
@@ -89,6 +89,15 @@ def lives(rig: Rig, ups: Sequence[str], downs: Sequence[str]) -> Iterator[Kill]:
         yield _seen(rig, "up", up, killed, again.error or "", machines, end=down is None)
         if down is not None:
             yield _seen(rig, "down", down, rig.call("down", kill_before=down), "", 0)
+
+
+def _prepared(rig: Rig) -> Rig:
+    """Later machines need not be sent the installer: to send it is what the sweeps of `up` are killed at."""
+    if isinstance(rig.cloud, StoredCloud) and not rig.cloud.has_image:
+        rig.do("up", profile="orch.yaml")
+        rig.cloud.make_image()
+        rig.do("down")
+    return rig
 
 
 def _sweep_train(rig: Rig, wanted: Points) -> Iterator[Kill]:
