@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from orchestrator.cli.app import app
 from orchestrator.errors import HostError
 from orchestrator.leases import gc as gc_
-from orchestrator.providers import backoff as repeating
+from orchestrator.model import backoff as repeating
 from orchestrator.providers.aws import clients as aws_clients
 from orchestrator.providers.gcp import calls as gcp_calls
 from orchestrator.providers.gcp import readiness_calls
