@@ -30,6 +30,7 @@ def train(
     detach: bool = False,
     retry_failed: bool = False,
     parallel: bool = False,
+    new_data: bool = False,
     overrides: Sequence[str] = (),
     strict: bool = False,
     output: Output | None = None,
@@ -42,8 +43,9 @@ def train(
     used before re-attaches to that run while it goes on; a success is returned at once where command, code,
     data and lock are those of its record, and refused otherwise; a failure is raised again, or with
     `retry_failed` tried anew. Of two calls at once the second waits. `parallel` allows a run beside another
-    on the machine. `detach` returns once the run is started (exit reason "running"); `attach` or `pull` bring
-    it home. `output` receives what the job prints. What lint finds is said; with `strict` its errors stop it.
+    on the machine. `new_data` takes the objects of buckets as they are now. `detach` returns once the run is
+    started (exit reason "running"); `attach` or `pull` bring it home. `output` receives what the job prints.
+    What lint finds is said; with `strict` its errors stop it.
     Where the profile's `retry` allows it, another attempt follows one that was interrupted or failed, on
     another machine of the lease if need be; `approve` is asked, as by `up`, about one that is dearer.
     Raises UsageError, LintRefused, StackMismatch, SyncError, ParityMismatch, RunFailed and its kinds (the
@@ -61,7 +63,9 @@ def train(
         name = check_run_id(run_id) if run_id else new_run_id(profile.name)
         project.require_runs(name)
         seen = attempts.latest_attempt(project.run(name))
-        wish = RunOptions(local_parity, detach, strict, retry_failed, parallel, seen, overrides)
+        wish = RunOptions(
+            local_parity, detach, strict, retry_failed, parallel, seen, overrides, new_data=new_data
+        )
         tell = progress or Silent()
         with shared_use(project, profile.name):
             return train_to_the_end(project, held, profile, name, wish, interrupts, output, tell, approve)

@@ -19,7 +19,7 @@ from orchestrator.cli import run as run_
 from orchestrator.cli import setup as setup_
 from orchestrator.cli import size as size_
 from orchestrator.cli import watch as watch_
-from orchestrator.cli.options import Json, Lease, Parallel, ProfilePath, RunId, Sets, Strict
+from orchestrator.cli.options import Json, Lease, NewData, Parallel, ProfilePath, RunId, Sets, Strict
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.verbs import Verb, Verbs
 
@@ -125,6 +125,7 @@ def train(
         bool, typer.Option("--retry-failed", help="Try a run id that failed again, as the project is now.")
     ] = False,
     parallel: Parallel = False,
+    new_data: NewData = False,
     lease: Lease = None,
     sets: Sets = None,
     strict: Strict = False,
@@ -145,6 +146,7 @@ def train(
             detach=detach,
             retry_failed=retry_failed,
             parallel=parallel,
+            new_data=new_data,
             overrides=sets or (),
             strict=strict,
             output=runs.output(as_json),

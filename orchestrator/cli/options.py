@@ -30,6 +30,10 @@ Sets = Annotated[
 Parallel = Annotated[
     bool, typer.Option("--parallel", help="Allow it beside another run on the machine, which shares it.")
 ]
+NewData = Annotated[
+    bool,
+    typer.Option("--new-data", help="Train on a bucket's objects as they are now, though some changed."),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop where lint finds an error in the script.")]
 ProfilePath = Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile, like profiles/digits.yaml.")]
 RunId = Annotated[str | None, typer.Argument(metavar="RUN", help="A run's id; default: the latest.")]

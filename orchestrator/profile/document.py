@@ -132,8 +132,9 @@ class CodeSection(Section):
 class DataSection(Section):
     """One folder or file of data."""
 
-    source: kinds.LocalPath = Field(
-        description="Where it lies here: relative to this file, absolute, or under ~."
+    source: kinds.DataSource = Field(
+        description="Where it lies here: relative to this file, absolute, or under ~. Or in a bucket: "
+        "s3://… or gs://…, an object or all objects below a prefix; the machine fetches them itself."
     )
     target: kinds.Target | None = Field(
         default=None,
@@ -143,6 +144,11 @@ class DataSection(Section):
     prepare: kinds.Command | None = Field(
         default=None,
         description="The command that makes the source here, run in code.path when it is absent.",
+    )
+    sample: tuple[kinds.Sample, ...] = Field(
+        default=(),
+        description="The objects of a bucket that the first steps read, as patterns relative to the source: "
+        "only these are fetched to this computer, for the local side of a proof. Default: all.",
     )
 
 

@@ -215,6 +215,8 @@ GPU_WORD = _matching(values.ACCELERATOR_PATTERN, "T4", "L4:2")
 GPU_SHORTHAND = BeforeValidator(values.expand_accelerator)
 
 LocalPath = Annotated[str, Parsed(values.parse_local_path, _NOT_EMPTY)]
+DataSource = Annotated[str, Parsed(values.parse_source, _NOT_EMPTY)]
+Sample = Annotated[str, Parsed(values.parse_sample, _NOT_EMPTY)]
 Target = Annotated[str, Parsed(values.parse_target, _NOT_EMPTY)]
 Output = Annotated[str, Parsed(values.parse_output, _NOT_EMPTY)]
 ModuleName = Annotated[str, Parsed(values.parse_module_name, _matching(values.MODULE_PATTERN))]

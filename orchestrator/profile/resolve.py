@@ -16,7 +16,7 @@ from orchestrator.model import clouds
 from orchestrator.profile import resolved
 from orchestrator.profile.document import DataSection, Document
 from orchestrator.profile.rules import Breach, breaches, disk_size, overlapping, regions_of, volume_of
-from orchestrator.profile.values import Accelerator, FromEnv
+from orchestrator.profile.values import Accelerator, FromEnv, is_bucket
 
 LOCKS = ("uv.lock", "pylock.toml", "requirements.lock", "requirements.txt")
 LOCAL_DURATION = 4 * 3600
@@ -156,8 +156,17 @@ def _pins(path: Path) -> bool:
 
 
 def _data(entry: DataSection, folder: Folder, code: Path) -> resolved.DataTree:
+    if is_bucket(entry.source):
+        return _bucket(entry, code)
     source = folder.path(entry.source)
     return resolved.DataTree(source, entry.target or _target(source, code), entry.prepare)
+
+
+def _bucket(entry: DataSection, code: Path) -> resolved.DataTree:
+    name = entry.source.rstrip("/").rpartition("/")[2]
+    key = hashlib.sha256(entry.source.encode()).hexdigest()[:16]
+    here = code / ".orch" / "data" / key / name
+    return resolved.DataTree(here, entry.target or name, None, entry.source, entry.sample)
 
 
 def _target(source: Path, code: Path) -> str:
@@ -188,7 +197,7 @@ def absent_files(profile: resolved.Profile) -> Iterator[Breach]:
         return
     yield from _absent_stack(profile)
     for index, data in enumerate(profile.data):
-        if not data.prepare and not os.path.lexists(data.source):
+        if not data.bucket and not data.prepare and not os.path.lexists(data.source):
             text = f"there is no {data.source}; prepare would name the command that makes it"
             yield Breach(("data", index, "source"), text)
     script = _script(profile.train.command)

@@ -53,11 +53,17 @@ class Code:
 
 @dataclass(frozen=True)
 class DataTree:
-    """One folder or file: `source` here, `target` where the script finds it, relative or absolute."""
+    """One folder or file: `source` here, `target` where the script finds it, relative or absolute.
+
+    With a `bucket`, its address, the machine fetches the objects from there; `source` is then where those
+    that `sample` names (all, where it is empty) are put on this computer when a proof needs them.
+    """
 
     source: Path
     target: str
     prepare: tuple[str, ...] | None
+    bucket: str = ""
+    sample: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from orchestrator.model.clouds import Places
 from orchestrator.profile.document import Document
 from orchestrator.profile.kinds import GIB
 from orchestrator.profile.units import show_duration, show_size
-from orchestrator.profile.values import FromEnv, nearest
+from orchestrator.profile.values import FromEnv, is_bucket, nearest
 
 _SECRET_NAME = re.compile(r"(^|_)(TOKEN|KEY|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)$|PASSWORD", re.I)
 _SECRET_VALUE = re.compile(
@@ -222,6 +222,16 @@ def _secrets(document: Document) -> Iterator[Breach]:
             yield Breach(("train", "env", name), f"{text}write {name}: {{from_env: {name}}}")
 
 
+def _buckets(document: Document) -> Iterator[Breach]:
+    for index, entry in enumerate(document.data):
+        if is_bucket(entry.source) and entry.prepare:
+            text = "makes data on this computer, and these are in a bucket; remove one of the two"
+            yield Breach(("data", index, "prepare"), text)
+        if entry.sample and not is_bucket(entry.source):
+            text = "is for data in a bucket; data of this computer are here as a whole"
+            yield Breach(("data", index, "sample"), text)
+
+
 def overlapping(targets: Sequence[str], outputs: Sequence[str]) -> Iterator[Breach]:
     """Data targets of which one would hide another, and outputs that would be written into data."""
     seen = _Paths()
@@ -285,5 +295,6 @@ _RULES: tuple[Callable[[Document], Iterator[Breach]], ...] = (
     _region,
     _zone,
     _secrets,
+    _buckets,
     _capacity,
 )

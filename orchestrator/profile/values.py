@@ -215,6 +215,45 @@ def parse_local_path(value: object) -> str:
     return text
 
 
+_BUCKET = re.compile(r"(s3|gs)://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?")
+
+
+def is_bucket(source: str) -> bool:
+    """Whether a source of data is an object, or all objects below a prefix, of a bucket."""
+    return source.startswith(("s3://", "gs://"))
+
+
+def parse_source(value: object) -> str:
+    """Where data lie: a path on this computer, or the address of an object or a prefix of a bucket."""
+    text = parse_path(value)
+    if is_bucket(text):
+        return _parse_bucket(text)
+    if scheme := re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", text):
+        raise ValueError(
+            f"'{scheme[0]}' is no place for data; write a path of this computer, s3://bucket/prefix or "
+            "gs://bucket/prefix"
+        )
+    return parse_local_path(text)
+
+
+def _parse_bucket(text: str) -> str:
+    if not _BUCKET.fullmatch(text):
+        raise ValueError(f"'{text}' names no bucket; write e.g. {text[:5]}my-bucket/images")
+    if any(part in (".", "..") for part in text.split("/")) or "//" in text[5:]:
+        raise ValueError(f"'{text}' has an empty part, or one of dots; write the names of the objects")
+    return text
+
+
+def parse_sample(value: object) -> str:
+    """A pattern of names of objects, relative to the source."""
+    text = parse_path(value)
+    if text.startswith("/") or ".." in text.split("/"):
+        raise ValueError(
+            f"'{text}' leads out of the source; write it relative to it, e.g. train-000*.tfrecord"
+        )
+    return text
+
+
 def parse_target(value: object) -> str:
     """Where data appears to the script: relative to its working folder, or absolute; normalised."""
     text = parse_path(value)

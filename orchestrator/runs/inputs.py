@@ -27,7 +27,8 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class Inputs:
-    """`code`: each path and what it is. `data` is None where some are absent, which `prepare` makes."""
+    """`code`: each path and what it is. `data` is None where some are absent, which `prepare`
+    makes, or in a bucket, where the lease's pin says what they are."""
 
     command: tuple[str, ...]
     code: dict[str, str]
@@ -39,7 +40,7 @@ class Inputs:
 def inputs_of(project: Project, profile: Profile) -> Inputs:
     """Read now. Nothing is made and nothing is sent. Raises SyncError, StackError."""
     code = sync.scan(profile.code.path, ignore=code_ignored(profile), cache=project.cache).manifest
-    present = all(each.source.exists() for each in profile.data)
+    present = all(each.source.exists() and not each.bucket for each in profile.data)
     data = [
         sync.scan(each.source, cache=project.cache, data=True).manifest for each in profile.data if present
     ]

@@ -16,7 +16,9 @@ from pathlib import Path
 from orchestrator import sync
 from orchestrator.errors import SyncError, UsageError
 from orchestrator.model import Agent, DataFacts, Manifest, Progress, TreeLink
+from orchestrator.model.counted import counted
 from orchestrator.profile import DataTree, Profile
+from orchestrator.session import buckets
 from orchestrator.session.session import Session
 
 CODE_TREE = "code"
@@ -32,21 +34,64 @@ class Trees:
     seconds: float
 
 
-def send(session: Session) -> Trees:
-    """Send what changed."""
+def send(session: Session, *, new_data: bool = False) -> Trees:
+    """Send what changed. With `new_data`, buckets are taken as they are now, whatever was pinned before.
+
+    Raises SyncError; DataChanged, a kind of it, where a bucket is not what this lease's runs had.
+    """
     begun = time.monotonic()
     profile = session.profile
+    pins = {
+        number: buckets.pinned(pin_path(session, number), each.bucket, accept=new_data)
+        for number, each in enumerate(profile.data)
+        if each.bucket
+    }
     for each in profile.data:
-        prepare(session, each)
+        if not each.bucket:
+            prepare(session, each)
     code = _sent(session, CODE_TREE, profile.code.path, ignore=code_ignored(profile))
-    there = [_link(session.agent, CODE_TREE, ".", code, copied=True)]
+    there = [_link(session.agent, CODE_TREE, ".", code.manifest, copied=True)]
     manifests = []
     for number, each in enumerate(profile.data):
         name = f"data-{number}"
-        data = _sent(session, name, each.source, data=True)
-        there.append(_link(session.agent, name, each.target, data))
-        manifests.append(data.manifest)
+        if number in pins:
+            manifest = _fetched(session, name, pins[number])
+        else:
+            manifest = _sent(session, name, each.source, data=True).manifest
+        there.append(_link(session.agent, name, each.target, manifest))
+        manifests.append(manifest)
     return Trees(tuple(there), code.manifest, facts_of(manifests), time.monotonic() - begun)
+
+
+def pin_path(session: Session, number: int) -> Path:
+    """Where the objects of the profile's data of this number are pinned for the lease."""
+    return session.ledger.path.parent / f"data-{number}.json"
+
+
+def mirror_samples(session: Session) -> None:
+    """Put here what the first steps read of the buckets that are pinned for the lease."""
+    for number, each in enumerate(session.profile.data):
+        if each.bucket:
+            pin = buckets.pinned(pin_path(session, number), each.bucket)
+            buckets.mirror(each, pin, session.progress)
+
+
+def _fetched(session: Session, name: str, pin: buckets.Pin) -> Manifest:
+    """The tree `name` on the machine made of a bucket's objects, which the machine fetches itself."""
+    done = sync.fetch(
+        session.host,
+        session.agent,
+        pin.objects,
+        name,
+        buckets.linker(pin),
+        session.progress,
+        single=pin.single,
+    )
+    if done.damaged:
+        session.progress.say(
+            f"Note: {counted(done.damaged, 'object')} of {pin.source} came damaged and were fetched again"
+        )
+    return done.manifest
 
 
 def _sent(
@@ -91,8 +136,8 @@ def _literal(path: str) -> str:
     return re.sub(r"([\\*?\[\]#! ])", r"\\\1", path)
 
 
-def _link(agent: Agent, name: str, target: str, sent: sync.Scan, *, copied: bool = False) -> TreeLink:
-    return TreeLink(sync.tree_path(agent, name), target, copied, sent.manifest.digest)
+def _link(agent: Agent, name: str, target: str, sent: Manifest, *, copied: bool = False) -> TreeLink:
+    return TreeLink(sync.tree_path(agent, name), target, copied, sent.digest)
 
 
 def check_targets(profile: Profile) -> None:
@@ -127,6 +172,9 @@ def prepare(session: Session, tree: DataTree) -> None:
 
 def make(tree: DataTree, profile: Profile, python_of: Callable[[], Path], progress: Progress) -> None:
     """As `prepare`; `python_of` finds the local stack's interpreter, where there is something to make."""
+    if tree.bucket:
+        buckets.mirror(tree, buckets.listed(tree.bucket), progress)
+        return
     if tree.source.exists():
         return
     if not tree.prepare:

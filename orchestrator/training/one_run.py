@@ -36,6 +36,7 @@ class RunOptions:
     """How a run is to be made. `seen` is the last attempt at its id that had ended when the call began.
 
     `overrides`: what this call changes in the profile, or must give again. `verb`: which one it serves.
+    `new_data`: buckets are taken as they are now, whatever this lease's runs had before.
     `retried`: how often this call, or one that was killed, has begun the run again by itself.
     """
 
@@ -48,6 +49,7 @@ class RunOptions:
     overrides: Sequence[str] = ()
     verb: str = "train"
     retried: Retried = FIRST
+    new_data: bool = False
 
     def command(self, profile: Profile, run_id: str) -> str:
         """The command that makes this wish again; what may be secrets is to be filled in."""
@@ -90,6 +92,7 @@ def one_run(
                     local_parity=wish.local_parity,
                     parallel=wish.parallel,
                     retried=wish.retried,
+                    new_data=wish.new_data,
                 )
                 interrupts.begun = True
             if not begin(session, name, draft, parallel=wish.parallel, verb=wish.verb):

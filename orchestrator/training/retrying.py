@@ -65,7 +65,7 @@ def _next(course: Course, wish: RunOptions, failed: RunFailed) -> RunOptions:
     course.tell.say(f"{course.run_id}: {said} It is begun again (retry {count} of {most})")
     if interrupted:
         course.replace_machine(record)
-    return replace(wish, retry_failed=True, seen=record, retried=retried)
+    return replace(wish, new_data=False, retry_failed=True, seen=record, retried=retried)
 
 
 def _next_unbegun(course: Course, wish: RunOptions, gone: MachineGone) -> RunOptions:
@@ -77,7 +77,7 @@ def _next_unbegun(course: Course, wish: RunOptions, gone: MachineGone) -> RunOpt
         raise gone
     course.tell.say(f"{gone.message} Another is made for {course.run_id}")
     course.replace_machine(None)
-    return replace(wish, retried=more)
+    return replace(wish, new_data=False, retried=more)
 
 
 def _used_up(failed: RunFailed, record: RunRecord) -> RunFailed:

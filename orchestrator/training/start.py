@@ -27,7 +27,15 @@ ATTEMPT = "ORCH_ATTEMPT"
 """The variable that tells a job which attempt at its run it is, from 1."""
 
 
-def prepared(session: Session, run_id: str, *, local_parity: bool, parallel: bool, retried: Retried) -> Draft:
+def prepared(
+    session: Session,
+    run_id: str,
+    *,
+    local_parity: bool,
+    parallel: bool,
+    retried: Retried,
+    new_data: bool = False,
+) -> Draft:
     """Stack, bytes and parity, ready for the job: the draft of the run's record, with the job in it.
 
     From here on what an earlier attempt left is in `runs/<id>/attempts/`. Raises Busy where another run is
@@ -54,7 +62,9 @@ def prepared(session: Session, run_id: str, *, local_parity: bool, parallel: boo
     elif found := of_profile(session.profile):
         session.progress.say(f"Note: {advice_there(found, session.profile.path)}")
     with measure_duration(timings, "sync_s"):
-        trees = trees_.send(session)
+        trees = trees_.send(session, new_data=new_data)
+        if local:
+            trees_.mirror_samples(session)
     now, attempt = _attempt(session, run_id, trees, retried)
     draft = Draft(
         stack,

@@ -1,0 +1,43 @@
+"""Prove that a machine could fetch the data of buckets, before one is rented."""
+
+from __future__ import annotations
+
+from orchestrator.errors import SyncError, UsageError
+from orchestrator.profile import Profile
+from orchestrator.profile.units import show_size
+from orchestrator.runtime.http import Client, HttpError
+from orchestrator.session import buckets
+
+_NOTHING = "Nothing was made; nothing costs."
+
+
+def require_data(wanted: Profile) -> None:
+    """Raise what would stop the first run: a bucket that is absent or may not be read, objects that a link
+    made here does not open, or more bytes than the machine's disk."""
+    pins = [buckets.listed(each.bucket) for each in wanted.data if each.bucket]
+    size = sum(pin.size for pin in pins)
+    if size >= wanted.resources.disk:
+        raise UsageError(
+            f"The data have {show_size(size)}, and the machine's disk {show_size(wanted.resources.disk)}.",
+            exists=_NOTHING,
+            next_command="ask for a larger resources.disk in the profile",
+        )
+    for pin in pins:
+        _require_readable(pin)
+
+
+def _require_readable(pin: buckets.Pin) -> None:
+    """Read one byte as the machine will."""
+    first = next((each for each in pin.objects if each.size), None)
+    if first is None:
+        return
+    link = buckets.linker(pin)(first)
+    try:
+        with Client() as client:
+            list(client.read_range(link.url, link.headers, 0, 1))
+    except HttpError as error:
+        raise SyncError(
+            f"A link to {first.key} of {pin.source} does not open it, so no machine could fetch it: {error}",
+            exists=_NOTHING,
+            next_command="give the credentials here the right to read the bucket's objects",
+        ) from error

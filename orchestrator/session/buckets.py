@@ -1,0 +1,213 @@
+"""Data in buckets: listed, pinned for a lease, and given to its machine by links; samples of them here.
+
+The pin is the manifest of the first use (key, size, version, checksum), beside the lease's ledger. Later runs
+of the lease see these bytes, or are refused with the names of the objects that changed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated
+
+from orchestrator.errors import SyncError, UsageError
+from orchestrator.hosts.atomic import atomic_write
+from orchestrator.model import Progress
+from orchestrator.model.answers import LONG, Like, Malformed, Most, decoded
+from orchestrator.model.files import regular_bytes
+from orchestrator.model.stores import Link, Store, Stored
+from orchestrator.profile import DataTree
+from orchestrator.runtime.fetch.download import Wanted
+from orchestrator.runtime.fetch.serve import rows_of
+from orchestrator.runtime.transfer.entries import hostile
+from orchestrator.storage import open_store
+from orchestrator.sync.scan import shown
+
+ACCEPT = "orch train --new-data"
+LINK_LASTS = 3600.0
+LARGEST_HERE = 2 << 30
+"""Bytes that are fetched to this computer where the profile names no sample."""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """The objects of a source as they were at first. `single`: the name of the one object that it is."""
+
+    source: str
+    single: str
+    objects: Annotated[tuple[Stored, ...], Most(1_000_000)]
+    schema: Annotated[str, Like("1")] = "1"
+
+    @property
+    def size(self) -> int:
+        return sum(each.size for each in self.objects)
+
+
+class DataChanged(SyncError):
+    """A source is no longer what a lease's runs are pinned to; each of the three holds keys."""
+
+    def __init__(self, source: str, changed: list[str], added: list[str], removed: list[str]) -> None:
+        told = (("changed", changed), ("new", added), ("gone", removed))
+        phrases = [f"{what}: {shown(keys)}" for what, keys in told if keys]
+        super().__init__(
+            f"{source} is not what the runs of this lease were given before ({'; '.join(phrases)}). "
+            "Nothing was fetched.",
+            next_command=f"{ACCEPT}    # train on the objects as they are now, from here on",
+        )
+        self.source, self.changed, self.added, self.removed = source, changed, added, removed
+
+
+def listed(source: str) -> Pin:
+    """The objects of a source as they are now. Raises SyncError where there is none, StorageError."""
+    above, _, name = source.rstrip("/").rpartition("/")
+    if not above.endswith("/") and not source.endswith("/"):
+        one = open_store(above).head(name)
+        if one is not None:
+            return Pin(source, name, (one,))
+    objects = tuple(open_store(source.rstrip("/")).list())
+    if not objects:
+        raise SyncError(
+            f"{source} holds no objects.", next_command="correct data[].source, or put the data there"
+        )
+    wanted = [Wanted(each.key, each.size, each.version, each.checksum) for each in objects]
+    for key, why in hostile(rows_of(wanted), sealed=False):
+        raise SyncError(f"The objects of {source} cannot be files: {shown([key])}: {why}.")
+    return Pin(source, "", objects)
+
+
+def pinned(path: Path, source: str, *, accept: bool = False) -> Pin:
+    """The pin at `path`, made of what is there now where there is none, or to `accept` that.
+
+    Raises DataChanged where the objects are no longer the pinned ones.
+    """
+    now, before = listed(source), None if accept else _read(path)
+    if before is None or before.source != source:
+        return _keep(path, now)
+    then = {each.key: each for each in before.objects}
+    current = {each.key: each for each in now.objects}
+    changed = [key for key in then if key in current and not _same(then[key], current[key])]
+    added, removed = sorted(current.keys() - then.keys()), sorted(then.keys() - current.keys())
+    if changed or added or removed:
+        raise DataChanged(source, changed, added, removed)
+    return now if now == before else _keep(path, now)
+
+
+def linker(pin: Pin) -> _Linker:
+    """Makes links to the objects of a pin."""
+    return _Linker(_store_of(pin), pin.source)
+
+
+class _Linker:
+    def __init__(self, store: Store, source: str) -> None:
+        self._store = store
+        self._source = source
+
+    def __call__(self, of: Stored) -> Link:
+        link = self._store.link(of.key, LINK_LASTS, of.version)
+        if link is None:
+            raise UsageError(
+                f"No links to the objects of {self._source} can be made with the credentials here, so a "
+                "machine cannot fetch them.",
+                next_command="use credentials that can sign: an access key, or a service account's key",
+            )
+        return link
+
+
+def mirror(tree: DataTree, pin: Pin, progress: Progress) -> None:
+    """Make `tree.source` the objects that its sample names, each of its pinned version, and nothing else.
+
+    Raises UsageError where that would be too much, or where no object matches.
+    """
+    wanted = _sampled(tree, pin)
+    size = sum(each.size for each in wanted)
+    if not tree.sample and size > LARGEST_HERE:
+        raise UsageError(
+            f"{tree.bucket} has {size:,} bytes; a proof on this computer needs what the first steps read.",
+            next_command="name them in the profile: data[].sample: [train-000*.tfrecord]",
+        )
+    notes = tree.source.with_name(f"{tree.source.name}.objects.json")
+    there = _read(notes)
+    known = {each.key: each for each in there.objects} if there else {}
+    keep = {each.key for each in wanted if known.get(each.key) == each and _file(tree, pin, each).is_file()}
+    _remove_others(tree, pin, keep)
+    missing = [each for each in wanted if each.key not in keep]
+    if missing:
+        progress.say(f"{tree.bucket}: {len(missing)} objects of {size:,} bytes come to this computer")
+    store = _store_of(pin)
+    for number, each in enumerate(missing, start=1):
+        place = _file(tree, pin, each)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        store.fetch(each.key, place, each.version)
+        progress.transfer(tree.source.name, number, len(missing))
+    _keep(notes, replace(pin, objects=tuple(wanted)))
+
+
+def _sampled(tree: DataTree, pin: Pin) -> list[Stored]:
+    if pin.single or not tree.sample:
+        return list(pin.objects)
+    found = [each for each in pin.objects if any(fnmatchcase(each.key, glob) for glob in tree.sample)]
+    if not found:
+        raise UsageError(
+            f"No object of {tree.bucket} matches data[].sample ({', '.join(tree.sample)}).",
+            next_command=f"name objects like {shown([pin.objects[0].key])}",
+        )
+    return found
+
+
+def _file(tree: DataTree, pin: Pin, of: Stored) -> Path:
+    return tree.source if pin.single else tree.source / of.key
+
+
+def _remove_others(tree: DataTree, pin: Pin, keep: set[str]) -> None:
+    """What is not of the sample would be read by the script, though it is not its data."""
+    tree.source.parent.mkdir(parents=True, exist_ok=True)
+    if pin.single or not tree.source.is_dir() or tree.source.is_symlink():
+        if not keep:
+            _remove(tree.source)
+        return
+    for path in list(_files(tree.source)):
+        if path.relative_to(tree.source).as_posix() not in keep:
+            path.unlink()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+
+
+def _store_of(pin: Pin) -> Store:
+    whole = pin.source.rstrip("/")
+    return open_store(whole.rpartition("/")[0] if pin.single else whole)
+
+
+def _same(one: Stored, other: Stored) -> bool:
+    """Whether two versions of an object have the same bytes, as far as the store tells."""
+    if one.version == other.version:
+        return True
+    return bool(one.checksum) and (one.size, one.checksum) == (other.size, other.checksum)
+
+
+def _keep(path: Path, pin: Pin) -> Pin:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(path, json.dumps(asdict(pin), separators=(",", ":")).encode())
+    return pin
+
+
+def _read(path: Path) -> Pin | None:
+    """None where there is none. A damaged one raises: to pin anew would hide a change."""
+    try:
+        return decoded(Pin, regular_bytes(path, LONG), most=LONG)
+    except FileNotFoundError:
+        return None
+    except Malformed as error:
+        raise SyncError(f"{path} is damaged: {error}.", next_command=ACCEPT) from None
