@@ -162,7 +162,7 @@ class _Fetch:
         if recalled.get(wanted.path) == (stamp, came.sha256):
             return stamp, came.sha256
         try:
-            hashed, stamp = tree.content(os.path.join(raw(self._place), raw(wanted.path)))
+            hashed, stamp = tree.content_of(inside.open_file(wanted.path))
         except OSError:
             return None
         return (stamp, hashed) if hashed == came.sha256 else None
