@@ -58,7 +58,6 @@ def run(
     local_parity: bool = False,
     retry_failed: bool = True,
     parallel: bool = False,
-    new_data: bool = False,
     output: Output | None = None,
     progress: Progress | None = None,
 ) -> RunRecord:
@@ -67,7 +66,7 @@ def run(
     A success is returned at once where command, code, data and lock are those of its record; else UsageError
     names what differs. A run that failed, or was lost with its machine, is tried again as a new attempt with
     the project as it is now; without `retry_failed` its failure is raised again, and nothing is rented. Of
-    two calls with one id the second waits, and gets what the first got. `parallel`, `new_data`: see `train`.
+    two calls with one id the second waits, and gets what the first got. `parallel`: see `train`.
 
     The machine is ended in every case but three, which `progress` or the error's `exists` name with the
     price: results on it could not be brought home, another call uses it, or it was there before (`up`).
@@ -83,7 +82,6 @@ def run(
         local_parity=local_parity,
         retry_failed=retry_failed,
         parallel=parallel,
-        new_data=new_data,
         seen=attempts.latest_attempt(project.run(name)),
         overrides=secrets_of(overrides),
         verb="run",

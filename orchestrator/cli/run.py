@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Json, NewData, Parallel, Sets
+from orchestrator.cli.options import Json, Parallel, Sets
 from orchestrator.cli.output import guarded
 from orchestrator.errors import EXIT_INTERRUPTED
 
@@ -31,7 +31,6 @@ def run(
         ),
     ] = True,
     parallel: Parallel = False,
-    new_data: NewData = False,
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
@@ -49,7 +48,6 @@ def run(
                 local_parity=local_parity,
                 retry_failed=retry_failed,
                 parallel=parallel,
-                new_data=new_data,
                 output=runs.output(as_json),
                 progress=progress.progress(),
             )

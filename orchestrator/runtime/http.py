@@ -48,9 +48,9 @@ class Answer(NamedTuple):
 class HttpError(Exception):
     """A request that failed for good.
 
-    kind: "denied" (401, 403: the link expired, or never was allowed), "missing" (404, 410), "changed" (412),
-    "passing" (tried often enough; the reason may go away), "refused" (any other status), "malformed" (not
-    what the protocol says).
+    kind: "denied" (401, 403, ExpiredToken: the link expired, or never was allowed), "missing" (404, 410),
+    "changed" (412), "passing" (tried often enough; the reason may go away), "refused" (any other status),
+    "malformed" (not what the protocol says).
     """
 
     def __init__(self, kind: str, sentence: str, status: int = 0) -> None:
@@ -298,7 +298,10 @@ def _require_good(url: str, response: http.client.HTTPResponse) -> None:
             "refused", f"{_server(url)} sends elsewhere ({status}), which is not followed.", status
         )
     kinds = {401: "denied", 403: "denied", 404: "missing", 410: "missing", _CHANGED: "changed"}
-    words = re.sub(r"[^\x20-\x7e]+", " ", _read(response, 600).decode("latin-1")).strip()
+    said = _read(response, 600).decode("latin-1")
+    if status == 400 and "<Code>ExpiredToken</Code>" in said:  # a link of Cloud Storage, a session of S3
+        raise HttpError("denied", f"{_server(url)} answered ExpiredToken.", status)
+    words = re.sub(r"[^\x20-\x7e]+", " ", said).strip()
     raise HttpError(
         kinds.get(status, "refused"), f"{_server(url)} answered {status}: {words or 'nothing'}", status
     )

@@ -62,9 +62,7 @@ def prepared(
     elif found := of_profile(session.profile):
         session.progress.say(f"Note: {advice_there(found, session.profile.path)}")
     with measure_duration(timings, "sync_s"):
-        trees = trees_.send(session, new_data=new_data)
-        if local:
-            trees_.mirror_samples(session)
+        trees = _sent(session, new_data, proved=local is not None)
     now, attempt = _attempt(session, run_id, trees, retried)
     draft = Draft(
         stack,
@@ -84,6 +82,14 @@ def prepared(
         draft = replace(draft, parity=parity)
         _refuse_mismatch(session, run_id, draft, parity)
     return draft
+
+
+def _sent(session: Session, new_data: bool, *, proved: bool) -> trees_.Trees:
+    """Code and data on the machine; where they are `proved`, samples of buckets here, too."""
+    trees = trees_.send(session, new_data=new_data)
+    if proved:
+        trees_.mirror_samples(session)
+    return trees
 
 
 def begin(session: Session, run_id: str, draft: Draft | None, *, parallel: bool, verb: str) -> bool:

@@ -32,7 +32,7 @@ from typing import Any, Dict, List, Set
 from ..transfer import apply, record, tree
 from ..transfer.apply import Refused, Say
 from ..transfer.confined import Confined
-from ..transfer.entries import Row, difference, digest, raw
+from ..transfer.entries import Row, difference, digest
 from ..transfer.frames import Broken, Read, Write, receive, send
 from .download import PART, Arrived, Damaged, Event, Failed, Link, Part, Pool, Staging, Wanted, Whole
 from .journal import Came, Journal

@@ -82,6 +82,8 @@ class App:
             return self._compute(request, record)
         if "/services/" in request.path and request.path.startswith("/v1/projects/"):
             return json_response(governing.service(self._world, request.path, request.method))
+        if request.path == "/token":
+            return json_response({"access_token": "emulated", "expires_in": 3600, "token_type": "Bearer"})
         if self._storage.serves(request):
             return self._storage.answer(request, record)
         if request.path == f"/v1/{billing.SERVICE}/skus":

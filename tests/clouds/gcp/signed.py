@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, unquote
@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote
 from werkzeug.wrappers import Request, Response
 
 from tests.clouds.gcp.errors import ApiError
-from tests.clouds.gcp.objects import Conditions, Store
+from tests.clouds.gcp.objects import Conditions, Store, Stored
 from tests.clouds.gcp.world import Settings
 
 _WEEK_S = 604800
@@ -34,7 +34,10 @@ def is_signed(request: Request) -> bool:
     )
 
 
-def answer(request: Request, store: Store, settings: Settings) -> Response:
+def answer(
+    request: Request, store: Store, settings: Settings, media: Callable[[Stored], Response]
+) -> Response:
+    """`media` answers with the bytes of an object that the request asks for."""
     raw = str(request.environ.get("RAW_URI") or request.environ["REQUEST_URI"]).partition("?")[0]
     bucket, _, name = re.sub(r"^https?://[^/]+", "", raw).lstrip("/").partition("/")
     if request.method == "POST":
@@ -43,7 +46,7 @@ def answer(request: Request, store: Store, settings: Settings) -> Response:
         raise ApiError(501, "notImplemented", "Only GET and POST are emulated.")
     _judge_query(request, settings, f"/{bucket}/{name}")
     found = store.get(unquote(bucket), unquote(name), request.args.get("generation"), Conditions())
-    return Response(found.data, 200, {"X-Goog-Hash": f"crc32c={found.shape['crc32c']}"})
+    return media(found)
 
 
 def _judge_query(request: Request, settings: Settings, path: str) -> None:

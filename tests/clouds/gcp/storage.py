@@ -46,7 +46,8 @@ class Storage:
 
     def answer(self, request: Request, record: Json) -> Response:
         if not request.path.startswith(_PREFIXES):
-            return signed.answer(request, self.store, self._world.settings)
+            settings = self._world.settings
+            return signed.answer(request, self.store, settings, lambda found: _media(request, found, None))
         target = _target(request)
         record.update(method=target.method, zone=target.bucket, object=target.name)
         method = self._document.methods[target.method]
