@@ -52,7 +52,7 @@ class Arrived(NamedTuple):
     bytes: int
 
 
-class Whole(NamedTuple):
+class Verified(NamedTuple):
     """An object is verified, and waits in staging under `name`."""
 
     number: int
@@ -74,7 +74,7 @@ class Failed(NamedTuple):
     text: str
 
 
-Event = Union[Arrived, Whole, Damaged, Failed]
+Event = Union[Arrived, Verified, Damaged, Failed]
 
 
 class Staging:
@@ -200,4 +200,4 @@ class Pool:
         if size != wanted.size or not (proof is None or proof.passes()):
             self._staging.drop(name)
             return Damaged(number)
-        return Whole(number, name, hasher.hexdigest())
+        return Verified(number, name, hasher.hexdigest())

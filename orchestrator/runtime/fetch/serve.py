@@ -34,7 +34,7 @@ from ..transfer.apply import Refused, Say
 from ..transfer.confined import Confined
 from ..transfer.entries import Row, difference, digest
 from ..transfer.frames import Broken, Read, Write, receive, send
-from .download import PART, Arrived, Damaged, Event, Failed, Link, Part, Pool, Staging, Wanted, Whole
+from .download import PART, Arrived, Damaged, Event, Failed, Link, Part, Pool, Staging, Verified, Wanted
 from .journal import Came, Journal
 
 _AHEAD = 256
@@ -236,7 +236,7 @@ class _Fetch:
             self._bytes += event.bytes
             if event.bytes:
                 self._denied.pop(event.number, None)
-        elif isinstance(event, Whole):
+        elif isinstance(event, Verified):
             self._settle(staging, target, event)
             under_way.discard(event.number)
         elif isinstance(event, Damaged):
@@ -267,7 +267,7 @@ class _Fetch:
     def _refused(self, number: int, kind: str, text: str) -> Refused:
         return Refused(f"object_{kind}", text, path=self._wanted[number].path)
 
-    def _settle(self, staging: Staging, target: Confined, whole: Whole) -> None:
+    def _settle(self, staging: Staging, target: Confined, whole: Verified) -> None:
         """Put a verified object where it belongs, then write down that it came."""
         wanted = self._wanted[whole.number]
         folder, name = target.at(wanted.path)
