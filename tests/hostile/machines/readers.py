@@ -21,6 +21,7 @@ from orchestrator.reads import opened
 from orchestrator.replay import fork_server, recipe, replayer
 from orchestrator.runs import bookmarks, checkpoints, collect, inputs, model_check
 from orchestrator.runs import logs as run_logs
+from orchestrator.session import buckets
 from orchestrator.session.project import Project
 from orchestrator.session.session import parse_timer
 from orchestrator.sizing import result
@@ -112,6 +113,7 @@ READERS: dict[str, Reader] = {
         (fork_server.ForkServerLost,),
         bytes_only=True,
     ),
+    "session.buckets._read": Reader("data-0.json", buckets._read, (OrchError,)),
     "runs.inputs._kept": Reader("code.json", lambda p: inputs._kept(p.parent)),
     "runs.logs._copy": Reader("output.log", _copied_log),
     "api.logs._opened": Reader("output.log", _passed_on, (OrchError,)),

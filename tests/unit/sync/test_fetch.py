@@ -28,7 +28,7 @@ from orchestrator.runtime.fetch.download import PART
 class Bucket(ThreadingHTTPServer):
     """Objects by path; only links of the newest `ticket` are taken, of any below `tickets`."""
 
-    daemon_threads = True
+    daemon_threads = False  # closing it waits until the last connection is gone
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
