@@ -66,9 +66,9 @@ class BucketStore:
         name = self._name(key)
         if isinstance(content, Path) and _size(content) > AT_ONCE:
             path = content
-            return self._own(repeated(lambda: self._driver.upload(name, path)))
+            return self._own(self._intact(lambda: self._driver.upload(name, path)))
         body = read_content(content) if isinstance(content, Path) else content
-        return self._own(repeated(lambda: self._driver.write(name, body, ANYTHING)))
+        return self._own(self._intact(lambda: self._driver.write(name, body, ANYTHING)))
 
     def put_if(self, key: str, content: bytes, expected: str | None) -> Stored:
         name, lost = self._name(key), False
@@ -86,7 +86,7 @@ class BucketStore:
                 lost = lost or error.fault in _PASSES
                 raise
 
-        return self._own(repeated(write))
+        return self._own(self._intact(write))
 
     def get(self, key: str, version: str | None = None) -> bytes:
         name = self._name(key)
@@ -232,12 +232,12 @@ class BucketStore:
         if wrong := checker.wrong():
             raise Corrupt(self.url, key, wrong)
 
-    def _intact(self, read: Callable[[], R]) -> R:
-        """Read again, once, what came damaged: on its way, if the second is right."""
+    def _intact(self, ask: Callable[[], R]) -> R:
+        """Ask again, once, for what was damaged on its way; a damaged write was not carried out."""
         try:
-            return repeated(read)
+            return repeated(ask)
         except Corrupt:
-            return repeated(read)
+            return repeated(ask)
 
 
 def _size(path: Path) -> int:

@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Callable
 from typing import Protocol
 
+from orchestrator.errors import StorageError, StorageFault
+
 
 class _Hash(Protocol):
     def update(self, data: bytes, /) -> object: ...
@@ -33,16 +35,15 @@ class Checker:
         return f"its {self._kind} is {found}, not {self._expected}."
 
 
-def crc32c(content: bytes) -> str:
-    """As Stored has it. Loads a library that both clouds' extras install."""
-    made = _crc32c()
-    made.update(content)
-    return f"crc32c:{made.digest().hex()}"
-
-
 def _crc32c() -> _Hash:
-    import google_crc32c
-
+    try:
+        import google_crc32c
+    except ImportError as error:
+        raise StorageError(
+            StorageFault.UNKNOWN,
+            "An object has a CRC32C, and the library that computes it is not installed.",
+            next_command="pip install google-crc32c",
+        ) from error
     made: _Hash = google_crc32c.Checksum()  # type: ignore[no-untyped-call]
     return made
 

@@ -15,6 +15,7 @@ import pytest
 from orchestrator.errors import StorageFault
 from orchestrator.model import store_keys
 from orchestrator.storage import Corrupt, Missing, StorageError, Store, open_store
+from orchestrator.storage.checksums import Checker
 from orchestrator.storage.files import FileStore
 
 HASH = "ab" * 32
@@ -201,3 +202,16 @@ def test_each_thing_of_a_run_has_its_key() -> None:
     for call in (lambda: store_keys.blob("AB" * 32), lambda: store_keys.attempt("r", -1)):
         with pytest.raises(StorageError):
             call()
+
+
+def test_a_checksum_that_cannot_be_computed_is_no_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Checker("").wrong() is None
+    right = Checker("crc32c:e3069283")
+    right.update(b"123456789")
+    assert right.wrong() is None
+    right.update(b"x")
+    assert "crc32c" in str(right.wrong())
+    monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    with pytest.raises(StorageError) as refused:
+        Checker("crc32c:e3069283")
+    assert "pip install" in str(refused.value.next_command)
