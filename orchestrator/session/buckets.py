@@ -210,4 +210,8 @@ def _read(path: Path) -> Pin | None:
     except FileNotFoundError:
         return None
     except Malformed as error:
-        raise SyncError(f"{path} is damaged: {error}.", next_command=ACCEPT) from None
+        raise SyncError(
+            f"{path} is damaged: {error}.",
+            exists="What the machine fetched before is there; whether the bucket changed is not known.",
+            next_command=f"{ACCEPT}    # train on the objects as they are now, from here on",
+        ) from None
