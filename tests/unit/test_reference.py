@@ -104,6 +104,18 @@ def test_a_git_ignored_folder_is_read_and_named_with_its_size_and_the_lines_to_a
     assert (run.found[0].path, run.found[0].target) == (project / "my_data", None)
 
 
+def test_the_sample_of_a_bucket_is_read_where_the_script_looks_and_is_declared(project: Path) -> None:
+    profile = PROFILE + "data: [{source: 's3://a-bucket/some/images', sample: ['a/*']}]\n"
+    (project / "orch.yaml").write_text(profile)
+    (tree,) = load(project / "orch.yaml").data
+    (tree.source / "a").mkdir(parents=True)
+    (tree.source / "a" / "1.bin").write_bytes(b"one")
+    run = ran(project, "import os; print(os.listdir('images'), open('images/a/1.bin').read())\n", profile)
+    assert run.output.strip() == "['a'] one"
+    assert (run.found, run.refused) == ((), "")
+    assert not (project / "images").exists()
+
+
 def test_what_is_declared_or_sent_is_not_named(project: Path) -> None:
     (project / "settings.json").write_text("{}")
     script = READS + "open('settings.json').read(); import train\n"
