@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ def placed(into: Path) -> Iterator[BinaryIO]:
     """A file to write that replaces `into` when all went well; otherwise nothing is left of it."""
     with local(into):
         into.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(into)
         handle, name = tempfile.mkstemp(
             dir=into.parent, prefix=f".{into.name[:100]}.{os.getpid()}.", suffix=".part"
         )
@@ -32,6 +34,26 @@ def placed(into: Path) -> Iterator[BinaryIO]:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _remove_abandoned(into: Path) -> None:
+    """Remove what writers of `into` left that were killed: each bears its process id."""
+    form = re.compile(re.escape(f".{into.name[:100]}.") + r"(\d{1,9})\.\w+\.part")
+    with os.scandir(into.parent) as entries:
+        found = [(entry.path, form.fullmatch(entry.name)) for entry in entries]
+    for path, named in found:
+        if named and not _alive(int(named[1])):
+            Path(path).unlink(missing_ok=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def read_content(path: Path) -> bytes:

@@ -125,7 +125,10 @@ class S3Driver:
         """When a signature ends that is made now: not after the credentials do, nor after a week."""
         now = datetime.now(UTC)
         seconds = min(lasts, _LONGEST_LINK_S)
-        ends = getattr(self._session.get_credentials(), "_expiry_time", None)
+        credentials = self._session.get_credentials()
+        if credentials is not None:
+            credentials.get_frozen_credentials()  # those of a role learn only now when they end
+        ends = getattr(credentials, "_expiry_time", None)
         if isinstance(ends, datetime):
             seconds = min(seconds, (ends - now).total_seconds())
         if seconds < 1:

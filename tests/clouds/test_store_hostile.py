@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
@@ -304,3 +307,81 @@ def test_a_bucket_of_another_region_is_asked_there(monkeypatch: pytest.MonkeyPat
     assert regions[-1] == "eu-west-3"
     assert link is not None
     assert "eu-west-3" in link.url
+
+
+def test_a_link_lasts_no_longer_than_the_credentials_that_sign_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of a session's credentials, as SSO and roles give them: the link dies with their token."""
+    ends = datetime.now(UTC) + timedelta(minutes=30)
+    told = {"Version": 1, "AccessKeyId": "k", "SecretAccessKey": "s", "SessionToken": "t"}
+    (tmp_path / "told.py").write_text(f"print({json.dumps({**told, 'Expiration': ends.isoformat()})!r})")
+    (tmp_path / "config").write_text(
+        f"[default]\ncredential_process = {sys.executable} {tmp_path / 'told.py'}\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    with serving(as_list(b"")) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+        link = open_store("s3://bucket/p").link("a", 86400)
+        grant = open_store("s3://bucket/p").grant("", 86400)
+    assert link is not None
+    assert grant is not None
+    for expires in (link.expires, grant.expires):
+        assert ends - timedelta(minutes=2) < expires <= ends + timedelta(seconds=1)
+    assert grant.fields["x-amz-security-token"] == "t"
+
+
+def as_json(status: int, value: object) -> Answer:
+    body = json.dumps(value).encode()
+    head = {"Content-Type": "application/json", "Content-Length": str(len(body))}
+    return lambda to: send(to, status, head, body)
+
+
+def test_a_bucket_whose_requester_pays_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cloud.google.com/storage/docs/requester-pays: 400 without a project to bill, reason "required"."""
+    reason = {"message": "Bucket is a requester pays bucket", "domain": "global", "reason": "required"}
+    with serving(as_json(400, {"error": {"code": 400, "message": "…", "errors": [reason]}})) as url:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", url)
+        store = open_store("gs://bucket/p")
+        for call in (lambda: store.get("a"), lambda: list(store.list())):
+            with pytest.raises(StorageError) as refused:
+                call()
+            assert refused.value.fault is StorageFault.REQUESTER_PAYS
+
+
+@pytest.mark.parametrize("name", ["p/../up", "p//a", "p/nul\0", "elsewhere"])
+def test_a_hostile_listing_of_cloud_storage_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    item = {"name": name, "size": "1", "generation": "1", "crc32c": "AAAAAA=="}
+    with serving(as_json(200, {"kind": "storage#objects", "items": [item]})) as url:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", url)
+        with pytest.raises(StorageError) as refused:
+            list(open_store("gs://bucket/p").list())
+    assert refused.value.fault in (StorageFault.KEY, StorageFault.UNKNOWN)
+    assert refused.value.message.isprintable()
+
+
+@pytest.mark.parametrize("item", [{"name": "p/a"}, {"name": "p/a", "size": "x", "generation": "1"}, {}])
+def test_an_answer_without_its_fields_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, item: dict[str, str]
+) -> None:
+    with serving(as_json(200, {"kind": "storage#objects", "items": [item]})) as url:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", url)
+        with pytest.raises(StorageError):
+            list(open_store("gs://bucket/p").list())
+
+
+def test_what_a_killed_download_left_is_removed_by_the_next(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for left in (".copy.999999999.abc.part", f".copy.{os.getpid()}.abc.part", ".other.999999999.abc.part"):
+        (tmp_path / left).write_text("part")
+    with serving(lambda to: send(to, 200, facts(), CONTENT)) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+        open_store("s3://bucket/p").fetch("a", tmp_path / "copy")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f".copy.{os.getpid()}.abc.part",
+        ".other.999999999.abc.part",
+        "copy",
+    ]
