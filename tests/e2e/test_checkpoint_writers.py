@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,7 +71,8 @@ def test_every_copy_of_a_writer_that_is_killed_anywhere_loads(
     run, chosen = RunDir(str(tmp_path), "one"), random.Random(kind)
     saved = Path(run.work) / "saved"
     saved.mkdir(parents=True)
-    keeper, copies = Keeper(run, ["saved"]), list[Path]()
+    lives, copies = threading.Event(), list[Path]()
+    keeper = Keeper(run, ["saved"], lambda: not lives.is_set())
 
     def look(patience: float) -> None:
         seq = keeper.look(patience)
@@ -82,10 +84,12 @@ def test_every_copy_of_a_writer_that_is_killed_anywhere_loads(
     begun, until = 0, time.monotonic() + LONGEST_S
     while (len(copies) < COPIES or begun < 3) and time.monotonic() < until:
         writer = writers.ask("write", kind, saved, 1000 * begun, chosen.choice(PAUSES))
+        lives.set()
         killed = time.monotonic() + chosen.uniform(0.5, 2.0)
         while time.monotonic() < killed:
             look(chosen.choice((0.0, 0.2, 1.0)))
             time.sleep(chosen.uniform(0, 0.03))
+        lives.clear()
         writers.ask("end", kind, writer)
         look(0.0)
         begun += 1

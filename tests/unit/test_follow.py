@@ -46,7 +46,11 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(jobs, "follow", tail)
     monkeypatch.setattr(jobs, "state", lambda *_: RunState("ended"))
     ledger = SimpleNamespace(path=tmp_path / "ledger.jsonl")
-    return cast("Any", SimpleNamespace(ledger=ledger, host=None, agent=None, project=Project(tmp_path)))
+    profile = SimpleNamespace(train=SimpleNamespace(checkpoints=()))
+    return cast(
+        "Any",
+        SimpleNamespace(ledger=ledger, host=None, agent=None, project=Project(tmp_path), profile=profile),
+    )
 
 
 def kept(session: Any) -> bytes:

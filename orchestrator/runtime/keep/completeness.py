@@ -29,6 +29,9 @@ _HEADER_MOST = 100 << 20
 _ZIP_TAIL = 66_000
 """The record at the end of a zip file, with the longest comment."""
 
+_PICKLE, _PROTOCOLS = 0x80, range(2, 6)
+"""A pickle begins with PROTO and its version, and ends with STOP, "." (Python, Lib/pickletools.py)."""
+
 _SHARD = re.compile(r"(?P<prefix>.+)\.data-\d{5}-of-(?P<count>\d{5})")
 _STATE = re.compile(r'^\s*model_checkpoint_path:\s*"(?P<path>(?:[^"\\]|\\.)*)"', re.MULTILINE)
 _METADATA = "training_metadata.json"
@@ -51,6 +54,20 @@ def grows(path: str) -> bool:
 def passes(path: str) -> bool:
     """Whether a file of this name exists only while a save goes on, or is left of one that was cut short."""
     return _PASSING.fullmatch(path) is not None
+
+
+def tells_its_end(top: str, path: str) -> bool:
+    """Whether half of the file could not pass for all of it: by its format, or as its writer renames it."""
+    name = os.path.basename(path)
+    if name in (_METADATA, "checkpoint", "saved_model.pb") or name.endswith((".index", ".safetensors")):
+        return True
+    if _SHARD.fullmatch(name):
+        return True
+    try:
+        with os.fdopen(open_plain(os.path.join(top, path)), "rb") as file:
+            return file.read(8).startswith((b"PK\x03\x04", b"\x89HDF\r\n\x1a\n"))
+    except OSError:
+        return False
 
 
 def unfinished(top: str, files: Mapping[str, Stamp]) -> Optional[str]:
@@ -82,12 +99,15 @@ def _holds(path: str, check: Callable[[BinaryIO, int], bool]) -> bool:
 
 
 def _container(file: BinaryIO, size: int) -> bool:
-    """A zip or HDF5 file by its first bytes; anything else only must not be empty."""
+    """A zip, HDF5 or pickle file by its first bytes; anything else only must not be empty."""
     head = file.read(96)
     if head.startswith(b"PK\x03\x04"):
         return _zip(file, size)
     if head.startswith(b"\x89HDF\r\n\x1a\n"):
         return _hdf5(head, size)
+    if len(head) > 1 and head[0] == _PICKLE and head[1] in _PROTOCOLS:
+        file.seek(size - 1)
+        return file.read() == b"."
     return size > 0
 
 

@@ -18,7 +18,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional
 
-from ..processes import set_oom_score
+from ..processes import alive, set_oom_score
 from ..rundir import RunDir, held, open_run, read_json, write_json
 from .snapshot import Hindrance, Keeper, hold, manifest, numbers
 
@@ -33,6 +33,7 @@ _TELL_S = 30.0
 _LAST_S = 30.0
 """For the last copy, after the run has ended."""
 _FIRST_KILLED = "500"
+_KILLED_IN_SHELL = 128 + signal.SIGKILL
 
 
 def main(argv: List[str]) -> int:
@@ -64,7 +65,7 @@ def keep(run: RunDir, spec: Dict[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(5)
     set_oom_score(_FIRST_KILLED)
-    keeper = Keeper(run, list(spec["checkpoints"]))
+    keeper = Keeper(run, list(spec["checkpoints"]), lambda: _was_killed(run))
     hindrance = _Told(_told(run))
     while not _is_over(run):
         if _lost_its_loss(run, spec):
@@ -87,6 +88,15 @@ def _lost_its_loss(run: RunDir, spec: Dict[str, Any]) -> bool:
 
 def _is_over(run: RunDir) -> bool:
     return os.path.exists(run.exit) or not held(run)
+
+
+def _was_killed(run: RunDir) -> bool:
+    """Whether the job has ended, and not by itself: one that handles a signal, saves and exits does."""
+    ended = read_json(run.exit)
+    if ended is not None:
+        return ended.get("signal") is not None or ended.get("code") == _KILLED_IN_SHELL
+    job = (read_json(run.started) or {}).get("job")
+    return job is not None and not alive(job["pid"], job["start"])
 
 
 def _pause(run: RunDir, seconds: float) -> None:

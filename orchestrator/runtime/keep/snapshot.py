@@ -15,12 +15,12 @@ import re
 import shutil
 import stat
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from ..rundir import RunDir, is_plain, open_plain, read_json, write_json
 from ..transfer.outputs import matcher
 from ..transfer.stage import walk
-from .completeness import Stamp, grows, passes, unfinished
+from .completeness import Stamp, grows, passes, tells_its_end, unfinished
 from .writers import written_now
 
 FOLDER = "checkpoints"
@@ -67,8 +67,10 @@ class Hindrance(NamedTuple):
 class Keeper:
     """Takes copies of one run. One process a run."""
 
-    def __init__(self, run: RunDir, globs: List[str]) -> None:
+    def __init__(self, run: RunDir, globs: List[str], killed: Callable[[], bool] = lambda: False) -> None:
+        """`killed`: whether the job was ended in the middle of what it did, so that a file may be half."""
         self._run = run
+        self._killed = killed
         self._wanted = matcher(globs)
         self._seq = max(numbers(run), default=0)
         self._last: Dict[str, Copy] = {}
@@ -104,9 +106,19 @@ class Keeper:
         if held is not None:
             return Hindrance("open", held)
         path = unfinished(self._run.work, found.files)
+        if path is None and self._killed():  # asked after the look at open files, which a kill closes
+            path = self._doubtful(found)
         if path is not None:
             return Hindrance("incomplete", path)
         return None if self._is_room(found) else Hindrance("room", "")
+
+    def _doubtful(self, found: Found) -> Optional[str]:
+        """A file that was not copied while the job lived, and that could be half without showing it."""
+        for name, stamp in found.files.items():
+            known = name in self._last and self._last[name].stamp == stamp
+            if not known and not grows(name) and not tells_its_end(self._run.work, name):
+                return name
+        return None
 
     def _passed_a_tick(self, found: Found) -> bool:
         """Whether a write from now on leaves another time than those that were found."""
