@@ -18,6 +18,7 @@ def pull(
     run_id: str | None = None,
     *,
     again: bool = False,
+    store: str | None = None,
     lease: str | None = None,
     folder: Path | str | None = None,
     progress: Progress | None = None,
@@ -26,11 +27,12 @@ def pull(
 
     `again` lists its files anew on the machine, so that what was changed or removed there since comes as
     it is now. A run that still goes on is refused; so is a call without `run_id` where one goes on and none
-    waits. `progress` names other runs that wait to be fetched.
+    waits. `store`: bring it from there, as it was put there when it came home elsewhere; no machine is asked,
+    and its models are not checked. `progress` names other runs that wait to be fetched.
     Raises Busy where the run goes on, ResultsLost where a result will not come; all else is here
     then, and the record names the rest.
     """
-    return fetch(run_id, again=again, lease=lease, folder=folder, progress=progress).records[0]
+    return fetch(run_id, again=again, store=store, lease=lease, folder=folder, progress=progress).records[0]
 
 
 def pull_all(
@@ -65,12 +67,15 @@ def fetch(
     run_id: str | None = None,
     *,
     again: bool = False,
+    store: str | None = None,
     lease: str | None = None,
     folder: Path | str | None = None,
     progress: Progress | None = None,
 ) -> PullReport:
     """As `pull`, with the other runs of the lease that it left on the machine."""
     project = Project.at(folder)
+    if store is not None:
+        return PullReport((_from_store(project, run_id, store),))
     held, run = known_run(project, run_id, lease)
     profile = profile_of(held, ())
     from orchestrator import jobs
@@ -90,6 +95,23 @@ def fetch(
             _tell_others(session)
             raise
         return PullReport((record,), *_tell_others(session))
+
+
+def _from_store(project: Project, run_id: str | None, url: str) -> RunRecord:
+    """The run's results as they were put into a store. Raises UsageError where they are here already."""
+    from orchestrator.runs import collect
+    from orchestrator.runs.outcome import complete_record
+    from orchestrator.runs.stored import StoredRun
+    from orchestrator.storage import open_store
+
+    if run_id is None:
+        raise UsageError("--store needs the id of the run.", next_command=f"orch pull RUN --store {url}")
+    stored, folder = StoredRun(open_store(url), run_id), project.run(run_id)
+    here = collect.read(folder)
+    if here is not None and here.artifacts:
+        raise UsageError(f"The results of {run_id} are here already.", next_command=f"ls {folder}")
+    project.ignore_runs()
+    return complete_record(stored.fetch_results(folder))
 
 
 def _meant(session: Session) -> str:

@@ -21,6 +21,10 @@ def pull(
     again: Annotated[
         bool, typer.Option("--again", help="List its files anew on the machine, as they are there now.")
     ] = False,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="URL", help="Bring RUN from this store; no machine is asked."),
+    ] = None,
     lease: Annotated[
         str | None, typer.Option("--lease", help="Which lease, where this folder has several.")
     ] = None,
@@ -36,12 +40,12 @@ def pull(
 
     tell = progress.progress()
     if everything:
-        if run_id or again:
-            raise UsageError("--all goes with neither RUN nor --again.", next_command="orch pull --all")
+        if run_id or again or store:
+            raise UsageError("--all goes with no RUN, --again or --store.", next_command="orch pull --all")
         pulled = pulling.pull_all(lease=lease, progress=tell)
         runs.show_pulled(pulled, as_json)
     else:
-        pulled = pulling.fetch(run_id, again=again, lease=lease, progress=tell)
+        pulled = pulling.fetch(run_id, again=again, store=store, lease=lease, progress=tell)
         left = {"unfetched": list(pulled.unfetched), "running": list(pulled.running)}
         runs.show(pulled.records[0], as_json, **left)
     for record in pulled.records:

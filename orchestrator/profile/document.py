@@ -293,6 +293,12 @@ class Document(Section):
         description="What `train` and `run` try again by themselves. All attempts are one run; `budget` and "
         "`max_price` hold for each and all. Default: nothing, as each costs.",
     )
+    store: kinds.StoreUrl | None = Field(
+        default=None,
+        description="Where checkpoints go while a command follows their run, and its log, outputs and record "
+        "at its end: `s3://bucket/prefix`, `gs://bucket/prefix`, or `file:///folder`. What came home is put "
+        "there, with your own credentials. Default: all is kept here alone.",
+    )
     stall: kinds.Duration | None = Field(
         default=None,
         description="End a run that makes no progress for so long: no output and no training step; of one "

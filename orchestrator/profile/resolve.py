@@ -57,6 +57,7 @@ def resolve(
         budget=document.budget,
         wait=document.wait if document.wait is not None else document.retry.no_capacity,
         stall=document.stall,
+        store=document.store,
         retry=resolved.Retry(document.retry.interruption, document.retry.error),
         reservation=document.reservation,
         identity=document.identity,

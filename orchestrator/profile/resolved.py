@@ -164,6 +164,7 @@ class Profile:
     """How long to go on asking for capacity: `wait` or `retry.no-capacity`."""
     retry: Retry = Retry()
     stall: int | None = None
+    store: str | None = None
     reservation: str | None = None
     identity: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from orchestrator.profile.units import describe
 NAME_PATTERN = r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$"
 LOCATION_PATTERN = r"^[a-z]+(-[a-z0-9]+)+$"
 IMAGE_PATTERN = r"^[A-Za-z0-9*][A-Za-z0-9 ()\[\]./_:*?'@-]{0,254}$"
+STORE_PATTERN = r"^(s3://|gs://|memory://|file:///)[^\s@?#]+$"
 GPU_PATTERN = r"^[A-Za-z][A-Za-z0-9-]{0,39}$"
 ACCELERATOR_PATTERN = r"^[A-Za-z][A-Za-z0-9-]{0,39}(:[0-9]{1,2}\+?)?$"
 TYPE_PATTERN = r"^[a-z][a-z0-9-]{1,30}(\.[a-z0-9-]{1,30})?$"
@@ -116,6 +117,16 @@ def parse_image(value: object) -> str:
     text = parse_text(value)
     if not re.fullmatch(IMAGE_PATTERN, text):
         raise ValueError(f"expected the name of an image, found {describe(text)}")
+    return text
+
+
+def parse_store(value: object) -> str:
+    """The url of a store. Nothing is contacted."""
+    text = parse_text(value)
+    if not re.fullmatch(STORE_PATTERN, text):
+        raise ValueError(
+            f"expected s3://bucket/prefix, gs://bucket/prefix or file:///folder, found {describe(text)}"
+        )
     return text
 
 

@@ -16,14 +16,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from orchestrator import jobs, sync
-from orchestrator.errors import LocalError, OrchError, SyncError, UsageError
+from orchestrator.errors import LocalError, OrchError, StorageError, SyncError, UsageError
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.model import Agent, Host, TreeLink
 from orchestrator.model.answers import LONG, Malformed, decoded
 from orchestrator.model.checkpoints import MOST_FILES, Hindrance, HindranceKind, Snapshot, Snapshots
 from orchestrator.model.files import regular_bytes
 from orchestrator.model.plain import plain
+from orchestrator.profile import Profile
+from orchestrator.runs.stored import StoredRun, stored_run
 from orchestrator.session import connect as connecting
+from orchestrator.session.project import Project
 from orchestrator.session.session import Session
 
 FOLDER = "checkpoints"
@@ -61,6 +64,34 @@ def newest(run: Path) -> Kept | None:
         if found:
             return found
     return None
+
+
+def newest_of(project: Project, profile: Profile, run_id: str) -> Kept | None:
+    """As `newest`; what the store has that is newer is fetched first.
+
+    Raises StorageError or SyncError where the store does not give it, and there is none here.
+    """
+    run = project.run(run_id)
+    here = newest(run)
+    try:
+        return _fetched(stored_run(profile, run_id), run, here) or here
+    except (StorageError, SyncError):
+        if here is None:
+            raise
+        return here
+
+
+def _fetched(stored: StoredRun | None, run: Path, here: Kept | None) -> Kept | None:
+    found = stored.newest_checkpoint() if stored else None
+    if stored is None or found is None:
+        return None
+    attempt, snapshot = found
+    if here and (here.attempt, here.snapshot.seq) >= (attempt, snapshot.seq):
+        return None
+    place = _place(run, attempt, snapshot.seq)
+    stored.fetch_checkpoint(attempt, snapshot, place / _FILES)
+    atomic_write(place / MANIFEST, json.dumps(asdict(snapshot), sort_keys=True).encode())
+    return _read(place, attempt)
 
 
 def restore(session: Session, kept: Kept) -> TreeLink:
@@ -140,6 +171,8 @@ class _Bringing(threading.Thread):
         self._host: Host | None = None
         self._ends = threading.Event()
         self._told = False
+        self._stored = 0
+        self._refused = False
         self._hindrances: set[HindranceKind] = set()
         self._last = True
 
@@ -166,12 +199,30 @@ class _Bringing(threading.Thread):
             if self._host is not None:
                 listed = jobs.checkpoints(self._host, self._session.agent, self._run_id)
                 self._tell(listed.hindrance)
-                _bring_of(self._host, self._session.agent, self._run_id, self._attempt, self._run, listed)
+                agent = self._session.agent
+                self._store(_bring_of(self._host, agent, self._run_id, self._attempt, self._run, listed))
         except (OrchError, OSError) as error:
             self._close()
             if isinstance(error, (LocalError, SyncError, OSError)) and not self._told:
                 self._told = True
                 self._session.progress.say(f"A checkpoint of {self._run_id} could not be brought: {error}")
+
+    def _store(self, kept: Kept | None) -> None:
+        """Put the copy into the store, if one is set and it is not there; a refusal is told once."""
+        if kept is None or kept.snapshot.seq == self._stored:
+            return
+        try:
+            stored = stored_run(self._session.profile, self._run_id)
+            if stored:
+                stored.put_checkpoint(kept.attempt, kept.snapshot, kept.folder)
+                stored.put_log(kept.attempt, self._run)
+            self._stored = kept.snapshot.seq
+        except OrchError as error:
+            if not self._refused:
+                self._refused = True
+                self._session.progress.say(
+                    f"A checkpoint of {self._run_id} is here, and could not be put into the store: {error}"
+                )
 
     def _tell(self, hindrance: Hindrance | None) -> None:
         if hindrance and hindrance.kind not in self._hindrances:

@@ -5,6 +5,7 @@ scan      a local folder or file -> Scan: its Manifest, and what was left out an
 push      a Scan -> the same tree on the other side, hashed there again
 fetch     objects of a bucket -> the same tree on the other side, which pulls them itself
 far_scan  a folder on the other side -> its Manifest
+place     files that came from a store -> verified files here, all or none
 pull      entries of a folder on the other side -> verified files here, all or none
 pull_possible   the same, but an entry that must not be written does not keep the others back
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 from orchestrator.sync.far import far_scan
 from orchestrator.sync.fetch import Fetched, fetch
 from orchestrator.sync.members import members
+from orchestrator.sync.place import place
 from orchestrator.sync.pull import Pulled, pull, pull_possible
 from orchestrator.sync.push import Pushed, push, push_latest, tree_path
 from orchestrator.sync.scan import Scan, scan
@@ -28,6 +30,7 @@ __all__ = [
     "far_scan",
     "fetch",
     "members",
+    "place",
     "pull",
     "pull_possible",
     "push",

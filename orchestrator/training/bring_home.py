@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import jobs
+from orchestrator.errors import OrchError
 from orchestrator.hosts.here import HereHost
 from orchestrator.leases import billing
 from orchestrator.leases.settle import few, record_of
@@ -20,6 +21,7 @@ from orchestrator.model import MODEL_CHECK, PULL, DataFacts, Entry, Exit, RunRec
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.runs import collect, model_check, space
 from orchestrator.runs.metrics import read_metrics
+from orchestrator.runs.stored import stored_run
 from orchestrator.session.releasing import release
 from orchestrator.session.session import Session, local_agent
 
@@ -59,10 +61,25 @@ def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool
     cost = asdict(billing.charge(ran, done.cost)) if ran else None
     session.ledger.append("run.collected", run_id=run_id, left=left, ran=cost)
     try:
-        return _checked(session, read_metrics(done), fetched.entries)
+        checked = _checked(session, read_metrics(done), fetched.entries)
     finally:  # not before: a machine that counts as idle may end while it is asked
         if not any(each.can_come for each in fetched.refused):
             release(session.ledger, session.host, session.agent, run_id)
+    _store(session, checked, fetched.entries)
+    return checked
+
+
+def _store(session: Session, record: RunRecord, entries: Sequence[Entry]) -> None:
+    """Put the results, which are here, into the store, if one is set; a refusal is told."""
+    try:
+        stored = stored_run(session.profile, record.run_id)
+        if stored:
+            stored.put_results(record, entries)
+    except OrchError as error:
+        session.progress.say(
+            f"The results of {record.run_id} are here, and could not be put into the store: {error} "
+            f"To try that again: orch pull {record.run_id}"
+        )
 
 
 def _ran(session: Session, run_id: str, state: RunState) -> Ran | None:

@@ -230,7 +230,7 @@ def _saved(session: Session, run: LeasedRun) -> checkpoints.Kept | None:
     """The newest checkpoint of an earlier attempt at the same inputs."""
     if not session.profile.train.checkpoints or run.attempt == 1:
         return None
-    found = checkpoints.newest(session.project.run(run.run_id))
+    found = checkpoints.newest_of(session.project, session.profile, run.run_id)
     if found is None or found.attempt >= run.attempt:
         return None
     which = f"the checkpoint that attempt {found.attempt} saved {moment(found.snapshot.taken_at)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -50,6 +51,7 @@ class Job:
     cloud: HereCloud
     shown: bytearray = field(default_factory=bytearray)
     said: list[str] = field(default_factory=list)
+    taken_at: tuple[int, ...] = (3, 6)
 
     def write(self, lost: str, waits: str) -> None:
         script = SCRIPT.replace("WAITS", waits).replace("LOST", lost)
@@ -65,7 +67,7 @@ class Job:
         self.shown += data
         for line in data.decode().splitlines():
             word, step = line.split() if line.startswith("saved") else ("", "0")
-            if word and int(step) in (3, 6):
+            if word and int(step) in self.taken_at:
                 threading.Thread(target=self._take_back_after, args=(int(step),), daemon=True).start()
 
     def _take_back_after(self, step: int) -> None:
@@ -115,3 +117,30 @@ def test_a_run_that_is_taken_twice_ends_with_the_weights_of_one_that_was_not(job
     resumed = [each["resumed_from"] for each in record.attempts]
     assert [each and each["attempt"] for each in resumed] == [None, 1, 2]
     assert "3  completed: small in r1-a, from a checkpoint of attempt 2" in summary(record)
+
+
+def test_a_copy_that_is_here_no_more_comes_from_the_store(job: Job, tmp_path: Path) -> None:
+    """And at the end the store holds what the run left, with its record."""
+    job.write(lost='("1",)', waits="(3,)")
+    path = job.folder / "orch.yaml"
+    path.write_text(f"{path.read_text()}store: {(tmp_path / 'store').as_uri()}\n")
+    said, job.taken_at = job.said, (3,)
+
+    class Losing(list[str]):
+        def append(self, text: str) -> None:
+            if "It is begun again" in text:
+                shutil.rmtree(job.folder / "runs/one/checkpoints")
+            said.append(text)
+
+    job.said = Losing()
+    record = job.run()
+    assert [each["reason"] for each in record.attempts] == ["preempted", "completed"]
+    begun = [line for line in job.shown.decode().splitlines() if line.startswith("from")]
+    assert begun == ["from 0", "from 3"], "nothing was done twice"
+    stored = tmp_path / "store/runs/one"
+    assert json.loads((stored / "attempts/2/outputs/weights.json").read_text()) == expected()
+    assert "saved 9" in (stored / "attempts/2/output.log").read_text()
+    assert json.loads((stored / "run.json").read_text())["exit"]["reason"] == "completed"
+    back = orch.pull("one", store=(tmp_path / "store").as_uri(), folder=tmp_path / "elsewhere")
+    assert back.succeeded and back.folder == tmp_path / "elsewhere/runs/one"
+    assert json.loads((back.folder / "outputs/weights.json").read_text()) == expected()

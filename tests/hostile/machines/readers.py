@@ -13,14 +13,16 @@ from orchestrator.api import comparing, logs
 from orchestrator.errors import OrchError
 from orchestrator.hosts import HereHost
 from orchestrator.leases.gpu_ready import parse_listing
-from orchestrator.model import Agent, Completed, files
+from orchestrator.model import Agent, Completed, Exit, RunRecord, files
 from orchestrator.model.answers import Malformed, parsed
+from orchestrator.model.outcomes import ExitReason
 from orchestrator.parity import facts, interventions, lines, numbers, recording
 from orchestrator.profiling import trace
 from orchestrator.reads import opened
 from orchestrator.replay import fork_server, recipe, replayer
 from orchestrator.runs import bookmarks, checkpoints, collect, inputs, model_check
 from orchestrator.runs import logs as run_logs
+from orchestrator.runs.stored import StoredRun
 from orchestrator.session import buckets
 from orchestrator.session.project import Project
 from orchestrator.session.session import parse_timer
@@ -29,6 +31,7 @@ from orchestrator.stack import wheels
 from orchestrator.stack.attest import parse_fingerprint
 from orchestrator.stack.interpreter import parse as parse_interpreter
 from orchestrator.stalls import file_reads, measured, scratch_run
+from orchestrator.storage.memory import MemoryStore
 from orchestrator.sync import cache
 
 MOST = 1 << 24
@@ -73,6 +76,25 @@ def _model_check(path: Path) -> Any:
 
 def _passed_on(path: Path) -> int:
     return logs._passed_on(path, 0, lambda _: None)
+
+
+def _stored(path: Path, key: str, **others: bytes) -> StoredRun:
+    """A run in a store that has the file as `key`."""
+    store = MemoryStore("memory://garbage")
+    store.put(f"runs/one/{key}", path.read_bytes() if path.is_file() else b"")
+    for name, content in others.items():
+        store.put(f"runs/one/{name}.json", content)
+    return StoredRun(store, "one")
+
+
+def _stored_copy(path: Path) -> Any:
+    return _stored(path, "attempts/1/checkpoints/1/manifest.json").newest_checkpoint()
+
+
+def _stored_results(path: Path) -> Any:
+    exit_ = collect.exit_json(Exit(0, None, ExitReason.COMPLETED, "It ended."))
+    record = json.dumps(RunRecord("one", "/", exit_).as_json())
+    return _stored(path, "attempts/1/outputs.json", run=record.encode()).fetch_results(path.parent / "home")
 
 
 def _lines_of(path: Path) -> Any:
@@ -151,6 +173,11 @@ READERS: dict[str, Reader] = {
         "answer", lambda p: parse_timer(p.read_bytes(), "m"), (OrchError,), bytes_only=True
     ),
     "runs.checkpoints._read": Reader("manifest.json", lambda p: checkpoints._read(p.parent, 1)),
+    "runs.stored.newest_checkpoint": Reader("manifest.json", _stored_copy),
+    "runs.stored._files": Reader("outputs.json", _stored_results, (OrchError,)),
+    "runs.stored.put_log": Reader(
+        "output.log", lambda p: StoredRun(MemoryStore("memory://log"), "one").put_log(1, p.parent)
+    ),
     "stack.attest.parse_fingerprint": Reader(
         "answer", lambda p: parse_fingerprint(p.read_bytes()), (Malformed,), bytes_only=True
     ),

@@ -1,0 +1,224 @@
+"""A run in the store that its profile names: checkpoints while it goes on, and at its end files and record.
+
+Below `runs/<id>/attempts/<n>/`: `checkpoints/<seq>/files/…` with `manifest.json`, `output.log`,
+`trace.jsonl`, `outputs/…` with `outputs.json`; `run.json` is beside `attempts`. What tells that the rest is
+whole is written last. Whoever may write to the store may have written what is read here: it is checked as a
+machine's answers are, and verified by the digests that its list gives before it takes its place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+from orchestrator import sync
+from orchestrator.errors import Missing, SyncError, UsageError
+from orchestrator.model import Entry, RunRecord, store_keys
+from orchestrator.model.answers import LONG, Malformed, Most, decoded
+from orchestrator.model.checkpoints import Snapshot
+from orchestrator.model.files import regular_bytes
+from orchestrator.model.stores import LARGEST_GET, Store
+from orchestrator.profile import Profile
+from orchestrator.runs import collect
+from orchestrator.storage import open_store
+
+MANIFEST = "manifest.json"
+KEPT = 2
+"""Copies of checkpoints in the store: the newest, and the one before."""
+_MOST_FILES = 1_000_000
+_MOST_LOG = 8 << 20
+_MOST_STORY = 1 << 32
+_SAFE = "/ =@+,()~"
+_COPY = re.compile(r"runs/[^/]+/attempts/([1-9]\d{0,5})/checkpoints/([1-9]\d{0,5})/(.+)")
+_STORY = (collect.LOG, "trace.jsonl")
+
+
+@dataclass(frozen=True)
+class Files:
+    """The outputs of an attempt, as they came home."""
+
+    entries: Annotated[tuple[Entry, ...], Most(_MOST_FILES)]
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One run in a store. Everything may be repeated. Raises StorageError, LocalError and SyncError."""
+
+    store: Store
+    run_id: str
+
+    # -------------------------------------------------------- checkpoints
+
+    def put_checkpoint(self, attempt: int, snapshot: Snapshot, folder: Path) -> None:
+        """Send a copy whose files lie in `folder`, and remove all but the newest."""
+        manifest = json.dumps(asdict(snapshot), sort_keys=True).encode()
+        place = store_keys.checkpoint(self.run_id, attempt, snapshot.seq)
+        if self._get(f"{place}/{MANIFEST}") == manifest:
+            return
+        self.store.delete(f"{place}/{MANIFEST}")
+        for file in snapshot.files:
+            self.store.put(key_of(f"{place}/files", file.path), folder / file.path)
+        self.store.put(f"{place}/{MANIFEST}", manifest)
+        self._prune()
+
+    def newest_checkpoint(self) -> tuple[int, Snapshot] | None:
+        """The attempt and the list of the newest copy that is whole."""
+        for attempt, seq in reversed(self._whole()):
+            key = f"{store_keys.checkpoint(self.run_id, attempt, seq)}/{MANIFEST}"
+            stored = self.store.head(key)
+            if stored is None or stored.size > LARGEST_GET:
+                continue
+            try:
+                snapshot = decoded(Snapshot, self._get(key) or b"", most=LONG)
+            except Malformed:
+                continue
+            if snapshot.seq == seq:
+                return attempt, snapshot
+        return None
+
+    def fetch_checkpoint(self, attempt: int, snapshot: Snapshot, into: Path) -> None:
+        """Put the files of a copy into the folder `into`: all, verified, or SyncError and none."""
+        place = store_keys.checkpoint(self.run_id, attempt, snapshot.seq)
+        self._fetch(f"{place}/files", [file.entry() for file in snapshot.files], into)
+
+    def _copies(self) -> Iterator[tuple[int, int, str]]:
+        """(attempt, number, name in the copy) of every object of every copy."""
+        for stored in self.store.list(f"{store_keys.run(self.run_id)}/attempts/"):
+            found = _COPY.fullmatch(stored.key)
+            if found:
+                yield int(found[1]), int(found[2]), found[3]
+
+    def _whole(self) -> list[tuple[int, int]]:
+        return sorted((attempt, seq) for attempt, seq, name in self._copies() if name == MANIFEST)
+
+    def _prune(self) -> None:
+        kept = self._whole()[-KEPT:]
+        old = [(a, s, n) for a, s, n in self._copies() if (a, s) not in kept and (a, s) < kept[-1]]
+        for attempt, seq, name in sorted(old, key=lambda each: each[2] != MANIFEST):
+            self.store.delete(f"{store_keys.checkpoint(self.run_id, attempt, seq)}/{name}")
+
+    # -------------------------------------------------------- results
+
+    def put_log(self, attempt: int, folder: Path) -> None:
+        """Send what the run has printed so far, if that is short enough to be sent again and again."""
+        try:
+            printed = regular_bytes(folder / collect.LOG, _MOST_LOG)
+        except (FileNotFoundError, Malformed):
+            return
+        self.store.put(f"{store_keys.attempt(self.run_id, attempt)}/{collect.LOG}", printed)
+
+    def put_results(self, record: RunRecord, entries: Sequence[Entry]) -> None:
+        """Send what a run left, as it lies in its folder here, and its record."""
+        attempt = record.attempts[-1]["number"] if record.attempts else 1
+        place = store_keys.attempt(self.run_id, attempt)
+        for name in _STORY:
+            path = record.folder / name
+            if path.is_file() and not path.is_symlink():
+                self.store.put(f"{place}/{name}", path)
+        for entry in entries:
+            if entry.kind == "file":
+                path = record.folder / collect.OUTPUTS / entry.path
+                self.store.put(key_of(f"{place}/outputs", entry.path), path)
+        listed = json.dumps(asdict(Files(tuple(entries))), sort_keys=True).encode()
+        self.store.put(store_keys.outputs(self.run_id, attempt), listed)
+        told = json.dumps(record.as_json(), indent=1).encode()
+        self.store.put(store_keys.record(self.run_id), told)
+
+    def fetch_results(self, folder: Path) -> RunRecord:
+        """Bring what was put by `put_results` into the run's folder, the record last. Models are not checked.
+
+        Raises SyncError where it is not what its lists say; then no record is written.
+        """
+        record = self._record(folder)
+        attempt = record.attempts[-1]["number"] if record.attempts else 1
+        files = self._files(store_keys.outputs(self.run_id, attempt))
+        place = store_keys.attempt(self.run_id, attempt)
+        self._fetch(f"{place}/outputs", files.entries, folder / collect.OUTPUTS)
+        for name in _STORY:
+            stored = self.store.head(f"{place}/{name}")
+            if stored is not None and stored.size <= _MOST_STORY:
+                self.store.fetch(stored.key, folder / name, stored.version)
+        collect.write(record)
+        return record
+
+    def _files(self, key: str) -> Files:
+        stored = self.store.head(key)
+        if stored is None or stored.size > LARGEST_GET:
+            raise self._unusable("the list of its outputs is absent, or too long")
+        try:
+            return decoded(Files, self.store.get(key, stored.version), most=LONG)
+        except Malformed as error:
+            raise self._unusable(f"the list of its outputs: {error}") from None
+
+    def _record(self, folder: Path) -> RunRecord:
+        """The record as it will lie in `folder`."""
+        stored = self.store.head(store_keys.record(self.run_id))
+        if stored is None:
+            raise UsageError(
+                f"{self.store.url} has no record of a run {self.run_id}.",
+                next_command="orch status    # lists the runs of each lease",
+            )
+        if stored.size > LARGEST_GET:
+            raise self._unusable("its record is too long")
+        found = self.store.get(stored.key, stored.version)
+        with tempfile.TemporaryDirectory() as scratch:
+            (Path(scratch) / collect.RECORD).write_bytes(found)
+            try:
+                record = collect.read(Path(scratch))
+            except UsageError:
+                record = None
+        if record is None or record.run_id != self.run_id:
+            raise self._unusable("its record cannot be read")
+        return replace(record, path=str(folder))
+
+    def _unusable(self, why: str) -> SyncError:
+        return SyncError(
+            f"What {self.store.url} holds of the run {self.run_id} cannot be used: {why}.",
+            exists="No record of it was written here.",
+            next_command=f"orch pull {self.run_id}    # from its machine, where that exists",
+        )
+
+    # -------------------------------------------------------- objects
+
+    def _get(self, key: str) -> bytes | None:
+        try:
+            return self.store.get(key)
+        except Missing:
+            return None
+
+    def _fetch(self, place: str, entries: Sequence[Entry], into: Path) -> None:
+        """Files of the store by their list: gathered beside `into`, verified, then put in their places."""
+        part = into.with_name(f"{into.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        try:
+            for number, entry in enumerate(entries):
+                if entry.kind == "file":
+                    self._fetch_one(key_of(place, entry.path), entry, part / str(number))
+            sync.place(part, entries, into)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+    def _fetch_one(self, key: str, entry: Entry, into: Path) -> None:
+        stored = self.store.head(key)
+        if stored is None or stored.size != entry.size:
+            raise SyncError(f"{store_keys.shown(key)} in {self.store.url} is not what its list says.")
+        self.store.fetch(key, into, stored.version)
+
+
+def stored_run(profile: Profile, run_id: str) -> StoredRun | None:
+    """None where the profile names no store. Raises StorageError where that can be none."""
+    return StoredRun(open_store(profile.store), run_id) if profile.store else None
+
+
+def key_of(folder: str, path: str) -> str:
+    """The key of a file below `folder`: its path, with what no key may hold written as %XX."""
+    return store_keys.check_key(f"{folder}/{quote(os.fsencode(path), safe=_SAFE)}")
