@@ -144,6 +144,25 @@ def test_it_cannot_raise_its_own_limits(bench: Bench) -> None:
     assert "Read-only" in bench.ssh(machine, f"echo 99999999999 >{limit}").stderr
 
 
+LIFTS = """
+for kind in "cgroup -o memory" cgroup2; do
+    mount -t $kind none /mnt || continue
+    for name in memory.memsw.limit_in_bytes memory.limit_in_bytes memory.max; do
+        [ ! -e /mnt/$name ] || echo 4294967296 >/mnt/$name
+    done
+done
+"""
+
+
+def test_root_in_it_cannot_lift_the_memory_limit_by_a_mount_of_its_own(bench: Bench) -> None:
+    """In a user namespace root may mount the groups; the limit that holds lies above what it finds."""
+    machine = bench.up("lifts", memory=128 * MIB)
+    tried = bench.ssh(machine, f"unshare --user --map-root-user --mount --cgroup sh -c '{LIFTS}'")
+    hungry = "head -c 400m /dev/zero | tail -c 400m >/dev/null"
+    done = bench.ssh(machine, f"sh -c '{hungry}; exit $?'")
+    assert done.returncode == 137, (tried, done)
+
+
 def test_cpu_is_limited_however_many_threads_it_starts(bench: Bench) -> None:
     machine = bench.up("cpu")
     burn = "timeout 2 sh -c 'while :; do :; done' & timeout 2 sh -c 'while :; do :; done' & wait; times"

@@ -89,6 +89,21 @@ def test_version_2_is_limited_in_one_folder_and_its_parents_pass_the_controllers
     assert (tmp_path / "orch/cgroup.subtree_control").read_text() == "+cpu +memory +pids"
 
 
+@pytest.mark.parametrize(("version", "name"), [("v1", "memory.limit_in_bytes"), ("v2", "memory.max")])
+def test_the_limits_hold_above_the_group_that_a_machine_can_reach(
+    version: str, name: str, request: pytest.FixtureRequest
+) -> None:
+    group = Cgroup("orch/m-1", request.getfixturevalue(version))
+    group.create(LIMITS)
+    (procs,) = [Path(each) for each in group.entrances() if (Path(each).parent / name).read_text()]
+    assert (procs.parent / name).read_text() == (procs.parent.parent / name).read_text() == str(300 << 20)
+    (procs.parent / "made-in-there").mkdir()
+    procs.write_text("7\n")
+    assert group.pids() >= {7}
+    assert group.remove(0.1)
+    assert not procs.parent.parent.exists()
+
+
 def test_what_no_hierarchy_offers_is_missing(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("memory\n")
     (tmp_path / "cgroup.subtree_control").write_text("")
@@ -169,5 +184,5 @@ def test_removal_takes_the_shared_parent_only_with_the_last(v2: Hierarchies, tmp
 
 
 def test_inside_they_are_seen_where_programs_look(v1: Hierarchies, v2: Hierarchies, tmp_path: Path) -> None:
-    assert f"memory={tmp_path}/memory/orch/m-1" in Cgroup("orch/m-1", v1).visible()
-    assert Cgroup("orch/m-1", v2).visible() == [f"={tmp_path}/orch/m-1"]
+    assert f"memory={tmp_path}/memory/orch/m-1/inside" in Cgroup("orch/m-1", v1).visible()
+    assert Cgroup("orch/m-1", v2).visible() == [f"={tmp_path}/orch/m-1/inside"]

@@ -70,6 +70,14 @@ def _delegable(mount: Path) -> frozenset[str]:
     return frozenset(found)
 
 
+INSIDE = "inside"
+"""The group in a machine's group that its processes are in.
+
+Root in a machine can mount the groups anew, in a user namespace of its own, and change what it finds: its own
+group and those below. So that group has the limits, to be seen, and the one above has them too, to hold.
+"""
+
+
 class Cgroup:
     """One machine's group. `name` is relative, "orch/m-1"; all methods may be called more than once."""
 
@@ -80,30 +88,37 @@ class Cgroup:
     def create(self, limits: Limits) -> None:
         for folder in self._folders():
             _make(folder)
+            _make(folder / INSIDE)
         for controller, folder in self._v1():
-            _write_all(folder, _v1_settings(controller, limits))
+            for each in (folder, folder / INSIDE):
+                _write_all(each, _v1_settings(controller, limits))
         if self._where.v2 is not None:
             wanted = self._where.for_v2()
             enabled = " ".join(f"+{name}" for name in sorted(wanted - {"freezer"}))
+            folder = self._where.v2 / self._name
             if enabled:
-                (self._where.v2 / self._name).parent.joinpath("cgroup.subtree_control").write_text(enabled)
+                for above in (folder.parent, folder):
+                    (above / "cgroup.subtree_control").write_text(enabled)
             for name in wanted:
-                _write_all(self._where.v2 / self._name, _v2_settings(name, limits))
+                for each in (folder, folder / INSIDE):
+                    _write_all(each, _v2_settings(name, limits))
 
     def entrances(self) -> list[str]:
         """Files into which a process writes 0 to enter."""
-        return [str(folder / "cgroup.procs") for folder in self._folders()]
+        return [str(folder / INSIDE / "cgroup.procs") for folder in self._folders()]
 
     def visible(self) -> list[str]:
         """`name=folder` of each part that the machine may see at /sys/fs/cgroup/name (version 2: no name)."""
         if self._where.v1:
-            return [f"{controller}={folder}" for controller, folder in self._v1() if controller != "freezer"]
-        return [f"={folder}" for folder in self._folders()]
+            visible = [(controller, folder) for controller, folder in self._v1() if controller != "freezer"]
+            return [f"{controller}={folder / INSIDE}" for controller, folder in visible]
+        return [f"={folder / INSIDE}" for folder in self._folders()]
 
     def pids(self) -> set[int]:
         found: set[int] = set()
         for folder in self._folders():
-            found |= {int(line) for line in _read(folder / "cgroup.procs").split()}
+            for procs in folder.rglob("cgroup.procs"):
+                found |= {int(line) for line in _read(procs).split()}
         return found
 
     def freeze(self, frozen: bool) -> bool:
@@ -126,7 +141,7 @@ class Cgroup:
         """Remove the empty group; False where processes stayed in it for `patience_s`."""
         end = time.monotonic() + patience_s
         for folder in self._folders():
-            while not _removed(folder):
+            while not _removed_with_all_below(folder):
                 if time.monotonic() > end:
                     return False
                 time.sleep(0.01)
@@ -194,6 +209,15 @@ def _removed(folder: Path) -> bool:
     except OSError as error:
         return error.errno == errno.ENOENT
     return True
+
+
+def _removed_with_all_below(folder: Path) -> bool:
+    """A group goes when those in it are gone; a machine may have made some."""
+    try:
+        below = [each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()]
+    except OSError as error:
+        return error.errno in _GONE
+    return all(_removed_with_all_below(each) for each in below) and _removed(folder)
 
 
 def _read(path: Path) -> str:
