@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from orchestrator.api.lease import plan, up
     from orchestrator.api.pulling import pull, pull_all
     from orchestrator.api.recording import record
+    from orchestrator.api.resume_checking import resume_check
     from orchestrator.api.run_job import run
     from orchestrator.api.training import attach, train
     from orchestrator.api.watching import watch
@@ -55,6 +56,7 @@ _HOME = {
     "pull": "orchestrator.api.pulling",
     "pull_all": "orchestrator.api.pulling",
     "record": "orchestrator.api.recording",
+    "resume_check": "orchestrator.api.resume_checking",
     "run": "orchestrator.api.run_job",
     "size": "orchestrator.sizing.size",
     "status": "orchestrator.leases.status",
@@ -100,6 +102,7 @@ __all__ = [
     "pull",
     "pull_all",
     "record",
+    "resume_check",
     "run",
     "size",
     "status",

@@ -15,6 +15,7 @@ from orchestrator.cli import init as init_
 from orchestrator.cli import lint as lint_
 from orchestrator.cli import profile as profile_
 from orchestrator.cli import pull as pull_
+from orchestrator.cli import resume_check as resume_check_
 from orchestrator.cli import run as run_
 from orchestrator.cli import setup as setup_
 from orchestrator.cli import size as size_
@@ -188,6 +189,9 @@ def record(
 app.command(cls=Verb)(run_.run)
 app.command(cls=Verb)(setup_.setup)
 app.command(cls=Verb)(compare_.compare)
+app.command(
+    name="resume-check", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True}
+)(resume_check_.resume_check)
 app.command(cls=Verb)(lint_.lint)
 app.command(cls=Verb)(size_.size)
 app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})(

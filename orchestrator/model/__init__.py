@@ -38,6 +38,7 @@ from .records import (
     PullReport,
     RunRecord,
 )
+from .resume import ResumeCheck
 from .run_json import (
     Artifact,
     AttemptFacts,
@@ -137,6 +138,7 @@ __all__ = [
     "Reason",
     "RecordedFact",
     "Refused",
+    "ResumeCheck",
     "Room",
     "RunRecord",
     "RunState",

@@ -83,8 +83,8 @@ def test_every_verb_that_the_pages_name_exists() -> None:
     shown = subprocess.run(
         [sys.executable, "-m", "orchestrator", "--help"], capture_output=True, text=True, check=True
     ).stdout
-    verbs = set(re.findall(r"^  ([a-z]+) ", shown, re.MULTILINE))
-    named = {verb for page in PAGES for verb in re.findall(r"`orch ([a-z]+)\b", page.read_text())}
+    verbs = set(re.findall(r"^  ([a-z-]+) ", shown, re.MULTILINE))
+    named = {verb for page in PAGES for verb in re.findall(r"`orch ([a-z-]+)\b", page.read_text())}
     assert named <= verbs
 
 
@@ -92,7 +92,7 @@ def test_every_verb_is_in_the_readme() -> None:
     shown = subprocess.run(
         [sys.executable, "-m", "orchestrator", "--help"], capture_output=True, text=True, check=True
     ).stdout
-    verbs = set(re.findall(r"^  ([a-z]+) ", shown.split("Commands:")[1], re.MULTILINE))
+    verbs = set(re.findall(r"^  ([a-z-]+) ", shown.split("Commands:")[1], re.MULTILINE))
     text = (ROOT / "README.md").read_text()
     assert {verb for verb in verbs if not re.search(rf"\b{verb}\b", text)} == set()
 
@@ -120,7 +120,7 @@ def test_api_has_every_verb_of_the_command_line() -> None:
     verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     assert {"up", "gc", "lint", "catalog"} <= set(verbs)
     for verb in sorted(verbs):
-        module, _, name = IN_MODULES.get(verb, verb).rpartition(".")
+        module, _, name = IN_MODULES.get(verb, verb.replace("-", "_")).rpartition(".")
         room = import_module(f"orchestrator.api.{module}") if module else orchestrator.api
         assert callable(getattr(room, name)), verb
 

@@ -36,6 +36,8 @@ def _listeners() -> list[object]:
         names = ("orch_runtime.sizing.sizing", "orch_runtime.observe.opened")
         return [found for name in names if (found := import_module(name).from_environment(os.environ))]
     found = []
+    if os.environ.get("ORCH_RESUME"):
+        found.append(import_module("orch_runtime.resume.watch").install(os.environ))
     if os.environ.get("ORCH_OBSERVE_STEPS"):
         found.append(import_module("orch_runtime.observe").observation(os.environ))
     if os.environ.get("ORCH_TRACE"):

@@ -162,7 +162,7 @@ class Channel:
             waiting, self._unset = self._unset, []
             for unset in waiting:
                 if has_value(unset.variable):
-                    if unset.weight:
+                    if unset.weight or self.imposed.slots:
                         self.imposed.weight(unset.name, raw_variable(unset.variable))
                     self.observe_now([(unset.label, unset.variable)])
                 else:

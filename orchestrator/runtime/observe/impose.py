@@ -26,6 +26,7 @@ class Override:
     def __init__(self, tf: Any, settings: Settings, note: Note) -> None:
         self._tf = tf
         self._note = note
+        self.slots = settings.impose_slots
         self._batches = Recorded(tf, settings.impose_batch, "batch", note)
         self._weights = Recorded(tf, settings.impose_weights, "initial", note)
         self._names: Dict[str, int] = {}
@@ -70,6 +71,8 @@ class Override:
         count = self._names[name] = self._names.get(name, 0) + 1
         full = name if count == 1 else f"{name}#{count}"
         value = self._weights.array(1, full)
+        if value is None and self.slots:
+            return  # what is put back is named there, and nothing else
         if value is None:
             self._note(f"imposing {full}", "the other recording does not hold it whole")
         elif tuple(value.shape) != tuple(variable.shape):

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Sequence, Tuple
 
 from ..leaving import exit_early
 from .digest import records
@@ -40,6 +40,9 @@ class Recorder:
 
     Methods never raise: what goes wrong is noted, recording ends, and the job goes on.
     """
+
+    after_commit: ClassVar[List[Callable[[], None]]] = []
+    """Called after each step that was written."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -100,6 +103,8 @@ class Recorder:
                     self._light.commit(self.steps + self._light.done + 1)
                 self._complete = self.steps + self._light.done >= self.settings.steps + self.settings.light
                 self._store.append(self._light.due(now=self._complete))
+                for tell in self.after_commit:
+                    tell()
             except Exception as error:
                 self.fail("writing a step", error)
                 return

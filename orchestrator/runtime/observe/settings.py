@@ -31,8 +31,9 @@ class Settings:
     fingerprints; `stop` ends the process after them.
 
     `impose_batch` and `impose_weights` are recordings (…/observe) whose batches the observed steps are
-    given instead of their own, and whose initial weights the model is given before its first step. What
-    could not be imposed is said in status.json, under not_compared.
+    given instead of their own, and whose initial weights the model is given before its first step; with
+    `impose_slots` the optimizer, too, and only what that recording names. What could not be imposed is said
+    in status.json, under not_compared.
     """
 
     directory: Path
@@ -41,6 +42,7 @@ class Settings:
     light: int = 0
     impose_batch: Optional[Path] = None
     impose_weights: Optional[Path] = None
+    impose_slots: bool = False
 
 
 def from_environment(environ: Mapping[str, str]) -> Optional[Settings]:
@@ -57,6 +59,7 @@ def from_environment(environ: Mapping[str, str]) -> Optional[Settings]:
         light=_count(environ.get("ORCH_OBSERVE_LIGHT", "")),
         impose_batch=_path(environ.get("ORCH_IMPOSE_BATCH", "")),
         impose_weights=_path(environ.get("ORCH_IMPOSE_WEIGHTS", "")),
+        impose_slots=environ.get("ORCH_IMPOSE_SLOTS") == "1",
     )
 
 

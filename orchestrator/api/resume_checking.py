@@ -1,0 +1,56 @@
+"""resume-check: whether a job that is killed after a checkpoint goes on as if it never was."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.errors import UsageError
+from orchestrator.model import Progress, ResumeCheck, Silent
+from orchestrator.replay.command_line import command_python
+from orchestrator.resume.check import check
+from orchestrator.resume.scratch import Scratch
+from orchestrator.session.project import Project
+from orchestrator.session.session import local_agent
+
+RESUME_BUDGET = 1800.0
+"""Seconds for all attempts together."""
+
+
+def resume_check(
+    command: Sequence[str],
+    *,
+    checkpoints: Sequence[str] = (),
+    folder: Path | str | None = None,
+    budget: float = RESUME_BUDGET,
+    progress: Progress | None = None,
+) -> ResumeCheck:
+    """Run `command` in copies of the current folder: without a break, killed after a checkpoint, resumed.
+
+    `checkpoints`: folders or files in which it writes them, below the current folder; none: what is called
+    like one. Nothing of the user's is written. The runs and what they left are removed.
+    """
+    tell = progress or Silent()
+    project = Project.at(folder)
+    agent, python, cwd = local_agent(project), command_python(command), Path.cwd()
+    root = Path(tempfile.mkdtemp(prefix="orch-resume-"))
+    try:
+        names = [_below(name, cwd) for name in checkpoints]
+        scratch = Scratch(command, cwd, python, agent, root.resolve(), names)
+        return check(scratch, root.resolve(), budget, tell.say)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _below(name: str, cwd: Path) -> str:
+    """A folder of checkpoints as it is called below the working folder. Raises UsageError."""
+    place = (cwd / name).resolve()
+    if place == cwd.resolve() or not place.is_relative_to(cwd.resolve()):
+        raise UsageError(
+            f"{name} is not a folder below {cwd}. A job's checkpoints are looked for in a copy of the folder "
+            "in which it is started, so that yours stay as they are.",
+            next_command="orch resume-check --checkpoints ckpt -- python train.py --checkpoints ckpt",
+        )
+    return str(place.relative_to(cwd.resolve()))

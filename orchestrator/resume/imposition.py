@@ -1,0 +1,53 @@
+"""A recording of what the uninterrupted run had at the point of resumption, to be put back in another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.model.outcomes import Stage
+from orchestrator.parity.recording import FORMAT, Recording, Tensor
+from orchestrator.resume.judge import state_after
+
+
+def keep_batches(whole: Recording, after: int, folder: Path) -> bool:
+    """Write the batches after a step to `folder`; whether they are there whole."""
+    steps = whole.steps[after:]
+    lines = [_line(n, Stage.BATCH, step.stage(Stage.BATCH)) for n, step in enumerate(steps, 1)]
+    tensors = [tensor for step in steps for tensor in step.stage(Stage.BATCH).values()]
+    return bool(lines) and _write(folder, lines, tensors)
+
+
+def keep_variables(whole: Recording, after: int, names: Iterable[str], folder: Path) -> bool:
+    """Write the variables called `names` as they were after a step; whether all of them are there whole."""
+    wanted = set(names)
+    tensors = {name: each for name, each in state_after(whole, after).items() if name in wanted}
+    return len(tensors) == len(wanted) and _write(
+        folder, [_line(1, Stage.INITIAL, tensors)], list(tensors.values())
+    )
+
+
+def _line(number: int, stage: Stage, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    listed = [
+        {
+            "stage": str(stage),
+            "name": name,
+            "dtype": each.dtype,
+            "shape": list(each.shape),
+            "sha256": each.sha256,
+            "file": str(each.file or ""),
+        }
+        for name, each in tensors.items()
+    ]
+    return {"v": FORMAT, "event": "step", "step": number, "records": {}, "unread": [], "tensors": listed}
+
+
+def _write(folder: Path, lines: Sequence[dict[str, Any]], tensors: Sequence[Tensor]) -> bool:
+    if any(each.file is None for each in tensors):
+        return False
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (folder / "steps.jsonl").write_text(text, encoding="utf-8")
+    return True
