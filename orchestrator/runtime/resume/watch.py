@@ -33,6 +33,8 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _KEPT = ("wait", "best", "cooldown_counter", "epochs_since_last_save")
 """What callbacks of Keras count from one epoch to the next."""
 
+_ABSENT = object()
+
 
 class Watch:
     """One process. Hooks that fail leave a fact out; they never end the job."""
@@ -156,7 +158,7 @@ class Watch:
         for callback, values in zip(listed.callbacks, given or []):  # noqa: B905
             for name, value in values.items():
                 if name in _KEPT and hasattr(callback, name):
-                    setattr(callback, name, float(value))
+                    setattr(callback, name, None if value == "None" else float(value))
         held = [_counts(callback) for callback in listed.callbacks]
         kinds = [type(callback).__name__ for callback in listed.callbacks]
         self._say({"event": "epoch", "epoch": epoch, "step": self._steps, "kinds": kinds, "callbacks": held})
@@ -175,7 +177,9 @@ def _counts(callback: Any) -> Dict[str, str]:
     """As text: JSON has no infinity."""
     found: Dict[str, str] = {}
     for name in _KEPT:
-        value: Any = getattr(callback, name, None)
+        value: Any = getattr(callback, name, _ABSENT)
+        if value is None:
+            found[name] = "None"
         if isinstance(value, (bool, int, float)) or hasattr(value, "item"):
             found[name] = repr(float(value))
     return found
