@@ -7,7 +7,7 @@ Real around it: sessions, attempts, following, fetching, settling, locks. A run'
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,8 +17,9 @@ import pytest
 from orchestrator import jobs, stack
 from orchestrator.errors import HostError
 from orchestrator.leases import provision
-from orchestrator.ledger.draft import Draft
+from orchestrator.ledger.draft import Draft, Retried
 from orchestrator.model import Agent, Exit, Job, NotFetched, Refused, Room, RunState
+from orchestrator.model.outcomes import ExitReason
 from orchestrator.providers.memory import MemoryProvider
 from orchestrator.runs import attempts, collect, company, follow, inputs
 from orchestrator.session import connect as connecting
@@ -46,7 +47,7 @@ class GuestRun:
         if self.exit is None:
             usual = "failed" if self.job.startswith("bad") else "completed"
             why = reason or usual
-            self.exit = Exit(0 if why == "completed" else 1, None, why, "So it ended.")
+            self.exit = Exit(0 if why == "completed" else 1, None, ExitReason(why), "So it ended.")
 
 
 @dataclass
@@ -121,9 +122,11 @@ def place_guests(patch: pytest.MonkeyPatch, guests: Guests) -> None:
         patch.setattr(module, "report_once", lambda *_: None)
 
 
-def _prepared(opened: session.Session, run_id: str, *, local_parity: bool, parallel: bool) -> Draft:
+def _prepared(
+    opened: session.Session, run_id: str, *, local_parity: bool, parallel: bool, retried: Retried, **_: Any
+) -> Draft:
     """A run made ready: nothing is installed, sent or compared; its attempt is told as ever."""
-    del local_parity
+    del local_parity, _
     company.require_no_other_run(opened, run_id, parallel)
     attempts.archive_attempt(opened.project, run_id)
     now = inputs.inputs_of(opened.project, opened.profile)
@@ -135,7 +138,7 @@ def _prepared(opened: session.Session, run_id: str, *, local_parity: bool, paral
         "command": list(now.command),
         "code": {"digest": now.code_digest, "files": len(now.code)},
         "agent": {"python": AGENT.python, "root": AGENT.root, "base": AGENT.base},
-        "attempt": {"number": number, "changed": changed},
+        "attempt": {"number": number, "changed": changed, "retried": asdict(retried)},
         "job": job,
     }
     return Draft.from_json(facts)
@@ -144,8 +147,10 @@ def _prepared(opened: session.Session, run_id: str, *, local_parity: bool, paral
 # ---------------------------------------------------------------- jobs, as a guest answers
 
 
-def _start(host: Door, agent: Agent, job: Job, outputs: Any = (), *, awaited: bool = False) -> RunState:
-    del agent, outputs
+def _start(
+    host: Door, agent: Agent, job: Job, outputs: Any = (), *, awaited: bool = False, **_: Any
+) -> RunState:
+    del agent, outputs, _
     assert awaited
     run = host.require().setdefault(job.run_id, GuestRun(job.run_id))
     host.guests.effect()
