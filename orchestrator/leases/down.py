@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator import providers
-from orchestrator.errors import Busy, CleanupUnproven, LocalError, OrchError, ProviderError, UsageError
+from orchestrator.errors import (
+    Busy,
+    CleanupUnproven,
+    LocalError,
+    OrchError,
+    ProviderError,
+    StorageError,
+    UsageError,
+)
 from orchestrator.leases.down_all import Approve, down_all
 from orchestrator.leases.remains import describe_remains
 from orchestrator.leases.settle import few, lost_run, settle
@@ -64,7 +72,7 @@ class _Notes:
     def add(self, event: str, **data: Any) -> None:
         try:
             self._ledger.append(event, **data)
-        except (OSError, UsageError) as error:
+        except (OSError, UsageError, LocalError, StorageError) as error:
             self.refused(error)
 
     def remove(self, file: Path) -> None:
@@ -73,7 +81,7 @@ class _Notes:
         except OSError as error:
             self.refused(error)
 
-    def refused(self, error: OSError | UsageError | LocalError) -> None:
+    def refused(self, error: OSError | OrchError) -> None:
         if isinstance(error, OrchError):
             self._refusals[error.message] = None
         else:
@@ -95,7 +103,8 @@ def _down_one(
     turns = (changing,) if discard else (starting, changing)
     with ExitStack() as locks:
         for turn in turns:
-            with suppress(OSError):  # a folder that takes no lock takes nobody the power to end a machine
+            # a folder or a store that takes no lock takes nobody the power to end a machine
+            with suppress(OSError, LocalError, StorageError):
                 locks.enter_context(turn(project, lease.id, "down", tell))
         return _down_now(project, project.ledger(lease.id).lease(), discard, tell, only)
 
@@ -106,7 +115,7 @@ def _down_now(
     """End the lease's machine on its cloud; on every cloud where its ledger does not tell which it was."""
     if not lease.whole:
         tell.say(
-            f"The ledger of {lease.id} is damaged: the cloud and the machine are asked for what it lacks"
+            f"The ledger of {lease.id} {lease.flaw}: the cloud and the machine are asked for what it lacks"
         )
     clouds = _clouds_of(lease)
     notes = _Notes(project.ledger(lease.id))
@@ -145,7 +154,7 @@ def _gone_before(
     try:
         ending = ending_of_machine(open_provider(clouds[0]), lease) if len(clouds) == 1 else None
         return (*before, *(lost_run(record) for record in settle(project, ledger, ending)))
-    except (OSError, UsageError, LocalError) as error:
+    except (OSError, UsageError, LocalError, StorageError) as error:
         notes.refused(error)
     unsettled = (
         {"run_id": run.run_id, "reason": ExitReason.RESULTS_LOST, "detail": ""} for run in lease.uncollected

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from orchestrator.errors import Busy, Fault, ProviderError, UsageError
+from orchestrator.errors import Busy, Fault, LockLost, ProviderError, UsageError
 from orchestrator.hosts.identity import public_key
 from orchestrator.leases import budget
 from orchestrator.leases.consent import Consent
@@ -23,7 +23,7 @@ from orchestrator.plan import Delete, Keep, Plan, disk_cost
 from orchestrator.profile import Profile
 from orchestrator.runs.retries import failed_places
 from orchestrator.runs.spec import spec_labels, user_data
-from orchestrator.session import unrecorded
+from orchestrator.session import team, unrecorded
 from orchestrator.session.owner import owner
 from orchestrator.session.project import Project
 from orchestrator.session.reach import MachineGone, Reached, ending_of_machine, wait_until_reachable
@@ -51,6 +51,7 @@ def machine_of(
             _delete(ledger, known, provider, action, tell)
     kept = next((action.machine for action in planned.actions if isinstance(action, Keep)), None)
     if kept:
+        _require_key(project, lease, kept.id, f"{kept.id} runs on, at ${kept.price:.2f}/h.")
         with changing(project, lease.id, "up", tell):
             _require_open(ledger, wanted)
             _adopt(ledger, lease, kept, wanted)
@@ -148,6 +149,13 @@ def _served(
     return refusals
 
 
+def _require_key(project: Project, lease: Lease, machine: str, exists: str) -> None:
+    """Refuse a machine that another computer of the team made, or may have made: its key is there."""
+    if team.is_key_elsewhere(project.identity(lease.id), lease):
+        advice = team.KEY_ADVICE.format(lease=lease.id)
+        raise UsageError(team.key_elsewhere(lease, machine), exists=exists, next_command=advice)
+
+
 def _require_open(ledger: Ledger, wanted: Profile) -> None:
     """Refuse to make or adopt a machine for a lease that `down` has closed since this call began."""
     lease = ledger.lease()
@@ -168,9 +176,11 @@ def _made(
     The lease's key is made here at first, and again where a `down` that was killed has deleted it.
     """
     lease, offer = ledger.lease(), spec.offer
+    repeated = any(attempt.number == spec.attempt for attempt in lease.attempts)
+    if repeated:
+        _require_key(project, lease, spec.id, f"{spec.id} may have been made, at ${offer.price:.2f}/h.")
     key = public_key(project.identity(lease.id), f"orch-{lease.id}")
     tell.say(f"Creating {offer.instance_type} in {offer.zone or offer.region} at ${offer.price:.2f}/h")
-    repeated = any(attempt.number == spec.attempt for attempt in lease.attempts)
     with budget.alone():
         budget.require_budget(project, wanted, budget.worst_case(offer, wanted))
         ledger.append("create.intent", **_intent(spec))
@@ -185,10 +195,24 @@ def _made(
     if machine.age is None:
         made = provider.find(machine) if repeated else None
         machine = replace(machine, age=made.age if made else time.monotonic() - asked)
-    ledger.append("create.accepted", **receipt(spec.attempt, machine, wanted))
+    _accept(ledger, provider, spec, machine, wanted)
     if machine.detail.get("no_alarm"):
         tell.say(f"Its cloud will not end it where it cannot end itself: {machine.detail['no_alarm']}")
     return machine
+
+
+def _accept(ledger: Ledger, provider: Provider, spec: MachineSpec, machine: Machine, wanted: Profile) -> None:
+    """Note the machine. Where another computer went on with the lease meanwhile, without this attempt, end
+    it: no two machines of one lease run."""
+    try:
+        ledger.append("create.accepted", **receipt(spec.attempt, machine, wanted))
+    except LockLost as lost:
+        now = ledger.lease()
+        if now.open and any(a.number == spec.attempt and a.outcome != "capacity" for a in now.attempts):
+            raise  # whoever goes on finds it by its label, and keeps it
+        provider.delete(machine)
+        lost.exists = f"{machine.id} was made late, and is being ended."
+        raise
 
 
 def _taken_back(ledger: Ledger, provider: Provider, machine: Machine, gone: MachineGone) -> ProviderError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 
 from orchestrator.errors import ProviderError, UsageError
@@ -32,7 +32,7 @@ from orchestrator.runs.spec import profile_facts
 from orchestrator.session.gpu_check import require_gpus
 from orchestrator.session.machines import await_existing
 from orchestrator.session.owner import forget_folder, note_folder
-from orchestrator.session.project import Project, new_lease_id
+from orchestrator.session.project import Project
 from orchestrator.session.reach import require_seen
 from orchestrator.session.session import Session, local_stack, open_session, read_lock, stack_facts
 from orchestrator.session.turns import one_at_a_time
@@ -63,6 +63,7 @@ def provision(
     `agreed`: US dollars an hour to which somebody said yes before; only a dearer machine is asked about.
     `avoid`: where a machine was lost; it is asked for there last. None: nothing is begun again.
     """
+    project.share(wanted.ledger)
     wanted, overrides = one_cloud(project, wanted, overrides, avoid or frozenset())
     space.require_records(
         project, "Nothing was made by this call.", f"orch up {shlex.quote(str(wanted.path))}"
@@ -74,7 +75,7 @@ def provision(
     provider = open_provider(wanted.cloud)
     if clouds.is_here(wanted.cloud):
         describe_tier(tell)
-    with one_at_a_time(project, wanted.name, "run" if for_run else "up", tell):
+    with _turn(project, wanted, "run" if for_run else "up", tell):
         lease = open_lease_of(project, wanted)
         with describe_remains(project.ledger(lease.id) if lease else None, wanted.path):
             if lease:
@@ -98,6 +99,15 @@ def provision(
             with open_session(project, ledger, wanted, progress=tell, reached=reached) as session:
                 _prepare(session, tell)
     return lease_status(ledger.lease(), session.machine)
+
+
+@contextmanager
+def _turn(project: Project, wanted: Profile, verb: str, tell: Progress) -> Iterator[None]:
+    """One at a time, with what exists told where a team's store gives nobody the right to go on."""
+    with ExitStack() as turn:
+        with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
+            turn.enter_context(one_at_a_time(project, wanted.name, verb, tell))
+        yield
 
 
 def _planned(
@@ -158,8 +168,8 @@ def _ledger_for(
     facts = profile_facts(wanted, overrides)
     if lease is None:
         project.ignore_runs()
-        name = new_lease_id(wanted.name)
-        ledger = project.ledger(name)
+        ledger = project.new_ledger(wanted.name)
+        name = ledger.path.parent.name
         note_folder(name, project.root)
         ledger.append("lease.opened", lease=name, profile=facts, for_run=for_run)
         return ledger

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import HostError, LocalError, UsageError
+from orchestrator.errors import HostError, LocalError, StorageError, UsageError
 from orchestrator.leases.remains import describe_remains
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import LeaseStatus, Machine, MachineFacts, MachineState, Provider, clouds
@@ -75,7 +75,9 @@ def _settled(project: Project, lease: Lease, provider: Provider) -> Lease:
     from orchestrator.session.reach import ending_of_machine
 
     ledger = project.ledger(lease.id)
-    with suppress(OSError, UsageError, LocalError):  # it is told as it was, where it cannot be written down
+    with suppress(
+        OSError, UsageError, LocalError, StorageError
+    ):  # it is told as it was, where it cannot be written down
         settle(project, ledger, ending_of_machine(provider, lease))
     return ledger.lease()
 
@@ -104,7 +106,9 @@ def _now(project: Project, lease: Lease, provider: Provider, machine: Machine) -
     except HostError:
         return {run.run_id: "unknown: the machine does not answer" for run, _ in unseen}
     ledger = project.ledger(lease.id)
-    with suppress(OSError, UsageError):  # what was seen here is known also once the machine is gone
+    with suppress(
+        OSError, UsageError, LocalError, StorageError
+    ):  # what was seen here is known also once the machine is gone
         for name, state in states.items():
             if state.exit:
                 ledger.append("run.ended", run_id=name, reason=state.exit.reason)
@@ -141,6 +145,8 @@ def lease_status(
         attempts=[asdict(attempt) for attempt in lease.attempts],
         runs=[_run(run, (runs or {}).get(run.run_id)) for run in lease.runs.values()],
         damaged=not lease.whole,
+        owner=lease.owner,
+        stale=lease.problem or None,
         runs_known=lease.whole if runs_known is None else runs_known,
         deadline_proven=lease.holding is not None and ends_itself(lease, lease.holding),
     )

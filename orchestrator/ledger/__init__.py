@@ -8,7 +8,9 @@ only: machines are found by their labels.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from orchestrator.ledger.book import Note, SharedBook, read_note
 from orchestrator.ledger.draft import FIRST, Draft, Retried, Try
 from orchestrator.ledger.holding import Holding
 from orchestrator.ledger.journal import VERSION, Contents, Event, Journal
@@ -25,10 +27,14 @@ __all__ = [
     "Lease",
     "LeasedRun",
     "Ledger",
+    "Note",
     "Ran",
     "Retried",
+    "SharedBook",
+    "TeamLedger",
     "Try",
     "fold",
+    "read_note",
 ]
 
 
@@ -39,4 +45,22 @@ class Ledger(Journal):
         """Read all events that can be read. Damage never raises."""
         known = self.contents()
         lease = fold(known.events, self.path.parent.name)
-        return lease if known.whole else replace(lease, whole=False)
+        return lease if known.whole else replace(lease, whole=False, problem=known.problem)
+
+
+class TeamLedger(Ledger):
+    """The same ledger where several computers write it."""
+
+    def __init__(self, book: SharedBook) -> None:
+        super().__init__(book.path)
+        self._book = book
+
+    def append(self, event: str, **data: Any) -> None:
+        """Write one line to the store and to the copy here. The opening line is written by one client only.
+
+        Raises StorageError, LocalError and Busy in addition to what a file's ledger raises.
+        """
+        self._book.append(event, data, first=event == "lease.opened")
+
+    def contents(self) -> Contents:
+        return self._book.contents()

@@ -1,6 +1,7 @@
 """The file of a ledger: one JSON object a line, fsynced, never rewritten.
 
-A line is {"v", "seq", "time", "tick", "event", ..., "crc"}; `crc` is the CRC-32 of the object without it.
+A line is {"v", "seq", "time", "tick", "event", ..., "crc"}, with "by" and "nonce" in a ledger of a team;
+`crc` is the CRC-32 of the object without it.
 What cannot be read (a torn line, zeros after a power loss, the marks of a merge) is skipped and kept.
 """
 
@@ -24,7 +25,7 @@ from orchestrator.ledger.clock import Tick, tick_of
 
 VERSION = 1
 
-_OURS = ("v", "seq", "time", "tick", "event", "crc")
+_OURS = ("v", "seq", "time", "tick", "event", "by", "nonce", "crc")
 _PADDING = b"\0 \t\r\n"
 _LATEST = 1e11  # seconds since 1970; later times are no times
 
@@ -33,7 +34,8 @@ _LATEST = 1e11  # seconds since 1970; later times are no times
 class Event:
     """One line. `data` is what the event carries besides its sequence number and time (Unix seconds).
 
-    `tick`: the same moment by the clock that nobody sets; None where there is none.
+    `tick`: the same moment by the clock that nobody sets; None where there is none. `by`: the client that
+    wrote it, in a ledger of a team.
     """
 
     seq: int
@@ -41,6 +43,7 @@ class Event:
     event: str
     data: Mapping[str, Any] = field(default_factory=dict)
     tick: Tick | None = None
+    by: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,13 +78,7 @@ class Journal:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._locked() as handle:
             text = os.pread(handle, os.fstat(handle).st_size, 0)
-            known = parse(text)
-            if known.newer:
-                raise _refusal(self.path, known.newer)
-            seq = max((one.seq for one in known.events), default=-1) + 1
-            start = b"" if not text or text.endswith(b"\n") else b"\n"  # a torn line stays a line by itself
-            head = {"v": VERSION, "seq": seq, "time": _now(), **clock.as_json(clock.tick()), "event": event}
-            _write(handle, start + _line({**head, **data}))
+            _write(handle, next_line(text, self.path, event, data))
             os.fsync(handle)
 
     def contents(self) -> Contents:
@@ -104,6 +101,17 @@ class Journal:
             yield handle
         finally:
             os.close(handle)
+
+
+def next_line(text: bytes, path: Path, event: str, data: Mapping[str, Any]) -> bytes:
+    """What is to be appended to `text`, the content of a ledger. Raises UsageError."""
+    known = parse(text)
+    if known.newer:
+        raise _refusal(path, known.newer)
+    seq = max((one.seq for one in known.events), default=-1) + 1
+    start = b"" if not text or text.endswith(b"\n") else b"\n"  # a torn line stays a line by itself
+    head = {"v": VERSION, "seq": seq, "time": _now(), **clock.as_json(clock.tick()), "event": event}
+    return start + _line({**head, **data})
 
 
 def parse(text: bytes) -> Contents:
@@ -138,7 +146,8 @@ def _record(line: bytes) -> dict[str, Any] | None:
 
 def _event(record: Mapping[str, Any]) -> Event:
     data = {key: value for key, value in record.items() if key not in _OURS}
-    return Event(record["seq"], record["time"], record["event"], data, tick_of(record.get("tick")))
+    by = record["by"] if isinstance(record.get("by"), str) else ""
+    return Event(record["seq"], record["time"], record["event"], data, tick_of(record.get("tick")), by)
 
 
 def is_time(value: object) -> bool:

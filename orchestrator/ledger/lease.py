@@ -107,7 +107,8 @@ class Lease:
     """One `up` … `down`, as its events add up. `whole`: every line of its ledger could be read.
 
     `for_run`: the run for which `run` made the lease, and ends it; None where somebody called `up`.
-    `started`: see ledger.clock.now.
+    `started`: see ledger.clock.now. `owner`: the client that opened it, in a ledger of a team. `problem`: why
+    the store of its ledger could not be read; the rest is as it was when it was read last.
     """
 
     id: str
@@ -129,6 +130,8 @@ class Lease:
     closed_at: float | None = None
     whole: bool = True
     started: Mapping[str, float] = field(default_factory=dict)
+    owner: str = ""
+    problem: str = ""
 
     def now(self) -> float:
         """Unix seconds by the clock of its ledger."""
@@ -142,6 +145,11 @@ class Lease:
         holdings = tuple(h.seen(age, now) if h.id == machine else h for h in self.holdings)
         changed = replace(self, holdings=holdings)
         return replace(changed, deadline=changed.holding.deadline) if changed.holding else changed
+
+    @property
+    def flaw(self) -> str:
+        """What is wrong with a ledger that is not whole, as the end of a sentence."""
+        return f"cannot be read ({self.problem.rstrip('.')})" if self.problem else "is damaged"
 
     @property
     def open(self) -> bool:
@@ -208,6 +216,7 @@ def _opened(events: Sequence[Event], name: str) -> Lease:
             opened_at=opened.time,
             profile=opened.data["profile"],
             for_run=opened.data.get("for_run"),
+            owner=opened.by,
         )
     makers = (e.data["machine"] for e in events if e.event == "create.accepted" and is_sound(e))
     cloud = next((str(machine.get("provider", "")) for machine in makers), "")

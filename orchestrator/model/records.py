@@ -136,6 +136,8 @@ class LeaseStatus:
     `damaged`: its ledger has lines that cannot be read.
     `deadline_proven`: its cloud, or a timer that was seen to run on it, ends it at its deadline.
     `runs_known`: no run of the machine is missing in `runs`, as the ledger is whole or the machine was asked.
+    `owner`: the client that opened it, in a team's ledger; else "". `stale`: why the ledger could not be read
+    from its store or file, so that what was known before is told.
     """
 
     lease: str
@@ -157,6 +159,8 @@ class LeaseStatus:
     runs_known: bool = True
     deadline_proven: bool = True
     unseen: str | None = None
+    owner: str = ""
+    stale: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}

@@ -288,6 +288,13 @@ class Document(Section):
         description="How long `up` goes on to ask where no offer has capacity: `2h`. Default: not at all. "
         "The same as `retry.no-capacity`.",
     )
+    ledger: kinds.StoreUrl | None = Field(
+        default=None,
+        description="The store in which a team's computers keep what is leased, so that all of them see it "
+        "and no two make a machine for one profile: `s3://bucket/prefix`, `gs://bucket/prefix`, or "
+        "`file:///folder` of a disk that they share. One prefix for each project. `ORCH_LEDGER` is stronger. "
+        "Default: files of this computer, in `.orch`.",
+    )
     retry: RetrySection = Field(
         default_factory=RetrySection,
         description="What `train` and `run` try again by themselves. All attempts are one run; `budget` and "

@@ -58,6 +58,7 @@ def resolve(
         wait=document.wait if document.wait is not None else document.retry.no_capacity,
         stall=document.stall,
         store=document.store,
+        ledger=document.ledger or "",
         retry=resolved.Retry(document.retry.interruption, document.retry.error),
         reservation=document.reservation,
         identity=document.identity,

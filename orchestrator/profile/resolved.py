@@ -165,6 +165,7 @@ class Profile:
     retry: Retry = Retry()
     stall: int | None = None
     store: str | None = None
+    ledger: str = ""
     reservation: str | None = None
     identity: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -28,6 +28,8 @@ def _lease(lease: LeaseStatus, now: float) -> str:
     lines = [f"{lease.lease}  {lease.state}  {' '.join(where)}"]
     if lease.machine:
         lines.append(f"  {'machine':<9} {lease.machine}")
+    if lease.owner:
+        lines.append(f"  {'owner':<9} {lease.owner}")
     shown = ("tier", "address", "lost")
     lines += [f"  {name:<9} {lease.detail[name]}" for name in shown if lease.detail.get(name)]
     lines.append(f"  {'cost':<9} {money(lease.cost)} so far, {money(lease.price)}/h")
@@ -56,6 +58,8 @@ def _lease(lease: LeaseStatus, now: float) -> str:
 
 def _damaged(lease: LeaseStatus) -> str:
     said = f"  {'ledger':<9} damaged: .orch/{lease.lease}/ledger.jsonl has lines that cannot be read"
+    if lease.stale:
+        said = f"  {'ledger':<9} not read now: {lease.stale.rstrip('.')}; this is its last copy here"
     if lease.state == "gone":
         return f"{said}; the machine may have had runs that are not listed"
     if not lease.runs_known:

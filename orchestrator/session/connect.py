@@ -11,6 +11,7 @@ from orchestrator import hosts
 from orchestrator.errors import HostError, HostKeyError
 from orchestrator.ledger import Lease
 from orchestrator.model import Endpoint, Host, Machine, Provider
+from orchestrator.session import team
 from orchestrator.session.project import Project
 
 _CONNECT_SECONDS = 60.0
@@ -74,6 +75,12 @@ def connect(
     project: Project, lease: Lease, machine: Machine, endpoint: Endpoint, timeout: float = _CONNECT_SECONDS
 ) -> Host:
     """The door of a machine, opened with the lease's own key after its host key was verified."""
+    if team.is_key_elsewhere(project.identity(lease.id), lease):
+        raise HostError(
+            team.key_elsewhere(lease, machine.id),
+            exists=f"{machine.id} runs on, at ${machine.price:.2f}/h.",
+            next_command=team.KEY_ADVICE.format(lease=lease.id),
+        )
     try:
         return hosts.connect(
             endpoint,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from orchestrator.errors import CleanupUnproven, ProviderError, UsageError
+from orchestrator.errors import CleanupUnproven, LocalError, ProviderError, StorageError, UsageError
 from orchestrator.ledger import Holding, Lease, Ledger
 from orchestrator.model import LABEL_LEASE, Machine, MachineState, Progress, Provider, clouds, unseen_in
 from orchestrator.providers import ending_of
@@ -91,7 +91,7 @@ def note_ends(ledger: Ledger, provider: Provider, lease: Lease, found: Sequence[
     """
     running = {machine.id for machine in found if machine.state is not MachineState.STOPPED}
     over = [holding for holding in lease.holdings if holding.ended_at is None and holding.id not in running]
-    with suppress(OSError, UsageError):
+    with suppress(OSError, UsageError, LocalError, StorageError):
         for holding in over:
             ledger.append("machine.ended", machine=holding.id, at=_stopped_at(provider, holding, lease.now()))
             if all(machine.id != holding.id for machine in found):

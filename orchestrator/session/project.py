@@ -11,10 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import LocalError, UsageError
+from orchestrator.errors import LocalError, StorageError, UsageError
 from orchestrator.hosts.atomic import atomic_write, remove_abandoned
 from orchestrator.hosts.disk import FULL
 from orchestrator.ledger import Lease, Ledger
+from orchestrator.session import team
+from orchestrator.session.team import Team
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Project:
         """The nearest folder upwards that has leases; else `start` (default: the current folder)."""
         here = Path(start or Path.cwd()).resolve()
         for folder in (here, *here.parents):
-            if any((folder / ".orch").glob("*/ledger.jsonl")):
+            if any((folder / ".orch").glob("*/ledger.jsonl")) or team.remembered(folder / ".orch"):
                 return cls(folder)
         return cls(here)
 
@@ -54,8 +56,28 @@ class Project:
     def run(self, run_id: str) -> Path:
         return self.root / "runs" / run_id
 
+    @property
+    def team(self) -> Team | None:
+        """Who shares the leases of this folder; None where they are of this computer alone."""
+        return team.team_of(self.state)
+
+    def share(self, url: str) -> None:
+        """Keep the ledgers of new leases in the store of this url, as the profile says."""
+        if url and not os.environ.get(team.ENVIRONMENT):
+            self.ignore_state()
+            Team(url, self.state).remember()
+
     def ledger(self, lease: str) -> Ledger:
-        return Ledger(self.state / lease / "ledger.jsonl")
+        folder = self.state / lease
+        return team.ledger_of(folder) or Ledger(folder / "ledger.jsonl")
+
+    def new_ledger(self, name: str) -> Ledger:
+        """That of a new lease of the profile `name`. Raises StorageError where the team's store refuses."""
+        shared = self.team
+        lease = shared.new_lease(name) if shared else new_lease_id(name)
+        if shared:
+            shared.join(lease)
+        return self.ledger(lease)
 
     def identity(self, lease: str) -> Path:
         """The private key that opens this lease's machine, and nothing else."""
@@ -65,7 +87,10 @@ class Project:
         return self.state / lease / "known_hosts"
 
     def ledgers(self) -> list[Ledger]:
-        return [Ledger(path) for path in sorted(self.state.glob("*/ledger.jsonl"))]
+        with suppress(StorageError, LocalError):  # each ledger tells what it could not read
+            if shared := self.team:
+                shared.refresh()
+        return [self.ledger(path.parent.name) for path in sorted(self.state.glob("*/ledger.jsonl"))]
 
     def leases(self) -> list[Lease]:
         """Every lease of this folder, oldest first, those with a damaged ledger among them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from orchestrator import jobs
-from orchestrator.errors import HostError, UsageError
+from orchestrator.errors import HostError, LocalError, StorageError, UsageError
 from orchestrator.ledger import Ledger
 from orchestrator.model import Agent, Host
 from orchestrator.session.project import Project
@@ -17,7 +17,7 @@ def release(ledger: Ledger, host: Host, agent: Agent, run_id: str) -> None:
 
     A machine that was not reached counts as used until its deadline, or until the next command reaches it.
     """
-    with suppress(HostError, OSError, UsageError):
+    with suppress(HostError, OSError, UsageError, LocalError, StorageError):
         jobs.mark_collected(host, agent, run_id)
         ledger.append("run.released", run_id=run_id)
 

@@ -9,8 +9,8 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,11 +42,21 @@ class Holder:
 class Turn:
     """The right to work on one thing. It may be given back before its block ends, and taken again.
 
-    `what` the holder does, after its name: "works on one". `verb`: for whoever waits for us.
+    `what` the holder does, after its name: "works on one". `verb`: for whoever waits for us. `far`: the same
+    lock where the team's other computers see it.
     """
 
-    def __init__(self, handle: IO[str], verb: str, what: str, tell: Progress) -> None:
+    def __init__(
+        self,
+        handle: IO[str],
+        verb: str,
+        what: str,
+        tell: Progress,
+        far: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._handle = handle
+        self._far = far
+        self._beyond = ExitStack()
         self._verb = verb
         self._what = what
         self._tell = tell
@@ -56,6 +66,11 @@ class Turn:
         """Wait for the lock. If that takes a while, say who holds it, and when the wait is over."""
         self.wait(fcntl.LOCK_EX)
         self._held = True
+        try:
+            self._beyond.enter_context(self._far())
+        except BaseException:
+            self.give_back()
+            raise
         _sign(self._handle, Holder(os.getpid(), self._verb, time.time()))
 
     def wait(self, lock: int) -> None:
@@ -72,14 +87,25 @@ class Turn:
         if not self._held:
             return
         self._held = False
+        self._beyond.close()
         _sign(self._handle, None)
         fcntl.flock(self._handle, fcntl.LOCK_UN)
 
 
 @contextmanager
-def _taking(handle: IO[str], verb: str, what: str, tell: Progress) -> Iterator[Turn]:
-    """Hold the lock of `handle` in the block, or until the turn is given back; wait for its holder first."""
-    turn = Turn(handle, verb, what, tell)
+def _taking(
+    handle: IO[str], verb: str, what: str, tell: Progress, project: Project, name: str
+) -> Iterator[Turn]:
+    """Hold the lock of `handle` in the block, or until the turn is given back; wait for its holder first.
+
+    In a team's project also the store's lock `name`. Raises LockHeld, LockLost and StorageError then.
+    """
+
+    def far() -> AbstractContextManager[None]:
+        team = project.team
+        return team.lock(name, tell, what) if team else nullcontext()
+
+    turn = Turn(handle, verb, what, tell, far)
     turn.take()
     try:
         yield turn
@@ -92,7 +118,7 @@ def turn_of(project: Project, run_id: str, verb: str, tell: Progress) -> Iterato
     """One call at a time starts the run `run_id`, or brings it home. The next one finds what was done."""
     with (
         _opened(project, f"run-{run_id}") as handle,
-        _taking(handle, verb, f"works on {run_id} in this folder", tell) as turn,
+        _taking(handle, verb, f"works on {run_id} in this folder", tell, project, f"run-{run_id}") as turn,
     ):
         yield turn
 
@@ -109,7 +135,7 @@ def starting(project: Project, lease: str, verb: str, tell: Progress) -> Iterato
     """One call at a time starts a run on the machine of `lease`."""
     with (
         _opened(project, f"start-{lease}") as handle,
-        _taking(handle, verb, "starts a run on this machine", tell),
+        _taking(handle, verb, "starts a run on this machine", tell, project, f"start-{lease}"),
     ):
         yield
 
@@ -123,7 +149,7 @@ def changing(project: Project, lease: str, verb: str, tell: Progress) -> Iterato
     """
     with (
         _opened(project, f"lease-{lease}") as handle,
-        _taking(handle, verb, f"makes or ends the machine of {lease}", tell),
+        _taking(handle, verb, f"makes or ends the machine of {lease}", tell, project, f"lease-{lease}"),
     ):
         yield
 
@@ -134,7 +160,7 @@ def one_at_a_time(project: Project, name: str, verb: str, tell: Progress) -> Ite
     project.ignore_state()
     with (
         _file(project.state / f"up-{name}.lock") as handle,
-        _taking(handle, verb, f"makes the machine of {name} ready", tell),
+        _taking(handle, verb, f"makes the machine of {name} ready", tell, project, f"up-{name}"),
     ):
         yield
 

@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 
 from orchestrator import jobs
-from orchestrator.errors import CleanupUnproven, HostError, OrchError, UsageError
+from orchestrator.errors import CleanupUnproven, HostError, LocalError, OrchError, StorageError, UsageError
 from orchestrator.ledger import Draft, Lease, LeasedRun, Ledger, Try
 from orchestrator.model import FAR_BASE, Agent, Host, Machine, MachineState, Provider
 from orchestrator.session.project import Project
@@ -36,7 +36,7 @@ def require(project: Project, lease: Lease, provider: Provider, machines: Sequen
     except HostError as error:
         ids = ", ".join(machine.id for machine in machines)
         raise CleanupUnproven(
-            f"The ledger of {lease.id} is damaged, and its machine does not tell which runs it has: "
+            f"The ledger of {lease.id} {lease.flaw}, and its machine does not tell which runs it has: "
             f"{error.message.rstrip('.')}. Results may be on it only. Nothing was ended.",
             exists=f"{ids} still exists, at ${sum(machine.price for machine in machines):.2f}/h.",
             next_command=f"orch down {lease.id}    # once it answers; or, to lose what is on it: "
@@ -87,7 +87,7 @@ def _record(ledger: Ledger, lease: Lease, waiting: Sequence[jobs.Waiting]) -> Le
     """Return the lease with these runs, whether or not its ledger can be written."""
     agent = Agent(**lease.agent) if lease.agent and set(lease.agent) == {"python", "root", "base"} else None
     found = _found(lease, waiting, agent)
-    with suppress(OSError, UsageError):
+    with suppress(OSError, UsageError, LocalError, StorageError):
         for run in found:
             _append(ledger, run)
     return replace(lease, runs={**lease.runs, **{run.run_id: run for run in found}})

@@ -1,0 +1,160 @@
+"""What a team shares by its ledger's store: leases, and the right to work on one thing at a time."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.ledger import Lease, Note, SharedBook, TeamLedger, read_note
+from orchestrator.model import Progress, store_keys
+from orchestrator.model.stores import Store, Stored
+from orchestrator.storage import open_store
+from orchestrator.storage.lock import StoreLock
+
+ENVIRONMENT = "ORCH_LEDGER"
+_REMEMBERED = "ledger-url"
+_FILE = "ledger.jsonl"
+_LEASE = re.compile(r"[a-z0-9][a-z0-9-]{0,60}-[0-9a-f]{6}")
+_LOCK_SECONDS = 60.0
+_WAIT_SECONDS = 3600.0
+_MOST_URL = 2000
+
+_held: dict[Path, list[StoreLock]] = {}
+"""The locks of this process that an append to a ledger below the folder counts on."""
+
+
+@dataclass(frozen=True)
+class Team:
+    """`url` is the store of the ledgers, `state` this folder's `.orch`."""
+
+    url: str
+    state: Path
+
+    @property
+    def store(self) -> Store:
+        return open_store(self.url)
+
+    def remember(self) -> None:
+        """For the verbs that read no profile."""
+        if remembered(self.state) != self.url:
+            (self.state / _REMEMBERED).write_text(self.url)
+
+    def new_lease(self, name: str) -> str:
+        """The id of the profile's next lease: the same one on every computer, until it was opened."""
+        store, number = self.store, 0
+        while True:
+            digest = hashlib.sha256(f"{self.url}\n{name}\n{number}".encode()).hexdigest()[:6]
+            lease = f"{name[:40].rstrip('-')}-{digest}"
+            if store.head(key_of(lease)) is None:
+                return lease
+            number += 1
+
+    def join(self, lease: str) -> None:
+        """From now on the ledger of this lease is in the store."""
+        folder = self.state / lease
+        if read_note(folder) is None:
+            Note(self.url, key_of(lease)).write(folder)
+
+    def refresh(self) -> None:
+        """Copy the ledgers that other clients wrote. Raises StorageError."""
+        store = self.store
+        for listed in store.list("ledgers/"):
+            if lease := _lease_of(listed):
+                self.join(lease)
+                book_of(self.state / lease, store).update(listed)
+                self._forget_key(lease)
+
+    def _forget_key(self, lease: str) -> None:
+        """Remove the keys of a machine that another client has ended, and proven gone."""
+        keys = [self.state / lease / name for name in ("identity", "known_hosts")]
+        if any(key.exists() for key in keys):
+            known = ledger_of(self.state / lease)
+            if known and not known.lease().open:
+                for key in keys:
+                    key.unlink(missing_ok=True)
+
+    @contextmanager
+    def lock(self, name: str, tell: Progress, what: str) -> Iterator[None]:
+        """Hold a lock of the team in the block. Raises LockHeld, LockLost and StorageError.
+
+        No ledger below this folder is written any more where the lock is lost.
+        """
+        lock = StoreLock(self.store, f"locks/{name}.json", writer(), _LOCK_SECONDS)
+        with lock.held(_WAIT_SECONDS, lambda owner: tell.say(f"{owner} {what}; waiting for it")):
+            known = _held.setdefault(self.state, [])
+            known.append(lock)
+            try:
+                yield
+            finally:
+                known.remove(lock)
+
+
+KEY_ADVICE = "orch down {lease}    # ends it from here; to use it from here, see docs/teams.md"
+
+
+def is_key_elsewhere(identity: Path, lease: Lease) -> bool:
+    """Whether the machine's key was made on another computer of the team, and is not here."""
+    return bool(lease.owner) and not identity.exists()
+
+
+def key_elsewhere(lease: Lease, machine: str) -> str:
+    return (
+        f"The key of {machine} is on the computer that made it ({lease.owner}), not on this one: a team's "
+        "ledger holds no keys."
+    )
+
+
+def team_of(state: Path) -> Team | None:
+    """None where the ledgers of this folder are files of this computer."""
+    url = os.environ.get(ENVIRONMENT) or remembered(state)
+    return Team(url, state) if url else None
+
+
+def remembered(state: Path) -> str:
+    with suppress(OSError, UnicodeDecodeError), open(state / _REMEMBERED) as file:
+        return file.read(_MOST_URL).strip()
+    return ""
+
+
+def ledger_of(folder: Path) -> TeamLedger | None:
+    """None where the ledger of this lease is a file of this computer."""
+    note = read_note(folder)
+    return TeamLedger(book_of(folder, open_store(note.url))) if note else None
+
+
+def book_of(folder: Path, store: Store) -> SharedBook:
+    note = read_note(folder)
+    key = note.key if note else key_of(folder.name)
+    return SharedBook(folder / _FILE, store, key, writer(), lambda: _require(folder.parent))
+
+
+def key_of(lease: str) -> str:
+    return f"{store_keys.ledger(lease.rpartition('-')[0], lease)}/{_FILE}"
+
+
+def _lease_of(stored: Stored) -> str | None:
+    """The lease of an object in the store, which anybody may have named."""
+    lease = Path(stored.key).parent.name
+    sound = _LEASE.fullmatch(lease) is not None
+    return lease if sound and stored.key == key_of(lease) else None
+
+
+def _require(state: Path) -> None:
+    for lock in _held.get(state, ()):
+        lock.require()
+
+
+def writer() -> str:
+    """Who writes: the user and the computer, as they call themselves."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = str(os.getuid())
+    return re.sub(r"[^A-Za-z0-9@._-]", "-", f"{name}@{socket.gethostname()}")[:100]
