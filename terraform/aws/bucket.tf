@@ -100,6 +100,7 @@ data "aws_iam_policy_document" "bucket_use" {
     resources = [
       "${aws_s3_bucket.orch.arn}/blobs/*",
       "${aws_s3_bucket.orch.arn}/ledgers/*",
+      "${aws_s3_bucket.orch.arn}/locks/*",
       "${aws_s3_bucket.orch.arn}/runs/*",
     ]
   }

@@ -42,7 +42,7 @@ resource "google_storage_bucket" "orch" {
 locals {
   # Not of the folder from which the reaper takes its program.
   bucket_folders = join(" || ", [
-    for folder in ["blobs", "ledgers", "runs"] :
+    for folder in ["blobs", "ledgers", "locks", "runs"] :
     "resource.name.startsWith('projects/_/buckets/${google_storage_bucket.orch.name}/objects/${folder}/')"
   ])
 }
