@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from orchestrator.model.counted import counted
 from orchestrator.model.resume import Lost, Omission, ResumeCheck, Resumed
 
 _FIX = {
@@ -66,7 +67,9 @@ def _rows(found: ResumeCheck) -> list[tuple[str, str]]:
             )
         )
     if found.verdict == Resumed.EXACT:
-        rows.append(("Evidence", f"{found.compared} steps after step {found.resumed} are equal to the bit."))
+        rows.append(
+            ("Evidence", f"Equal to the bit after step {found.resumed}: {counted(found.compared, 'step')}.")
+        )
     for number, each in enumerate(found.omissions):
         rows += _omission(each, "Finding" if not number else "Besides", found.tried)
     if found.why:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orchestrator.model.counted import counted
 from orchestrator.model.resume import VARIABLES, Lost, Omission, ResumeCheck, Resumed
 from orchestrator.resume import plain
 from orchestrator.resume.imposition import keep_batches, keep_variables
@@ -84,7 +85,7 @@ def _whole(context: Context) -> Attempt | ResumeCheck:
         why = f"the job fails without any break (exit code {whole.code}): {_last(whole)}"
         return ResumeCheck(Resumed.NOT_CHECKED, why=why)
     if len(whole.recording.steps) >= STEPS:
-        why = f"it makes more than {STEPS} steps: check it with fewer epochs or less data"
+        why = f"it makes more than {counted(STEPS, 'step')}: check it with fewer epochs or less data"
         return ResumeCheck(Resumed.NOT_CHECKED, steps=STEPS, why=why)
     return whole
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from orchestrator.model.counted import counted
 from orchestrator.model.outcomes import Stage
 from orchestrator.model.resume import Lost, Omission
 from orchestrator.parity.recording import STAGES, Recording, Step, Tensor
@@ -159,7 +160,7 @@ def _ends(whole: Attempt, resumed: Attempt, after: int) -> list[Omission]:
     expected, made = len(whole.recording.steps) - after, len(resumed.recording.steps)
     kept = _callbacks(whole, resumed, after)
     if expected != made:
-        detail = f"{made} steps instead of {expected}"
+        detail = f"{counted(made, 'step')} instead of {expected}"
         if epoch := _epoch(whole, resumed, after):
             return [Omission(Lost.EPOCH, step=after + min(expected, made), detail=f"{detail}; {epoch}")]
         lost, names = kept or (Lost.LENGTH, ())

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.hosts.atomic import atomic_write
 from orchestrator.ledger import Lease, Note, SharedBook, TeamLedger, read_note
 from orchestrator.model import Progress, store_keys
 from orchestrator.model.stores import Store, Stored
@@ -44,7 +45,7 @@ class Team:
     def remember(self) -> None:
         """For the verbs that read no profile."""
         if remembered(self.state) != self.url:
-            (self.state / _REMEMBERED).write_text(self.url)
+            atomic_write(self.state / _REMEMBERED, self.url.encode())
 
     def new_lease(self, name: str) -> str:
         """The id of the profile's next lease: the same one on every computer, until it was opened."""

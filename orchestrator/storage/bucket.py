@@ -26,6 +26,8 @@ AT_ONCE = 32 << 20
 """Bytes up to which an object is sent in one request."""
 
 _TRIES = 6
+_VERSIONS = 30
+"""Of an object that is written without a pause: each try meets it before the next write, or not."""
 _PASSES = (StorageFault.THROTTLED, StorageFault.UNREACHABLE)
 BACKOFF = Backoff(base_s=0.25, cap_s=8.0)
 
@@ -112,7 +114,7 @@ class BucketStore:
     def fetch(self, key: str, into: Path, version: str | None = None) -> Stored:
         name = self._name(key)
         with placed(into) as file:
-            left = _TRIES
+            left = _VERSIONS
             while True:
                 stored = self._now(key, name, version)
                 try:

@@ -96,7 +96,7 @@ data "aws_iam_policy_document" "bucket_use" {
   }
 
   statement {
-    actions   = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
+    actions = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
     resources = [
       "${aws_s3_bucket.orch.arn}/blobs/*",
       "${aws_s3_bucket.orch.arn}/ledgers/*",

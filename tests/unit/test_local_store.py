@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Machine, MachineSpec, MachineState, Offer
-from orchestrator.providers.local import provider
+from orchestrator.providers.local import provider, supervise
 from orchestrator.providers.local.removal import destroy, sweep
 from orchestrator.providers.local.store import (
     Folder,
@@ -202,3 +202,13 @@ def test_a_host_key_from_an_open_folder_is_refused(folder: Folder) -> None:
     with pytest.raises(ProviderError) as refused:
         folder.host_key()
     assert refused.value.fault is Fault.AUTH
+
+
+def test_a_supervisor_does_not_leave_what_resists_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([False, False, True])
+    monkeypatch.setattr(supervise, "destroy", lambda _: next(answers))
+    monkeypatch.setattr(supervise.time, "sleep", lambda _: None)
+    supervise.remove(Folder(tmp_path))
+    assert list(answers) == []

@@ -27,6 +27,7 @@ from orchestrator.providers.local.removal import destroy, kill_guest
 from orchestrator.providers.local.store import Folder, Owner, Record, folders, read_json, write_json
 from orchestrator.providers.local.tools import search_path
 
+_DESTROY_S = 3600.0
 DEADLINE_GRACE_S = 15.0
 """The machine powers itself off at its deadline; a frozen one is ended so much later."""
 _PR_SET_CHILD_SUBREAPER = 36
@@ -92,7 +93,7 @@ def main(arguments: list[str]) -> None:
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _kill_children()
-        destroy(folder)
+        remove(folder)
 
 
 def supervisor_of(folder: Folder) -> processes.Process | None:
@@ -154,6 +155,13 @@ def _reaped() -> set[int]:
     except ChildProcessError:
         pass
     return found
+
+
+def remove(folder: Folder) -> None:
+    """Until nothing is left of it: the kernel may need minutes to write back the disk of what was killed."""
+    end = time.monotonic() + _DESTROY_S
+    while not destroy(folder) and time.monotonic() < end:
+        time.sleep(1)
 
 
 def _kill_children() -> None:

@@ -111,6 +111,7 @@ ROOMS = (
     "api", "stalls", "training", "leases", "runs", "sizing", "reads", "replay", "session", "sync", "jobs.py",
 )  # fmt: skip
 NOT_IN_A_RUN = {
+    "runs/stored.py": "a scratch folder",
     "replay/fork_server.py": "the diary of a fork server, in a scratch folder",
     "api/ssh.py": "known hosts, in the state folder",
     "session/connect.py": "a lock, in the state folder",

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator import parity
-from orchestrator.model import Exit, RunRecord
+from orchestrator.model import Exit, ExitReason, RunRecord
 from orchestrator.parity.recording import read
 from orchestrator.profiling.trace import parse
 from orchestrator.runs import collect
@@ -162,7 +162,7 @@ def test_a_line_without_end_is_no_memory(tmp_path: Path) -> None:
 
 def numbers(folder: Path, size: int) -> dict[str, Any]:
     """The metrics of a run that left one file of so many bytes, as its list says."""
-    ended = collect.exit_json(Exit(0, None, "completed"))
+    ended = collect.exit_json(Exit(0, None, ExitReason.COMPLETED))
     artifact = {"path": "outputs/metrics.json", "sha256": DIGEST, "bytes": size}
     return collect.metrics(RunRecord("r", folder, ended, artifacts=(artifact,)))
 
