@@ -16,7 +16,12 @@ from orchestrator.parity.ladder import Finding, compare_stages
 from orchestrator.parity.plan import candidates
 from orchestrator.parity.recording import Recording
 from orchestrator.parity.verdict import absorbed
-from orchestrator.replay.baseline import baseline, find_one_sided_nondeterminism, recheck_stability
+from orchestrator.replay.baseline import (
+    baseline,
+    find_one_sided_nondeterminism,
+    hash_order,
+    recheck_stability,
+)
 from orchestrator.replay.evidence import own_places, seen_by_both
 from orchestrator.replay.recipe import KEPT
 from orchestrator.replay.replay import cores
@@ -52,7 +57,11 @@ def confirm(sides: Sides, first: Verdict, runs: Replayer, budget: float, tell: P
         return find_one_sided_nondeterminism(search.unsettles, runs, clock.until) or found
     if begin.differs is not None:
         return besides(found, begin.verdict) if begin.verdict else found
-    return recheck_stability(begin.own, runs, clock.until, most=3 if search.shaken else 1) or found
+    shaky = recheck_stability(begin.own, runs, clock.until, most=3 if search.shaken else 1)
+    if shaky is None and not found.confirmed:  # the first repetition may have had the recorded order by luck
+        hashed = hash_order(sides.mine, runs, clock.until)
+        shaky = hashed.verdict if hashed else None
+    return shaky or found
 
 
 def _finding(sides: Sides) -> Finding:

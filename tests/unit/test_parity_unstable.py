@@ -27,7 +27,7 @@ from orchestrator.parity.intervention import Intervention
 from orchestrator.parity.ladder import compare_stages
 from orchestrator.parity.recording import Recording, read
 from orchestrator.parity.repeat_statistics import repeats_needed
-from orchestrator.replay.baseline import REMEDIES, baseline, rank_remedies, recheck_stability
+from orchestrator.replay.baseline import REMEDIES, baseline, hash_order, rank_remedies, recheck_stability
 from orchestrator.replay.replay import Replay
 from orchestrator.replay.replayer import Replayer
 from tests.unit.parity_runs import ENVIRONMENT, Run, step
@@ -286,3 +286,14 @@ def test_hashes_are_accused_only_where_one_seed_gives_one_result(
     assert (found.verdict is not None and found.verdict.confirmed) == confirmed
     if not confirmed:
         assert "not the one that was recorded" in found.obstacle
+
+
+def test_a_set_of_few_has_one_order_with_several_seeds(tmp_path: Path) -> None:
+    (mine,) = results(tmp_path, {}, "a")
+    same, other = results(tmp_path / "runs", {}, "bc")
+    runs = Hashing(mine, {"1": [same], "2": [same], "3": [same], "4": [other]})
+    found = hash_order(mine, cast(Replayer, runs), far())
+    assert found is not None and found.verdict is not None
+    assert (found.verdict.verdict, found.verdict.confirmed) == ("UNSTABLE", True)
+    stable = Hashing(mine, {seed: [same] for seed in "1234"})
+    assert hash_order(mine, cast(Replayer, stable), far()) is None
