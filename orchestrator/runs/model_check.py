@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import HostError
 from orchestrator.hosts.atomic import atomic_write
-from orchestrator.model import Agent, Entry, Host
+from orchestrator.model import Agent, Channel, Entry, Host
 from orchestrator.model.answers import LONG, Malformed, parsed
 from orchestrator.model.files import first_bytes
 from orchestrator.model.plain import last_words
 from orchestrator.runtime.modelcheck.answers import sound
-from orchestrator.runtime.modelcheck.compare import method
+from orchestrator.runtime.modelcheck.compare import against, method
 from orchestrator.runtime.modelcheck.explain import Cause, Refusal
 from orchestrator.runtime.modelcheck.select import HEAD, checkable
 
@@ -31,6 +32,12 @@ _MOST_NAMES = 60_000
 """Files that are checked of one run, and bytes of their paths; a shell takes 128 KiB a command."""
 
 _MOST_VALUES = 1 << 62
+
+KEPT = "model-check.json"
+"""What the machine found, in the folder of the run."""
+
+Result = dict[str, Any]
+"""The answer for one file, as `sound` keeps it."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +55,20 @@ def check(
 ) -> dict[str, Any] | None:
     """One answer for all: path, loaded, equal, reason, way_out, not_checked of the worst; `files` with each.
 
-    None where the run left nothing of the kind. The files are read in an isolated process on each side;
-    `isolation` says what isolated it here. `imports` are the modules that the user lets it import. What the
-    machine found is kept in `folder`. A check that fails is an answer, never an error.
+    None where the run left nothing of the kind. The files are read in an isolated process on each side, at
+    the same time: loading the framework is most of it. `isolation` says what isolated it here. `imports` are
+    the modules that the user lets it import. What the machine found is kept in `folder`. A check that fails
+    is an answer, never an error.
     """
     files = (entry.path for entry in entries if entry.kind == "file")
     every = checkable(files, lambda path: _head(Path(here.outputs) / path))
     if not every:
         return None
     names = _first(every, max(len(there.outputs), len(here.outputs)))
-    found = _results(there, names, None, imports)
-    expected = folder / "model-check.json"
-    atomic_write(expected, json.dumps({"v": 1, "results": found}).encode())
-    ours = _results(here, names, expected, imports)
-    answers = [_answer(*each) for each in zip(names, found, ours, strict=True)]
+    found, ours = _both(there, here, names, imports)
+    atomic_write(folder / KEPT, json.dumps({"v": 1, "results": found}).encode())
+    compared = [{**mine, **against(theirs, mine)} for theirs, mine in zip(found, ours, strict=True)]
+    answers = [_answer(*each) for each in zip(names, found, compared, strict=True)]
     answers += [_answer(path, {}, _beyond(len(names))) for path in every[len(names) :]]
     worst = min(answers, key=_rank)
     kept = ("path", "kind", "loaded", "equal", "reason", "way_out", "not_checked", "predicted", "method")
@@ -104,15 +111,35 @@ def _rank(answer: Mapping[str, Any]) -> int:
     return 4 if answer["equal"] else 3
 
 
-def _results(
-    side: Side, names: Sequence[str], expected: Path | None, imports: Sequence[str]
-) -> list[dict[str, Any]]:
-    """The answer for every file on one side; for all of them the same one where the check itself failed."""
-    options = ("--folder", side.code, *(("--expect", str(expected)) if expected else ()))
+def _both(
+    there: Side, here: Side, names: Sequence[str], imports: Sequence[str]
+) -> tuple[list[Result], list[Result]]:
+    """The answer for every file on each side; one for all of them where the check itself failed there."""
+    with ExitStack() as running:
+        far, near = (_begun(side, names, imports, running) for side in (there, here))
+        return _results(far, names), _results(near, names)
+
+
+def _begun(
+    side: Side, names: Sequence[str], imports: Sequence[str], running: ExitStack
+) -> Channel | HostError:
+    """The command that checks the files on one side, as it runs."""
     named = [word for module in imports for word in ("--import", module)]
     paths = (f"{side.outputs}/{name}" for name in names)
     try:
-        done = side.host.run(side.agent.argv("check-model", *paths, *options, *named), timeout=_TIMEOUT)
+        channel = side.host.open(side.agent.argv("check-model", *paths, "--folder", side.code, *named))
+        running.enter_context(channel)
+        channel.close_stdin()
+    except HostError as error:
+        return error
+    return channel
+
+
+def _results(begun: Channel | HostError, names: Sequence[str]) -> list[Result]:
+    if isinstance(begun, HostError):
+        return [_failed(str(begun)) for _ in names]
+    try:
+        done = begun.wait(_TIMEOUT)
         value = parsed(done.stdout, most=_MOST)
     except HostError as error:
         return [_failed(str(error)) for _ in names]
@@ -126,7 +153,7 @@ def _results(
     return [answer or _failed("the check gave no answer") for answer in answers]
 
 
-def _failed(reason: str) -> dict[str, Any]:
+def _failed(reason: str) -> Result:
     return {"loaded": False, "reason": reason, "way_out": "orch pull again; with less running beside it."}
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.runtime.modelcheck.compare import against
+
 RUNTIME = Path(__file__).resolve().parents[2] / "orchestrator" / "runtime"
 PROGRAM = Path(__file__).with_name("modelcheck_files.py")
 KERAS_2 = Path(__file__).resolve().parents[1] / "golden" / "keras2"
@@ -143,8 +145,8 @@ def test_classes_of_the_project_are_imported_where_the_profile_names_their_modul
 def test_another_process_predicts_the_same(
     tf_python: Path, root: Path, models: Path, found: dict[str, Any]
 ) -> None:
-    result = run(tf_python, root, str(models / "good.keras"), "--expect", str(models / "expected.json"))
-    assert result["equal"] is True
+    result = run(tf_python, root, str(models / "good.keras"))
+    assert against(json.loads((models / "expected.json").read_text()), result)["equal"] is True
     assert found["good.keras"]["outputs"] == result["outputs"]
 
 
@@ -238,8 +240,9 @@ def of_keras_2(tf_python: Path, root: Path) -> dict[str, Any]:
     """What Keras 2.15 and scikit-learn 1.3 wrote and predicted, checked here."""
     expected = json.loads((KERAS_2 / "expected.json").read_text())["results"]
     names = [each["path"] for each in expected]
-    result = run(tf_python, root, *names, "--expect", "expected.json", cwd=KERAS_2)
-    return {each["path"]: each for each in result["results"]}
+    results = run(tf_python, root, *names, cwd=KERAS_2)["results"]
+    compared = zip(names, expected, results, strict=True)
+    return {name: {**result, **against(earlier, result)} for name, earlier, result in compared}
 
 
 @pytest.mark.parametrize(
@@ -263,13 +266,13 @@ def test_a_scaler_of_another_version_says_so(of_keras_2: dict[str, Any]) -> None
 
 
 def test_keras_2_beside_keras_3_loads_what_keras_3_dropped(
-    tf_python: Path, root: Path, tmp_path: Path, of_keras_2: dict[str, Any]
+    tf_python: Path, root: Path, of_keras_2: dict[str, Any]
 ) -> None:
     code = "import importlib.util, sys; sys.exit(importlib.util.find_spec('tf_keras') is None)"
     if subprocess.run([str(tf_python), "-c", code], capture_output=True, check=False).returncode:
         pytest.skip("tf_keras is not in the environment of the tests")
     expected = json.loads((KERAS_2 / "expected.json").read_text())["results"]
-    (tmp_path / "gone.json").write_text(json.dumps(next(e for e in expected if e["path"] == "gone.h5")))
-    result = run(tf_python, root, "gone.h5", "--expect", str(tmp_path / "gone.json"), cwd=KERAS_2)
-    assert result["loaded"] and result["equivalent"], result["reason"]
+    result = run(tf_python, root, "gone.h5", cwd=KERAS_2)
+    found = against(next(each for each in expected if each["path"] == "gone.h5"), result)
+    assert result["loaded"] and found["equivalent"], found.get("reason")
     assert "TF_USE_LEGACY_KERAS" in result["note"] and of_keras_2["gone.h5"]["loaded"]

@@ -6,15 +6,20 @@ import base64
 import hashlib
 import io
 import json
+import math
 import pickle
 import struct
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.runtime import modelcheck
+from orchestrator.runtime.modelcheck.answers import sound
 from orchestrator.runtime.modelcheck.compare import against
 from orchestrator.runtime.modelcheck.explain import explain
 from orchestrator.runtime.modelcheck.files import ModelFile, identify
@@ -234,3 +239,49 @@ def test_rounding_is_told_from_difference() -> None:
 def test_results_that_cannot_be_compared_say_so(there: dict[str, Any]) -> None:
     found = against(there, result([0.5]))
     assert not found["equal"] and found["reason"]
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
+)
+_BITS = st.binary(max_size=24).map(lambda raw: base64.b64encode(raw).decode()) | st.text(max_size=8)
+_ARRAYS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "name": st.sampled_from(["", "a"]),
+            "dtype": st.sampled_from(["float64", "float16", "float32", "int64", "bool", "string"]),
+            "sha256": st.sampled_from(["0", "1"]),
+            "shape": st.lists(st.integers(-1, 3), max_size=2),
+        },
+        optional={"values": st.none() | _BITS},
+    ),
+    max_size=2,
+)
+_CLAIMS = st.fixed_dictionaries(
+    {"loaded": st.booleans()},
+    optional={"inputs": _ARRAYS, "outputs": _ARRAYS, "tensors": _ARRAYS, "reason": _JSON, "kind": _JSON},
+)
+
+
+@given(_CLAIMS, _CLAIMS)
+def test_whatever_a_machine_claims_is_compared(there: Any, here: Any) -> None:
+    ours, theirs = sound(here), sound(there)
+    if ours and theirs:
+        found = against(theirs, ours)
+        assert found["equal"] in (True, False, None)
+        assert all(math.isfinite(found.get(name) or 0.0) for name in ("max_abs", "relative"))
+
+
+def test_the_largest_numbers_have_a_distance() -> None:
+    huge = [_doubles(sign * sys.float_info.max) for sign in (1, -1)]
+    found = against(huge[0], huge[1])
+    assert found["equivalent"] is False and found["max_abs"] == sys.float_info.max
+
+
+def _doubles(value: float) -> dict[str, Any]:
+    raw = struct.pack("<d", value)
+    packed = {"dtype": "float64", "sha256": str(value), "values": base64.b64encode(raw).decode()}
+    told = result([0.5])
+    return {**told, "outputs": [{**told["outputs"][0], "shape": [1], **packed}]}

@@ -1,11 +1,10 @@
-"""Load models in a sandbox, and say what they predict: `check-model PATH [--expect FILE]`.
+"""Load models in a sandbox, and say what they predict: `check-model PATH…`.
 
 Runs in the environment that should load them. The files are taken for hostile: a process in an isolation of
 its own reads them (inside.py), this one only starts it and reads its answers (sandbox.py). Prints one JSON
 object: path, sha256, kind, loaded, inputs, outputs (with values, base64 of little-endian bits), tensors (of
-weights, and of what prepares the input), note, reason, way_out, not_checked, isolation, versions; with
---expect (a file that holds an earlier result, from elsewhere) also equal, equivalent, max_abs and relative.
-Of several paths the objects are in a list `results`.
+weights, and of what prepares the input), note, reason, way_out, not_checked, isolation, versions. Of several
+paths the objects are in a list `results`. Two such results are compared by compare.py.
 """
 
 from __future__ import annotations
@@ -16,8 +15,6 @@ import os
 from pathlib import Path
 from typing import Any, Dict, List
 
-from .answers import sound
-from .compare import against
 from .sandbox import Limits, Request, answers
 
 _MOST_VALUES = 64 << 20
@@ -33,10 +30,6 @@ def main(argv: List[str]) -> int:
     results = answers(request)
     for shown, result in zip(options.paths, results):  # noqa: B905
         result["path"] = str(shown)
-    if options.expect:
-        earlier = _earlier(options.expect)
-        for place, result in enumerate(results):
-            result.update(against(_of(earlier, place), result))
     _bound(results)
     print(json.dumps(results[0] if len(results) == 1 else {"v": 1, "results": results}, sort_keys=True))
     return 0
@@ -55,7 +48,6 @@ def _bound(results: List[Dict[str, Any]]) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="check-model")
     parser.add_argument("paths", type=Path, nargs="+", metavar="PATH")
-    parser.add_argument("--expect", type=Path, help="an earlier result, to compare predictions with")
     parser.add_argument("--import", dest="modules", action="append", default=[], metavar="MODULE")
     parser.add_argument("--folder", type=Path, help="where those modules lie, unless they are installed")
     parser.add_argument("--seconds", type=float, default=Limits.seconds, help="for all files together")
@@ -63,18 +55,3 @@ def _parser() -> argparse.ArgumentParser:
         "--memory", type=int, default=Limits.memory >> 20, help="MiB; 0: half of what is free"
     )
     return parser
-
-
-def _earlier(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        return {"loaded": False, "reason": f"the earlier result cannot be read: {error}"}
-
-
-def _of(earlier: Any, place: int) -> Dict[str, Any]:
-    """The earlier result of the path at `place`. It may come from a machine: only what is sound is kept."""
-    results = earlier.get("results") if isinstance(earlier, dict) else None
-    value = results[place] if isinstance(results, list) and place < len(results) else earlier
-    found = sound(value)
-    return found if found else {"loaded": False, "reason": "the earlier result is not one"}

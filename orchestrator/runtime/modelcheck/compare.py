@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import math
 import struct
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+import sys
+from array import array as doubles
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 ROUNDING = 1e-5
 """Relative L2 difference of predictions up to which they are called equivalent."""
@@ -36,7 +38,7 @@ def against(earlier: Dict[str, Any], here: Dict[str, Any]) -> Dict[str, Any]:
         differ = _tensors(earlier.get("tensors") or [], here.get("tensors") or [])
         if differ or "outputs" not in here or "outputs" not in earlier:
             return differ or dict(_SAME)
-    if _digests(earlier["inputs"]) != _digests(here["inputs"]):
+    if _digests(earlier.get("inputs", [])) != _digests(here.get("inputs", [])):
         return _unequal(
             "it loads, but its inputs are not the same as where it came from (name, shape or dtype)"
         )
@@ -132,18 +134,28 @@ def _distance(
     pairs = [(_values(a), _values(b)) for a, b in zip(mine, theirs)]  # noqa: B905
     if any(a is None or b is None or len(a) != len(b) for a, b in pairs):
         return None
-    flat = [(x, y) for a, b in pairs for x, y in zip(a or (), b or ())]  # noqa: B905
-    if not all(math.isfinite(x) and math.isfinite(y) for x, y in flat):
+    flat = [(a or (), b or ()) for a, b in pairs]
+
+    def numbers() -> Iterator[Tuple[float, float]]:
+        return (pair for a, b in flat for pair in zip(a, b))  # noqa: B905
+
+    if not all(math.isfinite(x) and math.isfinite(y) for x, y in numbers()):
         return None
-    square = math.fsum((x - y) ** 2 for x, y in flat)
-    norm = max(math.fsum(x * x for x, _ in flat), math.fsum(y * y for _, y in flat))
-    return max(abs(x - y) for x, y in flat), math.sqrt(square / norm) if norm else 0.0
+    scale = max((max(abs(x), abs(y)) for x, y in numbers()), default=0.0)
+    if not scale:
+        return 0.0, 0.0
+    differences = [x / scale - y / scale for x, y in numbers()]  # squares of large numbers are no numbers
+    square = math.fsum(each * each for each in differences)
+    norm = max(math.fsum((pair[side] / scale) ** 2 for pair in numbers()) for side in (0, 1))
+    return min(max(map(abs, differences)) * scale, sys.float_info.max), math.sqrt(square / norm)
 
 
-def _values(array: Dict[str, Any]) -> Optional[Tuple[float, ...]]:
+def _values(array: Dict[str, Any]) -> Optional[Sequence[float]]:
     code, packed = _FORMATS.get(array["dtype"]), array.get("values")
     if code is None or packed is None:
         return None
-    raw = base64.b64decode(packed)
-    count = len(raw) // struct.calcsize(code)
-    return tuple(float(value) for value in struct.unpack(f"<{count}{code}", raw))
+    try:
+        raw = base64.b64decode(packed)
+        return doubles("d", struct.unpack(f"<{len(raw) // struct.calcsize(code)}{code}", raw))
+    except (ValueError, struct.error):  # of a machine that says what cannot be
+        return None
