@@ -54,7 +54,7 @@ def machine_of(
         _require_key(project, lease, kept.id, f"{kept.id} runs on, at ${kept.price:.2f}/h.")
         with changing(project, lease.id, "up", tell):
             _require_open(ledger, wanted)
-            _adopt(ledger, lease, kept, wanted)
+            _adopt(ledger, lease, provider, kept, wanted, tell)
         try:
             return wait_until_reachable(provider, ledger.lease(), tell)
         except MachineGone as gone:
@@ -81,7 +81,10 @@ def _delete(ledger: Ledger, lease: Lease, provider: Provider, action: Delete, te
     provider.delete(action.machine)
 
 
-def _adopt(ledger: Ledger, lease: Lease, machine: Machine, wanted: Profile) -> None:
+def _adopt(
+    ledger: Ledger, lease: Lease, provider: Provider, machine: Machine, wanted: Profile, tell: Progress
+) -> None:
+    """Note a machine whose create call the ledger has no end of; what that call did last is done again."""
     spec = spec_labels(lease.id, wanted, "")[LABEL_SPEC]
     if machine.labels.get(LABEL_SPEC) not in (None, spec):
         raise UsageError(
@@ -91,7 +94,9 @@ def _adopt(ledger: Ledger, lease: Lease, machine: Machine, wanted: Profile) -> N
         )
     if lease.machine is None or lease.machine["id"] != machine.id:
         number = lease.attempts[-1].number if lease.attempts else 0
-        ledger.append("create.accepted", **receipt(number, machine, wanted))
+        guarded = provider.guard(machine, max(0.0, wanted.max_duration - (machine.age or 0.0)))
+        ledger.append("create.accepted", **receipt(number, guarded, wanted))
+        _say_unguarded(guarded, tell)
 
 
 def _create(
@@ -196,9 +201,13 @@ def _made(
         made = provider.find(machine) if repeated else None
         machine = replace(machine, age=made.age if made else time.monotonic() - asked)
     _accept(ledger, provider, spec, machine, wanted)
+    _say_unguarded(machine, tell)
+    return machine
+
+
+def _say_unguarded(machine: Machine, tell: Progress) -> None:
     if machine.detail.get("no_alarm"):
         tell.say(f"Its cloud will not end it where it cannot end itself: {machine.detail['no_alarm']}")
-    return machine
 
 
 def _accept(ledger: Ledger, provider: Provider, spec: MachineSpec, machine: Machine, wanted: Profile) -> None:

@@ -180,6 +180,13 @@ class Provider(Protocol):
     def delete(self, machine: Machine) -> None:
         """End it, with its disk. Absent already is success. Returns when accepted: poll `find`."""
 
+    def guard(self, machine: Machine, lasts: float) -> Machine:
+        """Have the cloud end it where its guest cannot, from `lasts` seconds on; may be repeated.
+
+        `create` does that. A machine whose `create` was cut short is guarded when it is found. Its `detail`
+        tells what was refused, which fails nothing.
+        """
+
     def forget(self, machine: Machine) -> None:
         """Remove what was made beside a machine that is proven gone. What stays behind fails nothing."""
 

@@ -30,6 +30,7 @@ from orchestrator.model import (
 )
 from orchestrator.model.clouds import CloudTraits
 from orchestrator.model.counted import counted
+from orchestrator.providers.beside import NothingBeside
 
 R = TypeVar("R")
 
@@ -79,7 +80,7 @@ def open_memory(state: Path | None = None) -> MemoryProvider:  # noqa: ARG001 (i
     return MemoryProvider()
 
 
-class MemoryProvider:
+class MemoryProvider(NothingBeside):
     """`clock` gives seconds since the epoch. Quota counts CPUs of machines that are not gone."""
 
     name = "memory"
@@ -120,9 +121,6 @@ class MemoryProvider:
 
     def delete(self, machine: Machine) -> None:
         self._answer("delete", lambda: self._end_allowed(machine.id))
-
-    def forget(self, machine: Machine) -> None:
-        """Nothing was made beside it."""
 
     def endpoint(self, machine: Machine) -> Endpoint | None:
         return self._answer("endpoint", lambda: self._endpoint(machine.id))

@@ -53,6 +53,9 @@ class RetryingProvider:
     def delete(self, machine: Machine) -> None:
         self._persist(lambda: self.inner.delete(machine))
 
+    def guard(self, machine: Machine, lasts: float) -> Machine:
+        return self.inner.guard(machine, lasts)
+
     def forget(self, machine: Machine) -> None:
         self.inner.forget(machine)
 

@@ -92,6 +92,29 @@ def test_a_refused_alarm_is_told_and_fails_nothing(cloud: Cloud, provider: Retry
     end_and_prove(provider, (machine,), None, Silent())
 
 
+def test_a_machine_whose_create_was_cut_short_is_guarded_when_it_is_found(
+    cloud: Cloud, provider: RetryingProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        """The process ended between RunInstances and PutMetricAlarm."""
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as broken:
+        broken.setattr(alarms, "arm", killed)
+        with pytest.raises(Killed):
+            made(provider, "cut", HOUR)
+    assert names(cloud) == []
+    comes(lambda: provider.list({LABEL_LEASE: "cut"}))  # lists lag behind
+    (found,) = provider.list({LABEL_LEASE: "cut"})
+    guarded = provider.guard(found, 6 * DAY)
+    assert guarded.detail["alarms"] == ["dead", "late"]
+    assert names(cloud) == [f"orch-{found.id}-dead", f"orch-{found.id}-late"]
+    end_and_prove(provider, (found,), None, Silent())
+    assert names(cloud) == []
+
+
 @pytest.mark.parametrize(
     ("lasts", "kinds"),
     [(60.0, 2), (HOUR, 2), (DAY - 900, 2), (DAY, 2), (7 * DAY - HOUR, 2), (7 * DAY, 1), (120 * DAY, 1)],

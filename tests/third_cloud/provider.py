@@ -16,6 +16,7 @@ from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, MachineState, Need, Offer
 from orchestrator.plan.fit import rank
 from orchestrator.providers import made_there
+from orchestrator.providers.beside import NothingBeside
 from orchestrator.providers.retry import RetryingProvider
 
 _GONE = (404, 410)
@@ -35,7 +36,7 @@ def classify(status: int, code: str) -> Fault:
     return known.get(code, Fault.UNKNOWN)
 
 
-class ThirdProvider:
+class ThirdProvider(NothingBeside):
     """Tries each call once: RetryingProvider repeats it. `create` names its machine, so even that may be."""
 
     name = "third"
@@ -80,9 +81,6 @@ class ThirdProvider:
     def delete(self, machine: Machine) -> None:
         if machine.id:
             self._ask("DELETE", _path(machine), or_status=_GONE)
-
-    def forget(self, machine: Machine) -> None:
-        """Nothing was made beside it."""
 
     def endpoint(self, machine: Machine) -> Endpoint | None:
         there = self._known(machine)

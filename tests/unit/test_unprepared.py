@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import orchestrator as orch
 from orchestrator import stack
 from orchestrator.errors import Fault, HostError, HostKeyError, LocalError, ProviderError, StackError
 from orchestrator.leases import provision
-from orchestrator.model import Silent
+from orchestrator.model import Machine, MachineSpec, Silent
 from orchestrator.session import session
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
@@ -128,6 +129,37 @@ def test_a_machine_of_a_call_that_was_killed_stays(job: Job, monkeypatch: pytest
     with pytest.raises(orch.StackError):
         job.up()
     assert job.alive == 1
+
+
+def test_a_machine_that_is_found_gets_what_its_create_did_not_do(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        """The process of `up` ended here."""
+
+    real = HereCloud.create
+
+    def made_and_killed(cloud: HereCloud, spec: MachineSpec) -> Machine:
+        real(cloud, spec)
+        raise Killed
+
+    guarded: list[tuple[str, float]] = []
+
+    def guard(_: HereCloud, machine: Machine, lasts: float) -> Machine:
+        guarded.append((machine.id, lasts))
+        return replace(machine, detail={**machine.detail, "no_alarm": "You may not make alarms."})
+
+    with monkeypatch.context() as broken:
+        broken.setattr(HereCloud, "create", made_and_killed)
+        with pytest.raises(Killed):
+            job.up()
+    (alive,) = job.cloud.alive()
+    monkeypatch.setattr(HereCloud, "guard", guard)
+    assert job.up().machine == alive.id
+    assert [(machine, 0 < lasts <= 3600) for machine, lasts in guarded] == [(alive.id, True)]
+    assert any("You may not make alarms." in line for line in job.told.lines)
+    job.up()
+    assert len(guarded) == 1, "of a machine that the ledger knows nothing is made again"
 
 
 def test_a_machine_whose_end_is_refused_is_named_with_its_price(

@@ -95,9 +95,11 @@ class AwsProvider:
         return with_zones(self._clients, [offer for offer in found if offer.region in self._clients.regions])
 
     def create(self, spec: MachineSpec) -> Machine:
-        made, region = self._created(spec), request.region_of(spec)
-        alarmed = alarms.arm(self._clients, region, made.id, spec.seconds(datetime.now(UTC)))
-        return replace(made, detail={**made.detail, **alarmed})
+        return self.guard(self._created(spec), spec.seconds(datetime.now(UTC)))
+
+    def guard(self, machine: Machine, lasts: float) -> Machine:
+        alarmed = alarms.arm(self._clients, self._region(machine), _identity(machine), lasts)
+        return replace(machine, detail={**machine.detail, **alarmed})
 
     def forget(self, machine: Machine) -> None:
         alarms.remove(self._clients, self._region(machine), _identity(machine))

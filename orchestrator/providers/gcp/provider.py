@@ -27,6 +27,7 @@ from orchestrator.model import (
     Provider,
 )
 from orchestrator.providers import made_there, tunnels
+from orchestrator.providers.beside import NothingBeside
 from orchestrator.providers.gcp import endings, images, operations, request, seen, tunnel, zones
 from orchestrator.providers.gcp.calls import INSERT, Calls
 from orchestrator.providers.gcp.clients import Clients
@@ -65,7 +66,7 @@ def open_gcp(state: Path | None = None) -> Provider:  # noqa: ARG001 (Google kee
     return RetryingProvider(GcpProvider(os.environ))
 
 
-class GcpProvider:
+class GcpProvider(NothingBeside):
     """Machines of one project. Reads the environment when made, loads the library when first needed."""
 
     name = "gcp"
@@ -135,9 +136,6 @@ class GcpProvider:
     def delete(self, machine: Machine) -> None:
         _require_named(machine)
         self._calls.delete(machine.zone, machine.id)
-
-    def forget(self, machine: Machine) -> None:
-        """Nothing was made beside it."""
 
     def endpoint(self, machine: Machine) -> Endpoint | NotYet | None:
         _require_named(machine)

@@ -28,6 +28,7 @@ from orchestrator.model import (
     Offer,
 )
 from orchestrator.providers import made_there
+from orchestrator.providers.beside import NothingBeside
 from orchestrator.providers.local import computer, faults, network, processes, seed, supervise
 from orchestrator.providers.local.removal import destroy, sweep
 from orchestrator.providers.local.store import (
@@ -73,7 +74,7 @@ def open_local(state: Path | None = None) -> LocalProvider:
     return LocalProvider(state or state_home(os.environ))
 
 
-class LocalProvider:
+class LocalProvider(NothingBeside):
     """Machines in `state`/machines. Safe to use from several processes at once."""
 
     name = "local"
@@ -136,9 +137,6 @@ class LocalProvider:
                 )
         finally:
             owner.release()
-
-    def forget(self, machine: Machine) -> None:
-        """Nothing was made beside it."""
 
     @_only_provider_errors
     def endpoint(self, machine: Machine) -> Endpoint | None:
