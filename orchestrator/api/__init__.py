@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from orchestrator.profile.nearby import no_such_file as no_such_file
     from orchestrator.profile.nearby import shown_path as shown_path
     from orchestrator.profile.units import parse_duration as parse_duration
+    from orchestrator.runs.history import history
     from orchestrator.runs.lint_check import hint as hint
     from orchestrator.runs.lint_check import lint as lint
     from orchestrator.runs.space import refusal_of as refusal_of
@@ -52,6 +53,7 @@ _HOME = {
     "compare": "orchestrator.api.comparing",
     "costs": "orchestrator.leases.costs",
     "down": "orchestrator.leases.down",
+    "history": "orchestrator.runs.history",
     "plan": "orchestrator.api.lease",
     "pull": "orchestrator.api.pulling",
     "pull_all": "orchestrator.api.pulling",
@@ -98,6 +100,7 @@ __all__ = [
     "compare",
     "costs",
     "down",
+    "history",
     "plan",
     "pull",
     "pull_all",

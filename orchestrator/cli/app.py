@@ -11,6 +11,7 @@ from orchestrator.cli import cancel as cancel_
 from orchestrator.cli import catalog, costs, doctor, gc
 from orchestrator.cli import compare as compare_
 from orchestrator.cli import down as down_
+from orchestrator.cli import history as history_
 from orchestrator.cli import init as init_
 from orchestrator.cli import lint as lint_
 from orchestrator.cli import profile as profile_
@@ -203,6 +204,9 @@ app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_
 @guarded
 def status(
     ask: Annotated[bool, typer.Option("--live", help="Ask the clouds too, not only the ledger.")] = False,
+    team: Annotated[
+        bool, typer.Option("--team", help="Every lease of the team's ledger, also those that ended.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """What is leased from this folder, until when, and what it costs."""
@@ -210,10 +214,13 @@ def status(
     from orchestrator.api import status as leases
     from orchestrator.errors import EXIT_RESULTS_LOST
     from orchestrator.report.lease import nothing_leased, status_text
+    from orchestrator.report.team import team_text
 
-    held = leases(ask=ask)
-    others = () if held else leases_elsewhere()
+    held = leases(ask=ask, team=team)
+    others = () if held or team else leases_elsewhere()
     text = status_text(held) if held else nothing_leased(others, Project.at().up_command)
+    if team:
+        text = team_text(held, Project.at().up_command)
     value = {"leases": [each.as_json() for each in held], "elsewhere": list(others)}
     emit("status", value, as_json, text)
     if any(run["lost"] for each in held for run in each.runs):
@@ -269,6 +276,7 @@ app.command(cls=Verb)(pull_.pull)
 app.command(cls=Verb)(watch_.watch)
 app.command(cls=Verb)(cancel_.cancel)
 app.command(cls=Verb)(down_.down)
+app.command(cls=Verb)(history_.runs)
 app.command(cls=Verb)(costs.costs)
 app.command(cls=Verb)(gc.gc)
 

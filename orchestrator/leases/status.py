@@ -14,7 +14,7 @@ from typing import Any
 
 from orchestrator.errors import HostError, LocalError, StorageError, UsageError
 from orchestrator.leases.remains import describe_remains
-from orchestrator.ledger import Lease, LeasedRun
+from orchestrator.ledger import Lease, LeasedRun, TeamLedger
 from orchestrator.model import LeaseStatus, Machine, MachineFacts, MachineState, Provider, clouds
 from orchestrator.providers import exists, open_provider
 from orchestrator.session.machines import RegionUnseen, ends_itself, machines_of, note_ends
@@ -25,10 +25,32 @@ from orchestrator.session.reach import require_seen
 _ANSWER_SECONDS = 5.0
 
 
-def status(*, folder: Path | str | None = None, ask: bool = False) -> tuple[LeaseStatus, ...]:
-    """Every open lease of this folder. `ask` asks clouds too; the local provider is always asked."""
+def status(
+    *, folder: Path | str | None = None, ask: bool = False, team: bool = False
+) -> tuple[LeaseStatus, ...]:
+    """Every open lease of this folder. `ask` asks clouds too; the local provider is always asked.
+
+    `team`: every lease of the team's ledger, the newest first, also those that ended; of this computer's
+    machines only the ledger tells then, unless `ask`. Raises UsageError where no ledger is shared.
+    """
     project = Project.at(folder)
-    return tuple(_told(project, lease, ask) for lease in project.open_leases())
+    if not team:
+        return tuple(_told(project, lease, ask) for lease in project.open_leases())
+    shared = [lease for lease in project.leases() if _is_shared(project, lease)]
+    if not project.team:
+        raise UsageError(
+            f"The leases of {project.root} are files of this computer: it shares no ledger with others.",
+            next_command="export ORCH_LEDGER=s3://bucket/prefix    # or gs://, or ledger: in the profile, "
+            "then orch up; see docs/teams.md",
+        )
+    return tuple(
+        _told(project, lease, ask) if ask and lease.open else lease_status(lease, None, asked=False)
+        for lease in reversed(shared)
+    )
+
+
+def _is_shared(project: Project, lease: Lease) -> bool:
+    return isinstance(project.ledger(lease.id), TeamLedger)
 
 
 def leases_elsewhere() -> tuple[str, ...]:
@@ -154,7 +176,8 @@ def lease_status(
 
 def _run(run: LeasedRun, now: str | None) -> dict[str, Any]:
     state = run.exit_reason or now or "started"
-    return {"run_id": run.run_id, "state": state, "collected": run.collected, "lost": run.lost}
+    known = {"run_id": run.run_id, "state": state, "collected": run.collected, "lost": run.lost}
+    return {**known, "owner": run.by, "started_at": run.started_at}
 
 
 def _state(lease: Lease, machine: Machine | None, asked: bool) -> str:

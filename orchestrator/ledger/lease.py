@@ -39,6 +39,7 @@ class LeasedRun:
     `lost`: why its results will never come, where its machine is gone with them. `released`: its machine was
     told that they are here. `draft` is the part of its record that was known when it started: stack, data,
     parity, timings. `found`: its start cannot be read, and its machine told that it is there.
+    In a ledger of a team `by` is the client that started it, and `home` the one that has its results.
     """
 
     run_id: str
@@ -51,6 +52,8 @@ class LeasedRun:
     draft: Draft = field(default_factory=Draft)
     found: bool = False
     resumed: Resumed | None = None
+    by: str = ""
+    home: str = ""
 
     @property
     def untold(self) -> bool:
@@ -265,7 +268,9 @@ def _step(lease: Lease, event: Event) -> Lease:
             return replace(lease, agent=data["agent"], stack=data["stack"])
         case "run.started" | "run.found":
             draft, found = Draft.from_json(data["draft"]), event.event == "run.found"
-            return _with_run(lease, LeasedRun(data["run_id"], event.time, draft=draft, found=found))
+            return _with_run(
+                lease, LeasedRun(data["run_id"], event.time, draft=draft, found=found, by=event.by)
+            )
         case "run.resumed":
             from_ = Resumed(data["attempt"], data["copy"], data["taken_at"])
             return _with_run(lease, replace(lease.runs[data["run_id"]], resumed=from_))
@@ -273,7 +278,7 @@ def _step(lease: Lease, event: Event) -> Lease:
             return _with_run(lease, replace(lease.runs[data["run_id"]], exit_reason=data["reason"]))
         case "run.collected":
             known = replace(lease.runs[data["run_id"]], collected=True, lost=None, left=_left(data))
-            return _with_run(_charged(lease, data), known)
+            return _with_run(_charged(lease, data), replace(known, home=event.by))
         case "run.released":
             return _with_run(lease, replace(lease.runs[data["run_id"]], released=True))
         case "run.superseded":  # its id has a new attempt: nothing waits for what the earlier one left

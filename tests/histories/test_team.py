@@ -19,9 +19,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.errors import LockLost, OrchError, StorageFault, StorageUnreachable
+from orchestrator.api import history, status
+from orchestrator.errors import LockLost, OrchError, StorageFault, StorageUnreachable, UsageError
 from orchestrator.ledger.journal import parse
+from orchestrator.model.history import Where
 from orchestrator.model.stores import Store, Stored
+from orchestrator.report.team import team_text
 from orchestrator.session import team
 from orchestrator.storage.files import FileStore
 from orchestrator.storage.lock import StoreLock
@@ -219,6 +222,35 @@ def test_without_the_store_nothing_is_rented(two: Team) -> None:
     assert isinstance(refused, StorageUnreachable)
     assert refused.exists == "Nothing was made; nothing costs."
     assert not two.world.cloud.alive()
+
+
+def test_each_sees_the_leases_and_runs_of_the_other_also_later(
+    two: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(team, "writer", lambda: "alice@laptop")
+    mine = two.alone(0, "run")
+    held = two.alone(0, "up")
+    monkeypatch.setattr(team, "writer", lambda: "bob@desk")
+    root = two.world.places[1].root
+    (newer, older) = status(team=True, folder=root)
+    assert (newer.lease, newer.state, newer.machine) == (held.lease, "unknown", held.machine)
+    assert (older.state, older.owner) == ("closed", "alice@laptop")
+    assert [(run["run_id"], run["owner"]) for run in older.runs] == [("good-1", "alice@laptop")]
+    (run,) = history(folder=root).runs
+    assert (run.run_id, run.reason, run.owner) == ("good-1", "completed", "alice@laptop")
+    assert (run.where, run.place) == (Where.ELSEWHERE, "alice@laptop")
+    (run,) = history(folder=two.world.places[0].root).runs
+    assert (run.where, run.place) == (Where.HERE, mine.path)
+    text = team_text((newer, older), "orch up")
+    assert max(map(len, text.splitlines())) <= 100
+    assert [line.split()[0] for line in text.splitlines()[1:3]] == [newer.lease, older.lease]
+    two.end()
+
+
+def test_status_of_no_team_says_what_to_set(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as told:
+        status(team=True, folder=tmp_path)
+    assert "ORCH_LEDGER" in told.value.next_command
 
 
 def test_without_the_store_down_ends_the_machine_and_says_what_it_could_not_note(two: Team) -> None:

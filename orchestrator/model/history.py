@@ -1,0 +1,82 @@
+"""The runs of a project as a list: how each ended, and where its results are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Where(StrEnum):
+    """Where the results of a run are. `place` of a PastRun names the folder, the machine or the client."""
+
+    HERE = "here"
+    MACHINE = "machine"
+    ELSEWHERE = "elsewhere"  # another client of the team fetched them
+    REMOVED = "removed"  # they were fetched here, and their folder is gone
+    LOST = "lost"
+
+
+@dataclass(frozen=True)
+class ModelCount:
+    """Of the models that a run left: how many are the same here, are not, and were not checked."""
+
+    same: int = 0
+    wrong: int = 0
+    not_checked: int = 0
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """One run, all its attempts together. What is not known is None; times are Unix seconds.
+
+    `profile`: its name, "" where nothing tells it. `reason`: how it ended, as in run.json; None while nobody
+    saw it end. `owner`: the client that began it, in a team's ledger; else "". `recorded_at`: when its record
+    was written, which is here only. `usd`: US dollars of its attempts.
+    """
+
+    run_id: str
+    profile: str
+    where: Where
+    place: str
+    lease: str | None = None
+    owner: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+    recorded_at: float | None = None
+    reason: str | None = None
+    detail: str = ""
+    parity: str | None = None
+    models: ModelCount | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    usd: float | None = None
+    attempts: int = 1
+    provider: str | None = None
+    machine: str | None = None
+    instance_type: str | None = None
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A record or a ledger that cannot be read. `why` is a sentence."""
+
+    place: str
+    why: str
+
+
+@dataclass(frozen=True)
+class History:
+    """Runs, the newest first. `more`: there are older ones. `ledger`: the url of the team's, else "".
+
+    `stale`: why that could not be read, so that what was known before is told.
+    """
+
+    runs: Sequence[PastRun]
+    damaged: Sequence[Unreadable] = ()
+    more: bool = False
+    ledger: str = ""
+    stale: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)

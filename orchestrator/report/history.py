@@ -1,0 +1,99 @@
+"""The runs of a project, as a table."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+
+from orchestrator.model.history import History, ModelCount, PastRun, Where
+from orchestrator.model.plain import plain
+from orchestrator.report.units import money
+
+COLUMNS = 100
+_METRICS = 4
+_LONGEST = 24
+_RUN = 30
+
+
+def history_text(history: History, up: str) -> str:
+    """A row for each run, the newest first. `up`: the command that leases a first machine."""
+    parts = [_table(history)] if history.runs else []
+    parts += [f"Not listed, {one.place}: {one.why}" for one in history.damaged]
+    if history.stale:
+        parts.append(f"{history.ledger} was not read now; this is its last copy here.")
+    if history.more:
+        parts.append(f"Older ones: orch runs --last {2 * len(history.runs)}")
+    if not history.runs:
+        parts.append(f"No run of this project is known here.\nNext: {up}")
+    return "\n".join(parts)
+
+
+def _table(history: History) -> str:
+    """One line a run, and one below it with what it proved and measured."""
+    rows = [_row(one) for one in history.runs]
+    heading = ["run", "began", "ended", "cost", "tries", "results"]
+    widths = [min(_RUN, max(len(row[c]) for row in (heading, *rows))) for c in range(len(heading))]
+    lines = _lines(heading, widths)
+    for one, row in zip(history.runs, rows, strict=True):
+        lines += [*_lines(row, widths), *_details(one)]
+    return "\n".join(lines)
+
+
+def _lines(row: list[str], widths: list[int]) -> list[str]:
+    """A run id that is too long for its column has a line of its own, so that it can be copied."""
+    run, *others = row
+    alone = [run] if len(run) > widths[0] else []
+    cells = ["" if alone else run, *others]
+    return [*alone, "  ".join(c.ljust(width) for c, width in zip(cells, widths, strict=True)).rstrip()]
+
+
+def _row(one: PastRun) -> list[str]:
+    return [
+        one.run_id,
+        _when(one),
+        one.reason or "not seen",
+        "-" if one.usd is None else money(one.usd),
+        str(one.attempts),
+        str(one.where),
+    ]
+
+
+def _details(one: PastRun) -> list[str]:
+    facts = [
+        f"by {_cut(one.owner)}" if one.owner else "",
+        f"parity {one.parity}" if one.parity else "",
+        _models(one.models),
+        _metrics(one),
+        _where(one),
+    ]
+    text = ", ".join(fact for fact in facts if fact)
+    return textwrap.wrap(text, COLUMNS, initial_indent="  ", subsequent_indent="  ")
+
+
+def _when(one: PastRun) -> str:
+    at = one.started_at if one.started_at is not None else one.recorded_at
+    return "-" if at is None else time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
+
+
+def _models(count: ModelCount | None) -> str:
+    if count is None:
+        return ""
+    parts = ((count.same, "the same here"), (count.wrong, "not"), (count.not_checked, "not checked"))
+    return "models: " + ", ".join(f"{number} {words}" for number, words in parts if number)
+
+
+def _metrics(one: PastRun) -> str:
+    return ", ".join(f"{_cut(name)} {value:.4g}" for name, value in list(one.metrics.items())[:_METRICS])
+
+
+def _where(one: PastRun) -> str:
+    """Where its results are, unless they are here or nowhere."""
+    if one.where is Where.MACHINE:
+        return f"on {_cut(one.place)}"
+    return f"with {_cut(one.place)}" if one.where is Where.ELSEWHERE else ""
+
+
+def _cut(text: str) -> str:
+    """One line of at most so many characters."""
+    line = " ".join(plain(text).split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
