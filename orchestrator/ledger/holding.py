@@ -15,7 +15,7 @@ class Holding:
     clock. `noted_at` and `deadline` are by the ledger's. No time of one is compared with one of the other.
     `machine`: its facts, as the api wrote them. `armed`: a timer for its deadline was seen to run on it.
     `age`: seconds that it existed when it was noted; None where that is not known, and both clocks are taken
-    for one.
+    for one. `by`: the client that noted it, in a ledger of a team.
     """
 
     lease: str
@@ -28,6 +28,7 @@ class Holding:
     disk_price: float = 0.0
     armed: bool = False
     age: float | None = None
+    by: str = ""
 
     @property
     def id(self) -> str:

@@ -277,8 +277,7 @@ def _step(lease: Lease, event: Event) -> Lease:
         case "run.ended":
             return _with_run(lease, replace(lease.runs[data["run_id"]], exit_reason=data["reason"]))
         case "run.collected":
-            known = replace(lease.runs[data["run_id"]], collected=True, lost=None, left=_left(data))
-            return _with_run(_charged(lease, data), replace(known, home=event.by))
+            return _collected(lease, event)
         case "run.released":
             return _with_run(lease, replace(lease.runs[data["run_id"]], released=True))
         case "run.superseded":  # its id has a new attempt: nothing waits for what the earlier one left
@@ -302,6 +301,12 @@ def _charged(lease: Lease, data: Mapping[str, Any]) -> Lease:
     return replace(lease, ran=(*others, told))
 
 
+def _collected(lease: Lease, event: Event) -> Lease:
+    run = lease.runs[event.data["run_id"]]
+    home = replace(run, collected=True, lost=None, left=_left(event.data), home=event.by)
+    return _with_run(_charged(lease, event.data), home)
+
+
 def _left(data: Mapping[str, Any]) -> tuple[LeftBehind, ...]:
     return tuple(LeftBehind(each["path"], each["can_come"]) for each in data.get("left", ()))
 
@@ -323,7 +328,8 @@ def _held(lease: Lease, event: Event) -> tuple[Holding, ...]:
     """The holdings with one more, or with one that was found again."""
     data = event.data
     facts = (data["machine"], data["created_at"], event.time, data["deadline"], data["price"])
-    new = Holding(lease.id, *facts, age=data.get("age"), disk_price=_price(data.get("disk_usd_hour", 0.0)))
+    disk = _price(data.get("disk_usd_hour", 0.0))
+    new = Holding(lease.id, *facts, age=data.get("age"), disk_price=disk, by=event.by)
     return (*(held for held in lease.holdings if held.id != new.id), new)
 
 

@@ -29,7 +29,9 @@ _EMPTY_ANSWERS = 3
 
 
 class RegionUnseen(ProviderError):
-    """A region in which the lease has a machine, or may have one, refuses these credentials."""
+    """A region in which the lease has a machine, or may have one, refuses these credentials; or the machine
+    is on another computer of the team.
+    """
 
     @property
     def kind(self) -> str:

@@ -8,17 +8,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from orchestrator.errors import HostError, ProviderError
-from orchestrator.ledger import Lease
+from orchestrator.errors import Fault, HostError, ProviderError
+from orchestrator.ledger import Holding, Lease
 from orchestrator.model import Ending, Endpoint, Machine, MachineState, NotYet, Progress, Provider, clouds
 from orchestrator.providers import ending_of
-from orchestrator.session.machines import machine_from_holding, serving
+from orchestrator.session.machines import RegionUnseen, machine_from_holding, serving
+from orchestrator.session.team import on_this_computer
 
 _BOOT_SECONDS = 600.0
 _LARGE_BOOT_SECONDS = 1200.0
 _SAY_EVERY_SECONDS = 60.0
 _LIST_SECONDS = 1.0
 _POLL_SECONDS = 0.1
+_LATE_SECONDS = 600.0
 _SOON_SECONDS = 10.0
 _QUIET_SECONDS = 2.0
 _MANY_GPUS = 8
@@ -128,7 +130,23 @@ def _load_ssh() -> None:
 def require_seen(provider: Provider, lease: Lease) -> None:
     """ProviderError where the lease's machine cannot be seen as things are configured: it is not gone."""
     if lease.holding:
-        provider.require_reach(machine_from_holding(lease.holding))
+        machine = machine_from_holding(lease.holding)
+        provider.require_reach(machine)
+        if clouds.is_here(str(lease.profile["cloud"])):
+            _require_of_this_computer(provider, lease, lease.holding, machine)
+
+
+def _require_of_this_computer(provider: Provider, lease: Lease, holding: Holding, machine: Machine) -> None:
+    """RegionUnseen where a local machine is on another computer of the team, and may run there still."""
+    over = holding.ended_at is not None or (holding.deadline or 0.0) + _LATE_SECONDS < lease.now()
+    if over or not holding.by or on_this_computer(holding.by) or provider.find(machine) is not None:
+        return
+    raise RegionUnseen(
+        Fault.INVALID,
+        f"The machine of {lease.id} is on the computer of {holding.by}, and nobody can see it from this one.",
+        exists=f"{machine.name} may run there until its deadline.",
+        next_command=f"orch down {lease.id}    # there",
+    )
 
 
 def ending_of_machine(provider: Provider, lease: Lease) -> Ending | None:

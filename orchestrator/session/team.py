@@ -159,3 +159,8 @@ def writer() -> str:
     except (KeyError, OSError):
         name = str(os.getuid())
     return re.sub(r"[^A-Za-z0-9@._-]", "-", f"{name}@{socket.gethostname()}")[:100]
+
+
+def on_this_computer(client: str) -> bool:
+    """Whether it is a user of this computer, by its name."""
+    return client.rpartition("@")[2] == writer().rpartition("@")[2]

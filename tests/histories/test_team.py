@@ -7,8 +7,9 @@ the cloud and writes to the store. A stalled computer loses its locks, and goes 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,11 +22,15 @@ from hypothesis import strategies as st
 
 from orchestrator.api import history, status
 from orchestrator.errors import LockLost, OrchError, StorageFault, StorageUnreachable, UsageError
+from orchestrator.ledger import Event, fold
 from orchestrator.ledger.journal import parse
 from orchestrator.model.history import Where
 from orchestrator.model.stores import Store, Stored
+from orchestrator.providers.memory import MemoryProvider
 from orchestrator.report.team import team_text
 from orchestrator.session import team
+from orchestrator.session.machines import RegionUnseen
+from orchestrator.session.reach import require_seen
 from orchestrator.storage.files import FileStore
 from orchestrator.storage.lock import StoreLock
 from orchestrator.storage.memory import MemoryStore
@@ -245,6 +250,24 @@ def test_each_sees_the_leases_and_runs_of_the_other_also_later(
     assert max(map(len, text.splitlines())) <= 100
     assert [line.split()[0] for line in text.splitlines()[1:3]] == [newer.lease, older.lease]
     two.end()
+
+
+@pytest.mark.parametrize(
+    ("by", "lasts", "refused"),
+    [("alice@elsewhere", 60.0, True), ("alice@elsewhere", -3600.0, False), (team.writer(), 60.0, False)],
+)
+def test_a_local_machine_of_another_computer_is_not_gone(by: str, lasts: float, refused: bool) -> None:
+    now = time.time()
+    facts = {"name": "tiny", "cloud": "local", "path": "p.yaml", "overrides": [], "digest": "d"}
+    made_ = {"attempt": 0, "machine": {"id": "m-1"}, "created_at": now, "deadline": now + lasts, "price": 0.0}
+    lease = fold(
+        [
+            Event(0, now, "lease.opened", {"lease": "tiny-000000", "profile": facts}, by=team.writer()),
+            Event(1, now, "create.accepted", made_, by=by),
+        ]
+    )
+    with pytest.raises(RegionUnseen, match=by) if refused else nullcontext():
+        require_seen(MemoryProvider(), lease)
 
 
 def test_status_of_no_team_says_what_to_set(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ def test_all_names_what_is_exported() -> None:
 
 
 IN_MODULES = {
+    "runs": "history",
     "catalog": "catalog.show",
     "doctor": "doctor.examine",
     "init": "schemas.start_profile",
