@@ -382,6 +382,10 @@ class ParityMismatch(OrchError):
     record: object | None = None
 
 
+class ResumeRefused(ParityMismatch):
+    """It is not proven that the run goes on from its checkpoints."""
+
+
 class DataNotSent(ParityMismatch):
     """A run here reads what the machine lacks: neither sent as code nor declared as data."""
 

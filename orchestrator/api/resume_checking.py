@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.errors import UsageError
 from orchestrator.model import Progress, ResumeCheck, Silent
 from orchestrator.replay.command_line import command_python
-from orchestrator.resume.check import check
-from orchestrator.resume.scratch import Scratch
+from orchestrator.resume.check import RESUME_BUDGET, check_in_copies
+from orchestrator.resume.scratch import Command, WorkingFolder
 from orchestrator.session.project import Project
 from orchestrator.session.session import local_agent
-
-RESUME_BUDGET = 1800.0
-"""Seconds for all attempts together."""
 
 
 def resume_check(
@@ -34,14 +29,10 @@ def resume_check(
     """
     tell = progress or Silent()
     project = Project.at(folder)
-    agent, python, cwd = local_agent(project), command_python(command), Path.cwd()
-    root = Path(tempfile.mkdtemp(prefix="orch-resume-"))
-    try:
-        names = [_below(name, cwd) for name in checkpoints]
-        scratch = Scratch(command, cwd, python, agent, root.resolve(), names)
-        return check(scratch, root.resolve(), budget, tell.say)
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
+    cwd = Path.cwd()
+    wanted = Command(tuple(command), cwd, command_python(command))
+    names = [_below(name, cwd) for name in checkpoints]
+    return check_in_copies(wanted, WorkingFolder(wanted), local_agent(project), names, budget, tell.say)
 
 
 def _below(name: str, cwd: Path) -> str:

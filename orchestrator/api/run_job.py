@@ -56,6 +56,7 @@ def run(
     overrides: Sequence[str] = (),
     folder: Path | str | None = None,
     local_parity: bool = False,
+    resume_proof: bool = False,
     retry_failed: bool = True,
     parallel: bool = False,
     output: Output | None = None,
@@ -77,16 +78,21 @@ def run(
     wanted = load(Path(profile), overrides=tuple(overrides), files=True)
     from orchestrator.runs import attempts
     from orchestrator.training.one_run import RunOptions
+    from orchestrator.training.resume import require_checkpoints
 
     wish = RunOptions(
         local_parity=local_parity,
+        resume_proof=resume_proof,
         retry_failed=retry_failed,
         parallel=parallel,
         seen=attempts.latest_attempt(project.run(name)),
         overrides=secrets_of(overrides),
         verb="run",
     )
-    words = _repeated(profile, name, overrides, local_parity)
+    if resume_proof:
+        require_checkpoints(wanted)
+    flags = {"--local-parity": local_parity, "--resume-proof": resume_proof}
+    words = _repeated(profile, name, overrides, [flag for flag, given in flags.items() if given])
     call = _Call(project, wanted, name, overrides, wish, progress or Silent(), words)
     if wish.seen is None:
         _require_space(call)
@@ -124,11 +130,10 @@ def _require_space(call: _Call) -> None:
     space.require_results(call.project, call.profile, "Nothing was rented or sent by this call.", call.words)
 
 
-def _repeated(profile: str | Path, run_id: str, overrides: Sequence[str], local_parity: bool) -> str:
+def _repeated(profile: str | Path, run_id: str, overrides: Sequence[str], flags: Sequence[str]) -> str:
     told = [*without_secrets(overrides), *(f"{name_of(secret)}=…" for secret in secrets_of(overrides))]
     sets = [word for override in told for word in ("--set", override)]
-    flag = ["--local-parity"] if local_parity else []
-    return shlex.join(["orch", "run", str(profile), "--run-id", run_id, *flag, *sets])
+    return shlex.join(["orch", "run", str(profile), "--run-id", run_id, *flags, *sets])
 
 
 def _answered(call: _Call) -> RunRecord | None:

@@ -27,6 +27,7 @@ def train(
     lease: str | None = None,
     folder: Path | str | None = None,
     local_parity: bool = False,
+    resume_proof: bool = False,
     detach: bool = False,
     retry_failed: bool = False,
     parallel: bool = False,
@@ -39,17 +40,18 @@ def train(
 ) -> RunRecord:
     """Sync, prove, run, follow, pull, check: the record of one run of the lease's profile.
 
-    `local_parity` first runs the first steps here and there and stops where they differ. A `run_id` that was
-    used before re-attaches to that run while it goes on; a success is returned at once where command, code,
-    data and lock are those of its record, and refused otherwise; a failure is raised again, or with
-    `retry_failed` tried anew. Of two calls at once the second waits. `parallel` allows a run beside another
-    on the machine. `new_data` takes the objects of buckets as they are now. `detach` returns once the run is
-    started (exit reason "running"); `attach` or `pull` bring it home. `output` receives what the job prints.
-    What lint finds is said; with `strict` its errors stop it.
+    `local_parity` first runs the first steps here and there and stops where they differ. `resume_proof`
+    first kills the command here after a checkpoint, resumes it, and stops where that is not the run without
+    a break. A `run_id` that was used before re-attaches to that run while it goes on; a success is returned
+    at once where command, code, data and lock are those of its record, and refused otherwise; a failure is
+    raised again, or with `retry_failed` tried anew. Of two calls at once the second waits. `parallel`
+    allows a run beside another on the machine. `new_data` takes the objects of buckets as they are now.
+    `detach` returns once the run is started (exit reason "running"); `attach` or `pull` bring it home.
+    `output` receives what the job prints. What lint finds is said; with `strict` its errors stop it.
     Where the profile's `retry` allows it, another attempt follows one that was interrupted or failed, on
     another machine of the lease if need be; `approve` is asked, as by `up`, about one that is dearer.
-    Raises UsageError, LintRefused, StackMismatch, SyncError, ParityMismatch, RunFailed and its kinds (the
-    record is in `runs/<id>/` all the same), HostError (the run goes on without us).
+    Raises UsageError, LintRefused, StackMismatch, SyncError, ParityMismatch, ResumeRefused, RunFailed and
+    its kinds (the record is in `runs/<id>/` all the same), HostError (the run goes on without us).
     """
     with Interrupts() as interrupts:
         project = Project.at(folder)
@@ -58,13 +60,24 @@ def train(
         from orchestrator.runs import attempts
         from orchestrator.training.attended import train_to_the_end
         from orchestrator.training.one_run import RunOptions, refuse_another_machine
+        from orchestrator.training.resume import require_checkpoints
 
         refuse_another_machine(profile_of(held, ()), profile)
         name = check_run_id(run_id) if run_id else new_run_id(profile.name)
         project.require_runs(name)
+        if resume_proof:
+            require_checkpoints(profile)
         seen = attempts.latest_attempt(project.run(name))
         wish = RunOptions(
-            local_parity, detach, strict, retry_failed, parallel, seen, overrides, new_data=new_data
+            local_parity,
+            resume_proof,
+            detach,
+            strict,
+            retry_failed,
+            parallel,
+            seen,
+            overrides,
+            new_data=new_data,
         )
         tell = progress or Silent()
         with shared_use(project, profile.name):

@@ -116,6 +116,10 @@ def train(
         bool,
         typer.Option("--local-parity", help="First prove that the first steps are equal here and there."),
     ] = False,
+    resume_proof: Annotated[
+        bool,
+        typer.Option("--resume-proof", help="First prove here that a killed run goes on exactly."),
+    ] = False,
     run_id: Annotated[
         str | None, typer.Option("--run-id", help="Name the run; a second call re-attaches to it.")
     ] = None,
@@ -145,6 +149,7 @@ def train(
             run_id=run_id,
             lease=lease,
             local_parity=local_parity,
+            resume_proof=resume_proof,
             detach=detach,
             retry_failed=retry_failed,
             parallel=parallel,

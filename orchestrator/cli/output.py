@@ -20,6 +20,7 @@ from orchestrator.errors import (
     OrchError,
     ParityMismatch,
     ProviderError,
+    ResumeRefused,
     UsageError,
 )
 
@@ -80,6 +81,11 @@ def _letter(error: OrchError) -> str:
     record = getattr(error, "record", None)
     if not isinstance(error, ParityMismatch) or isinstance(error, DataNotSent) or record is None:
         return ""
+    if isinstance(error, ResumeRefused):
+        from orchestrator.model.resume import ResumeCheck
+        from orchestrator.report import resume
+
+        return resume.letter(ResumeCheck.from_json(record.resume_proof)) + "\n"
     from orchestrator.report.parity import letter
 
     return letter(record.parity) + "\n"

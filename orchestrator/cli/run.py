@@ -23,6 +23,10 @@ def run(
         bool,
         typer.Option("--local-parity", help="First prove that the first steps are equal here and there."),
     ] = False,
+    resume_proof: Annotated[
+        bool,
+        typer.Option("--resume-proof", help="First prove here that a killed run goes on exactly."),
+    ] = False,
     retry_failed: Annotated[
         bool,
         typer.Option(
@@ -46,6 +50,7 @@ def run(
                 run_id=run_id,
                 overrides=sets or (),
                 local_parity=local_parity,
+                resume_proof=resume_proof,
                 retry_failed=retry_failed,
                 parallel=parallel,
                 output=runs.output(as_json),

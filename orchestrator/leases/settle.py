@@ -52,6 +52,7 @@ def record_of(
         stack=draft.stack,
         data=draft.data,
         parity=draft.parity,
+        resume_proof=draft.resume_proof,
         timings=draft.timings,
         cost=billing.cost_of(lease, ran, beside, now),
         **{"machine": lease.machine, **facts},

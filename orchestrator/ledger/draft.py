@@ -10,7 +10,7 @@ from orchestrator.model import Agent, CodeFacts, DataFacts, Job, StackFacts
 from orchestrator.model.answers import Most, value
 
 _Text = Annotated[str, Most(1 << 20)]
-_OPTIONAL = ("command", "code", "agent", "job")
+_OPTIONAL = ("command", "code", "agent", "job", "resume_proof")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Draft:
     code: CodeFacts | None = None
     agent: Agent | None = None
     job: Job | None = None
+    resume_proof: Mapping[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """As an event of the ledger has it."""

@@ -48,6 +48,7 @@ class RunRecord:
     command: Sequence[str] | None = None
     code: CodeFacts | None = None
     parity: Mapping[str, Any] | None = None
+    resume_proof: Mapping[str, Any] | None = None
     stack: StackFacts | None = None
     data: DataFacts | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -106,6 +107,7 @@ class RunRecord:
             "command": list(self.command) if self.command is not None else None,
             "code": dict(self.code) if self.code else None,
             "parity": dict(self.parity) if self.parity else None,
+            "resume_proof": dict(self.resume_proof) if self.resume_proof else None,
             "stack": dict(self.stack) if self.stack else None,
             "data": dict(self.data) if self.data else None,
             "metrics": dict(self.metrics),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -110,3 +111,26 @@ class ResumeCheck:
             "why": self.why,
             "tried": self.tried,
         }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> ResumeCheck:
+        """Of what `as_json` gave."""
+        return cls(
+            Resumed(found["verdict"]),
+            tuple(found["checkpoint"]),
+            found["steps"],
+            found["checkpoint_step"],
+            found["killed_step"],
+            found["resumed_step"],
+            found["compared"],
+            tuple(_omission(each) for each in found["omissions"]),
+            tuple(found["not_compared"]),
+            found["why"],
+            found["tried"],
+        )
+
+
+def _omission(found: Mapping[str, Any]) -> Omission:
+    names = tuple(found["names"])
+    where = (found["step"], found["stage"], found["like_step"])
+    return Omission(Lost(found["lost"]), names, *where, found["confirmed"], found["detail"])

@@ -52,11 +52,13 @@ class Reference:
         """Where the user runs it."""
         return self.project
 
-    def lay_out(self, root: Path, imposed: Intervention, base: Path) -> Copy:
-        """Copy the project below `root`, with what is imposed, and give it what lies around it."""
+    def lay_out(
+        self, root: Path, imposed: Intervention, base: Path, without: frozenset[Path] = frozenset()
+    ) -> Copy:
+        """Copy the project below `root`, with what is imposed, less `without`, and link what lies around."""
         levels = _levels(self.project, root)
         below = levels[0][1] if levels else root
-        copy = Folders(self.project, self.program).lay_out(below, imposed, base)
+        copy = Folders(self.project, self.program, without).lay_out(below, imposed, base)
         for original, place in levels:
             _link_entries(original, place, self.project)
         own = _of_project(copy, self.project)

@@ -18,6 +18,7 @@ from orchestrator.model import (
 from orchestrator.model.counted import counted
 from orchestrator.model.outcomes import Conclusion
 from orchestrator.model.plain import moment
+from orchestrator.model.resume import Resumed
 from orchestrator.report.models import model_lines
 from orchestrator.report.units import duration, money, size
 from orchestrator.report.where import where_time_went
@@ -34,6 +35,7 @@ def summary(record: RunRecord) -> str:
         ("attempt", _attempt(record.attempts)),
         *(("", line) for line in _attempts(record.attempts)),
         ("parity", parity_line(record.parity)),
+        ("resume", _resume_line(record.resume_proof)),
         ("stack", _stack(record.stack)),
         ("data", _data(record.data)),
         ("metrics", _metrics(record.metrics)),
@@ -72,6 +74,16 @@ def pulled_text(pulled: PullReport) -> str:
     if not pulled.records:
         return f"No run waits to be fetched. {going}".rstrip()
     return going
+
+
+def _resume_line(found: Mapping[str, Any] | None) -> str:
+    if not found:
+        return ""
+    lost = found["omissions"][0]["lost"] if found.get("omissions") else found.get("why")
+    return _RESUMED.format(**found) if found["verdict"] == Resumed.EXACT else f"{found['verdict']}: {lost}"
+
+
+_RESUMED = "{verdict}: killed after step {killed_step} of {steps} and resumed, equal to the bit to the end"
 
 
 def parity_line(parity: Mapping[str, Any] | None) -> str:

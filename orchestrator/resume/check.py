@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orchestrator.model import Agent
 from orchestrator.model.counted import counted
 from orchestrator.model.resume import VARIABLES, Lost, Omission, ResumeCheck, Resumed
 from orchestrator.resume import plain
 from orchestrator.resume.imposition import keep_batches, keep_variables
 from orchestrator.resume.judge import explain, first_difference, prefix_difference
-from orchestrator.resume.scratch import STEPS, Scratch, Wish
+from orchestrator.resume.scratch import STEPS, Command, Originals, Scratch, Wish
 from orchestrator.resume.seen import Attempt, Event
 
 _ROUNDS = 4
@@ -22,6 +24,10 @@ _FOLLOWING = VARIABLES | {Lost.PATIENCE, Lost.BEST, Lost.EPOCH}
 """What can be named beside a cause that was put back. Anything else may come of how that was done."""
 
 _DATA = frozenset((Lost.DATA_POSITION, Lost.DATA_ORDER))
+
+
+RESUME_BUDGET = 1800.0
+"""Seconds for all attempts together, where nobody says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,20 @@ class Context:
 
     def run(self, wish: Wish) -> Attempt | None:
         return self.scratch.run(wish, self.until, self.say)
+
+
+def check_in_copies(
+    command: Command,
+    originals: Originals,
+    agent: Agent,
+    folders: Sequence[str],
+    budget: float,
+    say: Callable[[str], None],
+) -> ResumeCheck:
+    """The verdict on `command`, run in copies of `originals` that are removed; `folders`: its checkpoints."""
+    with tempfile.TemporaryDirectory(prefix="orch-resume-", ignore_cleanup_errors=True) as made:
+        root = Path(made).resolve()
+        return check(Scratch(command, originals, agent, root, folders), root, budget, say)
 
 
 def check(scratch: Scratch, root: Path, budget: float, say: Callable[[str], None]) -> ResumeCheck:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from orchestrator.model import Agent
 from orchestrator.model.answers import Malformed, decoded
@@ -48,17 +48,46 @@ class Wish:
     attempt: int = 1
 
 
+@dataclass(frozen=True)
+class Command:
+    """`argv` in `cwd` by the interpreter `python`, with `env` beside the variables of this process."""
+
+    argv: tuple[str, ...]
+    cwd: Path
+    python: str
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class Originals(Protocol):
+    """What is copied. As Reference, which puts the data of a profile there too."""
+
+    def lay_out(self, root: Path, imposed: Intervention, base: Path, without: frozenset[Path]) -> Copy: ...
+
+
+@dataclass(frozen=True)
+class WorkingFolder:
+    """The folder in which `command` is started, and its program's."""
+
+    command: Command
+
+    def lay_out(self, root: Path, imposed: Intervention, base: Path, without: frozenset[Path]) -> Copy:
+        cwd = self.command.cwd
+        return Folders(cwd, folder_of(self.command.argv, cwd), without).lay_out(root, imposed, base)
+
+
 class Scratch:
-    """A copy of the working folder of `argv` below `root`, without the files in `without` (and, as those of
-    another run, what `--checkpoints` names). Runs write there and in temporary folders alone."""
+    """A copy of the `originals` of a command below `root`, without the files in `without` (and, as those of
+    another run, what lies in `folders`). Runs write there and in temporary folders alone."""
 
     def __init__(
-        self, argv: Sequence[str], cwd: Path, python: str, agent: Agent, root: Path, folders: Sequence[str]
+        self, command: Command, originals: Originals, agent: Agent, root: Path, folders: Sequence[str]
     ) -> None:
         self.folders = tuple(folders)
-        self._argv = tuple(argv)
-        self._cwd = cwd
-        self._python = python
+        self._argv = command.argv
+        self._cwd = command.cwd
+        self._python = command.python
+        self._env = command.env
+        self._originals = originals
         self._agent = agent
         self._root = root
         self._copy: Copy | None = None
@@ -73,8 +102,8 @@ class Scratch:
         named = {path for name in self.folders for path in (self._cwd / name).rglob("*") if path.is_file()}
         named |= {self._cwd / name for name in self.folders if (self._cwd / name).is_file()}
         self._without = frozenset(named | {self._cwd / name for name in without})
-        folders = Folders(self._cwd, folder_of(self._argv, self._cwd), self._without)
-        self._copy = folders.lay_out(self._root / "work", Intervention(), Path(self._agent.base))
+        work, base = self._root / "work", Path(self._agent.base)
+        self._copy = self._originals.lay_out(work, Intervention(), base, self._without)
         self._began_with = self._contents()
 
     def keep(self) -> None:
@@ -117,7 +146,8 @@ class Scratch:
         assert self._copy
         copy = self._copy
         run = open_run(str(base), "run")
-        spec = {"python": self._python, "env": {}, "observe_steps": STEPS, "stop_after_observed": False}
+        asked = {"observe_steps": STEPS, "stop_after_observed": False}
+        spec = {"python": self._python, "env": dict(self._env), **asked}
         found = job_environment(run, spec, str(copy.cwd), os.environ)
         found.pop("ORCH_TRACE", None)
         kept = [str(copy.reach(seat.original.resolve())) for seat in copy.seats]

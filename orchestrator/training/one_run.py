@@ -41,6 +41,7 @@ class RunOptions:
     """
 
     local_parity: bool = False
+    resume_proof: bool = False
     detach: bool = False
     strict: bool = False
     retry_failed: bool = False
@@ -90,6 +91,7 @@ def one_run(
                     session,
                     name,
                     local_parity=wish.local_parity,
+                    resume_proof=wish.resume_proof,
                     parallel=wish.parallel,
                     retried=wish.retried,
                     new_data=wish.new_data,

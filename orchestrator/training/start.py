@@ -10,9 +10,10 @@ from orchestrator import jobs
 from orchestrator.errors import Busy, StackMismatch, UsageError
 from orchestrator.leases.settle import few
 from orchestrator.ledger import FIRST, Draft, LeasedRun, Retried, Try
-from orchestrator.model import Difference, Exit, Exited, Job, RunRecord, RunState, StackFacts
+from orchestrator.model import Difference, Exit, Exited, Job, ResumeCheck, RunRecord, RunState, StackFacts
 from orchestrator.model.outcomes import Conclusion, ExitReason
 from orchestrator.model.plain import moment
+from orchestrator.model.resume import Resumed
 from orchestrator.profile import Profile
 from orchestrator.reads.advice import advice_there, of_profile
 from orchestrator.runs import attempts, checkpoints, collect, company, follow, inputs
@@ -20,7 +21,7 @@ from orchestrator.runs.retries import retried_next
 from orchestrator.session import trees as trees_
 from orchestrator.session.session import Session, check_stack, local_agent, stack_facts, tell_inherited, told
 from orchestrator.session.turns import starting
-from orchestrator.training import side_by_side
+from orchestrator.training import resume, side_by_side
 from orchestrator.training.bring_home import measure_duration, run_record
 
 ATTEMPT = "ORCH_ATTEMPT"
@@ -32,6 +33,7 @@ def prepared(
     run_id: str,
     *,
     local_parity: bool,
+    resume_proof: bool,
     parallel: bool,
     retried: Retried,
     new_data: bool = False,
@@ -56,7 +58,7 @@ def prepared(
     }
     _refuse_undeclared(session, differences)
     tell_inherited(session)
-    local = local_agent(session.project) if local_parity else None
+    local = local_agent(session.project) if local_parity or resume_proof else None
     if local:
         trees_.check_targets(session.profile)
     elif found := of_profile(session.profile):
@@ -75,12 +77,17 @@ def prepared(
         session.agent,
         _job(session.profile, run_id, installed.python, trees),
     )
-    if local:
+    if local and local_parity:
         with measure_duration(timings, "parity_s"):
             verdict = side_by_side.compare_first_steps(session, local, trees, run_id, installed.python)
         parity = side_by_side.as_json(verdict)
         draft = replace(draft, parity=parity)
         _refuse_mismatch(session, run_id, draft, parity)
+    if local and resume_proof:
+        with measure_duration(timings, "resume_proof_s"):
+            proof = resume.prove(session, local)
+        draft = replace(draft, resume_proof=proof.as_json())
+        _refuse_unproven(session, run_id, draft, proof)
     return draft
 
 
@@ -278,13 +285,20 @@ def _refuse_mismatch(session: Session, run_id: str, draft: Draft, parity: Mappin
     if not session.profile.parity.on_mismatch.stops(parity["verdict"]):
         session.progress.say(f"Parity: {parity['verdict']}: {parity['detail']} The run goes on.")
         return
-    record = run_record(
-        session,
-        run_id,
-        draft,
-        exit=collect.exit_json(Exit(None, None, ExitReason.NOT_STARTED, "Parity stopped it.")),
-    )
-    collect.write(record)
     error = side_by_side.mismatch(session, run_id, parity)
-    error.record = record
+    error.record = _not_started(session, run_id, draft, "Parity stopped it.")
     raise error
+
+
+def _refuse_unproven(session: Session, run_id: str, draft: Draft, found: ResumeCheck) -> None:
+    if found.verdict != Resumed.EXACT:
+        error = resume.refusal(session, found)
+        error.record = _not_started(session, run_id, draft, "The resume proof stopped it.")
+        raise error
+
+
+def _not_started(session: Session, run_id: str, draft: Draft, why: str) -> RunRecord:
+    ended = collect.exit_json(Exit(None, None, ExitReason.NOT_STARTED, why))
+    record = run_record(session, run_id, draft, exit=ended)
+    collect.write(record)
+    return record

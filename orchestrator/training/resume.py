@@ -1,0 +1,77 @@
+"""The resume proof: the profile's own command, killed after a checkpoint and resumed, before the long run."""
+
+from __future__ import annotations
+
+import shlex
+
+from orchestrator.errors import ResumeRefused, UsageError
+from orchestrator.model import Agent, ResumeCheck
+from orchestrator.model.resume import Resumed
+from orchestrator.profile import Profile
+from orchestrator.reads.reference import Reference
+from orchestrator.resume.check import RESUME_BUDGET, check_in_copies
+from orchestrator.resume.scratch import Command
+from orchestrator.session.session import Session
+
+_WILD = frozenset("*?[")
+
+
+def require_checkpoints(profile: Profile) -> None:
+    """Raises UsageError for a profile whose run can go on from nothing."""
+    if not profile.train.checkpoints:
+        raise UsageError(
+            f"{profile.path.name} names no train.checkpoints, so there is nothing to resume from.",
+            exists="Nothing was sent or started by this call.",
+            next_command="orch train --resume-proof --set train.checkpoints='[ckpt]'    # where they are",
+        )
+
+
+def prove(session: Session, local: Agent) -> ResumeCheck:
+    """Run the command in copies of the user's folder, in the stack of the lock: unbroken, killed, resumed."""
+    profile = session.profile
+    session.progress.say(
+        "Resume proof: the run without a break, killed after a checkpoint, and resumed, here"
+    )
+    reference = Reference.of(profile)
+    command = Command(
+        tuple(profile.train.command),
+        reference.project,
+        str(session.local().python),
+        profile.train.environment(),
+    )
+    folders = sorted({_fixed(name) for name in profile.train.checkpoints} - {""})
+    return check_in_copies(command, reference, local, folders, RESUME_BUDGET, session.progress.say)
+
+
+def refusal(session: Session, found: ResumeCheck) -> ResumeRefused:
+    """The error for a verdict that stops the run."""
+    profile, machine = session.profile, session.machine
+    lost = found.omissions[0] if found.omissions else None
+    names = f": {', '.join(lost.names[:4])}" if lost and lost.names else ""
+    known = " (confirmed)" if lost and lost.confirmed else ""
+    what = f"not restored: {lost.lost}{names}{known}" if lost else found.why or _WHAT[found.verdict]
+    named = [word for name in profile.train.checkpoints for word in ("--checkpoints", name)]
+    command = shlex.join(["orch", "resume-check", *named, "--", *profile.train.command])
+    return ResumeRefused(
+        f"{found.verdict}: {what}. The run was not started.",
+        exists=f"{machine.id} runs on, at ${machine.price:.2f}/h.",
+        next_command=f"{command}    # in {profile.code.path}: names the fix; try it with fewer epochs",
+    )
+
+
+_WHAT = {
+    Resumed.NOT_EXACT: "the resumed run is not the run without a break",
+    Resumed.UNSTABLE: "the job differs from itself without any kill: seed it first",
+    Resumed.NO_CHECKPOINT: "it wrote no checkpoint between two of its steps",
+    Resumed.NOT_CHECKED: "the check could not be made",
+}
+
+
+def _fixed(name: str) -> str:
+    """The part of a path or pattern before what is wild in it."""
+    kept: list[str] = []
+    for part in name.split("/"):
+        if _WILD & set(part):
+            break
+        kept.append(part)
+    return "/".join(kept).strip("/")
