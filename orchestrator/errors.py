@@ -33,6 +33,7 @@ OrchError
 │   ├── DiskFull                18   the machine's disk was used up
 │   └── DeadlineReached         19   the machine's time was up
 ├── ParityMismatch              7   the same job is not the same job there
+│   ├── ResumeRefused           7   it is not proven to go on from its checkpoints
 │   └── DataNotSent             7   it reads here what the machine was not sent
 ├── LintRefused                 9   the script has hazards, and was asked to stop for them
 └── CleanupUnproven             8   something may still exist, and cost
@@ -133,8 +134,7 @@ class UsageError(OrchError):
 
 
 class ProfileError(UsageError):
-    """A profile that was refused. `where` is "file:line:column", lines and columns from 1; the file alone
-    where it could not be read."""
+    """`where` is "file:line:column", from 1; of a profile that could not be read the file alone."""
 
     def __init__(self, message: str, *, where: str, next_command: str | None = None) -> None:
         super().__init__(f"{where}: {message}", next_command=next_command)

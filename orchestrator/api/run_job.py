@@ -78,7 +78,6 @@ def run(
     wanted = load(Path(profile), overrides=tuple(overrides), files=True)
     from orchestrator.runs import attempts
     from orchestrator.training.one_run import RunOptions
-    from orchestrator.training.resume import require_checkpoints
 
     wish = RunOptions(
         local_parity=local_parity,
@@ -89,13 +88,9 @@ def run(
         overrides=secrets_of(overrides),
         verb="run",
     )
-    if resume_proof:
-        require_checkpoints(wanted)
-    flags = {"--local-parity": local_parity, "--resume-proof": resume_proof}
-    words = _repeated(profile, name, overrides, [flag for flag, given in flags.items() if given])
+    words = _repeated(profile, name, overrides, wish)
     call = _Call(project, wanted, name, overrides, wish, progress or Silent(), words)
-    if wish.seen is None:
-        _require_space(call)
+    _require(call)
     try:
         with shared_use(project, wanted.name):
             record = _to_the_end(call, output)
@@ -124,14 +119,26 @@ def _to_the_end(call: _Call, output: Output | None) -> RunRecord:
     return until_it_ends(course, call.wish)
 
 
+def _require(call: _Call) -> None:
+    """Refuse what would fail once a machine is there."""
+    from orchestrator.training.resume import require_checkpoints
+
+    if call.wish.resume_proof:
+        require_checkpoints(call.profile)
+    if call.wish.seen is None:
+        _require_space(call)
+
+
 def _require_space(call: _Call) -> None:
     from orchestrator.runs import space
 
     space.require_results(call.project, call.profile, "Nothing was rented or sent by this call.", call.words)
 
 
-def _repeated(profile: str | Path, run_id: str, overrides: Sequence[str], flags: Sequence[str]) -> str:
+def _repeated(profile: str | Path, run_id: str, overrides: Sequence[str], wish: RunOptions) -> str:
     told = [*without_secrets(overrides), *(f"{name_of(secret)}=…" for secret in secrets_of(overrides))]
+    proofs = {"--local-parity": wish.local_parity, "--resume-proof": wish.resume_proof}
+    flags = [flag for flag, given in proofs.items() if given]
     sets = [word for override in told for word in ("--set", override)]
     return shlex.join(["orch", "run", str(profile), "--run-id", run_id, *flags, *sets])
 

@@ -16,6 +16,7 @@ _GENERATORS = {
     "made": Lost.GENERATOR_NUMPY,
     "numpy": Lost.GENERATOR_NUMPY,
     "python": Lost.GENERATOR_PYTHON,
+    "instances": Lost.GENERATOR_PYTHON,
 }
 
 

@@ -14,6 +14,7 @@ from orchestrator.runs.retries import failed_places
 from orchestrator.session.interrupts import Interrupts
 from orchestrator.session.project import Project
 from orchestrator.training.one_run import Output, RunOptions, one_run
+from orchestrator.training.resume import require_checkpoints
 from orchestrator.training.retrying import Course, until_it_ends
 
 
@@ -29,6 +30,8 @@ def train_to_the_end(
     approve: Approve | None,
 ) -> RunRecord:
     """The run's record, after as many attempts as the profile's `retry` allows. `profile`: of this call."""
+    if wish.resume_proof:
+        require_checkpoints(profile)
     ledger = project.ledger(lease.id)
 
     def attempt(now: RunOptions) -> RunRecord:

@@ -10,7 +10,17 @@ from orchestrator import jobs
 from orchestrator.errors import Busy, StackMismatch, UsageError
 from orchestrator.leases.settle import few
 from orchestrator.ledger import FIRST, Draft, LeasedRun, Retried, Try
-from orchestrator.model import Difference, Exit, Exited, Job, ResumeCheck, RunRecord, RunState, StackFacts
+from orchestrator.model import (
+    Agent,
+    Difference,
+    Exit,
+    Exited,
+    Job,
+    ResumeCheck,
+    RunRecord,
+    RunState,
+    StackFacts,
+)
 from orchestrator.model.outcomes import Conclusion, ExitReason
 from orchestrator.model.plain import moment
 from orchestrator.model.resume import Resumed
@@ -83,12 +93,20 @@ def prepared(
         parity = side_by_side.as_json(verdict)
         draft = replace(draft, parity=parity)
         _refuse_mismatch(session, run_id, draft, parity)
-    if local and resume_proof:
-        with measure_duration(timings, "resume_proof_s"):
-            proof = resume.prove(session, local)
-        draft = replace(draft, resume_proof=proof.as_json())
-        _refuse_unproven(session, run_id, draft, proof)
-    return draft
+    return _resumable(session, local, run_id, draft, timings) if local and resume_proof else draft
+
+
+def _resumable(session: Session, local: Agent, run_id: str, draft: Draft, timings: dict[str, float]) -> Draft:
+    """The draft with the resume proof, of this attempt or of the one that it goes on from. Raises
+    ResumeRefused."""
+    before = session.ledger.lease().runs.get(run_id) if draft.attempt.retried != FIRST else None
+    if before and before.draft.resume_proof:
+        return replace(draft, resume_proof=before.draft.resume_proof)
+    with measure_duration(timings, "resume_proof_s"):
+        proof = resume.prove(session, local)
+    proved = replace(draft, resume_proof=proof.as_json())
+    _refuse_unproven(session, run_id, proved, proof)
+    return proved
 
 
 def _sent(session: Session, new_data: bool, *, proved: bool) -> trees_.Trees:

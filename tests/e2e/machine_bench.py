@@ -113,11 +113,15 @@ class Bench:
         ]
         return [*map(str, machines), *mounts, *loops, *processes]
 
+    def _logs(self) -> list[bytes]:
+        """What the supervisors of machines that are still there said."""
+        return [read_quietly(path) for path in (self.folder / "state/machines").glob("*/supervisor.log")]
+
     def await_nothing(self) -> None:
         """The supervisor is the last to go, a moment after its machine."""
         end = time.monotonic() + 90
         while remains := self.remains():
-            assert time.monotonic() < end, remains
+            assert time.monotonic() < end, (remains, self._logs())
             time.sleep(0.02)
 
 

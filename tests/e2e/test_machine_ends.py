@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.model import MachineState
+from orchestrator.providers.local import network
+from orchestrator.providers.local.store import Folder
 from tests.e2e.machine_bench import (
     Bench,
     links,
@@ -94,6 +96,16 @@ def test_a_kill_ends_everything_at_once(bench: Bench) -> None:
     bench.provider.kill(machine)
     until(lambda: bench.listed() == [])
     assert bench.provider.endpoint(machine) is None
+
+
+def test_the_removal_of_a_machine_leaves_a_link_that_another_has_by_now(bench: Bench) -> None:
+    """A link's name is free once its machine has ended, and before what it was is removed."""
+    machine = bench.up("later-one")
+    interface = json.loads((bench.folder_of(machine) / "guest.json").read_text())["interface"]
+    network.unplug(interface, "m-ended.01234567")
+    assert bench.says(machine, "hostname") == machine.name
+    network.unplug(interface, Folder(bench.folder_of(machine)).mark)
+    assert interface not in links()
 
 
 def test_the_deadline_holds_with_its_creator_dead(bench: Bench) -> None:

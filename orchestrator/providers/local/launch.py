@@ -64,7 +64,7 @@ def launch(folder: Folder, record: Record, guest: Guest) -> Child:
     first = processes.process(int(_expect(child, "pid", console)))
     guest = replace(guest, pid=first.pid, start=first.start)
     if record.tier == "netns":
-        link = network.plug(first.pid, folder.id)
+        link = network.plug(first.pid, folder.mark)
         guest = replace(guest, address=link.there, interface=link.interface)
     if record.tier == "process":
         (folder.path / "run/init.pid").write_text(str(first.pid))

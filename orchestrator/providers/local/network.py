@@ -39,7 +39,8 @@ class Link:
 
 
 def plug(pid: int, machine: str) -> Link:
-    """Make a link into the network namespace of process `pid`; it ends with that namespace.
+    """Make a link into the network namespace of process `pid`; it ends with that namespace, and bears the
+    name of the machine.
 
     The kernel is the allocator: it makes an interface of one name only once, whoever asks, and the
     name implies the address.
@@ -50,12 +51,12 @@ def plug(pid: int, machine: str) -> Link:
         link = Link((first + offset) % LINKS)
         if any(ipaddress.ip_address(link.there) in network for network in taken):
             continue
-        if _made(link, pid):
+        if _made(link, pid, machine):
             return link
     raise RuntimeError("every address of 10.77.0.0/16 is in use on this computer")
 
 
-def _made(link: Link, pid: int) -> bool:
+def _made(link: Link, pid: int, machine: str) -> bool:
     add = [
         tool("ip"),
         "link",
@@ -74,15 +75,26 @@ def _made(link: Link, pid: int) -> bool:
         if Path("/sys/class/net", link.interface).exists():
             return False
         raise RuntimeError(f"no link to the machine: {made.stderr.strip()}")
-    batch = f"address add {link.here}/30 dev {link.interface}\nlink set {link.interface} up\n"
+    batch = (
+        f"link set {link.interface} alias {machine}\n"
+        f"address add {link.here}/30 dev {link.interface}\n"
+        f"link set {link.interface} up\n"
+    )
     subprocess.run([tool("ip"), "-batch", "-"], input=batch, text=True, capture_output=True, check=True)
     return True
 
 
-def unplug(interface: str) -> None:
-    """Remove the link, if the kernel has not done so already."""
-    if interface and Path("/sys/class/net", interface).exists():
+def unplug(interface: str, machine: str) -> None:
+    """Remove the link, unless the kernel has done so already: another machine may have its name now."""
+    if interface and _bearer(interface) == machine:
         subprocess.run([tool("ip"), "link", "del", interface], capture_output=True, check=False)
+
+
+def _bearer(interface: str) -> str:
+    try:
+        return Path("/sys/class/net", interface, "ifalias").read_text().strip()
+    except OSError:
+        return ""
 
 
 def partition(pid: int, cut: bool) -> None:

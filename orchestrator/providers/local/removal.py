@@ -55,7 +55,7 @@ def destroy(folder: Folder) -> bool:
         return False
     guest = folder.guest()
     if guest is not None:
-        network.unplug(guest.interface)
+        network.unplug(guest.interface, folder.mark)
     if not cgroup_of(folder).remove():
         return False
     _await_loop_device(folder.path / "disk.img")

@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -81,7 +82,8 @@ def main(arguments: list[str]) -> None:
         os.set_inheritable(fd, False)
 
     def report(error: str) -> None:
-        os.write(report_fd, json.dumps({"error": error}).encode())
+        with suppress(BrokenPipeError):  # whoever asked for the machine may be gone
+            os.write(report_fd, json.dumps({"error": error}).encode())
         os.close(report_fd)
 
     try:
@@ -178,8 +180,9 @@ def _on_term(*_: object) -> None:
 def _default_signals() -> None:
     """A command in the background ignores some: its machines' jobs must not inherit that."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # subprocess gives the machine's processes the default
 
 
 def _adopt_orphans() -> None:

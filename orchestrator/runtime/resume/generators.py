@@ -5,11 +5,29 @@ from __future__ import annotations
 import pickle
 import random
 import sys
+import weakref
 from pathlib import Path
-from typing import Any, List
+from typing import Any, List, Optional
 
 _made: List[Any] = []
 """What numpy.random.default_rng has made, in the order of the program."""
+
+_instances: List["weakref.ref[random.Random]"] = []
+"""Objects of random.Random, in the order of the program, those that are gone among them."""
+
+_MOST_INSTANCES = 10_000
+
+
+def watch_python() -> None:
+    """Remember the objects of random.Random that are made from here on."""
+    original = random.Random.__init__
+
+    def __init__(self: random.Random, x: Any = None) -> None:
+        original(self, x)
+        if len(_instances) < _MOST_INSTANCES:
+            _instances.append(weakref.ref(self))
+
+    random.Random.__init__ = __init__  # type: ignore[method-assign]
 
 
 def watch() -> None:
@@ -35,12 +53,18 @@ def keep(path: Path) -> None:
         "python": random.getstate(),
         "numpy": numpy.random.get_state() if numpy else None,
         "made": [each.bit_generator.state for each in _made],
+        "instances": [_state(each()) for each in _instances],
     }
     path.write_bytes(pickle.dumps(states))
 
 
+def _state(instance: Optional[random.Random]) -> Any:
+    """None for one that is gone, or that has no state, as the system's own."""
+    return None if instance is None or isinstance(instance, random.SystemRandom) else instance.getstate()
+
+
 def put_back(path: Path, which: str) -> None:
-    """Let `which` of them stand where they stood: python, numpy or made."""
+    """Let `which` of them stand where they stood: python, numpy, made or instances."""
     states = pickle.loads(path.read_bytes())  # written by `keep` on this computer, a moment ago
     numpy: Any = sys.modules.get("numpy")
     if which == "python":
@@ -50,3 +74,8 @@ def put_back(path: Path, which: str) -> None:
     elif which == "made":
         for generator, state in zip(_made, states["made"]):  # noqa: B905
             generator.bit_generator.state = state
+    elif which == "instances":
+        for reference, state in zip(_instances, states["instances"]):  # noqa: B905
+            instance = reference()
+            if instance is not None and state is not None:
+                instance.setstate(state)

@@ -196,6 +196,7 @@ def install(environ: Mapping[str, str]) -> Optional[Watch]:
     wish = json.loads(environ["ORCH_RESUME"])
     watch = Watch(wish)
     Recorder.after_commit.append(watch.on_step)
+    generators.watch_python()
     generators.watch()
     ImportHook(("numpy",), lambda _module: generators.watch()).install()
     sys.addaudithook(watch.audit)
