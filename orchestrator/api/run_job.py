@@ -88,15 +88,10 @@ def run(
         overrides=secrets_of(overrides),
         verb="run",
     )
-    words = _repeated(profile, name, overrides, wish)
+    words = _words(profile, name, overrides, wish)
     call = _Call(project, wanted, name, overrides, wish, progress or Silent(), words)
     _require(call)
-    try:
-        with shared_use(project, wanted.name):
-            record = _to_the_end(call, output)
-    except BaseException as error:
-        _end_after(call, error)
-        raise
+    record = _ended_on_error(call, output)
     try:
         left = _end(call)
     except OrchError as error:
@@ -105,6 +100,16 @@ def run(
     if left:
         call.tell.say(left)
     return record
+
+
+def _ended_on_error(call: _Call, output: Output | None) -> RunRecord:
+    """The run's record; where there is none, what the call made is ended."""
+    try:
+        with shared_use(call.project, call.profile.name):
+            return _to_the_end(call, output)
+    except BaseException as error:
+        _end_after(call, error)
+        raise
 
 
 def _to_the_end(call: _Call, output: Output | None) -> RunRecord:
@@ -135,7 +140,7 @@ def _require_space(call: _Call) -> None:
     space.require_results(call.project, call.profile, "Nothing was rented or sent by this call.", call.words)
 
 
-def _repeated(profile: str | Path, run_id: str, overrides: Sequence[str], wish: RunOptions) -> str:
+def _words(profile: str | Path, run_id: str, overrides: Sequence[str], wish: RunOptions) -> str:
     told = [*without_secrets(overrides), *(f"{name_of(secret)}=…" for secret in secrets_of(overrides))]
     proofs = {"--local-parity": wish.local_parity, "--resume-proof": wish.resume_proof}
     flags = [flag for flag, given in proofs.items() if given]

@@ -90,8 +90,7 @@ def prepared(
     if local and local_parity:
         with measure_duration(timings, "parity_s"):
             verdict = side_by_side.compare_first_steps(session, local, trees, run_id, installed.python)
-        parity = side_by_side.as_json(verdict)
-        draft = replace(draft, parity=parity)
+        draft = replace(draft, parity=(parity := side_by_side.as_json(verdict)))
         _refuse_mismatch(session, run_id, draft, parity)
     return _resumable(session, local, run_id, draft, timings) if local and resume_proof else draft
 
