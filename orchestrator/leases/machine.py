@@ -24,6 +24,7 @@ from orchestrator.profile import Profile
 from orchestrator.runs.retries import failed_places
 from orchestrator.runs.spec import spec_labels, user_data
 from orchestrator.session import team, unrecorded
+from orchestrator.session.machines import end_and_prove, note_ends
 from orchestrator.session.owner import owner
 from orchestrator.session.project import Project
 from orchestrator.session.reach import MachineGone, Reached, ending_of_machine, wait_until_reachable
@@ -58,7 +59,7 @@ def machine_of(
         try:
             return wait_until_reachable(provider, ledger.lease(), tell)
         except MachineGone as gone:
-            _taken_back(ledger, provider, kept, gone)
+            _note_gone(ledger, provider, kept, gone, tell)
         planned = planned_of(wanted, provider, (), avoid or frozenset())
     for lost in settle(project, ledger, ending_of_machine(provider, lease)):
         tell.say(f"{lost.run_id}: {lost.exit['detail']}")
@@ -222,6 +223,23 @@ def _accept(ledger: Ledger, provider: Provider, spec: MachineSpec, machine: Mach
         provider.delete(machine)
         lost.exists = f"{machine.id} was made late, and is being ended."
         raise
+
+
+def _note_gone(
+    ledger: Ledger, provider: Provider, machine: Machine, gone: MachineGone, tell: Progress
+) -> None:
+    """A machine that the lease had is taken back. One that served was no refusal: it cost what it cost, and
+    the runs on it were its runs."""
+    served = any(held.id == machine.id and held.armed for held in ledger.lease().holdings)
+    if not served:
+        _taken_back(ledger, provider, machine, gone)
+        return
+    if gone.ending is None or gone.ending.fault is None:
+        raise gone
+    tell.say(gone.ending.message)
+    ledger.append("delete.intent", machines=[machine.id])
+    end_and_prove(provider, (machine,), None, tell)
+    note_ends(ledger, provider, ledger.lease(), ())
 
 
 def _taken_back(ledger: Ledger, provider: Provider, machine: Machine, gone: MachineGone) -> ProviderError:

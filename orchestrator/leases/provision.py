@@ -30,7 +30,7 @@ from orchestrator.runs import space
 from orchestrator.runs.lint_check import check_project, report_once
 from orchestrator.runs.spec import profile_facts
 from orchestrator.session.gpu_check import require_gpus
-from orchestrator.session.machines import await_existing
+from orchestrator.session.machines import await_existing, await_interruption
 from orchestrator.session.owner import forget_folder, note_folder
 from orchestrator.session.project import Project
 from orchestrator.session.reach import require_seen
@@ -81,6 +81,8 @@ def provision(
             if lease:
                 require_seen(provider, lease)
             machines = await_existing(provider, lease, tell) if lease else ()
+            if lease and for_run and avoid is not None:
+                machines = await_interruption(provider, lease, machines, for_run, tell)
             planned = _planned(project, wanted, provider, machines, avoid or frozenset())
         if approve and agreed is None and not approve(planned):
             raise UsageError("Not approved; nothing was made.")

@@ -160,6 +160,26 @@ def await_existing(provider: Provider, lease: Lease, tell: Progress) -> tuple[Ma
     return found
 
 
+def await_interruption(
+    provider: Provider, lease: Lease, machines: Sequence[Machine], run_id: str, tell: Progress
+) -> tuple[Machine, ...]:
+    """The lease's machines, once the one that its cloud is ending is gone, where `run_id` alone is lost by
+    that: the run goes on elsewhere then. Others may still be fetched meanwhile: nothing is waited for."""
+    found, limit = tuple(machines), time.monotonic() + _GONE_LIMIT
+    if [run.run_id for run in lease.uncollected] != [run_id] or not _is_ending(found, lease):
+        return found
+    tell.say(f"{found[0].id} is being taken back; {run_id} goes on elsewhere once it is gone")
+    while _is_ending(found, lease) and time.monotonic() < limit:
+        time.sleep(_LIST_SECONDS)
+        found = machines_of(provider, lease)
+    return found
+
+
+def _is_ending(machines: Sequence[Machine], lease: Lease) -> bool:
+    serving = (lease.machine or {}).get("id")
+    return any(each.id == serving and each.state is MachineState.STOPPING for each in machines)
+
+
 def end_and_prove(
     provider: Provider, machines: Sequence[Machine], lease: Lease | None, tell: Progress
 ) -> None:
