@@ -80,9 +80,7 @@ def provision(
         with describe_remains(project.ledger(lease.id) if lease else None, wanted.path):
             if lease:
                 require_seen(provider, lease)
-            machines = await_existing(provider, lease, tell) if lease else ()
-            if lease and for_run and avoid is not None:
-                machines = await_interruption(provider, lease, machines, for_run, tell)
+            machines = _existing(provider, lease, for_run if avoid is not None else None, tell)
             planned = _planned(project, wanted, provider, machines, avoid or frozenset())
         if approve and agreed is None and not approve(planned):
             raise UsageError("Not approved; nothing was made.")
@@ -101,6 +99,16 @@ def provision(
             with open_session(project, ledger, wanted, progress=tell, reached=reached) as session:
                 _prepare(session, tell)
     return lease_status(ledger.lease(), session.machine)
+
+
+def _existing(
+    provider: Provider, lease: Lease | None, again: str | None, tell: Progress
+) -> tuple[Machine, ...]:
+    """The machines of the lease. `again`: the run that may go on elsewhere."""
+    if lease is None:
+        return ()
+    machines = await_existing(provider, lease, tell)
+    return await_interruption(provider, lease, machines, again, tell) if again else machines
 
 
 @contextmanager
