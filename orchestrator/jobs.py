@@ -6,13 +6,14 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from orchestrator.errors import HostError, MalformedAnswer, OrchError, RunFailed, UsageError
 from orchestrator.model import Agent, Completed, Entry, Host, Job, Room, RunState, TreeLink
 from orchestrator.model.answers import LONG, SHORT, Malformed, Most, decoded, malformed
 from orchestrator.model.checkpoints import Snapshots
 from orchestrator.model.plain import last_words, plain
+from orchestrator.model.stores import Grant
 
 T = TypeVar("T")
 
@@ -74,13 +75,15 @@ def start(
     awaited: bool = False,
     checkpoints: Sequence[str] = (),
     restored: TreeLink | None = None,
+    grant: Grant | None = None,
 ) -> RunState:
     """Begin the job, detached, or find it where it began already: a run id is run once, whatever happens.
 
     `outputs` are globs of what it leaves (empty: all that it creates or changes), `checkpoints` of what it
     goes on from; `restored` is put into its working folder. `awaited`: the machine counts as used until
-    `mark_collected` says that the results were fetched. Raises UsageError where
-    the id belongs to another job or the trees cannot be laid out, HostError where contact was lost.
+    `mark_collected` says that the results were fetched, or they are in the store that `grant` writes to.
+    Raises UsageError where the id belongs to another job or the trees cannot be laid out, HostError where
+    contact was lost.
     """
     spec = {
         **asdict(job),
@@ -88,6 +91,7 @@ def start(
         "awaited": awaited,
         "checkpoints": list(checkpoints),
         "restored": asdict(restored) if restored else {},
+        "grant": {"url": grant.url, "fields": dict(grant.fields), "prefix": grant.prefix} if grant else {},
     }
     return _checked(host, "start", _ask(RunState, host, agent, "start", stdin=json.dumps(spec).encode()))
 
@@ -220,6 +224,26 @@ def left(host: Host, agent: Agent, run_id: str, *, again: bool = False) -> Left:
 def checkpoints(host: Host, agent: Agent, run_id: str) -> Snapshots:
     """List the whole copies of a run's checkpoints that its machine holds, the newest last."""
     return _ask(Snapshots, host, agent, "checkpoints", run_id, most=LONG)
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """What the machine itself put into the run's store. `state`: "none" (it was given no grant), "going"
+    (more may come), "done" (all that the run left is there), or "over" (nothing more comes, and not all is
+    there). `refused`: why the store did not take what was sent last."""
+
+    state: Literal["none", "going", "done", "over"]
+    refused: Annotated[str, Most(1000)] = ""
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether nobody else need put there what the run saves."""
+        return self.state in ("going", "done") and not self.refused
+
+
+def uploads(host: Host, agent: Agent, run_id: str) -> Uploads:
+    """How far the machine is with what it puts into the store."""
+    return _ask(Uploads, host, agent, "uploads", run_id)
 
 
 def checkpoint_files(agent: Agent, run_id: str, seq: int) -> str:

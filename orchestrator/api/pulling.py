@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from orchestrator.runs.known import known_run, profile_of, with_runs_there
 from orchestrator.session.project import Project
 
 if TYPE_CHECKING:
+    from orchestrator.ledger import Lease
     from orchestrator.session.session import Session
 
 
@@ -46,11 +48,15 @@ def pull_all(
     held = with_runs_there(project, project.lease(lease))
     if not held.uncollected:
         return PullReport(())
+    return _or_from_store(project, lambda: _all_from_machine(project, held, progress or Silent()))
+
+
+def _all_from_machine(project: Project, held: Lease, tell: Progress) -> PullReport:
     from orchestrator.training.one_run import opened
 
     last = held.uncollected[-1].run_id
     again = f"orch pull --all --lease {held.id}"
-    with opened(project, held, last, profile_of(held, ()), progress or Silent(), again=again) as session:
+    with opened(project, held, last, profile_of(held, ()), tell, again=again) as session:
         ended, running = _standing(session)
         records, lacking = [], []
         for name in ended:
@@ -77,12 +83,34 @@ def fetch(
     if store is not None:
         return PullReport((_from_store(project, run_id, store),))
     held, run = known_run(project, run_id, lease)
-    profile = profile_of(held, ())
+    tell = progress or Silent()
+    return _or_from_store(project, lambda: _from_machine(project, held, run.run_id, run_id, again, tell))
+
+
+def _or_from_store(project: Project, pulled: Callable[[], PullReport]) -> PullReport:
+    """What comes from the machine; where it is gone, what it had put into the store by itself."""
+    from orchestrator.runs import collect
+    from orchestrator.runs.outcome import complete_record
+    from orchestrator.session.reach import MachineGone
+
+    try:
+        return pulled()
+    except MachineGone as gone:
+        records = [record for name in gone.came if (record := collect.read(project.run(name)))]
+        if not records:
+            raise
+        return PullReport(tuple(complete_record(record) for record in records))
+
+
+def _from_machine(
+    project: Project, held: Lease, latest: str, run_id: str | None, again: bool, tell: Progress
+) -> PullReport:
+    """`latest`: the run that is meant where `run_id` names none."""
     from orchestrator import jobs
     from orchestrator.training.one_run import opened
 
     wanted = " ".join(["orch pull", *([run_id] if run_id else []), *(["--again"] if again else [])])
-    with opened(project, held, run.run_id, profile, progress or Silent(), again=wanted) as session:
+    with opened(project, held, latest, profile_of(held, ()), tell, again=wanted) as session:
         if run_id is None:
             name = _meant(session)
         elif jobs.state(session.host, session.agent, run_id).state == "running":

@@ -14,10 +14,13 @@ from orchestrator.model import AttemptFacts, Ending, Exit, MachineState, Provide
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.providers import open_provider
 from orchestrator.runs import attempts, collect
+from orchestrator.runs.metrics import read_metrics
 from orchestrator.runs.outcome import raise_for_outcome
+from orchestrator.runs.stored import StoredRun
 from orchestrator.session.machines import serving
 from orchestrator.session.project import Project
 from orchestrator.session.reach import MachineGone
+from orchestrator.storage import open_store
 
 _NAMED = 5
 _UNEXPLAINED = "Its machine is gone: the deadline came, it was powered off, or its provider ended it."
@@ -76,8 +79,13 @@ def record_of(
 def settle(project: Project, ledger: Ledger, ending: Ending | None) -> tuple[RunRecord, ...]:
     """Record every run as lost whose results were on the lease's machine only. The machine must be gone.
 
-    Such a run blocks nothing any more. Safe to repeat. Returns the records that were written.
+    Those that it put into its store come from there first, and are not lost. Such a run blocks nothing any
+    more. Safe to repeat. Returns the records of the lost ones. Raises StorageError where the store does not
+    tell what it has: nothing is recorded as lost then.
     """
+    for run in ledger.lease().uncollected:
+        if run.draft.store:
+            _collect_stored(project, ledger, run, run.draft.store)
     lease = ledger.lease()
     return tuple(_settled(project, ledger, ledger.lease(), run, ending) for run in lease.uncollected)
 
@@ -115,10 +123,38 @@ def settle_on_exit(project: Project, ledger: Ledger, run_id: str) -> Iterator[No
         yield
     except MachineGone as gone:
         require_gone(open_provider(ledger.lease().profile["cloud"]), ledger.lease())
+        waited = [run.run_id for run in ledger.lease().uncollected]
         lost = {record.run_id: record for record in settle(project, ledger, gone.ending)}
+        gone.came = tuple(name for name in waited if name not in lost)
+        if gone.came:
+            gone.exists = f"{gone.exists} The results of {few(gone.came)} came from their store."
         if run_id in lost:
             raise_for_outcome(lost[run_id], ledger.lease().profile["path"])
         raise
+
+
+def _collect_stored(project: Project, ledger: Ledger, run: LeasedRun, url: str) -> None:
+    """Bring a run from the store into which its machine put all that it left, if it did."""
+    stored, attempt = StoredRun(open_store(url), run.run_id), run.draft.attempt.number
+    found = stored.ended(attempt)
+    if found is None or found.exit is None:
+        return
+    folder = project.run(run.run_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = stored.fetch_ended(attempt, folder)
+    lease = ledger.lease()
+    ran = billing.spans_of_ledger(lease, run, lease.now())
+    if found.started_at and found.ended_at:
+        ran = replace(ran, begun=found.started_at, ended=max(found.started_at, found.ended_at))
+    exit_, files = collect.exit_json(found.exit), collect.artifacts(entries)
+    record = record_of(project, lease, run.run_id, run.draft, ran=ran, exit=exit_, artifacts=files)
+    collect.write(record)
+    if run.exit_reason is None:
+        ledger.append("run.ended", run_id=run.run_id, reason=found.exit.reason)
+    charged = asdict(billing.charge(ran, record.cost))
+    ledger.append("run.collected", run_id=run.run_id, left=[], ran=charged)
+    read_metrics(record)
+    stored.put_record(record)
 
 
 def _settled(

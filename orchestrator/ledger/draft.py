@@ -10,7 +10,7 @@ from orchestrator.model import Agent, CodeFacts, DataFacts, Job, StackFacts
 from orchestrator.model.answers import Most, value
 
 _Text = Annotated[str, Most(1 << 20)]
-_OPTIONAL = ("command", "code", "agent", "job", "resume_proof")
+_OPTIONAL = ("command", "code", "agent", "job", "resume_proof", "store")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,10 @@ class Try:
 
 @dataclass(frozen=True)
 class Draft:
-    """A part is None where it is not known. `job` is without its environment, which may hold secrets."""
+    """A part is None where it is not known. `job` is without its environment, which may hold secrets.
+
+    `store`: the url of the store into which the machine may put what the run leaves.
+    """
 
     stack: StackFacts | None = None
     data: DataFacts | None = None
@@ -47,6 +50,7 @@ class Draft:
     agent: Agent | None = None
     job: Job | None = None
     resume_proof: Mapping[str, Any] | None = None
+    store: Annotated[str, Most(2048)] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """As an event of the ledger has it."""

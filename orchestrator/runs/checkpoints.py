@@ -208,12 +208,12 @@ class _Bringing(threading.Thread):
                 self._session.progress.say(f"A checkpoint of {self._run_id} could not be brought: {error}")
 
     def _store(self, kept: Kept | None) -> None:
-        """Put the copy into the store, if one is set and it is not there; a refusal is told once."""
+        """Put the copy into the store, if one is set and the machine does not; a refusal is told once."""
         if kept is None or kept.snapshot.seq == self._stored:
             return
         try:
             stored = stored_run(self._session.profile, self._run_id)
-            if stored:
+            if stored and not self._goes_by_itself():
                 stored.put_checkpoint(kept.attempt, kept.snapshot, kept.folder)
                 stored.put_log(kept.attempt, self._run)
             self._stored = kept.snapshot.seq
@@ -223,6 +223,10 @@ class _Bringing(threading.Thread):
                 self._session.progress.say(
                     f"A checkpoint of {self._run_id} is here, and could not be put into the store: {error}"
                 )
+
+    def _goes_by_itself(self) -> bool:
+        assert self._host is not None, "a copy was brought over it"
+        return jobs.uploads(self._host, self._session.agent, self._run_id).is_trusted
 
     def _tell(self, hindrance: Hindrance | None) -> None:
         if hindrance and hindrance.kind not in self._hindrances:

@@ -1,15 +1,16 @@
 """A run in the store that its profile names: checkpoints while it goes on, and at its end files and record.
 
 Below `runs/<id>/attempts/<n>/`: `checkpoints/<seq>/files/…` with `manifest.json`, `output.log`,
-`trace.jsonl`, `outputs/…` with `outputs.json`; `run.json` is beside `attempts`. What tells that the rest is
-whole is written last. Whoever may write to the store may have written what is read here: it is checked as a
-machine's answers are, and verified by the digests that its list gives before it takes its place.
+`trace.jsonl`, `outputs/…` with `outputs.json`; `run.json` is beside `attempts`. What a machine puts there
+itself has its checkpoints in `checkpoints/slot-<0|1>/`, and `state.json` at the end (runtime/upload). What
+tells that the rest is whole is written last. Whoever may write to the store may have written what is read
+here: it is checked as a machine's answers are, and verified by the digests that its list gives before it
+takes its place.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -17,17 +18,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import quote
 
 from orchestrator import sync
 from orchestrator.errors import Missing, SyncError, UsageError
-from orchestrator.model import Entry, RunRecord, store_keys
-from orchestrator.model.answers import LONG, Malformed, Most, decoded
+from orchestrator.model import Entry, RunRecord, RunState, store_keys
+from orchestrator.model.answers import LONG, SHORT, Malformed, Most, decoded
 from orchestrator.model.checkpoints import Snapshot
 from orchestrator.model.files import regular_bytes
 from orchestrator.model.stores import LARGEST_GET, Store
 from orchestrator.profile import Profile
 from orchestrator.runs import collect
+from orchestrator.runtime.upload import names
 from orchestrator.storage import open_store
 
 MANIFEST = "manifest.json"
@@ -36,7 +37,7 @@ KEPT = 2
 _MOST_FILES = 1_000_000
 _MOST_LOG = 8 << 20
 _MOST_STORY = 1 << 32
-_SAFE = "/ =@+,()~"
+_SLOT = re.compile(rf"runs/[^/]+/attempts/([1-9]\d{{0,5}})/checkpoints/({'|'.join(names.SLOTS)})/{MANIFEST}")
 _COPY = re.compile(r"runs/[^/]+/attempts/([1-9]\d{0,5})/checkpoints/([1-9]\d{0,5})/(.+)")
 _STORY = (collect.LOG, "trace.jsonl")
 
@@ -71,23 +72,42 @@ class StoredRun:
 
     def newest_checkpoint(self) -> tuple[int, Snapshot] | None:
         """The attempt and the list of the newest copy that is whole."""
+        found = [(attempt, snapshot) for attempt, snapshot, _ in self._in_slots()]
         for attempt, seq in reversed(self._whole()):
-            key = f"{store_keys.checkpoint(self.run_id, attempt, seq)}/{MANIFEST}"
-            stored = self.store.head(key)
-            if stored is None or stored.size > LARGEST_GET:
-                continue
-            try:
-                snapshot = decoded(Snapshot, self._get(key) or b"", most=LONG)
-            except Malformed:
-                continue
-            if snapshot.seq == seq:
-                return attempt, snapshot
-        return None
+            snapshot = self._listed(f"{store_keys.checkpoint(self.run_id, attempt, seq)}/{MANIFEST}")
+            if snapshot is not None and snapshot.seq == seq:
+                found.append((attempt, snapshot))
+                break
+        return max(found, key=lambda each: (each[0], each[1].seq), default=None)
 
     def fetch_checkpoint(self, attempt: int, snapshot: Snapshot, into: Path) -> None:
         """Put the files of a copy into the folder `into`: all, verified, or SyncError and none."""
+        entries = [file.entry() for file in snapshot.files]
+        slot = next((name for a, found, name in self._in_slots() if (a, found) == (attempt, snapshot)), None)
         place = store_keys.checkpoint(self.run_id, attempt, snapshot.seq)
-        self._fetch(f"{place}/files", [file.entry() for file in snapshot.files], into)
+        keys = [key_of(f"{place}/files", entry.path) for entry in entries]
+        if slot is not None:
+            above = store_keys.attempt(self.run_id, attempt)
+            keys = [f"{above}/{names.of_slot(slot, number)}" for number in range(len(entries))]
+        self._fetch(keys, entries, into)
+
+    def _in_slots(self) -> Iterator[tuple[int, Snapshot, str]]:
+        """(attempt, list, slot) of every whole copy that a machine put there itself."""
+        for stored in self.store.list(f"{store_keys.run(self.run_id)}/attempts/"):
+            found = _SLOT.fullmatch(stored.key)
+            snapshot = self._listed(stored.key) if found else None
+            if found and snapshot:
+                yield int(found[1]), snapshot, found[2]
+
+    def _listed(self, key: str) -> Snapshot | None:
+        """What a manifest lists; None where it is none, or not whole."""
+        stored = self.store.head(key)
+        if stored is None or stored.size > LARGEST_GET:
+            return None
+        try:
+            return decoded(Snapshot, self._get(key) or b"", most=LONG)
+        except Malformed:
+            return None
 
     def _copies(self) -> Iterator[tuple[int, int, str]]:
         """(attempt, number, name in the copy) of every object of every copy."""
@@ -129,6 +149,10 @@ class StoredRun:
                 self.store.put(key_of(f"{place}/outputs", entry.path), path)
         listed = json.dumps(asdict(Files(tuple(entries))), sort_keys=True).encode()
         self.store.put(store_keys.outputs(self.run_id, attempt), listed)
+        self.put_record(record)
+
+    def put_record(self, record: RunRecord) -> None:
+        """Send the record of a run whose files are there."""
         told = json.dumps(record.as_json(), indent=1).encode()
         self.store.put(store_keys.record(self.run_id), told)
 
@@ -138,16 +162,36 @@ class StoredRun:
         Raises SyncError where it is not what its lists say; then no record is written.
         """
         record = self._record(folder)
-        attempt = record.attempts[-1]["number"] if record.attempts else 1
+        self._fetch_files(record.attempts[-1]["number"] if record.attempts else 1, folder)
+        collect.write(record)
+        return record
+
+    def ended(self, attempt: int) -> RunState | None:
+        """How an attempt stands all of whose results its machine put here; None where it did not."""
+        key = f"{store_keys.attempt(self.run_id, attempt)}/{names.STATE}"
+        stored = self.store.head(key)
+        if stored is None or stored.size > SHORT:
+            return None
+        try:
+            found = decoded(RunState, self.store.get(key, stored.version))
+        except Malformed:
+            return None
+        return found if found.exit is not None else None
+
+    def fetch_ended(self, attempt: int, folder: Path) -> tuple[Entry, ...]:
+        """Bring what its machine put here into the run's folder; the files that came. Raises SyncError."""
+        return self._fetch_files(attempt, folder)
+
+    def _fetch_files(self, attempt: int, folder: Path) -> tuple[Entry, ...]:
         files = self._files(store_keys.outputs(self.run_id, attempt))
         place = store_keys.attempt(self.run_id, attempt)
-        self._fetch(f"{place}/outputs", files.entries, folder / collect.OUTPUTS)
+        keys = [key_of(f"{place}/outputs", entry.path) for entry in files.entries]
+        self._fetch(keys, files.entries, folder / collect.OUTPUTS)
         for name in _STORY:
             stored = self.store.head(f"{place}/{name}")
             if stored is not None and stored.size <= _MOST_STORY:
                 self.store.fetch(stored.key, folder / name, stored.version)
-        collect.write(record)
-        return record
+        return files.entries
 
     def _files(self, key: str) -> Files:
         stored = self.store.head(key)
@@ -194,15 +238,15 @@ class StoredRun:
         except Missing:
             return None
 
-    def _fetch(self, place: str, entries: Sequence[Entry], into: Path) -> None:
+    def _fetch(self, keys: Sequence[str], entries: Sequence[Entry], into: Path) -> None:
         """Files of the store by their list: gathered beside `into`, verified, then put in their places."""
         part = into.with_name(f"{into.name}.part")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         try:
-            for number, entry in enumerate(entries):
+            for number, (key, entry) in enumerate(zip(keys, entries, strict=True)):
                 if entry.kind == "file":
-                    self._fetch_one(key_of(place, entry.path), entry, part / str(number))
+                    self._fetch_one(key, entry, part / str(number))
             sync.place(part, entries, into)
         finally:
             shutil.rmtree(part, ignore_errors=True)
@@ -221,4 +265,4 @@ def stored_run(profile: Profile, run_id: str) -> StoredRun | None:
 
 def key_of(folder: str, path: str) -> str:
     """The key of a file below `folder`: its path, with what no key may hold written as %XX."""
-    return store_keys.check_key(f"{folder}/{quote(os.fsencode(path), safe=_SAFE)}")
+    return store_keys.check_key(f"{folder}/{names.of_path(path)}")

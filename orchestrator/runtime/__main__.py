@@ -22,6 +22,7 @@ VERBS = {
     "outputs": "agent.launch",
     "watch": "agent.watch",
     "checkpoints": "keep.keep",
+    "uploads": "upload.upload",
     "attest": "attest.attest",
     "gpus": "attest.gpus",
     "run": "observe.runner",

@@ -97,6 +97,11 @@ class RunDir(NamedTuple):
         """A mark: this run's results were fetched, whole and verified."""
         return self.path("collected")
 
+    @property
+    def stored(self) -> str:
+        """A mark: all of this run's results are in its store."""
+        return self.path("stored")
+
 
 def open_run(base: str, run_id: str) -> RunDir:
     """The folder of `run_id`, which need not exist. Raises RunError for a name that is not one."""
@@ -188,8 +193,8 @@ def held(run: RunDir) -> bool:
 
 
 def uncollected(run: RunDir) -> bool:
-    """Whether somebody wants this run's results and has not fetched them."""
-    if os.path.exists(run.collected) or not os.path.exists(run.started):
+    """Whether somebody wants this run's results, and they are on this machine alone."""
+    if os.path.exists(run.collected) or os.path.exists(run.stored) or not os.path.exists(run.started):
         return False
     return bool((read_json(run.spec) or {}).get("awaited"))
 

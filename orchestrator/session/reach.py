@@ -45,9 +45,13 @@ class Reached:
 
 
 class MachineGone(HostError):
-    """The lease's machine runs no more. `ending` is what its provider says of that, None where nothing."""
+    """The lease's machine runs no more. `ending` is what its provider says of that, None where nothing.
+
+    `came`: the runs whose results were not pulled from it, and came from the store into which it put them.
+    """
 
     ending: Ending | None = None
+    came: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,9 @@ from orchestrator.runs.metrics import read_metrics
 from orchestrator.runs.stored import stored_run
 from orchestrator.session.releasing import release
 from orchestrator.session.session import Session, local_agent
+
+_UPLOAD_S = 3600.0
+_POLL_S = 0.5
 
 
 def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool = False) -> RunRecord:
@@ -63,17 +66,35 @@ def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool
     try:
         checked = _checked(session, read_metrics(done), fetched.entries)
     finally:  # not before: a machine that counts as idle may end while it is asked
+        there = _is_uploaded(session, run_id)
         if not any(each.can_come for each in fetched.refused):
             release(session.ledger, session.host, session.agent, run_id)
-    _store(session, checked, fetched.entries)
+    _store(session, checked, fetched.entries, there=there)
     return checked
 
 
-def _store(session: Session, record: RunRecord, entries: Sequence[Entry]) -> None:
-    """Put the results, which are here, into the store, if one is set; a refusal is told."""
+def _is_uploaded(session: Session, run_id: str) -> bool:
+    """Whether the machine has put into the store all that the run left; waits while it is at that."""
+    if not session.profile.store:
+        return False
+    limit = time.monotonic() + _UPLOAD_S
+    with suppress(OrchError):
+        while (found := jobs.uploads(session.host, session.agent, run_id)).state == "going":
+            if found.refused or time.monotonic() > limit:
+                return False
+            time.sleep(_POLL_S)
+        return found.state == "done"
+    return False
+
+
+def _store(session: Session, record: RunRecord, entries: Sequence[Entry], *, there: bool) -> None:
+    """Put the results, which are here, into the store, if one is set and has them not (`there`). A refusal
+    is told."""
     try:
         stored = stored_run(session.profile, record.run_id)
-        if stored:
+        if stored and there:
+            stored.put_record(record)
+        elif stored:
             stored.put_results(record, entries)
     except OrchError as error:
         session.progress.say(

@@ -24,6 +24,7 @@ from orchestrator.model import (
 from orchestrator.model.outcomes import Conclusion, ExitReason
 from orchestrator.model.plain import moment
 from orchestrator.model.resume import Resumed
+from orchestrator.model.stores import Grant
 from orchestrator.profile import Profile
 from orchestrator.reads.advice import advice_there, of_profile
 from orchestrator.runs import attempts, checkpoints, collect, company, follow, inputs
@@ -33,6 +34,7 @@ from orchestrator.session.session import Session, check_stack, local_agent, stac
 from orchestrator.session.turns import starting
 from orchestrator.training import resume, side_by_side
 from orchestrator.training.bring_home import measure_duration, run_record
+from orchestrator.training.granted import upload_grant
 
 ATTEMPT = "ORCH_ATTEMPT"
 """The variable that tells a job which attempt at its run it is, from 1."""
@@ -86,6 +88,7 @@ def prepared(
         {"digest": now.code_digest, "files": len(now.code)},
         session.agent,
         _job(session.profile, run_id, installed.python, trees),
+        store=session.profile.store,
     )
     if local and local_parity:
         with measure_duration(timings, "parity_s"):
@@ -222,7 +225,8 @@ def _start(session: Session, run_id: str) -> bool:
         told = {"attempt": saved.attempt, "copy": saved.snapshot.seq, "taken_at": saved.snapshot.taken_at}
         session.ledger.append("run.resumed", run_id=run_id, **told)
     try:
-        started = follow.reconnecting(session, lambda: _begun(session, job, saved))
+        grant = upload_grant(session, run)
+        started = follow.reconnecting(session, lambda: _begun(session, job, saved, grant))
     except UsageError as refused:
         refused.exists = f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h."
         refused.next_command = f"orch logs -f {run_id} && orch pull {run_id}    # the run that is there"
@@ -232,7 +236,7 @@ def _start(session: Session, run_id: str) -> bool:
     return started is not None
 
 
-def _begun(session: Session, job: Job, saved: checkpoints.Kept | None) -> RunState:
+def _begun(session: Session, job: Job, saved: checkpoints.Kept | None, grant: Grant | None) -> RunState:
     """Start the job on what an earlier attempt had saved, if it is not there yet."""
     train = session.profile.train
     there = jobs.state(session.host, session.agent, job.run_id) if saved else None
@@ -247,6 +251,7 @@ def _begun(session: Session, job: Job, saved: checkpoints.Kept | None) -> RunSta
         awaited=True,
         checkpoints=train.checkpoints,
         restored=restored,
+        grant=grant,
     )
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +17,7 @@ from orchestrator.profile import load
 from orchestrator.session import buckets
 from orchestrator.storage import Store, open_store
 from orchestrator.sync import ObjectRefused, fetch
-from tests.clouds.test_store_signed import service_account
+from tests.clouds.signing import new_bucket
 from tests.unit import here_cloud
 from tests.unit.far_side import agent_at
 
@@ -33,40 +30,12 @@ pathlib.Path("sum.txt").write_text(repr(found))
 
 
 @pytest.fixture(params=["s3", "gs"])
-def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Store]:
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Store:
     """A prefix of a new bucket, with three objects."""
-    cloud = request.getfixturevalue({"s3": "shared_aws", "gs": "shared_google"}[request.param])
-    for name, value in cloud.env.items():
-        monkeypatch.setenv(name, value)
-    if request.param == "gs":
-        key = tmp_path / "account.json"
-        account, public = service_account()
-        key.write_text(json.dumps({**account, "token_uri": f"{cloud.url}/token"}))
-        cloud.settings(signers={account["client_email"]: public})
-        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
-        _ask_no_server_of_google(monkeypatch)
-    bucket = f"bucket-{os.urandom(6).hex()}"
-    _make(request.param, cloud, bucket)
-    made = open_store(f"{request.param}://{bucket}/data/images")
+    made = open_store(f"{new_bucket(request, monkeypatch, tmp_path)}/data/images")
     for key, content in {"a/1.bin": b"one" * 999, "a/ü 2.bin": b"two", "b.bin": b""}.items():
         made.put(key, content)
-    yield made
-
-
-def _ask_no_server_of_google(monkeypatch: pytest.MonkeyPatch) -> None:
-    """google-auth asks one, beside its work, where a service account may be used."""
-    from google.auth.credentials import CredentialsWithRegionalAccessBoundary as Asking
-
-    monkeypatch.setattr(Asking, "_is_regional_access_boundary_lookup_required", lambda _: False)
-
-
-def _make(scheme: str, cloud: Any, bucket: str) -> None:
-    if scheme == "s3":
-        cloud.client("s3").create_bucket(Bucket=bucket)
-        return
-    from google.cloud import storage
-
-    storage.Client().create_bucket(bucket)
+    return made
 
 
 def profile_of(folder: Path, store: Store, more: str = "") -> Path:

@@ -16,6 +16,7 @@ import pytest
 
 from orchestrator.model.stores import Grant, Link
 from orchestrator.storage import Store, open_store
+from tests.clouds.signing import service_account
 from tests.clouds.test_store_faults import Ground
 
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -42,30 +43,6 @@ def ground(
         cloud.settings(signers={account["client_email"]: public})
     yield Ground(request.param, cloud, f"{request.param}://{name}/p")
     ahead(cloud, 0)
-
-
-def service_account() -> tuple[dict[str, str], str]:
-    """A service account with a key of its own, and the public half of it."""
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import rsa
-
-    key = rsa.generate_private_key(65537, 2048)
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    account = {
-        "type": "service_account",
-        "project_id": "orch-test",
-        "private_key_id": "k",
-        "private_key": private.decode(),
-        "client_email": "signer@orch-test.iam.gserviceaccount.com",
-        "client_id": "1",
-        "token_uri": "https://oauth2.googleapis.com/token",
-    }
-    return account, public.decode()
 
 
 def ahead(cloud: Any, seconds: float) -> None:

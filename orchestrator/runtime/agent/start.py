@@ -10,7 +10,7 @@ import json
 import os
 import time
 import traceback
-from typing import Any, Dict, Tuple
+from typing import Any, Callable, Dict, Sequence, Tuple
 
 from .. import rundir
 from ..rundir import RunDir, RunError
@@ -38,11 +38,12 @@ _FIELDS: Dict[str, Any] = {
     "on_nan": "warn",
     "checkpoints": [],
     "restored": {},
+    "grant": {},
 }
 """Of a spec, with what they are when left out."""
 
 
-_OF_THE_CALL = ("awaited", "checkpoints", "restored")
+_OF_THE_CALL = ("awaited", "checkpoints", "restored", "grant")
 """Of a spec, what does not make it another job."""
 
 
@@ -95,15 +96,17 @@ def _begin(run: RunDir, spec: Dict[str, Any], lock: int) -> None:
 
 
 def _sealed(spec: Dict[str, Any], salt: str) -> Dict[str, Any]:
-    """The job without the values of its variables, which may be secrets: digests tell whether they are equal.
+    """The job without what may be secret: the values of its variables, of which digests tell whether they are
+    equal, and the form that writes to its store.
 
-    The values reach the job from memory; no file ever holds them.
+    These reach the processes from memory; no file ever holds them.
     """
 
     def seal(name: str, value: str) -> str:
         return hashlib.sha256(f"{salt}\0{name}\0{value}".encode("utf-8", "surrogatepass")).hexdigest()
 
-    return {**spec, "env": {name: seal(name, value) for name, value in spec["env"].items()}, "salt": salt}
+    env = {name: seal(name, value) for name, value in spec["env"].items()}
+    return {**spec, "env": env, "salt": salt, "grant": {}}
 
 
 def _detach(run: RunDir, wanted: Command, spec: Dict[str, Any], lock: int) -> None:
@@ -133,8 +136,7 @@ def _in_the_background(run: RunDir, wanted: Command, spec: Dict[str, Any], lock:
         for descriptor in (1, 2):
             os.dup2(diary, descriptor)
         _close_all_but(0, 1, 2, lock, ready)
-        if spec["checkpoints"]:
-            _keep_beside(run, spec, lock, ready)
+        _begin_beside(run, spec, (lock, ready))
         supervise(run, wanted, ready, float(spec["stall"]), spec["on_nan"] == "stop")
         status = 0
     except BaseException:
@@ -143,11 +145,22 @@ def _in_the_background(run: RunDir, wanted: Command, spec: Dict[str, Any], lock:
         os._exit(status)
 
 
-def _keep_beside(run: RunDir, spec: Dict[str, Any], lock: int, ready: int) -> None:
-    """Fork the process that keeps checkpoints: no child of the supervisor, which ends what the job leaves."""
-    from ..keep.keep import claim, keep
+def _begin_beside(run: RunDir, spec: Dict[str, Any], handed: Sequence[int]) -> None:
+    """Start what keeps the run's checkpoints, and what puts them into its store. `handed`: descriptors that
+    are the supervisor's alone."""
+    from ..keep import keep
+    from ..upload import upload
 
-    claimed = claim(run)
+    if spec["checkpoints"]:
+        _fork_beside(keep.claim(run), handed, lambda: keep.keep(run, spec))
+    grant = upload.grant_of(spec)
+    if grant is not None:
+        _fork_beside(upload.claim(run), handed, lambda: upload.upload(run, grant))
+
+
+def _fork_beside(claimed: int, handed: Sequence[int], work: Callable[[], None]) -> None:
+    """Fork a process that is no child of the supervisor, which ends what the job leaves. It alone holds
+    `claimed`."""
     first = os.fork()
     if first > 0:
         os.close(claimed)
@@ -155,9 +168,9 @@ def _keep_beside(run: RunDir, spec: Dict[str, Any], lock: int, ready: int) -> No
         return
     try:
         if os.fork() == 0:
-            os.close(lock)
-            os.close(ready)
-            keep(run, spec)
+            for descriptor in handed:
+                os.close(descriptor)
+            work()
     except BaseException:
         traceback.print_exc()
     finally:

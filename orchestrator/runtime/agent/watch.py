@@ -7,7 +7,8 @@ calls say. Jobs that run then are asked to end a while before it, so that they s
 fetch. `--late`: the cloud itself ends the machine at the deadline, so COMMAND waits so many seconds longer.
 0 means never, for --left and --idle. COMMAND is `poweroff` unless given. There is one watcher per BASE: asked
 again, it goes by the new numbers for idleness. Use is: a run that goes on, a run whose results nobody has
-fetched, a run's end, the fetching of its results, and any touch of `BASE/active`. On a spot machine of CLOUD
+fetched and that are not all in its store, a run's end, the fetching of its results, and any touch of
+`BASE/active`. On a spot machine of CLOUD
 (aws, gcp) it also listens for the cloud's announcement of its end, and tells every run. Prints {"pid",
 "left", "idle"}.
 """
@@ -187,7 +188,7 @@ def _unwatched(run: RunDir) -> bool:
 
 def _marks(base: str) -> Tuple[Optional[float], ...]:
     """A sign of use that changes with it: the modification times of these files."""
-    ends = [mark for run in _runs(base) for mark in (run.exit, run.collected)]
+    ends = [mark for run in _runs(base) for mark in (run.exit, run.collected, run.stored)]
     return tuple(_modified(mark) for mark in (os.path.join(base, "active"), *ends))
 
 

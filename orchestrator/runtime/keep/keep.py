@@ -39,10 +39,10 @@ _KILLED_IN_SHELL = 128 + signal.SIGKILL
 def main(argv: List[str]) -> int:
     base, run_id = argv
     run = open_run(base, run_id)
-    _await_last(run)
+    await_last(run)
     newest = max(numbers(run), default=None)
     if newest is not None:
-        hold(run, newest)
+        hold(run, newest, "client")
     told = [found for found in (manifest(run, seq) for seq in numbers(run)) if found is not None]
     json.dump({"snapshots": told, "hindrance": read_json(_told(run))}, sys.stdout)
     return 0
@@ -108,7 +108,7 @@ def _pause(run: RunDir, seconds: float) -> None:
             return
 
 
-def _await_last(run: RunDir) -> None:
+def await_last(run: RunDir) -> None:
     """Wait until no more copies come of a run that has ended."""
     until = time.monotonic() + _LAST_S
     while os.path.exists(run.exit) and time.monotonic() < until and _is_claimed(run):

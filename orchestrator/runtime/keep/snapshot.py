@@ -31,6 +31,7 @@ MOST_FILES = 10_000
 _SETTLED_S = 0.5
 _CLOCK_REALTIME_COARSE = 5
 """The kernel's clock for times of files. It stands still for a while: two writes can leave one time."""
+HOLDERS = ("client", "upload")
 _HELD_S = 7200.0
 """Seconds that a fetch may take at most until its copy may be removed."""
 _ROOM = 256 << 20
@@ -294,18 +295,19 @@ def manifest(run: RunDir, seq: int) -> Optional[Dict[str, Any]]:
     return read_json(_manifest_of(run, f"{seq:06d}"))
 
 
-def hold(run: RunDir, seq: int) -> None:
-    """Keep this copy, which somebody fetches, even where it is not among the newest; no other one is held."""
-    write_json(_held(run), {"seq": seq, "at": time.time()})
+def hold(run: RunDir, seq: int, holder: str) -> None:
+    """Keep this copy, which one of the HOLDERS sends away, even where it is not among the newest; that holder
+    holds no other one."""
+    write_json(_held(run, holder), {"seq": seq, "at": time.time()})
 
 
 def _is_held(run: RunDir, seq: int) -> bool:
-    found = read_json(_held(run))
-    return found is not None and found["seq"] == seq and abs(time.time() - found["at"]) < _HELD_S
+    holds = (read_json(_held(run, holder)) for holder in HOLDERS)
+    return any(each and each["seq"] == seq and abs(time.time() - each["at"]) < _HELD_S for each in holds)
 
 
-def _held(run: RunDir) -> str:
-    return run.path("checkpoints.held")
+def _held(run: RunDir, holder: str) -> str:
+    return run.path(f"checkpoints.held.{holder}")
 
 
 def prune(run: RunDir, kept: int) -> None:

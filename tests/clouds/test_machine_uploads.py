@@ -1,0 +1,89 @@
+"""What a machine itself puts into its store: nobody need follow it, and nothing is lost with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import orchestrator as orch
+from orchestrator.storage import Store, open_store
+from tests.clouds.signing import new_bucket
+from tests.e2e import interrupted
+from tests.e2e.project import until
+from tests.unit import here_cloud
+from tests.unit.here_cloud import HereCloud
+
+LEAVES = """
+import pathlib
+pathlib.Path("out").mkdir()
+pathlib.Path("out/ü %").write_text("left")
+print("hello")
+"""
+
+
+@pytest.fixture(params=["s3", "gs"])
+def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    return new_bucket(request, monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HereCloud:
+    return here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
+
+
+def take_back(cloud: HereCloud) -> None:
+    (machine,) = cloud.alive()
+    cloud.take_back(machine)
+
+
+def record_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "runs/one/run.json").read_text())
+    return found
+
+
+def test_results_are_not_lost_with_a_machine_that_nobody_followed(
+    bucket: str, cloud: HereCloud, tmp_path: Path
+) -> None:
+    folder, store = tmp_path / "p", open_store(bucket)
+    held = orch.up(here_cloud.project(folder, LEAVES, more=f"store: {bucket}\n"), folder=folder)
+    orch.train(run_id="one", folder=folder, detach=True)
+    until(lambda: store.head("runs/one/attempts/1/state.json") is not None, 60)
+    take_back(cloud)
+    pulled = orch.pull("one", folder=folder)
+    assert pulled.exit["reason"] == "completed"
+    record = record_of(folder)
+    assert [each["path"] for each in record["artifacts"]] == ["outputs/out/ü %"]
+    assert (folder / "runs/one/outputs/out/ü %").read_text() == "left"
+    assert (folder / "runs/one/output.log").read_text() == "hello\n"
+    assert record["machine"]["id"] == held.machine
+    assert orch.down(folder=folder).lost == ()
+    assert store.head("runs/one/run.json") is not None
+
+
+def test_another_folder_goes_on_with_a_run_whose_machine_is_gone(
+    bucket: str, cloud: HereCloud, tmp_path: Path
+) -> None:
+    """It has the project's files, and of the run nothing but what the store has."""
+    script = interrupted.SCRIPT.replace("LOST", "[(1, 3)]")
+    more = f"{interrupted.MORE}store: {bucket}/runs\nledger: {bucket}/team\n"
+    folder, other, store = tmp_path / "p", tmp_path / "other/p", open_store(f"{bucket}/runs")
+    orch.up(here_cloud.project(folder, script, more=more), folder=folder)
+    orch.train(run_id="one", folder=folder, detach=True)
+    until(lambda: saved(store) == 3, 60)
+    take_back(cloud)
+    profile = here_cloud.project(other, script, more=more)
+    record = orch.run(profile, run_id="one", folder=other)
+    assert [each["reason"] for each in record.attempts] == ["preempted", "completed"]
+    assert record.attempts[1]["resumed_from"]["attempt"] == 1
+    assert json.loads((other / "runs/one/outputs/weights.json").read_text()) == interrupted.expected()
+
+
+def saved(store: Store) -> int:
+    """The step of the checkpoint that the machine put there; 0 where there is none."""
+    slot = "runs/one/attempts/1/checkpoints/slot-1"
+    if store.head(f"{slot}/manifest.json") is None:
+        return 0
+    return int(json.loads(store.get(f"{slot}/000000"))["step"])
