@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
-from orchestrator.errors import ResultsLost
+from orchestrator.errors import ResultsLost, StorageError, SyncError
 from orchestrator.leases import billing
 from orchestrator.ledger import Draft, Lease, LeasedRun, Ledger, Ran
 from orchestrator.model import AttemptFacts, Ending, Exit, MachineState, Provider, RunRecord
@@ -85,7 +85,8 @@ def settle(project: Project, ledger: Ledger, ending: Ending | None) -> tuple[Run
     """
     for run in ledger.lease().uncollected:
         if run.draft.store:
-            _collect_stored(project, ledger, run, run.draft.store)
+            with _naming(run):
+                _collect_stored(project, ledger, run, run.draft.store)
     lease = ledger.lease()
     return tuple(_settled(project, ledger, ledger.lease(), run, ending) for run in lease.uncollected)
 
@@ -130,6 +131,19 @@ def settle_on_exit(project: Project, ledger: Ledger, run_id: str) -> Iterator[No
             gone.exists = f"{gone.exists} The results of {few(gone.came)} came from their store."
         if run_id in lost:
             raise_for_outcome(lost[run_id], ledger.lease().profile["path"])
+        raise
+
+
+@contextmanager
+def _naming(run: LeasedRun) -> Iterator[None]:
+    """Add to a refusal of the store what is known of the run."""
+    try:
+        yield
+    except (StorageError, SyncError) as error:
+        error.exists = (
+            f"The machine of {run.run_id} is gone. What it left is in {run.draft.store}, if anywhere."
+        )
+        error.next_command = f"orch pull {run.run_id}    # once the store answers"
         raise
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import orchestrator as orch
+from orchestrator.errors import StorageError, StorageFault
+from orchestrator.leases import settle as settling
 from orchestrator.storage import Store, open_store
+from orchestrator.training import granted
 from tests.clouds.signing import new_bucket
 from tests.e2e import interrupted
 from tests.e2e.project import until
@@ -79,6 +83,70 @@ def test_another_folder_goes_on_with_a_run_whose_machine_is_gone(
     assert [each["reason"] for each in record.attempts] == ["preempted", "completed"]
     assert record.attempts[1]["resumed_from"]["attempt"] == 1
     assert json.loads((other / "runs/one/outputs/weights.json").read_text()) == interrupted.expected()
+
+
+def test_who_follows_sends_nothing_twice(bucket: str, cloud: HereCloud, tmp_path: Path) -> None:
+    folder, store = tmp_path / "p", open_store(bucket)
+    script = interrupted.SCRIPT.replace("LOST", "[]").replace("sleep(600)", "sleep(0)")
+    script = script.replace('print("saved"', 'time.sleep(2); print("saved"')
+    more = f"{interrupted.MORE}store: {bucket}\n"
+    orch.up(here_cloud.project(folder, script, more=more), folder=folder)
+    record = orch.train(run_id="one", folder=folder)
+    assert record.exit["reason"] == "completed"
+    keys = [each.key.removeprefix("runs/one/") for each in store.list()]
+    copies = {key.split("/")[3] for key in keys if "/checkpoints/" in key}
+    assert copies <= {"slot-0", "slot-1"} and copies
+    assert {"run.json", "attempts/1/state.json", "attempts/1/outputs/weights.json"} <= set(keys)
+    assert (folder / "runs/one/checkpoints").is_dir(), "they come here, too"
+    no_form_is_below(cloud.root)
+
+
+def no_form_is_below(folder: Path) -> None:
+    """What may write to the bucket is in no file of the machine."""
+    files = [path for path in folder.glob("*/runs/**/*") if path.is_file() and not path.is_symlink()]
+    texts = [path.read_bytes().lower() for path in files if path.stat().st_size < 1 << 20]
+    assert texts and not any(word in text for text in texts for word in (b'"policy":', b"x-goog-signature"))
+
+
+def test_where_the_machine_may_send_no_more_the_one_who_follows_does(
+    bucket: str, cloud: HereCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, store = tmp_path / "p", open_store(bucket)
+    given = granted.upload_grant
+
+    def ended(*args: Any) -> Any:
+        grant = given(*args)
+        return grant and replace(grant, prefix="other/")
+
+    monkeypatch.setattr("orchestrator.training.start.upload_grant", ended)
+    orch.up(here_cloud.project(folder, LEAVES, more=f"store: {bucket}\n"), folder=folder)
+    orch.train(run_id="one", folder=folder)
+    keys = [each.key.removeprefix("runs/one/") for each in store.list()]
+    assert {"run.json", "attempts/1/outputs.json", "attempts/1/outputs/out/%C3%BC %25"} <= set(keys)
+    assert "attempts/1/state.json" not in keys
+    (machine,) = cloud.alive()
+    assert machine
+
+
+def test_while_the_store_does_not_answer_nothing_is_called_lost(
+    bucket: str, cloud: HereCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, store = tmp_path / "p", open_store(bucket)
+    orch.up(here_cloud.project(folder, LEAVES, more=f"store: {bucket}\n"), folder=folder)
+    orch.train(run_id="one", folder=folder, detach=True)
+    until(lambda: store.head("runs/one/attempts/1/state.json") is not None, 60)
+    take_back(cloud)
+    with monkeypatch.context() as patched:
+        patched.setattr(settling, "open_store", refuse)
+        with pytest.raises(StorageError):
+            orch.pull("one", folder=folder)
+        orch.status(folder=folder)
+    assert orch.pull("one", folder=folder).exit["reason"] == "completed"
+    orch.down(folder=folder)
+
+
+def refuse(_url: str) -> Store:
+    raise StorageError(StorageFault.UNREACHABLE, "The store does not answer.")
 
 
 def saved(store: Store) -> int:

@@ -88,7 +88,8 @@ def _stored(path: Path, key: str, **others: bytes) -> StoredRun:
 
 
 def _stored_copy(path: Path) -> Any:
-    return _stored(path, "attempts/1/checkpoints/1/manifest.json").newest_checkpoint()
+    for place in ("1", "slot-0"):
+        _stored(path, f"attempts/1/checkpoints/{place}/manifest.json").newest_checkpoint()
 
 
 def _stored_results(path: Path) -> Any:
@@ -173,7 +174,8 @@ READERS: dict[str, Reader] = {
         "answer", lambda p: parse_timer(p.read_bytes(), "m"), (OrchError,), bytes_only=True
     ),
     "runs.checkpoints._read": Reader("manifest.json", lambda p: checkpoints._read(p.parent, 1)),
-    "runs.stored.newest_checkpoint": Reader("manifest.json", _stored_copy),
+    "runs.stored._listed": Reader("manifest.json", _stored_copy),
+    "runs.stored.ended": Reader("state.json", lambda p: _stored(p, "attempts/1/state.json").ended(1)),
     "runs.stored._files": Reader("outputs.json", _stored_results, (OrchError,)),
     "runs.stored.put_log": Reader(
         "output.log", lambda p: StoredRun(MemoryStore("memory://log"), "one").put_log(1, p.parent)
