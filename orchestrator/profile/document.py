@@ -302,9 +302,10 @@ class Document(Section):
     )
     store: kinds.StoreUrl | None = Field(
         default=None,
-        description="Where checkpoints go while a command follows their run, and its log, outputs and record "
-        "at its end: `s3://bucket/prefix`, `gs://bucket/prefix`, or `file:///folder`. What came home is put "
-        "there, with your own credentials. Default: all is kept here alone.",
+        description="Where checkpoints and the log go while a run goes on, and its outputs and record at its "
+        "end: `s3://bucket/prefix`, `gs://bucket/prefix`, or `file:///folder`. The machine puts them there by "
+        "a form that is signed here; where none can be, whoever follows the run does. Default: all is kept "
+        "here alone.",
     )
     stall: kinds.Duration | None = Field(
         default=None,
