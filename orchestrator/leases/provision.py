@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 
 from orchestrator.errors import ProviderError, UsageError
-from orchestrator.leases import data_ready, foreseen
+from orchestrator.leases import data_ready, foreseen, store_ready
 from orchestrator.leases.budget import require_planned
 from orchestrator.leases.consent import Approve, Consent
 from orchestrator.leases.gpu_lock import require_gpu_lock
@@ -89,6 +89,7 @@ def provision(
             if not machines:
                 foreseen.refuse_foreseen(wanted, local)
                 data_ready.require_data(wanted)
+                store_ready.require_store(wanted)
         ledger = _ledger_for(project, lease, wanted, overrides, for_run)
         report_once(hazards, project.state, tell)
         left = keep or for_run is not None

@@ -303,9 +303,9 @@ class Document(Section):
     store: kinds.StoreUrl | None = Field(
         default=None,
         description="Where checkpoints and the log go while a run goes on, and its outputs and record at its "
-        "end: `s3://bucket/prefix`, `gs://bucket/prefix`, or `file:///folder`. The machine puts them there by "
-        "a form that is signed here; where none can be, whoever follows the run does. Default: all is kept "
-        "here alone.",
+        "end: `s3://bucket/prefix`, `gs://bucket/prefix`, or `file:///folder`. The machine puts them there "
+        "by a form that is signed here; where none can be, whoever follows the run does. Default: all is "
+        "kept here alone.",
     )
     stall: kinds.Duration | None = Field(
         default=None,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import orchestrator as orch
-from orchestrator.errors import StorageError, StorageFault
+from orchestrator.errors import LocalError, StorageError, StorageFault
 from orchestrator.leases import settle as settling
 from orchestrator.storage import Store, open_store
 from orchestrator.training import granted
@@ -143,6 +143,19 @@ def test_while_the_store_does_not_answer_nothing_is_called_lost(
         orch.status(folder=folder)
     assert orch.pull("one", folder=folder).exit["reason"] == "completed"
     orch.down(folder=folder)
+
+
+@pytest.mark.parametrize("where", ["gone", "a file"])
+def test_a_store_that_takes_nothing_stops_before_anything_is_rented(
+    bucket: str, cloud: HereCloud, tmp_path: Path, where: str
+) -> None:
+    (tmp_path / "a file").write_text("")
+    url = f"{bucket}-gone/runs" if where == "gone" else f"file://{tmp_path}/a%20file/runs"
+    profile = here_cloud.project(tmp_path / "p", LEAVES, more=f"store: {url}\n")
+    with pytest.raises((StorageError, LocalError)) as caught:
+        orch.up(profile, folder=tmp_path / "p")
+    assert caught.value.exists == "Nothing was made; nothing costs." and caught.value.next_command
+    assert cloud.alive() == []
 
 
 def refuse(_url: str) -> Store:

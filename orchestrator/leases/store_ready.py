@@ -1,0 +1,24 @@
+"""Prove that results could be put into the store of a profile, before a machine is rented."""
+
+from __future__ import annotations
+
+import secrets
+
+from orchestrator.errors import OrchError
+from orchestrator.profile import Profile
+from orchestrator.storage import open_store
+
+
+def require_store(wanted: Profile) -> None:
+    """Raise StorageError or LocalError for what would keep a run's results out of it: a small object is put
+    there and removed, as a run's are."""
+    if wanted.store is None:
+        return
+    key = f"runs/probe-{secrets.token_hex(8)}"
+    try:
+        store = open_store(wanted.store)
+        store.put(key, b"orch")
+        store.delete(key)
+    except OrchError as error:
+        error.exists = "Nothing was made; nothing costs."
+        raise
