@@ -32,6 +32,7 @@ from orchestrator.runs.retries import retried_next
 from orchestrator.session import trees as trees_
 from orchestrator.session.session import Session, check_stack, local_agent, stack_facts, tell_inherited, told
 from orchestrator.session.turns import starting
+from orchestrator.stack import Installed
 from orchestrator.training import resume, side_by_side
 from orchestrator.training.bring_home import measure_duration, run_record
 from orchestrator.training.granted import upload_grant
@@ -59,16 +60,7 @@ def prepared(
     session.watch_idleness()  # `up` may have been killed before it did
     session.confine()
     timings: dict[str, float] = {}
-    with measure_duration(timings, "install_s"):
-        installed = session.install()
-        differences = check_stack(session, installed)
-    stack: StackFacts = {
-        **stack_facts(installed),
-        "lock": session.lock().digest,
-        "inherited": session.profile.train.inherited(),
-        "differences": _plain(differences),
-    }
-    _refuse_undeclared(session, differences)
+    installed, stack = _proven(session, timings)
     tell_inherited(session)
     local = local_agent(session.project) if local_parity or resume_proof else None
     if local:
@@ -96,6 +88,21 @@ def prepared(
         draft = replace(draft, parity=(parity := side_by_side.as_json(verdict)))
         _refuse_mismatch(session, run_id, draft, parity)
     return _resumable(session, local, run_id, draft, timings) if local and resume_proof else draft
+
+
+def _proven(session: Session, timings: dict[str, float]) -> tuple[Installed, StackFacts]:
+    """The stack as it is there. Raises StackMismatch where it differs by what nobody declared."""
+    with measure_duration(timings, "install_s"):
+        installed = session.install()
+        differences = check_stack(session, installed)
+    stack: StackFacts = {
+        **stack_facts(installed),
+        "lock": session.lock().digest,
+        "inherited": session.profile.train.inherited(),
+        "differences": _plain(differences),
+    }
+    _refuse_undeclared(session, differences)
+    return installed, stack
 
 
 def _resumable(session: Session, local: Agent, run_id: str, draft: Draft, timings: dict[str, float]) -> Draft:
