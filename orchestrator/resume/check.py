@@ -188,10 +188,10 @@ def _left(whole: Attempt, again: Attempt, after: int) -> list[Omission]:
 def _wish(context: Context, whole: Attempt, after: int, causes: list[Omission], number: int) -> Wish | None:
     """The attempt with these put back; None where one of them cannot be."""
     wish = Wish(attempt=2)
-    names = [name for each in causes if each.lost in VARIABLES for name in each.names]
-    if names:
+    held = [each for each in causes if each.lost in VARIABLES and each.names]
+    if held:
         folder = context.root / f"variables-{number}"
-        if not keep_variables(whole.recording, after, names, folder):
+        if not keep_variables(whole.recording, after, held, folder):
             return None
         wish = replace(wish, variables=folder)
     if any(each.lost in _DATA for each in causes):

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.model.outcomes import Stage
+from orchestrator.model.resume import Lost, Omission
 from orchestrator.parity.recording import FORMAT, Recording, Tensor
 from orchestrator.resume.judge import state_after
+
+_SET_BETWEEN = frozenset((Lost.LEARNING_RATE,))
 
 
 def keep_batches(whole: Recording, after: int, folder: Path) -> bool:
@@ -20,10 +23,17 @@ def keep_batches(whole: Recording, after: int, folder: Path) -> bool:
     return bool(lines) and _write(folder, lines, tensors)
 
 
-def keep_variables(whole: Recording, after: int, names: Iterable[str], folder: Path) -> bool:
-    """Write the variables called `names` as they were after a step; whether all of them are there whole."""
-    wanted = set(names)
-    tensors = {name: each for name, each in state_after(whole, after).items() if name in wanted}
+def keep_variables(whole: Recording, after: int, omissions: Iterable[Omission], folder: Path) -> bool:
+    """Write the variables of some omissions as the step after `after` found them; whether all of them are
+    there whole.
+
+    Most are as the step before left them. What a job sets between two steps is as it was in the later one,
+    whose update does not change it.
+    """
+    wanted = {name: each.lost in _SET_BETWEEN for each in omissions for name in each.names}
+    then, later = state_after(whole, after), state_after(whole, after + 1)
+    found = {name: (later if between else then).get(name) for name, between in wanted.items()}
+    tensors = {name: each for name, each in found.items() if each is not None}
     return len(tensors) == len(wanted) and _write(
         folder, [_line(1, Stage.INITIAL, tensors)], list(tensors.values())
     )

@@ -57,6 +57,7 @@ def check(tf_python: Path, request: pytest.FixtureRequest, tmp_path: Path) -> Ch
     [
         ("loop.py", ""),
         ("loop.py", "dropout,statistics"),
+        ("loop.py", "halving,scale"),
         ("fitted.py", "backup"),
         ("fitted.py", ""),
         ("plain.py", ""),
@@ -76,8 +77,13 @@ def test_a_job_that_restores_everything_is_exact(check: Check, job: str, having:
         ("loop.py", "optimizer", "schedule", Lost.ITERATIONS),
         ("loop.py", "dropout", "dropout", Lost.DROPOUT),
         ("loop.py", "statistics", "statistics", Lost.STATISTICS),
+        ("loop.py", "rate", "halving", Lost.LEARNING_RATE),
+        ("loop.py", "scale", "scale", Lost.LOSS_SCALE),
+        ("loop.py", "average", "average", Lost.AVERAGE),
         ("fitted.py", "weights", "", Lost.SLOTS),
         ("plain.py", "rng", "", Lost.GENERATOR_NUMPY),
+        ("plain.py", "", "global", Lost.GENERATOR_NUMPY),
+        ("plain.py", "", "python", Lost.GENERATOR_PYTHON),
     ],
 )
 def test_what_is_not_restored_is_named_and_confirmed_by_putting_it_back(
@@ -99,6 +105,7 @@ def test_what_is_not_restored_is_named_and_confirmed_by_putting_it_back(
         ("loop.py", "order", "", Lost.DATA_POSITION, 2),
         ("fitted.py", "epoch", "", Lost.EPOCH, 0),
         ("fitted.py", "", "patience,backup", Lost.PATIENCE, 0),
+        ("fitted.py", "", "best,backup", Lost.BEST, 0),
         ("plain.py", "resume", "", Lost.EVERYTHING, 0),
     ],
 )

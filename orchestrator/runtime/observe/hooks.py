@@ -74,6 +74,8 @@ class Hooks:
         if hasattr(keras.optimizers.Optimizer, "_backend_update_step"):
             owner = owner_of(keras.optimizers.Optimizer, "_backend_update_step")
             self._wrap(owner, "_backend_update_step", self._before_update)
+        if hasattr(getattr(keras.optimizers, "LossScaleOptimizer", None), "scale_loss"):
+            self._wrap(keras.optimizers.LossScaleOptimizer, "scale_loss", self._before_update)
 
     def _release(self) -> None:
         self.channel.close()

@@ -41,6 +41,9 @@ else:
         begin = 0 if "epoch" in WITHOUT else int(re.findall(r"\d+", found[-1])[0])
 if "patience" in WITH:
     callbacks.append(keras.callbacks.EarlyStopping("loss", patience=2, min_delta=10.0, start_from_epoch=1))
+if "best" in WITH:
+    callbacks.append(keras.callbacks.ModelCheckpoint("best.weights.h5", "loss", save_best_only=True,
+                                                     save_weights_only=True, mode="max"))
 if "shuffle" in WITH:
     shuffled = {"shuffle": True}
 else:

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 WITHOUT = os.environ.get("JOB_WITHOUT", "").split(",")
+WITH = os.environ.get("JOB_WITH", "").split(",")
 keras.utils.set_random_seed(7)
 tf.config.experimental.enable_op_determinism()
 data = np.random.RandomState(0)
@@ -16,25 +17,30 @@ x, y = data.randn(48, 6).astype("float32"), data.randn(48, 1).astype("float32")
 
 drop = keras.layers.Dropout(0.5, seed=3)
 layers = [keras.layers.Dense(8, activation="relu")]
-layers += [keras.layers.BatchNormalization()] if "statistics" in os.environ.get("JOB_WITH", "") else []
-layers += [drop] if "dropout" in os.environ.get("JOB_WITH", "") else []
+layers += [keras.layers.BatchNormalization()] if "statistics" in WITH else []
+layers += [drop] if "dropout" in WITH else []
 model = keras.Sequential([keras.layers.Input((6,)), *layers, keras.layers.Dense(1)])
 rate = (
     keras.optimizers.schedules.ExponentialDecay(0.05, 2, 0.5)
-    if "schedule" in os.environ.get("JOB_WITH", "")
+    if "schedule" in WITH
     else 0.01
 )
-kind = keras.optimizers.SGD if "schedule" in os.environ.get("JOB_WITH", "") else keras.optimizers.Adam
-optimizer = kind(rate)
+kind = keras.optimizers.SGD if "schedule" in WITH else keras.optimizers.Adam
+average = {"use_ema": True, "ema_momentum": 0.5, "ema_overwrite_frequency": 3} if "average" in WITH else {}
+optimizer = kind(rate, **average)
+if "scale" in WITH:
+    optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=64.0, dynamic_growth_steps=3)
 optimizer.build(model.trainable_variables)
 step = tf.Variable(0, dtype=tf.int64)
 
 held = {"step": step, "weights": model.trainable_variables}
 if "optimizer" not in WITHOUT:
-    held["optimizer"] = optimizer.variables
+    left = {"rate": "learning_rate", "scale": "dynamic_scale", "average": "average"}
+    left = [word for name, word in left.items() if name in WITHOUT]
+    held["optimizer"] = [v for v in optimizer.variables if not any(word in v.path for word in left)]
 if "statistics" not in WITHOUT:
     held["rest"] = [v for v in model.non_trainable_variables if "seed" not in v.path]
-if "dropout" not in WITHOUT and "dropout" in os.environ.get("JOB_WITH", ""):
+if "dropout" not in WITHOUT and "dropout" in WITH:
     held["dropout"] = drop.seed_generator.state
 
 
@@ -68,8 +74,11 @@ for number in range(begin, 16):
     picked = rows[at * 12 : at * 12 + 12]
     with tf.GradientTape() as tape:
         loss = keras.ops.mean((model(tf.constant(x[picked]), training=True) - y[picked]) ** 2)
+        loss = optimizer.scale_loss(loss) if "scale" in WITH else loss
     optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
     step.assign_add(1)
+    if "halving" in WITH:
+        optimizer.learning_rate.assign(optimizer.learning_rate * 0.5)
     if number % 3 == 2 and "checkpoint" not in WITHOUT:
         manager.save()
 print("loss", float(loss))

@@ -4,10 +4,14 @@
 
 import os
 import pickle
+import random
 
 import numpy as np
 
 WITHOUT = os.environ.get("JOB_WITHOUT", "").split(",")
+WITH = os.environ.get("JOB_WITH", "").split(",")
+random.seed(5)
+np.random.seed(5)
 rng = np.random.default_rng(3)
 x = np.random.default_rng(0).normal(size=(40, 4))
 y = x @ np.array([1.0, -2.0, 0.5, 3.0])
@@ -20,7 +24,12 @@ if os.path.exists("model.pkl") and "resume" not in WITHOUT:
     if "momentum" in WITHOUT:
         state["m"] = np.zeros(4)
 for epoch in range(state["epoch"], 6):
-    for row in rng.permutation(40):
+    rows = rng.permutation(40)
+    if "python" in WITH:
+        random.shuffle(rows)
+    if "global" in WITH:
+        rows = np.random.permutation(rows)
+    for row in rows:
         gradient = (x[row] @ state["w"] - y[row]) * x[row]
         state["m"] = 0.9 * state["m"] + gradient
         state["w"] = state["w"] - 0.01 * state["m"]
