@@ -42,8 +42,11 @@ else:
 if "patience" in WITH:
     callbacks.append(keras.callbacks.EarlyStopping("loss", patience=2, min_delta=10.0, start_from_epoch=1))
 if "best" in WITH:
-    callbacks.append(keras.callbacks.ModelCheckpoint("best.weights.h5", "loss", save_best_only=True,
-                                                     save_weights_only=True, mode="max"))
+    callbacks.append(
+        keras.callbacks.ModelCheckpoint(
+            "best.weights.h5", "loss", save_best_only=True, save_weights_only=True, mode="max"
+        )
+    )
 if "shuffle" in WITH:
     shuffled = {"shuffle": True}
 else:

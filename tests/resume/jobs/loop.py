@@ -20,11 +20,7 @@ layers = [keras.layers.Dense(8, activation="relu")]
 layers += [keras.layers.BatchNormalization()] if "statistics" in WITH else []
 layers += [drop] if "dropout" in WITH else []
 model = keras.Sequential([keras.layers.Input((6,)), *layers, keras.layers.Dense(1)])
-rate = (
-    keras.optimizers.schedules.ExponentialDecay(0.05, 2, 0.5)
-    if "schedule" in WITH
-    else 0.01
-)
+rate = keras.optimizers.schedules.ExponentialDecay(0.05, 2, 0.5) if "schedule" in WITH else 0.01
 kind = keras.optimizers.SGD if "schedule" in WITH else keras.optimizers.Adam
 average = {"use_ema": True, "ema_momentum": 0.5, "ema_overwrite_frequency": 3} if "average" in WITH else {}
 optimizer = kind(rate, **average)
