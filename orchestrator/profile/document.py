@@ -150,6 +150,11 @@ class DataSection(Section):
         description="The objects of a bucket that the first steps read, as patterns relative to the source: "
         "only these are fetched to this computer, for the local side of a proof. Default: all.",
     )
+    stage: bool = Field(
+        default=False,
+        description="Put what lies here into the profile's `store` once, by its content: a new machine then "
+        "fetches it from there. Objects stay in the store, below `blobs/`, until you remove them.",
+    )
 
 
 class TrainSection(Section):

@@ -161,7 +161,8 @@ def _data(entry: DataSection, folder: Folder, code: Path) -> resolved.DataTree:
     if is_bucket(entry.source):
         return _bucket(entry, code)
     source = folder.path(entry.source)
-    return resolved.DataTree(source, entry.target or _target(source, code), entry.prepare)
+    target = entry.target or _target(source, code)
+    return resolved.DataTree(source, target, entry.prepare, stage=entry.stage)
 
 
 def _bucket(entry: DataSection, code: Path) -> resolved.DataTree:

@@ -56,7 +56,8 @@ class DataTree:
     """One folder or file: `source` here, `target` where the script finds it, relative or absolute.
 
     With a `bucket`, its address, the machine fetches the objects from there; `source` is then where those
-    that `sample` names (all, where it is empty) are put on this computer when a proof needs them.
+    that `sample` names (all, where it is empty) are put on this computer when a proof needs them. `stage`: a
+    new machine fetches it from the profile's store, into which it is put once.
     """
 
     source: Path
@@ -64,6 +65,7 @@ class DataTree:
     prepare: tuple[str, ...] | None
     bucket: str = ""
     sample: tuple[str, ...] = ()
+    stage: bool = False
 
 
 @dataclass(frozen=True)

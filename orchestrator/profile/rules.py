@@ -230,6 +230,12 @@ def _buckets(document: Document) -> Iterator[Breach]:
         if entry.sample and not is_bucket(entry.source):
             text = "is for data in a bucket; data of this computer are here as a whole"
             yield Breach(("data", index, "sample"), text)
+        if entry.stage and is_bucket(entry.source):
+            text = "is for data of this computer, and these are in a bucket already; remove it"
+            yield Breach(("data", index, "stage"), text)
+        elif entry.stage and not is_bucket(document.store or ""):
+            text = "needs a store that machines reach; add store: s3://bucket/prefix, or gs://…"
+            yield Breach(("data", index, "stage"), text)
 
 
 def overlapping(targets: Sequence[str], outputs: Sequence[str]) -> Iterator[Breach]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -96,18 +96,21 @@ def pinned(path: Path, source: str, *, accept: bool = False) -> Pin:
     return now if now == before else _keep(path, now)
 
 
-def linker(pin: Pin) -> _Linker:
+def linker(pin: Pin) -> Linker:
     """Makes links to the objects of a pin."""
-    return _Linker(_store_of(pin), pin.source)
+    return Linker(_store_of(pin), pin.source)
 
 
-class _Linker:
-    def __init__(self, store: Store, source: str) -> None:
+class Linker:
+    """Makes links to objects of a store. `key_of`: where one lies that is called otherwise on the machine."""
+
+    def __init__(self, store: Store, source: str, key_of: Callable[[str], str] = str) -> None:
         self._store = store
         self._source = source
+        self._key_of = key_of
 
     def __call__(self, of: Stored) -> Link:
-        link = self._store.link(of.key, LINK_LASTS, of.version)
+        link = self._store.link(self._key_of(of.key), LINK_LASTS, of.version or None)
         if link is None:
             raise UsageError(
                 f"No links to the objects of {self._source} can be made with the credentials here, so a "

@@ -18,7 +18,7 @@ from orchestrator.errors import SyncError, UsageError
 from orchestrator.model import Agent, DataFacts, Manifest, Progress, TreeLink
 from orchestrator.model.counted import counted
 from orchestrator.profile import DataTree, Profile
-from orchestrator.session import buckets
+from orchestrator.session import buckets, staging
 from orchestrator.session.session import Session
 
 CODE_TREE = "code"
@@ -57,7 +57,7 @@ def send(session: Session, *, new_data: bool = False) -> Trees:
         if number in pins:
             manifest = _fetched(session, name, pins[number])
         else:
-            manifest = _sent(session, name, each.source, data=True).manifest
+            manifest = _sent(session, name, each.source, data=True, staged=each.stage).manifest
         there.append(_link(session.agent, name, each.target, manifest))
         manifests.append(manifest)
     return Trees(tuple(there), code.manifest, facts_of(manifests), time.monotonic() - begun)
@@ -95,13 +95,21 @@ def _fetched(session: Session, name: str, pin: buckets.Pin) -> Manifest:
 
 
 def _sent(
-    session: Session, name: str, root: Path, *, ignore: Sequence[str] = (), data: bool = False
+    session: Session,
+    name: str,
+    root: Path,
+    *,
+    ignore: Sequence[str] = (),
+    data: bool = False,
+    staged: bool = False,
 ) -> sync.Scan:
     """The tree `name` on the machine made equal to what is at `root`; the scan that it equals."""
 
     def look() -> sync.Scan:
         return sync.scan(root, ignore=ignore, cache=session.project.cache, data=data)
 
+    if staged:
+        staging.fill(session, look(), name)
     found = sync.push_latest(session.host, session.agent, look, name, progress=session.progress)
     for warning in found.warnings:
         session.progress.say(f"Note: {warning}")

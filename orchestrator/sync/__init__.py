@@ -4,6 +4,7 @@ members   the paths that a scan would send, unread
 scan      a local folder or file -> Scan: its Manifest, and what was left out and why
 push      a Scan -> the same tree on the other side, hashed there again
 fetch     objects of a bucket -> the same tree on the other side, which pulls them itself
+prefetch  contents of a store -> where a push finds them on the other side
 far_scan  a folder on the other side -> its Manifest
 place     files that came from a store -> verified files here, all or none
 pull      entries of a folder on the other side -> verified files here, all or none
@@ -13,7 +14,7 @@ pull_possible   the same, but an entry that must not be written does not keep th
 from __future__ import annotations
 
 from orchestrator.sync.far import far_scan
-from orchestrator.sync.fetch import Fetched, fetch
+from orchestrator.sync.fetch import Fetched, fetch, is_there, prefetch
 from orchestrator.sync.members import members
 from orchestrator.sync.place import place
 from orchestrator.sync.pull import Pulled, pull, pull_possible
@@ -29,8 +30,10 @@ __all__ = [
     "Scan",
     "far_scan",
     "fetch",
+    "is_there",
     "members",
     "place",
+    "prefetch",
     "pull",
     "pull_possible",
     "push",

@@ -6,14 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+from orchestrator.errors import SyncError
 from orchestrator.model import Agent, Host, Manifest, Progress, Silent
 from orchestrator.model.answers import Count, Most, Sha256
+from orchestrator.model.plain import last_words
 from orchestrator.model.stores import Link, Stored
 from orchestrator.runtime.fetch.download import Wanted
 from orchestrator.runtime.fetch.serve import rows_of
 from orchestrator.sync.push import tree_path
 from orchestrator.sync.scan import manifest_of
 from orchestrator.sync.talk import Talk
+
+_MOVED = 'rm -rf -- "$2" && mv -T -- "$1" "$2" && rm -rf -- "$1".*'
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,33 @@ def fetch(
             raise talk.malformed("the tree that it made is not the one that was asked for")
     progress.transfer(name, total, total)
     return Fetched(manifest, word.fetched, word.damaged)
+
+
+def is_there(host: Host, agent: Agent, name: str) -> bool:
+    """Whether the other side has anything of the tree `name`."""
+    return host.run(("test", "-e", tree_path(agent, name)), timeout=60).returncode == 0
+
+
+def prefetch(
+    host: Host,
+    agent: Agent,
+    bodies: Sequence[Stored],
+    name: str,
+    link: Callable[[Stored], Link],
+    progress: Progress | None = None,
+    *,
+    single: bool = False,
+) -> None:
+    """Put contents where a push of the tree `name` finds what came of an earlier one: it sends only the rest.
+
+    Each is called by its SHA-256. Raises what `fetch` does.
+    """
+    staged = tree_path(agent, f"staged-{name}")
+    fetch(host, agent, bodies, f"staged-{name}", link, progress)
+    part = f"{tree_path(agent, name)}{'.single' if single else ''}.part"
+    done = host.run(("sh", "-c", _MOVED, "sh", staged, part), timeout=600)
+    if done.returncode != 0:
+        raise SyncError(f"{host.name} could not keep what it fetched of {name}: {last_words(done.stderr)}")
 
 
 def _manifest(wanted: Sequence[Wanted], word: _Word) -> Manifest | None:

@@ -1,0 +1,69 @@
+"""Data of this computer in the profile's store: put there once, by content, and fetched by every machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from orchestrator import sync
+from orchestrator.errors import StorageError, SyncError
+from orchestrator.model import Entry, store_keys
+from orchestrator.model.counted import counted
+from orchestrator.model.stores import Store, Stored
+from orchestrator.session.buckets import Linker
+from orchestrator.session.session import Session
+from orchestrator.storage import open_store
+
+_PUTS = 8
+"""Files that are put at a time."""
+
+
+def fill(session: Session, found: sync.Scan, name: str) -> None:
+    """Where the machine has nothing of the tree `name` yet, let it fetch the contents from the store. The
+    push that follows sends what is still missing, and proves that all of it is there."""
+    if session.profile.store is None or sync.is_there(session.host, session.agent, name):
+        return
+    store, bodies = open_store(session.profile.store), _bodies(found)
+    try:
+        _put_missing(session, store, found, bodies)
+        sync.prefetch(
+            session.host,
+            session.agent,
+            [Stored(entry.digest, entry.size, "", f"sha256:{entry.digest}") for entry in bodies.values()],
+            name,
+            Linker(store, store.url, store_keys.blob),
+            session.progress,
+            single=bool(found.single),
+        )
+    except (StorageError, SyncError) as error:
+        if isinstance(error, sync.ObjectRefused):
+            store.delete(store_keys.blob(error.key))
+        session.progress.say(f"{name} is sent from here, as the store does not give it: {error}")
+
+
+def _bodies(found: sync.Scan) -> dict[str, Entry]:
+    """A file of each content, by its digest."""
+    return {entry.digest: entry for entry in found.manifest.entries if entry.kind == "file" and entry.size}
+
+
+def _put_missing(session: Session, store: Store, found: sync.Scan, bodies: Mapping[str, Entry]) -> None:
+    there = {each.key.rpartition("/")[2]: each.size for each in store.list("blobs/sha256/")}
+    lacking = [entry for digest, entry in bodies.items() if there.get(digest) != entry.size]
+    if not lacking:
+        return
+    size = sum(entry.size for entry in lacking)
+    session.progress.say(f"{counted(len(lacking), 'file')} of {size:,} bytes go into {store.url}, once")
+    with ThreadPoolExecutor(_PUTS) as pool:
+        for _ in pool.map(lambda entry: _put(store, found, entry), lacking):
+            pass
+
+
+def _put(store: Store, found: sync.Scan, entry: Entry) -> None:
+    """One content; not one that is written to meanwhile, as its name would be another's."""
+    path = Path(found.root) if found.single else Path(found.root) / entry.path
+    key = store_keys.blob(entry.digest)
+    store.put(key, path)
+    about = path.lstat()
+    if (about.st_size, about.st_mtime_ns) != (entry.size, found.mtimes.get(entry.path, about.st_mtime_ns)):
+        store.delete(key)
