@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import time
 
 from orchestrator.errors import OrchError
 from orchestrator.ledger import LeasedRun
 from orchestrator.model import store_keys
 from orchestrator.model.plain import moment
 from orchestrator.model.stores import Grant
+from orchestrator.profile.values import is_bucket
 from orchestrator.session.session import Session
 from orchestrator.storage import open_store
 
@@ -22,22 +23,26 @@ def upload_grant(session: Session, run: LeasedRun) -> Grant | None:
     if not session.profile.store:
         return None
     lease = session.ledger.lease()
-    ends = lease.deadline or lease.now()
+    left = max(0.0, (lease.deadline or lease.now()) - lease.now())
+    prefix = f"{store_keys.attempt(run.run_id, run.attempt)}/"
     try:
-        store = open_store(session.profile.store)
-        prefix = f"{store_keys.attempt(run.run_id, run.attempt)}/"
-        grant = store.grant(prefix, max(0.0, ends - lease.now()) + _AFTER_S)
+        grant = open_store(session.profile.store).grant(prefix, left + _AFTER_S)
     except OrchError as error:
         session.progress.say(f"The machine itself cannot put anything into {session.profile.store}: {error}")
         return None
-    if grant is not None and grant.expires.timestamp() < _here(ends, lease.now()):
-        session.progress.say(
-            f"The machine can put results into {session.profile.store} by itself until "
-            f"{moment(grant.expires.timestamp())}, when the credentials here end"
-        )
+    if limit := _limit(session.profile.store, grant, left):
+        session.progress.say(limit)
     return grant
 
 
-def _here(then: float, now: float) -> float:
-    """A time of the lease's clock by the clock of this computer."""
-    return datetime.now().astimezone().timestamp() + (then - now)
+def _limit(store: str, grant: Grant | None, left: float) -> str:
+    """What a machine that lasts `left` seconds cannot put there by itself, if anything."""
+    if grant is None and is_bucket(store):
+        return (
+            f"The credentials here cannot sign: what the run leaves reaches {store} through a command that "
+            "follows it (train, logs -f, watch)"
+        )
+    if grant is not None and grant.expires.timestamp() < time.time() + left:
+        until = moment(grant.expires.timestamp())
+        return f"The machine itself can put results into {store} until {until}, when the credentials here end"
+    return ""

@@ -12,6 +12,7 @@ import pytest
 import orchestrator as orch
 from orchestrator.errors import LocalError, StorageError, StorageFault
 from orchestrator.leases import settle as settling
+from orchestrator.model import Silent
 from orchestrator.storage import Store, open_store
 from orchestrator.training import granted
 from tests.clouds.signing import new_bucket
@@ -126,6 +127,28 @@ def test_where_the_machine_may_send_no_more_the_one_who_follows_does(
     assert "attempts/1/state.json" not in keys
     (machine,) = cloud.alive()
     assert machine
+
+
+@pytest.mark.parametrize("bucket", ["gs"], indirect=True)
+@pytest.mark.usefixtures("cloud")
+def test_credentials_that_cannot_sign_are_named_and_who_follows_sends(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
+    folder, store, said = tmp_path / "p", open_store(bucket), Said()
+    orch.up(here_cloud.project(folder, LEAVES, more=f"store: {bucket}\n"), folder=folder)
+    orch.train(run_id="one", folder=folder, progress=said)
+    assert any("cannot sign" in line and "logs -f" in line for line in said.lines)
+    assert store.head("runs/one/run.json") is not None
+    orch.down(folder=folder)
+
+
+class Said(Silent):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
 
 
 def test_while_the_store_does_not_answer_nothing_is_called_lost(
