@@ -148,13 +148,13 @@ def _naming(run: LeasedRun) -> Iterator[None]:
 
 
 def _collect_stored(project: Project, ledger: Ledger, run: LeasedRun, url: str) -> None:
-    """Bring a run from the store into which its machine put all that it left, if it did."""
+    """Bring a run from the store into which its machine put all that it left; else what it has printed."""
     stored, attempt = StoredRun(open_store(url), run.run_id), run.draft.attempt.number
-    found = stored.ended(attempt)
-    if found is None or found.exit is None:
-        return
-    folder = project.run(run.run_id)
+    found, folder = stored.ended(attempt), project.run(run.run_id)
     folder.mkdir(parents=True, exist_ok=True)
+    if found is None or found.exit is None:
+        stored.fetch_log(attempt, folder)
+        return
     entries = stored.fetch_ended(attempt, folder)
     lease = ledger.lease()
     ran = billing.spans_of_ledger(lease, run, lease.now())

@@ -27,7 +27,7 @@ from orchestrator.model.checkpoints import Snapshot
 from orchestrator.model.files import regular_bytes
 from orchestrator.model.stores import LARGEST_GET, Store
 from orchestrator.profile import Profile
-from orchestrator.runs import collect
+from orchestrator.runs import collect, logs
 from orchestrator.runtime.upload import names
 from orchestrator.storage import open_store
 
@@ -39,7 +39,8 @@ _MOST_LOG = 8 << 20
 _MOST_STORY = 1 << 32
 _SLOT = re.compile(rf"runs/[^/]+/attempts/([1-9]\d{{0,5}})/checkpoints/({'|'.join(names.SLOTS)})/{MANIFEST}")
 _COPY = re.compile(r"runs/[^/]+/attempts/([1-9]\d{0,5})/checkpoints/([1-9]\d{0,5})/(.+)")
-_STORY = (collect.LOG, "trace.jsonl")
+_TRACE = "trace.jsonl"
+_STORY = (collect.LOG, _TRACE)
 
 
 @dataclass(frozen=True)
@@ -139,10 +140,6 @@ class StoredRun:
         """Send what a run left, as it lies in its folder here, and its record."""
         attempt = record.attempts[-1]["number"] if record.attempts else 1
         place = store_keys.attempt(self.run_id, attempt)
-        for name in _STORY:
-            path = record.folder / name
-            if path.is_file() and not path.is_symlink():
-                self.store.put(f"{place}/{name}", path)
         for entry in entries:
             if entry.kind == "file":
                 path = record.folder / collect.OUTPUTS / entry.path
@@ -152,7 +149,12 @@ class StoredRun:
         self.put_record(record)
 
     def put_record(self, record: RunRecord) -> None:
-        """Send the record of a run whose files are there."""
+        """Send the record of a run whose outputs are there, with what all attempts printed."""
+        place = store_keys.attempt(self.run_id, record.attempts[-1]["number"] if record.attempts else 1)
+        for name in _STORY:
+            path = record.folder / name
+            if path.is_file() and not path.is_symlink():
+                self.store.put(f"{place}/{name}", path)
         told = json.dumps(record.as_json(), indent=1).encode()
         self.store.put(store_keys.record(self.run_id), told)
 
@@ -162,7 +164,10 @@ class StoredRun:
         Raises SyncError where it is not what its lists say; then no record is written.
         """
         record = self._record(folder)
-        self._fetch_files(record.attempts[-1]["number"] if record.attempts else 1, folder)
+        attempt = record.attempts[-1]["number"] if record.attempts else 1
+        self._fetch_outputs(attempt, folder)
+        for name in _STORY:
+            self._fetch_story(f"{store_keys.attempt(self.run_id, attempt)}/{name}", folder / name)
         collect.write(record)
         return record
 
@@ -180,18 +185,34 @@ class StoredRun:
 
     def fetch_ended(self, attempt: int, folder: Path) -> tuple[Entry, ...]:
         """Bring what its machine put here into the run's folder; the files that came. Raises SyncError."""
-        return self._fetch_files(attempt, folder)
+        entries = self._fetch_outputs(attempt, folder)
+        self._fetch_story(f"{store_keys.attempt(self.run_id, attempt)}/{_TRACE}", folder / _TRACE)
+        self.fetch_log(attempt, folder)
+        return entries
 
-    def _fetch_files(self, attempt: int, folder: Path) -> tuple[Entry, ...]:
+    def fetch_log(self, attempt: int, folder: Path) -> None:
+        """Bring what an attempt printed, as far as its machine put it here and it is not in the folder."""
+        stored = self.store.head(f"{store_keys.attempt(self.run_id, attempt)}/{collect.LOG}")
+        if stored is None or not logs.own_size(folder) < stored.size <= _MOST_STORY:
+            return
+        fresh = folder / f".{collect.LOG}.fetched"
+        try:
+            self.store.fetch(stored.key, fresh, stored.version)
+            logs.put_own(folder, fresh)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def _fetch_outputs(self, attempt: int, folder: Path) -> tuple[Entry, ...]:
         files = self._files(store_keys.outputs(self.run_id, attempt))
         place = store_keys.attempt(self.run_id, attempt)
         keys = [key_of(f"{place}/outputs", entry.path) for entry in files.entries]
         self._fetch(keys, files.entries, folder / collect.OUTPUTS)
-        for name in _STORY:
-            stored = self.store.head(f"{place}/{name}")
-            if stored is not None and stored.size <= _MOST_STORY:
-                self.store.fetch(stored.key, folder / name, stored.version)
         return files.entries
+
+    def _fetch_story(self, key: str, into: Path) -> None:
+        stored = self.store.head(key)
+        if stored is not None and stored.size <= _MOST_STORY:
+            self.store.fetch(stored.key, into, stored.version)
 
     def _files(self, key: str) -> Files:
         stored = self.store.head(key)

@@ -83,6 +83,8 @@ def test_another_folder_goes_on_with_a_run_whose_machine_is_gone(
     record = orch.run(profile, run_id="one", folder=other)
     assert [each["reason"] for each in record.attempts] == ["preempted", "completed"]
     assert record.attempts[1]["resumed_from"]["attempt"] == 1
+    log = (other / "runs/one/output.log").read_text()
+    assert [line for line in log.splitlines() if line.startswith("from")] == ["from 0", "from 3"]
     assert json.loads((other / "runs/one/outputs/weights.json").read_text()) == interrupted.expected()
 
 
@@ -98,6 +100,8 @@ def test_who_follows_sends_nothing_twice(bucket: str, cloud: HereCloud, tmp_path
     copies = {key.split("/")[3] for key in keys if "/checkpoints/" in key}
     assert copies <= {"slot-0", "slot-1"} and copies
     assert {"run.json", "attempts/1/state.json", "attempts/1/outputs/weights.json"} <= set(keys)
+    log = store.get("runs/one/attempts/1/output.log")
+    assert log == (folder / "runs/one/output.log").read_bytes()
     assert (folder / "runs/one/checkpoints").is_dir(), "they come here, too"
     no_form_is_below(cloud.root)
 

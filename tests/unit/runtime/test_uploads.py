@@ -53,7 +53,7 @@ def run(tmp_path: Path) -> RunDir:
     made = RunDir(str(tmp_path), "one")
     Path(made.work).mkdir(parents=True)
     Path(made.log).write_text("hello\n")
-    write_json(made.spec, {"awaited": True, "trees": [], "outputs": [], "cwd": made.work})
+    write_json(made.spec, {"awaited": True, "trees": [], "outputs": ["out*"], "cwd": made.work})
     write_json(made.started, {"started_at": 1.0})
     return made
 
