@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from orchestrator import jobs, sync
-from orchestrator.errors import LocalError, OrchError, StorageError, SyncError, UsageError
+from orchestrator.errors import HostError, LocalError, OrchError, StorageError, SyncError, UsageError
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.model import Agent, Host, TreeLink
 from orchestrator.model.answers import LONG, Malformed, decoded
@@ -225,8 +225,12 @@ class _Bringing(threading.Thread):
                 )
 
     def _goes_by_itself(self) -> bool:
+        """Whether the machine puts its copies there; one that is gone meanwhile may not have done so."""
         assert self._host is not None, "a copy was brought over it"
-        return jobs.uploads(self._host, self._session.agent, self._run_id).is_trusted
+        try:
+            return jobs.uploads(self._host, self._session.agent, self._run_id).is_trusted
+        except HostError:
+            return False
 
     def _tell(self, hindrance: Hindrance | None) -> None:
         if hindrance and hindrance.kind not in self._hindrances:
