@@ -41,9 +41,8 @@ def cancel(
     held, run = known_run(project, run_id or _going_on(project, lease), lease)
     if run.lost is not None:
         raise _lost(run)
-    watched = (
-        run.exit_reason != ExitReason.LOST
-    )  # else only its supervisor is known to be gone: its job may go on
+    # Of a lost one only the supervisor is known to be gone: its job may go on.
+    watched = run.exit_reason != ExitReason.LOST
     if run.collected and watched and (report := _recorded(project, run.run_id)):
         return report
     return _on_its_machine(project, held, run.run_id, progress or Silent())

@@ -44,7 +44,7 @@ def compare(
 
     `confirm` looks for the cause of a difference by running the first steps again here, on copies of the
     working folder, for at most `budget` seconds. What could not be run again is said in `untried`. Several
-    calls can share a `workshop`: what was imported or repeated for one is there for the next.
+    calls can share a `pool`: what was imported or repeated for one is there for the next.
     """
     project = Project.at(folder)
     records = _records(project, a, b)
