@@ -77,8 +77,12 @@ def run(
     project.require_runs(name)
     wanted = load(Path(profile), overrides=tuple(overrides), files=True)
     from orchestrator.runs import attempts
+    from orchestrator.training.elsewhere import bring_record
     from orchestrator.training.one_run import RunOptions
 
+    project.share(wanted.ledger)
+    tell = progress or Silent()
+    bring_record(project, wanted, name, tell)
     wish = RunOptions(
         local_parity=local_parity,
         resume_proof=resume_proof,
@@ -89,7 +93,7 @@ def run(
         verb="run",
     )
     words = _words(profile, name, overrides, wish)
-    call = _Call(project, wanted, name, overrides, wish, progress or Silent(), words)
+    call = _Call(project, wanted, name, overrides, wish, tell, words)
     _require(call)
     record = _ended_on_error(call, output)
     try:
@@ -176,6 +180,13 @@ def _settle_where_gone(call: _Call, lease: Lease) -> None:
 def _made(call: _Call, output: Output | None) -> RunRecord:
     """An attempt, on the machine of the profile; or the end of one that goes on there."""
     _require_space(call)
+    from orchestrator.training import elsewhere
+
+    lease = _lease(call)
+    if lease and (far := elsewhere.followed(call.project, lease, call.run_id, "run", output, call.tell)):
+        return far
+    if lease:
+        elsewhere.end_out_of_reach(call.project, lease, call.run_id, call.tell)
     lease = _with_machine(call)
     profile = profile_of(lease, call.wish.overrides)
     from orchestrator.training.one_run import one_run

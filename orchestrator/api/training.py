@@ -59,15 +59,17 @@ def train(
         profile = profile_of(held, overrides)
         from orchestrator.runs import attempts
         from orchestrator.training.attended import train_to_the_end
+        from orchestrator.training.elsewhere import bring_record
         from orchestrator.training.one_run import RunOptions, refuse_another_machine
 
         refuse_another_machine(profile_of(held, ()), profile)
         name = check_run_id(run_id) if run_id else new_run_id(profile.name)
         project.require_runs(name)
+        tell = progress or Silent()
+        bring_record(project, profile, name, tell)
         seen = attempts.latest_attempt(project.run(name))
         options = (local_parity, resume_proof, detach, strict, retry_failed, parallel)
         wish = RunOptions(*options, seen, overrides, new_data=new_data)
-        tell = progress or Silent()
         with shared_use(project, profile.name):
             return train_to_the_end(project, held, profile, name, wish, interrupts, output, tell, approve)
 

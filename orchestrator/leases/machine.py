@@ -159,7 +159,9 @@ def _require_key(project: Project, lease: Lease, machine: str, exists: str) -> N
     """Refuse a machine that another computer of the team made, or may have made: its key is there."""
     if team.is_key_elsewhere(project.identity(lease.id), lease):
         advice = team.KEY_ADVICE.format(lease=lease.id)
-        raise UsageError(team.key_elsewhere(lease, machine), exists=exists, next_command=advice)
+        at_work = lease.for_run is not None or lease.uncollected
+        refusal = Busy if at_work else UsageError
+        raise refusal(team.key_elsewhere(lease, machine), exists=exists, next_command=advice)
 
 
 def _require_open(ledger: Ledger, wanted: Profile) -> None:

@@ -86,7 +86,7 @@ def settle(project: Project, ledger: Ledger, ending: Ending | None) -> tuple[Run
     for run in ledger.lease().uncollected:
         if run.draft.store:
             with _naming(run):
-                _collect_stored(project, ledger, run, run.draft.store)
+                collect_stored(project, ledger, run, run.draft.store)
     lease = ledger.lease()
     return tuple(_settled(project, ledger, ledger.lease(), run, ending) for run in lease.uncollected)
 
@@ -147,7 +147,7 @@ def _naming(run: LeasedRun) -> Iterator[None]:
         raise
 
 
-def _collect_stored(project: Project, ledger: Ledger, run: LeasedRun, url: str) -> None:
+def collect_stored(project: Project, ledger: Ledger, run: LeasedRun, url: str) -> None:
     """Bring a run from the store into which its machine put all that it left; else what it has printed."""
     stored, attempt = StoredRun(open_store(url), run.run_id), run.draft.attempt.number
     found, folder = stored.ended(attempt), project.run(run.run_id)

@@ -8,6 +8,7 @@ only: machines are found by their labels.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from orchestrator.ledger.book import Note, SharedBook, read_note
@@ -64,3 +65,17 @@ class TeamLedger(Ledger):
 
     def contents(self) -> Contents:
         return self._book.contents()
+
+    def lease(self) -> Lease:
+        """As above; the profile of a folder on another computer is the file at the same place in this one."""
+        found = super().lease()
+        if not isinstance(path := found.profile.get("path"), str):
+            return found
+        return replace(found, profile={**found.profile, "path": _in_folder(path, self.path.parents[2])})
+
+
+def _in_folder(path: str, root: Path) -> str:
+    """`path` where it exists; else the file below `root` that has the most of its last parts in common."""
+    parts = Path(path).parts
+    tails = (root.joinpath(*parts[first:]) for first in range(1, len(parts)))
+    return path if Path(path).is_file() else str(next((tail for tail in tails if tail.is_file()), path))

@@ -158,6 +158,13 @@ class StoredRun:
         told = json.dumps(record.as_json(), indent=1).encode()
         self.store.put(store_keys.record(self.run_id), told)
 
+    def attempt_of_record(self) -> int | None:
+        """The attempt of which `fetch_results` would bring the record; None where there is none."""
+        if self.store.head(store_keys.record(self.run_id)) is None:
+            return None
+        attempts = self._record(Path()).attempts
+        return attempts[-1]["number"] if attempts else 1
+
     def fetch_results(self, folder: Path) -> RunRecord:
         """Bring what was put by `put_results` into the run's folder, the record last. Models are not checked.
 

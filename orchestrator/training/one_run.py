@@ -25,6 +25,7 @@ from orchestrator.session.project import Project
 from orchestrator.session.reach import ending_of_machine
 from orchestrator.session.session import Session, open_session
 from orchestrator.session.turns import Turn, after_up, turn_of
+from orchestrator.training import elsewhere
 from orchestrator.training.bring_home import bring_home
 from orchestrator.training.start import begin, prepared, running
 
@@ -72,6 +73,8 @@ def one_run(
 ) -> RunRecord:
     """As `train`, once it is known what is meant."""
     interrupts.begun = _pending(project, lease, name)  # by another call that may be at work
+    if far := elsewhere.followed(project, lease, name, wish.verb, output, tell):
+        return far
     with turn_of(project, name, wish.verb, tell) as turn:
         pending = interrupts.begun = _pending(project, lease, name)
         if not pending:
@@ -211,6 +214,7 @@ def finish(session: Session, run_id: str, output: Output | None, turn: Turn) -> 
     """Follow the run, with others who may; then bring it home, unless one of them was quicker."""
     exit_ = follow.follow_to_end(session, run_id, output)
     turn.take()
+    elsewhere.bring_record(session.project, session.profile, run_id, session.progress)
     if exit_ is None:
         return _lost(session, run_id)
     here = collect.read(session.project.run(run_id))

@@ -1,0 +1,173 @@
+"""Runs of a team that another computer began: what became of them, by the ledger and by the profile's store.
+
+A machine's key is on the computer that made it. From any other one its run is followed by what the machine
+puts into the store, and what came home there is fetched from the store.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from orchestrator.errors import UsageError
+from orchestrator.leases.down import down
+from orchestrator.leases.settle import collect_stored, settle
+from orchestrator.ledger import Lease, LeasedRun, Ledger
+from orchestrator.model import Progress, RunRecord
+from orchestrator.model.outcomes import ExitReason
+from orchestrator.profile import Profile
+from orchestrator.providers import open_provider
+from orchestrator.runs import collect, logs
+from orchestrator.runs.outcome import raise_for_outcome
+from orchestrator.runs.stored import StoredRun
+from orchestrator.session import team
+from orchestrator.session.machines import serving
+from orchestrator.session.project import Project
+from orchestrator.session.reach import ending_of_machine, require_seen
+from orchestrator.session.turns import turn_of
+from orchestrator.storage import open_store
+
+Output = Callable[[bytes], None]
+_POLL_S = 10.0
+_PUT_S = 120.0
+"""How long a record may take to reach the store once its run came home elsewhere."""
+
+
+def bring_record(project: Project, profile: Profile, run_id: str, tell: Progress) -> RunRecord | None:
+    """Bring the newest attempt that came home elsewhere, so that a call for its id finds it as its own.
+
+    None where nothing is to be brought. Raises UsageError where it succeeded elsewhere and no store has its
+    results: to train it again is for the user to say.
+    """
+    found = _newest(project, run_id) if project.team else None
+    if found is None or not found.collected or found.lost is not None:
+        return None
+    here, folder = collect.read(project.run(run_id)), project.run(run_id)
+    if here is not None and (not here.attempts or here.attempts[-1]["number"] >= found.attempt):
+        return None
+    url = profile.store or found.draft.store
+    stored = StoredRun(open_store(url), run_id) if url else None
+    if stored is not None and stored.attempt_of_record() == found.attempt:
+        tell.say(f"{run_id} ended on another computer: its record and results come from {url}")
+        project.ignore_runs()
+        folder.mkdir(parents=True, exist_ok=True)
+        return stored.fetch_results(folder)
+    if found.exit_reason == ExitReason.COMPLETED and found.home not in ("", team.writer()):
+        raise _is_home_elsewhere(found)
+    return None
+
+
+def _is_home_elsewhere(run: LeasedRun) -> UsageError:
+    return UsageError(
+        f"{run.run_id} has ended ({run.exit_reason}): its record and results are on the computer of "
+        f"{run.home}, and no store has them.",
+        exists="Nothing was started by this call.",
+        next_command="repeat the command there, or with another run id; with `store:` in the profile, "
+        "results reach every computer",
+    )
+
+
+def _newest(project: Project, run_id: str) -> LeasedRun | None:
+    having = [lease.runs[run_id] for lease in project.leases() if run_id in lease.runs]
+    return max(having, key=lambda run: (run.attempt, run.started_at), default=None)
+
+
+def is_out_of_reach(project: Project, lease: Lease) -> bool:
+    """Whether only another computer of the team can log in to the lease's machine."""
+    return lease.machine is not None and team.is_key_elsewhere(project.identity(lease.id), lease)
+
+
+def end_out_of_reach(project: Project, lease: Lease, run_id: str, tell: Progress) -> None:
+    """End a machine that another computer made for this run alone, and on which nothing is: it cannot be
+    used from here, and its maker, which held the run's turn until it began, is gone."""
+    if lease.for_run != run_id or not is_out_of_reach(project, lease):
+        return
+    with turn_of(project, run_id, "run", tell):
+        now = project.ledger(lease.id).lease()
+        if now.open and not now.uncollected:
+            tell.say(
+                f"{(now.machine or {}).get('id')} was made on the computer of {now.owner}, and has no run"
+            )
+            down(now.id, folder=project.root, progress=tell)
+
+
+def followed(
+    project: Project, lease: Lease, run_id: str, verb: str, output: Output | None, tell: Progress
+) -> RunRecord | None:
+    """The record of a run on a machine out of reach, once it has ended; its failure is raised.
+
+    None where that is not such a run, or its machine puts nothing into a store.
+    """
+    run = next((each for each in lease.uncollected if each.run_id == run_id and not each.found), None)
+    if run is None or run.draft.store is None or not is_out_of_reach(project, lease):
+        return None
+    stored = StoredRun(open_store(run.draft.store), run_id)
+    machine = str((lease.machine or {}).get("id"))
+    tell.say(
+        f"{run_id} goes on on {machine}, whose key is with {lease.owner}: it is followed by what the "
+        f"machine puts into {run.draft.store}, every 30 s"
+    )
+    following = _Following(project, project.ledger(lease.id), run, stored, verb, output, tell)
+    return raise_for_outcome(following.to_the_end(), lease.profile["path"])
+
+
+@dataclass(frozen=True)
+class _Following:
+    """`run` as it was in `ledger` when the following began."""
+
+    project: Project
+    ledger: Ledger
+    run: LeasedRun
+    stored: StoredRun
+    verb: str
+    output: Output | None
+    tell: Progress
+
+    def to_the_end(self) -> RunRecord:
+        folder = self.project.run(self.run.run_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        shown, ended_at = logs.before(folder), math.inf
+        while time.monotonic() < ended_at + _PUT_S:
+            ended = self.stored.ended(self.run.attempt) is not None or self._is_gone()
+            if ended and (record := self._settled()):
+                self._show(shown)
+                return record
+            ended_at = min(ended_at, time.monotonic()) if ended else math.inf
+            self.stored.fetch_log(self.run.attempt, folder)
+            shown = self._show(shown)
+            time.sleep(_POLL_S)
+        raise _is_home_elsewhere(self.ledger.lease().runs[self.run.run_id])
+
+    def _is_gone(self) -> bool:
+        lease = self.ledger.lease()
+        provider = open_provider(str(lease.profile["cloud"]))
+        require_seen(provider, lease)
+        return not lease.open or serving(provider, lease) is None
+
+    def _settled(self) -> RunRecord | None:
+        """What the store has, or what another computer made of it meanwhile; None where that goes on."""
+        run_id = self.run.run_id
+        with turn_of(self.project, run_id, self.verb, self.tell):
+            lease = self.ledger.lease()
+            now = lease.runs[run_id]
+            if not now.collected and self.stored.ended(now.attempt) is not None:
+                collect_stored(self.project, self.ledger, now, self.stored.store.url)
+            elif not now.collected:
+                provider = open_provider(str(lease.profile["cloud"]))
+                settle(self.project, self.ledger, ending_of_machine(provider, lease))
+            elif now.lost is None and self.stored.attempt_of_record() == now.attempt:
+                return self.stored.fetch_results(self.project.run(run_id))
+            return collect.read(self.project.run(run_id))
+
+    def _show(self, shown: int) -> int:
+        """Give `output` what the log has from byte `shown` on; where that ends."""
+        log = self.project.run(self.run.run_id) / collect.LOG
+        if self.output is None or not log.is_file():
+            return shown
+        with log.open("rb") as file:
+            file.seek(shown)
+            while block := file.read(1 << 20):
+                self.output(block)
+            return file.tell()
