@@ -11,10 +11,13 @@ from orchestrator.session import buckets
 _NOTHING = "Nothing was made; nothing costs."
 
 
-def require_data(wanted: Profile) -> None:
-    """Raise what would stop the first run: a bucket that is absent or may not be read, objects that a link
-    made here does not open, or more bytes than the machine's disk."""
-    pins = [buckets.listed(each.bucket) for each in wanted.data if each.bucket]
+def require_data(wanted: Profile) -> tuple[buckets.Pin, ...]:
+    """What the buckets hold now.
+
+    Raises what would stop the first run: a bucket that is absent or may not be read, objects that a link made
+    here does not open, or more bytes than the machine's disk.
+    """
+    pins = tuple(buckets.listed(each.bucket) for each in wanted.data if each.bucket)
     size = sum(pin.size for pin in pins)
     if size >= wanted.resources.disk:
         raise UsageError(
@@ -24,6 +27,7 @@ def require_data(wanted: Profile) -> None:
         )
     for pin in pins:
         _require_readable(pin)
+    return pins
 
 
 def _require_readable(pin: buckets.Pin) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from orchestrator import catalog
 from orchestrator.catalog.for_plan import is_recorded, offers_for, warnings_for
-from orchestrator.errors import Fault, ProfileError, ProviderError
+from orchestrator.errors import Fault, OrchError, ProfileError, ProviderError
 from orchestrator.leases import foreseen
+from orchestrator.leases.egress import region_of_data, transfer_warnings
 from orchestrator.leases.remains import naming
 from orchestrator.ledger import Lease
 from orchestrator.model import Machine, Need, Offer, Place, Provider, clouds
@@ -21,6 +22,7 @@ from orchestrator.plan import plan as make_plan
 from orchestrator.profile import Profile, load
 from orchestrator.profile.values import nearest
 from orchestrator.providers import open_provider
+from orchestrator.session import buckets
 from orchestrator.session.machines import machines_of
 from orchestrator.session.project import Project
 
@@ -37,7 +39,19 @@ def foreseen_plan(project: Project, wanted: Profile, overrides: Sequence[str]) -
         machines = machines_of(provider, lease) if provider and lease else ()
         planned = planned_of(wanted, provider, machines)
         foreseen.refuse_idle_gpu(wanted)
-    return replace(planned, warnings=(*planned.warnings, *foreseen.foreseen_problems(wanted)))
+    known = (*planned.warnings, *_data_warnings(wanted, planned))
+    return replace(planned, warnings=(*known, *foreseen.foreseen_problems(wanted)))
+
+
+def _data_warnings(wanted: Profile, planned: Plan) -> tuple[str, ...]:
+    """What the data add to the bill, or why that is not known."""
+    if not planned.offers or not any(each.bucket for each in wanted.data):
+        return ()
+    try:
+        pins = [buckets.listed(each.bucket) for each in wanted.data if each.bucket]
+    except OrchError as error:
+        return (f"`up` will stop: {error.message}",)
+    return transfer_warnings(pins, planned.offers[0])
 
 
 def one_cloud(
@@ -126,11 +140,11 @@ def _shared(offers: Sequence[Offer]) -> Iterator[str]:
 
 
 def _preferring(wanted: Profile) -> Need:
-    """What is wanted, from the user's own region first where the profile names none."""
+    """What is wanted; where no region is named, first from that of the data, else from the user's own."""
     need = wanted.need()
     if need.region or need.regions or need.zone or wanted.cloud == clouds.ANY:
         return need
-    return replace(need, prefer=clouds.home_region(wanted.cloud, os.environ))
+    return replace(need, prefer=region_of_data(wanted) or clouds.home_region(wanted.cloud, os.environ))
 
 
 def _planned(wanted: Profile, offers: Sequence[Offer], machines: Sequence[Machine]) -> Plan:

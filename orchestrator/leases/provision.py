@@ -12,6 +12,7 @@ from orchestrator.errors import ProviderError, UsageError
 from orchestrator.leases import data_ready, foreseen, store_ready
 from orchestrator.leases.budget import require_planned
 from orchestrator.leases.consent import Approve, Consent
+from orchestrator.leases.egress import transfer_warnings
 from orchestrator.leases.gpu_lock import require_gpu_lock
 from orchestrator.leases.gpu_ready import require_driver, require_listed
 from orchestrator.leases.machine import machine_of
@@ -88,7 +89,6 @@ def provision(
             local = local_stack(wanted, tell)  # may take minutes, and fail
             if not machines:
                 foreseen.refuse_foreseen(wanted, local)
-                data_ready.require_data(wanted)
                 store_ready.require_store(wanted)
         ledger = _ledger_for(project, lease, wanted, overrides, for_run)
         report_once(hazards, project.state, tell)
@@ -138,11 +138,12 @@ def _planned(
 
 
 def _ready_plan(wanted: Profile, planned: Plan) -> Plan:
-    """Plan without the offers that quotas are known to refuse, with what readiness warns of."""
+    """Plan without the offers that quotas are known to refuse, with what readiness and data warn of."""
     ready = require_ready(wanted, planned.offers)
     if ready.offers != planned.offers:
         planned = narrowed(wanted, planned, ready.offers)
-    return replace(planned, warnings=(*planned.warnings, *ready.warnings))
+    data = transfer_warnings(data_ready.require_data(wanted), next(iter(planned.offers), None))
+    return replace(planned, warnings=(*planned.warnings, *ready.warnings, *data))
 
 
 @contextmanager

@@ -60,6 +60,10 @@ class Store(Protocol):
         """ "s3://bucket/prefix", "gs://bucket/prefix", "file:///folder" or "memory://name"."""
         ...
 
+    def region(self) -> str:
+        """Where its bucket lies: a region, or of several a continent ("US"); "" where nobody tells."""
+        ...
+
     def put(self, key: str, content: bytes | Path) -> Stored:
         """Write an object, whole or not at all; its checksum is verified."""
         ...

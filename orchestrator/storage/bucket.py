@@ -36,6 +36,7 @@ class Driver(Protocol):
     """The calls of one cloud for one bucket. Objects bear their whole name as key. Raises StorageError:
     Missing, Changed, THROTTLED and UNREACHABLE are told apart. No call is repeated here."""
 
+    def region(self) -> str: ...
     def write(self, name: str, body: bytes, expected: str | Anything | None) -> Stored: ...
     def upload(self, name: str, path: Path) -> Stored: ...
     def facts(self, name: str) -> Stored | None: ...
@@ -63,6 +64,9 @@ class BucketStore:
         self.url = url
         self._prefix = prefix
         self._driver = driver
+
+    def region(self) -> str:
+        return repeated(self._driver.region)
 
     def put(self, key: str, content: bytes | Path) -> Stored:
         name = self._name(key)

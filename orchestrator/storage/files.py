@@ -45,6 +45,9 @@ class FileStore:
         self._sensitive = sensitive
         self.url = folder.as_uri()
 
+    def region(self) -> str:
+        return ""
+
     def put(self, key: str, content: bytes | Path) -> Stored:
         with self._written(key, content) as new, self._locked(key):
             return self._rename(key, new)

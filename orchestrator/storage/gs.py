@@ -38,6 +38,16 @@ class GsDriver:
         self._bucket_name = bucket
         self._seen = False
 
+    def region(self) -> str:
+        """ "" where the role of who asks does not show the bucket itself, as that for its objects alone."""
+        try:
+            with self._asking("", Anything()):
+                self._bucket.reload(retry=None, timeout=_PATIENCE_S)
+                told = str(self._bucket.location or "")
+        except StorageDenied:
+            return ""
+        return told.lower() if "-" in told else told
+
     def write(self, name: str, body: bytes, expected: str | Anything | None) -> Stored:
         with self._asking(name, expected):
             blob = self._bucket.blob(name)

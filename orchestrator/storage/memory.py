@@ -28,6 +28,9 @@ class MemoryStore:
         self._writes = 0
         self._objects: dict[str, tuple[Stored, bytes]] = {}
 
+    def region(self) -> str:
+        return ""
+
     def put(self, key: str, content: bytes | Path) -> Stored:
         body = content if isinstance(content, bytes) else read_content(content)
         with self._lock:

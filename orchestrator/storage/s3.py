@@ -39,6 +39,9 @@ class S3Driver:
         self._url = url
         self._bucket = bucket
 
+    def region(self) -> str:
+        return _region_of(self._client, self._url, self._bucket) or ""
+
     def write(self, name: str, body: bytes, expected: str | Anything | None) -> Stored:
         digest = hashlib.sha256(body)
         try:

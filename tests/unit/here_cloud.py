@@ -103,7 +103,9 @@ class Door(HereHost):
 
 
 def cloud(root: Path, monkeypatch: pytest.MonkeyPatch, *, prepared: bool = False) -> HereCloud:
-    """The cloud that `cloud: memory` means from now on."""
+    """The cloud that `cloud: memory` means from now on; what is leased there is noted for this test alone."""
+    if "ORCH_STATE_HOME" not in os.environ:
+        monkeypatch.setenv("ORCH_STATE_HOME", str(root.with_name("state")))
     made = HereCloud(root, prepared)
     open_instead(monkeypatch, "memory", f"{__name__}:_opened")
     monkeypatch.setattr("tests.unit.here_cloud._opened", lambda _state: made)

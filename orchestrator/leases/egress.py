@@ -1,0 +1,52 @@
+"""Where the data of a profile lie, and what it costs that a machine is elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from orchestrator.catalog import egress
+from orchestrator.errors import OrchError
+from orchestrator.model import Offer
+from orchestrator.profile import Profile
+from orchestrator.profile.units import show_size
+from orchestrator.session import buckets
+from orchestrator.storage import open_store
+
+_LEAST_USD = 0.05
+
+
+def region_of_data(wanted: Profile) -> str | None:
+    """The one region of the profile's cloud in which all its buckets are; None where there is none."""
+    urls = [each.bucket for each in wanted.data if each.bucket]
+    places = {_place(url) for url in urls}
+    near = all(egress.cloud_of(url) == wanted.cloud for url in urls)
+    (place,) = places if near and len(places) == 1 else ("",)
+    return place if "-" in place else None
+
+
+def transfer_warnings(pins: Sequence[buckets.Pin], offer: Offer | None) -> tuple[str, ...]:
+    """What the machine of the first offer adds to the bill of each bucket that is not beside it."""
+    return tuple(_warnings(pins, offer)) if offer else ()
+
+
+def _warnings(pins: Sequence[buckets.Pin], offer: Offer) -> Iterator[str]:
+    for pin in pins:
+        place = _place(pin.source)
+        usd = pin.size / (1 << 30) * egress.usd_per_gib(pin.source, place, offer.cloud, offer.region)
+        if place and usd >= _LEAST_USD:
+            yield (
+                f"{pin.source} ({show_size(pin.size)}) is in {place}, and the machine in {offer.region} of "
+                f"{offer.cloud}: each machine that fetches it adds about ${usd:.2f} for data transfer "
+                f"(price list of {egress.PRICED_IN})"
+            )
+
+
+@lru_cache(maxsize=64)
+def _place(url: str) -> str:
+    """A bucket stays where it was made."""
+    above = url.rstrip("/").partition("://")
+    try:
+        return open_store(f"{above[0]}://{above[2].partition('/')[0]}").region()
+    except OrchError:
+        return ""
