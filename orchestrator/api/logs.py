@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from orchestrator.errors import FileRefused, UsageError
+from orchestrator.errors import UsageError
 from orchestrator.ledger import Lease
 from orchestrator.model import Progress, Silent
-from orchestrator.model.answers import Malformed
-from orchestrator.model.files import open_regular
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.runs.bookmarks import Bookmark, bookmark_of
 from orchestrator.runs.known import known_ids, known_run, no_such_run, open_with_runs, profile_of
@@ -19,8 +16,6 @@ from orchestrator.session.project import Project
 
 LOG = "output.log"
 _RECORD = "run.json"
-_BLOCK = 1 << 18
-"""Bytes of a log that are held at a time."""
 
 
 def logs(
@@ -45,6 +40,7 @@ def logs(
     if run_id and lease is None and not any(run_id in each.runs for each in open_with_runs(project)):
         raise no_such_run(f"There is no run {run_id} in {project.root}.", run_id, known_ids(project))
     held, run = known_run(project, run_id, lease)
+    from orchestrator.runs.logs import passed_on
     from orchestrator.session.reach import MachineGone
 
     try:
@@ -55,7 +51,7 @@ def logs(
             raise
         return {
             "run_id": run.run_id,
-            "bytes": _passed_on(kept, 0, output),
+            "bytes": passed_on(kept, 0, output),
             "ended": True,
             "reason": ExitReason.LOST,
         }
@@ -71,7 +67,7 @@ def _of_the_copy(
     run_id = log.parent.name
     mark = _mark(project, run_id) if follow else None
     seen = earlier.before(log.parent) + mark.offset if mark and mark.offset else 0
-    size = _passed_on(log, seen, output)
+    size = earlier.passed_on(log, seen, output)
     if mark and size > seen:
         mark.advance(size - earlier.before(log.parent) - mark.offset)
         mark.save()
@@ -82,28 +78,6 @@ def _of_the_copy(
         "ended": True,
         "reason": str(record.exit.get("reason")) if record else None,
     }
-
-
-def _passed_on(log: Path, offset: int, output: Callable[[bytes], None]) -> int:
-    """Pass on the file from byte `offset`, a block at a time. Its length. Raises FileRefused."""
-    with _opened(log) as file:
-        size = file.seek(0, 2)
-        at = file.seek(min(offset, size))
-        while block := file.read(_BLOCK):
-            output(block)
-            at += len(block)
-    return at
-
-
-def _opened(log: Path) -> BinaryIO:
-    try:
-        return open_regular(log)
-    except Malformed as error:
-        raise FileRefused(
-            f"{log} is not the log of a run: {error}. It was not read.",
-            exists=f"Everything else of the run is in {log.parent}.",
-            next_command=f"{shlex.join(['rm', '-r', str(log)])}    # then orch pull {log.parent.name}",
-        ) from None
 
 
 def _mark(project: Project, run_id: str) -> Bookmark | None:
@@ -144,9 +118,7 @@ def _of_earlier_attempts(project: Project, run_id: str, output: Callable[[bytes]
     earlier.lay_earlier(folder)
     size = earlier.before(folder)
     if size:
-        with _opened(folder / LOG) as file:
-            while size > file.tell() and (block := file.read(min(_BLOCK, size - file.tell()))):
-                output(block)
+        earlier.passed_on(folder / LOG, 0, output, size)
     return size
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from orchestrator.catalog import egress
 from orchestrator.errors import OrchError
-from orchestrator.model import Offer
+from orchestrator.model import Offer, clouds
+from orchestrator.model.clouds import CloudTraits
 from orchestrator.profile import Profile
 from orchestrator.profile.units import show_size
 from orchestrator.session import buckets
@@ -20,9 +20,19 @@ def region_of_data(wanted: Profile) -> str | None:
     """The one region of the profile's cloud in which all its buckets are; None where there is none."""
     urls = [each.bucket for each in wanted.data if each.bucket]
     places = {_place(url) for url in urls}
-    near = all(egress.cloud_of(url) == wanted.cloud for url in urls)
+    owners = (_owner(url) for url in urls)
+    near = all(owner is not None and owner.name == wanted.cloud for owner in owners)
     (place,) = places if near and len(places) == 1 else ("",)
-    return place if "-" in place else None
+    return place if "-" in place else None  # that of several regions has no such name
+
+
+def usd_per_gib(url: str, where: str, cloud: str, region: str) -> float:
+    """Of a bucket in `where`, a region or a continent, for a machine in that region of that cloud."""
+    owner = _owner(url)
+    if owner is None or not owner.egress or (owner.name, where) == (cloud, region):
+        return 0.0
+    usd: float = clouds.resolve(owner.egress)(where, region if owner.name == cloud else None)
+    return usd
 
 
 def transfer_warnings(pins: Sequence[buckets.Pin], offer: Offer | None) -> tuple[str, ...]:
@@ -33,13 +43,19 @@ def transfer_warnings(pins: Sequence[buckets.Pin], offer: Offer | None) -> tuple
 def _warnings(pins: Sequence[buckets.Pin], offer: Offer) -> Iterator[str]:
     for pin in pins:
         place = _place(pin.source)
-        usd = pin.size / (1 << 30) * egress.usd_per_gib(pin.source, place, offer.cloud, offer.region)
+        usd = pin.size / (1 << 30) * usd_per_gib(pin.source, place, offer.cloud, offer.region)
         if place and usd >= _LEAST_USD:
             yield (
                 f"{pin.source} ({show_size(pin.size)}) is in {place}, and the machine in {offer.region} of "
                 f"{offer.cloud}: each machine that fetches it adds about ${usd:.2f} for data transfer "
-                f"(price list of {egress.PRICED_IN})"
+                "(list prices as this version has them)"
             )
+
+
+def _owner(url: str) -> CloudTraits | None:
+    """The cloud in whose object storage a url is."""
+    scheme = url.partition("://")[0]
+    return next((each for each in clouds.every() if each.buckets == scheme), None)
 
 
 @lru_cache(maxsize=64)

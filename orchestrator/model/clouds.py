@@ -117,6 +117,13 @@ class CloudTraits:
     setup: str = ""
     """The module whose `lacking` and `made` say what `orch setup` makes and removes: a model.setup.Setup."""
 
+    buckets: str = ""
+    """The scheme in the urls of its object storage."""
+
+    egress: str = ""
+    """The function that prices a GiB out of a bucket: it takes where that is, and the region of this cloud
+    that it goes to, None for a place elsewhere."""
+
     terraform: str = ""
     """The folder whose Terraform files make its network."""
 

@@ -7,12 +7,14 @@ lies before the attempt of now follows from the attempts that were set aside, so
 from __future__ import annotations
 
 import os
+import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from orchestrator.errors import FileRefused
 from orchestrator.hosts.atomic import atomic_file
 from orchestrator.model import RunRecord
 from orchestrator.model.answers import Malformed
@@ -20,7 +22,8 @@ from orchestrator.model.files import last_bytes, open_regular
 from orchestrator.model.plain import plain
 
 LOG = "output.log"
-_BLOCK = 1 << 20
+_BLOCK = 1 << 18
+"""Bytes of a log that are held at a time."""
 _LONGEST_DETAIL = 300
 
 
@@ -67,6 +70,21 @@ def set_aside(folder: Path, part: Path) -> None:
         (folder / LOG).unlink()
 
 
+def passed_on(log: Path, begin: int, output: Callable[[bytes], None], end: int | None = None) -> int:
+    """Pass on the bytes from `begin` to `end` or the file's own end, a block at a time.
+
+    Where it stopped, in bytes. Raises FileRefused.
+    """
+    with _opened(log) as file:
+        size = file.seek(0, os.SEEK_END)
+        end = size if end is None else min(end, size)
+        at = file.seek(min(begin, size))
+        while at < end and (block := file.read(min(_BLOCK, end - at))):
+            output(block)
+            at += len(block)
+    return at
+
+
 def _write_earlier(folder: Path, whole: BinaryIO) -> None:
     for own, mark in _earlier(folder):
         _copy(own, whole)
@@ -104,3 +122,14 @@ def _size(path: Path) -> int:
         facts = path.lstat()
         return facts.st_size if stat.S_ISREG(facts.st_mode) else 0
     return 0
+
+
+def _opened(log: Path) -> BinaryIO:
+    try:
+        return open_regular(log)
+    except Malformed as error:
+        raise FileRefused(
+            f"{log} is not the log of a run: {error}. It was not read.",
+            exists=f"Everything else of the run is in {log.parent}.",
+            next_command=f"{shlex.join(['rm', '-r', str(log)])}    # then orch pull {log.parent.name}",
+        ) from None

@@ -166,8 +166,4 @@ class _Following:
         log = self.project.run(self.run.run_id) / collect.LOG
         if self.output is None or not log.is_file():
             return shown
-        with log.open("rb") as file:
-            file.seek(shown)
-            while block := file.read(1 << 20):
-                self.output(block)
-            return file.tell()
+        return max(shown, logs.passed_on(log, shown, self.output))

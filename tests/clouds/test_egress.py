@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.catalog.egress import usd_per_gib
 from orchestrator.leases import egress
 from orchestrator.leases.offered import foreseen_plan
 from orchestrator.model.stores import Stored
@@ -47,7 +46,7 @@ train:
     ],
 )
 def test_the_price_is_that_of_the_way(url: str, where: str, cloud: str, region: str, usd: float) -> None:
-    assert usd_per_gib(url, where, cloud, region) == usd
+    assert egress.usd_per_gib(url, where, cloud, region) == usd
 
 
 @pytest.fixture

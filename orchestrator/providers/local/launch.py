@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import subprocess
@@ -108,8 +109,8 @@ def _environment(folder: Folder, record: Record) -> dict[str, str]:
 
 
 def _lasts(record: Record) -> int:
-    """Seconds until its deadline, for the machine to count."""
-    return int(record.left)
+    """Seconds until its deadline, for the machine to count: never fewer than are left."""
+    return math.ceil(record.left)
 
 
 def _gpu_devices(count: int) -> list[str]:

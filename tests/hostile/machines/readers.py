@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.api import comparing, logs
+from orchestrator.api import comparing
 from orchestrator.errors import OrchError
 from orchestrator.leases.gpu_ready import parse_listing
 from orchestrator.model import Completed, Exit, RunRecord, files
@@ -75,7 +75,7 @@ def _model_check(path: Path) -> Any:
 
 
 def _passed_on(path: Path) -> int:
-    return logs._passed_on(path, 0, lambda _: None)
+    return run_logs.passed_on(path, 0, lambda _: None)
 
 
 def _stored(path: Path, key: str, **others: bytes) -> StoredRun:
@@ -139,7 +139,7 @@ READERS: dict[str, Reader] = {
     "session.buckets._read": Reader("data-0.json", buckets._read, (OrchError,)),
     "runs.inputs._kept": Reader("code.json", lambda p: inputs._kept(p.parent)),
     "runs.logs._copy": Reader("output.log", _copied_log),
-    "api.logs._opened": Reader("output.log", _passed_on, (OrchError,)),
+    "runs.logs._opened": Reader("output.log", _passed_on, (OrchError,)),
     "runs.model_check._results": Reader("answer", _model_check, bytes_only=True),
     "reads.opened._of_workers": Reader(
         "opened-1.jsonl", lambda p: list(opened._of_workers(p.parent)), (OrchError,)

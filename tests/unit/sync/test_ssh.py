@@ -16,6 +16,7 @@ from orchestrator.model import Host
 from tests.conformance import private_sshd
 from tests.conformance.private_sshd import over_ssh
 from tests.unit.far_side import agent_at
+from tests.unit.job_runs import until
 from tests.unit.sync.trees import age, picture
 
 
@@ -75,11 +76,14 @@ def test_a_push_that_is_cut_off_goes_on_where_it_was(
         def transfer(self, label: str, done: int, total: int) -> None:
             super().transfer(label, done, total)
             if len(self.seen) == 250:
+                until(lambda: any((tmp_path / "far").rglob(large)))
                 first.close()
 
     (root / "zz last").write_bytes(os.urandom(1 << 20))
+    scan = sync.scan(root)
+    large = next(entry.digest for entry in scan.manifest.entries if entry.path == "large")
     with pytest.raises((HostError, SyncError)):
-        sync.push(first, agent, sync.scan(root), "code", Cut())
+        sync.push(first, agent, scan, "code", Cut())
     assert not (Path(sync.tree_path(agent, "code")) / "large").exists()
     again = connect(server.endpoint, identity=server.identity, known_hosts=known, machine_id="vm-1")
     pushed = sync.push(again, agent, sync.scan(root), "code")

@@ -17,7 +17,7 @@ uptime() { # of this computer, in whole seconds
     read -r up rest </proc/uptime
     echo "${up%.*}"
 }
-deadline=$(($(uptime) + lasts))
+deadline=$(($(uptime) + lasts + 1)) # the rest of this second is not its time
 
 trap 'power_off 10' TERM INT HUP USR1
 trap 'power_off 90' USR2
