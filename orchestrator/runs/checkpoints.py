@@ -91,6 +91,7 @@ def _fetched(stored: StoredRun | None, run: Path, here: Kept | None) -> Kept | N
     place = _place(run, attempt, snapshot.seq)
     stored.fetch_checkpoint(attempt, snapshot, place / _FILES)
     atomic_write(place / MANIFEST, json.dumps(asdict(snapshot), sort_keys=True).encode())
+    stored.forget_old_checkpoints()
     return _read(place, attempt)
 
 

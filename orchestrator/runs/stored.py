@@ -15,17 +15,18 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from orchestrator import sync
-from orchestrator.errors import Missing, SyncError, UsageError
+from orchestrator.errors import Missing, StorageError, SyncError, UsageError
 from orchestrator.model import Entry, RunRecord, RunState, store_keys
 from orchestrator.model.answers import LONG, SHORT, Malformed, Most, decoded
 from orchestrator.model.checkpoints import Snapshot
 from orchestrator.model.files import regular_bytes
-from orchestrator.model.stores import LARGEST_GET, Store
+from orchestrator.model.stores import LARGEST_GET, Store, Stored
 from orchestrator.profile import Profile
 from orchestrator.runs import collect, logs
 from orchestrator.runtime.upload import names
@@ -39,6 +40,7 @@ _MOST_LOG = 8 << 20
 _MOST_STORY = 1 << 32
 _SLOT = re.compile(rf"runs/[^/]+/attempts/([1-9]\d{{0,5}})/checkpoints/({'|'.join(names.SLOTS)})/{MANIFEST}")
 _COPY = re.compile(r"runs/[^/]+/attempts/([1-9]\d{0,5})/checkpoints/([1-9]\d{0,5})/(.+)")
+_CHECKPOINT = re.compile(r"runs/[^/]+/attempts/([1-9]\d{0,5})/checkpoints/.+")
 _TRACE = "trace.jsonl"
 _STORY = (collect.LOG, _TRACE)
 
@@ -92,9 +94,22 @@ class StoredRun:
             keys = [f"{above}/{names.of_slot(slot, number)}" for number in range(len(entries))]
         self._fetch(keys, entries, into)
 
+    def forget_old_checkpoints(self) -> None:
+        """Remove the copies of attempts that are older than the newest whole ones. What cannot be stays."""
+        with suppress(StorageError):
+            whole = sorted({*self._whole(), *((attempt, made.seq) for attempt, made, _ in self._in_slots())})
+            first = whole[-KEPT:][0][0] if whole else 0
+            found = ((each.key, _CHECKPOINT.fullmatch(each.key)) for each in self._of_attempts())
+            old = [key for key, match in found if match and int(match[1]) < first]
+            for key in sorted(old, key=lambda each: not each.endswith(f"/{MANIFEST}")):
+                self.store.delete(key)
+
+    def _of_attempts(self) -> Iterator[Stored]:
+        return self.store.list(f"{store_keys.run(self.run_id)}/attempts/")
+
     def _in_slots(self) -> Iterator[tuple[int, Snapshot, str]]:
         """(attempt, list, slot) of every whole copy that a machine put there itself."""
-        for stored in self.store.list(f"{store_keys.run(self.run_id)}/attempts/"):
+        for stored in self._of_attempts():
             found = _SLOT.fullmatch(stored.key)
             snapshot = self._listed(stored.key) if found else None
             if found and snapshot:
@@ -112,7 +127,7 @@ class StoredRun:
 
     def _copies(self) -> Iterator[tuple[int, int, str]]:
         """(attempt, number, name in the copy) of every object of every copy."""
-        for stored in self.store.list(f"{store_keys.run(self.run_id)}/attempts/"):
+        for stored in self._of_attempts():
             found = _COPY.fullmatch(stored.key)
             if found:
                 yield int(found[1]), int(found[2]), found[3]
@@ -157,6 +172,7 @@ class StoredRun:
                 self.store.put(f"{place}/{name}", path)
         told = json.dumps(record.as_json(), indent=1).encode()
         self.store.put(store_keys.record(self.run_id), told)
+        self.forget_old_checkpoints()
 
     def attempt_of_record(self) -> int | None:
         """The attempt of which `fetch_results` would bring the record; None where there is none."""

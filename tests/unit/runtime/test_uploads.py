@@ -32,7 +32,8 @@ class Bucket:
         self.kind = "passing"
 
     def post_form(self, url: str, fields: dict[str, str], body: bytes | File) -> Any:
-        assert url == "https://bucket" and fields["policy"] == "signed" and fields["key"].startswith(PREFIX)
+        assert url == "https://bucket" and fields["policy"] == "signed"
+        assert fields["key"].startswith("runs/one/attempts/")
         self.left -= 1
         if self.left < 0:
             raise HttpError(self.kind, "The bucket did not take it.")
@@ -94,6 +95,23 @@ def test_copies_take_turns_and_names_do_not_add_up(run: RunDir, bucket: Bucket, 
         assert newest(bucket, tmp_path / f"back-{number}") == f"step {number}"
     slots = [key for key in bucket.names() if key.startswith("checkpoints/")]
     assert len(slots) == 2 * (1 + 2)
+
+
+def test_of_all_attempts_the_newest_two_copies_stay(run: RunDir, bucket: Bucket, tmp_path: Path) -> None:
+    keeper, number = Keeper(run, ["ckpt-*"]), 0
+    for attempt, saves, left in ((1, 3, {"1"}), (2, 1, {"1", "2"}), (3, 2, {"3"})):
+        there = PREFIX.replace("/1/", f"/{attempt}/")
+        sending = Uploader(run, Grant("https://bucket", {"policy": "signed"}, there), bucket)  # type: ignore[arg-type]
+        for _ in range(saves):
+            number += 1
+            save(run, keeper, number)
+            sending.look()
+        sending.look(now=True)
+        bucket.run.forget_old_checkpoints()
+        found = [key.split("/") for key in (each.key for each in bucket.store.list()) if "/slot-" in key]
+        assert {parts[3] for parts in found} == left
+        assert newest(bucket, tmp_path / f"back-{attempt}") == f"step {number}"
+    assert len([each for each in bucket.store.list() if each.key.endswith("output.log")]) == 3
 
 
 @pytest.mark.parametrize("left", range(3))
