@@ -19,7 +19,8 @@ lists of packages, and says what can differ, or fail, on another machine. Nothin
 - `--json` gives one object ([its schema](../orchestrator/report/lint.schema.json)), `--sarif FILE` writes
   SARIF 2.1.0 for code review tools.
 
-Silence one finding where you have looked at it, on its line or on a comment of its own above:
+Silence one finding where you have looked at it, on its line, on the last line of its statement, or on a
+comment of its own above:
 
 ```python
 names = os.listdir(folder)  # orch: ignore[ORC401] one file only
@@ -45,7 +46,7 @@ default, workers by the number of cores.
 def rows() -> Iterator[str]:
     yield "| rule | severity | sees | why | fix |"
     yield "|---|---|---|---|---|"
-    for rule in sorted(RULES.values(), key=lambda each: each.id):
+    for rule in RULES.values():
         yield _row(rule)
 
 

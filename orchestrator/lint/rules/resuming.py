@@ -1,0 +1,161 @@
+"""ORC731-734: what an interrupted run loses when its script goes on from its own checkpoint."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from orchestrator.lint.datasets import is_model
+from orchestrator.lint.module import Module
+from orchestrator.lint.registry import module_check
+from orchestrator.lint.rule import Hit, Rule, Severity, hit
+from orchestrator.lint.values import (
+    UNKNOWN,
+    argument,
+    calls_in,
+    is_none,
+    shown,
+    source,
+    texts,
+    truth,
+    unclear,
+)
+
+WEIGHTS = Rule(
+    "ORC731",
+    "resumes-weights-only",
+    Severity.WARNING,
+    "the script goes on from weights that it saved itself, without the optimizer",
+    "The resumed run begins with an empty optimizer: other steps than those of a run without a break.",
+    "keras.callbacks.BackupAndRestore('ckpt'), or save and load the whole model (.keras).",
+)
+EPOCH = Rule(
+    "ORC732",
+    "resumes-at-epoch-0",
+    Severity.WARNING,
+    "the script goes on from its own checkpoint, and fit is not told at which epoch",
+    "The resumed run trains all epochs again, and schedules by epoch begin anew.",
+    "fit(…, initial_epoch=…) from the checkpoint, or keras.callbacks.BackupAndRestore('ckpt').",
+)
+BEST = Rule(
+    "ORC733",
+    "resumes-best-forgotten",
+    Severity.WARNING,
+    "ModelCheckpoint(save_best_only=True) in a script that resumes, without initial_value_threshold",
+    "No callback restores the best value: the first epoch after the break replaces the best model.",
+    "ModelCheckpoint(…, initial_value_threshold=…): the best value so far, kept beside the checkpoint.",
+)
+SCRATCH = Rule(
+    "ORC734",
+    "checkpoint-in-scratch",
+    Severity.WARNING,
+    "checkpoints in /tmp, /dev/shm or a folder of tempfile",
+    "They go with the machine, or with its next boot, which is when they are needed.",
+    "Save them below the working folder, and name that in the profile: train.checkpoints: [ckpt].",
+)
+
+_BACKUP = "keras.callbacks.BackupAndRestore"
+_KEEP = "keras.callbacks.ModelCheckpoint"
+_WRITERS = {
+    _BACKUP: (0, ("backup_dir",)),
+    _KEEP: (0, ("filepath",)),
+    "tensorflow.train.CheckpointManager": (1, ("directory",)),
+}
+_SCRATCH = re.compile(r"/(tmp|var/tmp|dev/shm)(/|$)")
+_SAVES = ("save", "save_weights")
+_LOADS = ("keras.models.load_model",)
+
+
+@module_check(WEIGHTS, EPOCH, BEST)
+def check_resume(module: Module) -> Iterator[Hit]:
+    fits = [call for call in module.calls if _method(call) == "fit" and is_model(module, _receiver(call))]
+    resumes = list(_resumes(module, fits))
+    backed_up = any(module.called(call) == _BACKUP for call in module.calls)
+    for load, fit in [] if backed_up else resumes:
+        if _method(load) == "load_weights":
+            yield hit(WEIGHTS, module.snippet, load, f"{source(load)} restores no optimizer")
+        if argument(fit, -1, "initial_epoch") is None and not unclear(fit):
+            yield hit(EPOCH, module.snippet, fit, f"after {source(load)} this trains from epoch 0")
+    if backed_up or resumes:
+        yield from _forgotten(module)
+
+
+def _forgotten(module: Module) -> Iterator[Hit]:
+    for call in module.calls:
+        best = module.called(call) == _KEEP and truth(module, argument(call, -1, "save_best_only"))
+        threshold = argument(call, -1, "initial_value_threshold")
+        if best and (threshold is None or is_none(threshold)) and not unclear(call):
+            yield hit(BEST, module.snippet, call, "the best value so far is forgotten at a resume")
+
+
+def _resumes(module: Module, fits: list[ast.Call]) -> Iterator[tuple[ast.Call, ast.Call]]:
+    """(load, first fit) of each load, before any training of its function, of what this script saves."""
+    saved = {place for call in module.calls for place in _saved(module, call)}
+    for call in module.calls:
+        if not _is_load(module, call) or not saved & _places(module, argument(call, 0, "filepath")):
+            continue
+        scope = module.scope(call)
+        trained = [fit for fit in fits if module.scope(fit) is scope]
+        if trained and _at(call) < _at(trained[0]):
+            yield call, trained[0]
+
+
+def _is_load(module: Module, call: ast.Call) -> bool:
+    weights = _method(call) == "load_weights" and is_model(module, _receiver(call))
+    return weights or module.called(call) in _LOADS
+
+
+def _saved(module: Module, call: ast.Call) -> set[str]:
+    """What is saved while training goes on. What is saved after it, others may begin with."""
+    of_model = _method(call) in _SAVES and is_model(module, _receiver(call)) and _is_repeated(module, call)
+    return (
+        _places(module, argument(call, 0, "filepath")) if of_model or module.called(call) == _KEEP else set()
+    )
+
+
+def _is_repeated(module: Module, call: ast.Call) -> bool:
+    for above in module.above(call):
+        if isinstance(above, ast.For | ast.While):
+            return True
+        if isinstance(above, ast.FunctionDef):
+            return above.name.startswith("on_")
+    return False
+
+
+def _places(module: Module, path: ast.expr | None) -> set[str]:
+    """What a path may be, and the name that holds it: two uses of one name are one file."""
+    known = {text for text in texts(module, path) if UNKNOWN not in text}
+    return known | ({source(path)} if isinstance(path, ast.Name | ast.Attribute) else set())
+
+
+def _method(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+
+def _receiver(call: ast.Call) -> ast.expr | None:
+    return call.func.value if isinstance(call.func, ast.Attribute) else None
+
+
+def _at(call: ast.Call) -> tuple[int, int]:
+    return call.lineno, call.col_offset
+
+
+@module_check(SCRATCH)
+def check_scratch(module: Module) -> Iterator[Hit]:
+    for call in module.calls:
+        position, names = _WRITERS.get(module.called(call), (-1, ()))
+        path = argument(call, position, *names)
+        if path is not None and (where := _scratch(module, path)):
+            yield hit(SCRATCH, module.snippet, call, f"checkpoints go to {where}")
+
+
+def _scratch(module: Module, path: ast.expr) -> str:
+    """The folder that does not last; "" where it is none."""
+    named = next((text for text in texts(module, path) if _SCRATCH.match(text)), "")
+    held = [
+        path,
+        *(value for name in ast.walk(path) if isinstance(name, ast.Name) for value in module.bound(name)),
+    ]
+    made = (module.called(call) for value in held for call in calls_in(value))
+    return shown(named) if named else next((name for name in made if name.startswith("tempfile.")), "")
