@@ -13,7 +13,7 @@ from orchestrator.ledger import Draft, Lease, LeasedRun, Ledger, Ran
 from orchestrator.model import AttemptFacts, Ending, Exit, MachineState, Provider, RunRecord
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.providers import open_provider
-from orchestrator.runs import attempts, collect
+from orchestrator.runs import attempts, collect, model_check
 from orchestrator.runs.metrics import read_metrics
 from orchestrator.runs.outcome import raise_for_outcome
 from orchestrator.runs.stored import StoredRun
@@ -161,7 +161,16 @@ def collect_stored(project: Project, ledger: Ledger, run: LeasedRun, url: str) -
     if found.started_at and found.ended_at:
         ran = replace(ran, begun=found.started_at, ended=max(found.started_at, found.ended_at))
     exit_, files = collect.exit_json(found.exit), collect.artifacts(entries)
-    record = record_of(project, lease, run.run_id, run.draft, ran=ran, exit=exit_, artifacts=files)
+    record = record_of(
+        project,
+        lease,
+        run.run_id,
+        run.draft,
+        ran=ran,
+        exit=exit_,
+        artifacts=files,
+        model_check=model_check.unchecked(entries, folder / collect.OUTPUTS),
+    )
     collect.write(record)
     if run.exit_reason is None:
         ledger.append("run.ended", run_id=run.run_id, reason=found.exit.reason)

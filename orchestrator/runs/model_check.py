@@ -33,6 +33,12 @@ _MOST_NAMES = 60_000
 
 _MOST_VALUES = 1 << 62
 
+_GONE = Refusal(
+    "it put its results into the store, and nobody asked it what they predict",
+    "Load it by itself before it is used.",
+    Cause.MACHINE_GONE,
+)
+
 KEPT = "model-check.json"
 """What the machine found, in the folder of the run."""
 
@@ -70,10 +76,21 @@ def check(
     compared = [{**mine, **against(theirs, mine)} for theirs, mine in zip(found, ours, strict=True)]
     answers = [_answer(*each) for each in zip(names, found, compared, strict=True)]
     answers += [_answer(path, {}, _beyond(len(names))) for path in every[len(names) :]]
+    return _worst_first(answers, next((each["isolation"] for each in ours if each.get("isolation")), None))
+
+
+def unchecked(entries: Sequence[Entry], outputs: Path) -> dict[str, Any] | None:
+    """As `check`, of what a machine that is gone left in a store: what it predicted there, nobody knows."""
+    files = (entry.path for entry in entries if entry.kind == "file")
+    every = checkable(files, lambda path: _head(outputs / path))
+    answers = [_answer(path, {}, _refused(_GONE)) for path in every[:_MOST_FILES]]
+    return _worst_first(answers) if answers else None
+
+
+def _worst_first(answers: Sequence[dict[str, Any]], isolation: object = None) -> dict[str, Any]:
     worst = min(answers, key=_rank)
     kept = ("path", "kind", "loaded", "equal", "reason", "way_out", "not_checked", "predicted", "method")
-    isolation = next((each["isolation"] for each in ours if each.get("isolation")), None)
-    return {**{key: worst[key] for key in kept}, "isolation": isolation, "files": answers}
+    return {**{key: worst[key] for key in kept}, "isolation": isolation, "files": list(answers)}
 
 
 def _head(path: Path) -> bytes:
@@ -92,12 +109,18 @@ def _first(names: Sequence[str], folder: int) -> Sequence[str]:
 
 
 def _beyond(checked: int) -> dict[str, Any]:
-    refusal = Refusal(
-        f"{checked:,} were checked",
-        "Save fewer files, as arrays of one .npz; their bytes are verified all the same.",
-        Cause.TOO_MANY,
+    return _refused(
+        Refusal(
+            f"{checked:,} were checked",
+            "Save fewer files, as arrays of one .npz; their bytes are verified all the same.",
+            Cause.TOO_MANY,
+        )
     )
-    return {**_failed(refusal.reason), "way_out": refusal.way_out, "not_checked": Cause.TOO_MANY.value}
+
+
+def _refused(refusal: Refusal) -> dict[str, Any]:
+    cause = refusal.cause.value if refusal.cause else None
+    return {**_failed(refusal.reason), "way_out": refusal.way_out, "not_checked": cause}
 
 
 def _rank(answer: Mapping[str, Any]) -> int:

@@ -13,6 +13,7 @@ import orchestrator as orch
 from orchestrator.errors import LocalError, StorageError, StorageFault
 from orchestrator.leases import settle as settling
 from orchestrator.model import Silent
+from orchestrator.report.run import summary
 from orchestrator.storage import Store, open_store
 from orchestrator.training import granted
 from tests.clouds.signing import new_bucket
@@ -25,6 +26,7 @@ LEAVES = """
 import pathlib
 pathlib.Path("out").mkdir()
 pathlib.Path("out/ü %").write_text("left")
+pathlib.Path("out/labels.txt").write_text("a b")
 print("hello")
 """
 
@@ -60,8 +62,10 @@ def test_results_are_not_lost_with_a_machine_that_nobody_followed(
     pulled = orch.pull("one", folder=folder)
     assert pulled.exit["reason"] == "completed"
     record = record_of(folder)
-    assert [each["path"] for each in record["artifacts"]] == ["outputs/out/ü %"]
+    assert [each["path"] for each in record["artifacts"]] == ["outputs/out/labels.txt", "outputs/out/ü %"]
     assert (folder / "runs/one/outputs/out/ü %").read_text() == "left"
+    assert record["model_check"]["not_checked"] == "machine-gone"
+    assert "out/labels.txt: not checked: its machine is gone" in summary(pulled)
     assert (folder / "runs/one/output.log").read_text() == "hello\n"
     assert record["machine"]["id"] == held.machine
     assert orch.down(folder=folder).lost == ()

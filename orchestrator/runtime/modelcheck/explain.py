@@ -34,6 +34,7 @@ class Cause(Enum):
     NO_READER = "no-reader"
     TOO_MANY = "too-many"
     NOT_ISOLATED = "not-isolated"
+    MACHINE_GONE = "machine-gone"
 
 
 _CAUSES = {
@@ -45,6 +46,7 @@ _CAUSES = {
     Cause.NO_READER: "no reader for its format",
     Cause.TOO_MANY: "too many files",
     Cause.NOT_ISOLATED: "it cannot be isolated here",
+    Cause.MACHINE_GONE: "its machine is gone",
 }
 
 
