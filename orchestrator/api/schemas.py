@@ -35,6 +35,7 @@ def start_profile(
 
     `ground`: what terraform made, for a machine there.
     """
+    from orchestrator.lint import checkpoint_folders
     from orchestrator.profile import FoundData, load, starter
     from orchestrator.reads.advice import of_project
     from orchestrator.reads.undeclared_words import amount, source_of
@@ -46,7 +47,7 @@ def start_profile(
         raise _there_already(path, output)
     found = of_project(project)
     data = [FoundData(source_of(e.path, path), e.target, f"the code reads it: {amount(e)}") for e in found]
-    text = starter(project, ground, data)
+    text = starter(project, ground, data, checkpoint_folders)
     atomic_write(path, text.encode())
     load(path)
     return path, text

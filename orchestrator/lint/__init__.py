@@ -5,6 +5,7 @@
 """
 
 from orchestrator.lint.check import Checked, Surroundings, check, without_info
+from orchestrator.lint.checkpoints import checkpoint_folders
 from orchestrator.lint.config import Config, Unknown, checked, from_pyproject, from_table
 from orchestrator.lint.program import imports_of
 from orchestrator.lint.registry import RULES
@@ -22,6 +23,7 @@ __all__ = [
     "Unknown",
     "check",
     "checked",
+    "checkpoint_folders",
     "from_pyproject",
     "from_table",
     "imports_of",

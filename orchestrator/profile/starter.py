@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from orchestrator.model import clouds
 from orchestrator.profile.edit_data import scalar
 from orchestrator.profile.resolve import default_lock, lock_command
 from orchestrator.profile.terraform import TerraformOutputs
-from orchestrator.profile.values import parse_target
+from orchestrator.profile.values import parse_output, parse_target
 
 _NO_SCRIPTS = ("setup.py", "conftest.py", "__init__.py", "noxfile.py")
 _SCRIPTS = ("train.py", "main.py", "run.py", "src/train.py", "src/main.py", "scripts/train.py")
@@ -51,7 +51,7 @@ code:
 train:
   command: {command}
   env: {{}}                 # SEED: 1, or for secrets NAME: {{from_env: NAME}}
-{outputs}
+{outputs}{checkpoints}
 parity:
   steps: 3                # compared in full with the same steps here
   # on_mismatch: stop     # stop for rounding, too; default: DIVERGENT, UNSTABLE and NOT COMPARED stop
@@ -78,11 +78,17 @@ class FoundData:
 _REGION = "# region: us-east-1       # default: the cheapest\n"
 
 
-def starter(project: Path, ground: TerraformOutputs | None = None, data: Sequence[FoundData] = ()) -> str:
+def starter(
+    project: Path,
+    ground: TerraformOutputs | None = None,
+    data: Sequence[FoundData] = (),
+    checkpoints_of: Callable[[str], Sequence[str]] = lambda _: (),
+) -> str:
     """The text of a profile for the project in `project`, to be written into that folder.
 
     For a machine on this computer; with `ground`, for one of the cloud that terraform made ready. `data`:
-    what its code was found to read, beside what lies under the usual names.
+    what its code was found to read, beside what lies under the usual names. `checkpoints_of`: the folders
+    that a script's text resumes from.
     """
     script = _script(project)
     code = _read(project / script) if script else ""
@@ -96,6 +102,7 @@ def starter(project: Path, ground: TerraformOutputs | None = None, data: Sequenc
         if script
         else "python train.py    # no script was found; name yours",
         outputs=_outputs(code),
+        checkpoints=_checkpoints(checkpoints_of(code)),
     )
 
 
@@ -170,9 +177,25 @@ def _outputs(code: str) -> str:
     return f"  outputs: [{', '.join(found)}]\n"
 
 
+def _checkpoints(found: Sequence[str]) -> str:
+    names = [name for name in found if _is_output(name)]
+    if not names:
+        return "  # checkpoints: [ckpt]   # what it resumes from; copied each time it is whole\n"
+    listed = ", ".join(scalar(name) for name in names)
+    return f"  checkpoints: [{listed}]    # what it resumes from; copied each time it is whole\n"
+
+
 def _names(code: str, folder: str) -> bool:
     """Does the script hold a string that is the folder, or a path into it?"""
     return re.search(rf"""(["'])(\./)?{folder}(/[^"'\n]*)?\1""", code) is not None
+
+
+def _is_output(name: str) -> bool:
+    """Can `name` stand in the profile as it is, and mean itself?"""
+    try:
+        return name.isprintable() and parse_output(name) == name and not set("*?[") & set(name)
+    except ValueError:
+        return False
 
 
 def _plain(name: str) -> bool:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from orchestrator.lint.checkpoints import BACKUP, KEEP, saved_to
 from orchestrator.lint.datasets import is_model
 from orchestrator.lint.module import Module
 from orchestrator.lint.registry import module_check
@@ -55,13 +56,6 @@ SCRATCH = Rule(
     "Save them below the working folder, and name that in the profile: train.checkpoints: [ckpt].",
 )
 
-_BACKUP = "keras.callbacks.BackupAndRestore"
-_KEEP = "keras.callbacks.ModelCheckpoint"
-_WRITERS = {
-    _BACKUP: (0, ("backup_dir",)),
-    _KEEP: (0, ("filepath",)),
-    "tensorflow.train.CheckpointManager": (1, ("directory",)),
-}
 _SCRATCH = re.compile(r"/(tmp|var/tmp|dev/shm)(/|$)")
 _SAVES = ("save", "save_weights")
 _LOADS = ("keras.models.load_model",)
@@ -71,7 +65,7 @@ _LOADS = ("keras.models.load_model",)
 def check_resume(module: Module) -> Iterator[Hit]:
     fits = [call for call in module.calls if _method(call) == "fit" and is_model(module, _receiver(call))]
     resumes = list(_resumes(module, fits))
-    backed_up = any(module.called(call) == _BACKUP for call in module.calls)
+    backed_up = any(module.called(call) == BACKUP for call in module.calls)
     for load, fit in [] if backed_up else resumes:
         if _method(load) == "load_weights":
             yield hit(WEIGHTS, module.snippet, load, f"{source(load)} restores no optimizer")
@@ -83,7 +77,7 @@ def check_resume(module: Module) -> Iterator[Hit]:
 
 def _forgotten(module: Module) -> Iterator[Hit]:
     for call in module.calls:
-        best = module.called(call) == _KEEP and truth(module, argument(call, -1, "save_best_only"))
+        best = module.called(call) == KEEP and truth(module, argument(call, -1, "save_best_only"))
         threshold = argument(call, -1, "initial_value_threshold")
         if best and (threshold is None or is_none(threshold)) and not unclear(call):
             yield hit(BEST, module.snippet, call, "the best value so far is forgotten at a resume")
@@ -110,7 +104,7 @@ def _saved(module: Module, call: ast.Call) -> set[str]:
     """What is saved while training goes on. What is saved after it, others may begin with."""
     of_model = _method(call) in _SAVES and is_model(module, _receiver(call)) and _is_repeated(module, call)
     return (
-        _places(module, argument(call, 0, "filepath")) if of_model or module.called(call) == _KEEP else set()
+        _places(module, argument(call, 0, "filepath")) if of_model or module.called(call) == KEEP else set()
     )
 
 
@@ -143,10 +137,8 @@ def _at(call: ast.Call) -> tuple[int, int]:
 
 @module_check(SCRATCH)
 def check_scratch(module: Module) -> Iterator[Hit]:
-    for call in module.calls:
-        position, names = _WRITERS.get(module.called(call), (-1, ()))
-        path = argument(call, position, *names)
-        if path is not None and (where := _scratch(module, path)):
+    for _, call, path in saved_to(module):
+        if where := _scratch(module, path):
             yield hit(SCRATCH, module.snippet, call, f"checkpoints go to {where}")
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from orchestrator.lint import checkpoint_folders
 from orchestrator.profile import Profile, json_schema, load, starter
 from orchestrator.profile.load import to_data
 from orchestrator.profile.tree import read_tree
@@ -100,3 +101,41 @@ def test_the_only_script_is_the_one_that_trains(tmp_path: Path, others: tuple[st
     for name in ("fit.py", *others):
         (tmp_path / name).write_text("print(1)\n")
     assert "command: python fit.py" in starter(tmp_path, None)
+
+
+RESUMES = """
+import keras, os, tensorflow as tf
+FOLDER = os.path.join("work", "ckpt")
+calls = [keras.callbacks.BackupAndRestore(FOLDER), keras.callbacks.ModelCheckpoint("best.keras")]
+manager = tf.train.CheckpointManager(tf.train.Checkpoint(), directory=PLACE, max_to_keep=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "named"),
+    [
+        ('"a b: c"', ("work/ckpt", "a b: c")),
+        ('"./ckpt/"', ("work/ckpt", "ckpt")),
+        ('"/tmp/x"', ("work/ckpt",)),
+        ('f"run-{n}"', ("work/ckpt",)),
+        ('"../x"', ("work/ckpt",)),
+        ('"all*"', ("work/ckpt",)),
+        ('"~/x"', ("work/ckpt",)),
+        ('"work/ckpt"', ("work/ckpt",)),
+    ],
+)
+def test_what_the_script_resumes_from_is_named(tmp_path: Path, place: str, named: tuple[str, ...]) -> None:
+    (tmp_path / "train.py").write_text(RESUMES.replace("PLACE", place))
+    path = tmp_path / "orch.yaml"
+    path.write_text(starter(tmp_path, checkpoints_of=checkpoint_folders))
+    assert load(path, environ={}).train.checkpoints == named
+
+
+@given(st.text(max_size=20))
+def test_whatever_a_folder_of_checkpoints_is_called_the_profile_is_valid(name: str) -> None:
+    code = f"import keras\nkeras.callbacks.BackupAndRestore({name!r})\n"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "orch.yaml"
+        (path.parent / "train.py").write_text(code)
+        path.write_text(starter(path.parent, checkpoints_of=checkpoint_folders), encoding="utf-8")
+        load(path, environ={})
