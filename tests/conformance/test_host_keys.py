@@ -61,7 +61,7 @@ def impostor() -> Iterator[tuple[int, Recorder, str]]:
                 transport.start_server(server=recorder)
                 recorder.received.append("handshake")
                 transport.join(2)
-            except (paramiko.SSHException, EOFError):
+            except (paramiko.SSHException, EOFError, OSError):
                 pass
 
     threading.Thread(target=serve, daemon=True).start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -115,11 +116,9 @@ class Cgroup:
         return [f"={folder / INSIDE}" for folder in self._folders()]
 
     def pids(self) -> set[int]:
-        found: set[int] = set()
-        for folder in self._folders():
-            for procs in folder.rglob("cgroup.procs"):
-                found |= {int(line) for line in _read(procs).split()}
-        return found
+        """Those in it and below. A group that somebody else removes meanwhile has none."""
+        tops = (top for folder in self._folders() for top, _, _ in os.walk(folder))
+        return {int(line) for top in tops for line in _read(Path(top) / "cgroup.procs").split()}
 
     def freeze(self, frozen: bool) -> bool:
         """Stop or continue every process at once; False where there is no freezer, or no group any more."""

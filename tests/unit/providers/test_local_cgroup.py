@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,27 @@ def test_processes_of_all_hierarchies_are_found(v1: Hierarchies, tmp_path: Path)
     (tmp_path / "memory/orch/m-1/cgroup.procs").write_text("12\n34\n")
     (tmp_path / "pids/orch/m-1/cgroup.procs").write_text("34\n56\n")
     assert group.pids() == {12, 34, 56}
+
+
+def test_two_that_remove_a_group_do_not_disturb_each_other(v1: Hierarchies) -> None:
+    """Its supervisor, and a client that asks to end it: what one has removed is no failure of the other."""
+    group, ended = Cgroup("orch/m-1", v1), threading.Event()
+
+    def come_and_go() -> None:
+        while not ended.is_set():
+            for mount in v1.v1.values():
+                os.makedirs(mount / "orch/m-1/inside/own/more", exist_ok=True)  # noqa: PTH103
+            assert group.remove()
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    try:
+        for _ in range(1000):
+            assert group.pids() == set()
+        assert other.is_alive()
+    finally:
+        ended.set()
+        other.join()
 
 
 def test_removal_takes_the_shared_parent_only_with_the_last(v2: Hierarchies, tmp_path: Path) -> None:
