@@ -174,9 +174,13 @@ class LockLost(Busy):
 
 
 class ProviderError(OrchError):
-    """The only error that a provider raises. `attempts`: all that were made to have a machine."""
+    """The only error that a provider raises. `attempts`: all that were made to have a machine.
+
+    `undecided`: of a create call, the machine may have been made all the same.
+    """
 
     attempts: Sequence[Mapping[str, object]] = ()
+    undecided = False
 
     def __init__(
         self,
@@ -193,12 +197,8 @@ class ProviderError(OrchError):
 
     @property
     def exit_code(self) -> int:  # type: ignore[override]
-        return {
-            Fault.AUTH: EXIT_AUTH,
-            Fault.CAPACITY: EXIT_CAPACITY,
-            Fault.QUOTA: EXIT_CAPACITY,
-            Fault.BUSY: EXIT_BUSY,
-        }.get(self.fault, EXIT_PROVISION)
+        own = {Fault.AUTH: EXIT_AUTH, Fault.CAPACITY: EXIT_CAPACITY, Fault.QUOTA: EXIT_CAPACITY}
+        return {**own, Fault.BUSY: EXIT_BUSY}.get(self.fault, EXIT_PROVISION)
 
     @property
     def worth_repeating(self) -> bool:

@@ -21,6 +21,7 @@ from orchestrator.ledger import Attempt, Lease, Ledger
 from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Offer, Place, Progress, Provider
 from orchestrator.plan import Delete, Keep, Plan, disk_cost
 from orchestrator.profile import Profile
+from orchestrator.providers import undecided
 from orchestrator.runs.retries import failed_places
 from orchestrator.runs.spec import spec_labels, user_data
 from orchestrator.session import team, unrecorded
@@ -196,6 +197,8 @@ def _made(
     try:
         machine = provider.create(replace(spec, ssh_public_key=key))
     except ProviderError as error:
+        if repeated:
+            undecided.note_repeated(error)
         _note_refusal(ledger, spec.attempt, error)
         if error.fault is not Fault.CAPACITY:
             raise
@@ -264,7 +267,8 @@ def _taken_back(ledger: Ledger, provider: Provider, machine: Machine, gone: Mach
 
 def _note_refusal(ledger: Ledger, attempt: int, error: ProviderError) -> None:
     refused = {"fault": str(error.fault), "code": error.code, "message": error.message}
-    ledger.append("create.refused", attempt=attempt, **refused)
+    unsure = {"undecided": True} if error.undecided else {}
+    ledger.append("create.refused", attempt=attempt, **refused, **unsure)
 
 
 def _specs(lease: Lease, offers: Sequence[Offer], wanted: Profile, owner: str) -> Iterator[MachineSpec]:

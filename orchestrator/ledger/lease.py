@@ -88,7 +88,8 @@ class Ran:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One create call. `outcome`: intended (maybe made), accepted, or the fault that refused it."""
+    """One create call. `outcome`: intended (maybe made), accepted, or the fault that refused it; where that
+    came after the call may have taken effect, it is `undecided`."""
 
     number: int
     instance_type: str
@@ -98,11 +99,12 @@ class Attempt:
     outcome: str = "intended"
     message: str = ""
     lasts: float | None = None
+    undecided: bool = False
 
     @property
     def settled(self) -> bool:
         """Whether it is known what came of it: where not, its machine may have been made."""
-        return self.outcome not in ("intended", "transient", "unknown")
+        return not self.undecided and self.outcome not in ("intended", "transient", "unknown")
 
 
 @dataclass(frozen=True)
@@ -358,10 +360,8 @@ def _intended(attempts: tuple[Attempt, ...], data: Mapping[str, Any]) -> tuple[A
 def _settle(
     attempts: tuple[Attempt, ...], number: int, outcome: str, data: Mapping[str, Any]
 ) -> tuple[Attempt, ...]:
-    return tuple(
-        replace(a, outcome=outcome, message=data.get("message", "")) if a.number == number else a
-        for a in attempts
-    )
+    told = {"message": data.get("message", ""), "undecided": data.get("undecided") is True}
+    return tuple(replace(a, outcome=outcome, **told) if a.number == number else a for a in attempts)
 
 
 def _with_run(lease: Lease, run: LeasedRun) -> Lease:

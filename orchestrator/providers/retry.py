@@ -10,6 +10,7 @@ from typing import TypeVar
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Ending, Endpoint, Labels, Machine, MachineSpec, Need, NotYet, Offer, Provider
 from orchestrator.model.backoff import Backoff
+from orchestrator.providers import undecided
 
 R = TypeVar("R")
 
@@ -42,7 +43,19 @@ class RetryingProvider:
         return self._persist(lambda: self.inner.offers(need))
 
     def create(self, spec: MachineSpec) -> Machine:
-        return self._persist(lambda: self.inner.create(spec))
+        unanswered = False
+
+        def once() -> Machine:
+            nonlocal unanswered
+            try:
+                return self.inner.create(spec)
+            except ProviderError as error:
+                if unanswered:
+                    undecided.note_repeated(error)
+                unanswered = unanswered or error.fault is Fault.TRANSIENT
+                raise
+
+        return self._persist(once)
 
     def list(self, labels: Labels) -> Sequence[Machine]:
         return self._persist(lambda: self.inner.list(labels))

@@ -46,6 +46,7 @@ from orchestrator.providers.clock import http_time
 from orchestrator.providers.local.network import answers_ssh
 from orchestrator.providers.regions import list_regions
 from orchestrator.providers.retry import RetryingProvider
+from orchestrator.providers.undecided import undecided
 
 VISIBLE_WITHIN_S = 180.0
 """How long EC2 may take to list what it has just made, in seconds; usually a few."""
@@ -309,7 +310,8 @@ class AwsProvider:
             if error.code == _DEAD_TOKEN:
                 return None
             if error.code == _OTHER_REQUEST:
-                return self._earlier(spec, region, wanted["ClientToken"])
+                with undecided():
+                    return self._earlier(spec, region, wanted["ClientToken"])
             raise freeplan.explained(error, self._clients, offer.instance_type) from error
         instance = answer["Instances"][0]
         return None if tags.is_ending(instance) else tags.machine(instance, region)

@@ -43,6 +43,7 @@ from orchestrator.providers.gcp.names import (
     machine_name,
 )
 from orchestrator.providers.retry import RetryingProvider
+from orchestrator.providers.undecided import undecided
 
 _LIVES = 4
 """How often a call that Google remembers as carried out, and whose machine is gone, is made anew."""
@@ -215,7 +216,8 @@ class GcpProvider(NothingBeside):
             begun = self._calls.insert(spec.offer.zone, body, identity)
         except ProviderError as error:
             return self._despite(error, spec)
-        ended = self._calls.inserted(spec.offer.zone, begun)
+        with undecided():
+            ended = self._calls.inserted(spec.offer.zone, begun)
         refusal = of_operation(ended)
         if refusal is not None:
             self._lives[place] = self._lives.get(place, 0) + 1
@@ -236,7 +238,9 @@ class GcpProvider(NothingBeside):
     def _require_not_taken_back(self, spec: MachineSpec, insert: Mapping[str, Any]) -> None:
         """ProviderError where Google made the machine just now and ended it before it was looked at."""
         name, zone = machine_name(spec), spec.offer.zone
-        ending = endings.ending_of(self._calls.done_to(zone, str(insert["targetId"])), name, zone)
+        with undecided():
+            done = self._calls.done_to(zone, str(insert["targetId"]))
+        ending = endings.ending_of(done, name, zone)
         if ending.fault is not None:
             raise ProviderError(ending.fault, ending.message, code=ending.code)
 
@@ -244,7 +248,8 @@ class GcpProvider(NothingBeside):
         """The machine, which Google may show a moment after it says that it exists."""
         end = time.monotonic() + _APPEARING_S
         while True:
-            there = self._calls.instance(spec.offer.zone, machine_name(spec))
+            with undecided():
+                there = self._calls.instance(spec.offer.zone, machine_name(spec))
             if there is not None or time.monotonic() >= end:
                 return there
             time.sleep(0.2)
