@@ -59,7 +59,7 @@ _AWS_FAULTS: dict[str, dict[str, Any]] = {
     "503": {"code": "Unavailable"},
     "cut": {"drop": True},
     "partial": {"partial": True},
-    "slow": {"delay_s": 1.5},
+    "slow": {"delay_s": 2.5},
     "page": {"body": PAGE},
     "xhtml": {"body": XHTML},
     "truncated": {
@@ -78,7 +78,7 @@ _GOOGLE_FAULTS: dict[str, dict[str, Any]] = {
     "503": {"kind": "unavailable"},
     "cut": {"kind": "reset"},
     "partial": {"kind": "partial"},
-    "slow": {"kind": "slow", "delay_s": 1.5},
+    "slow": {"kind": "slow", "delay_s": 2.5},
     "page": {"kind": "html"},
     "xhtml": {"kind": "html"},
     "truncated": {"kind": "truncated"},

@@ -119,10 +119,10 @@ def door(project: Project, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that wait for an answer no longer than a second."""
-    monkeypatch.setattr(aws_clients, "_READ_S", 1.0)
-    monkeypatch.setattr(gcp_calls, "_CALL_S", 1.0)
-    monkeypatch.setattr(readiness_calls, "_CALL_S", 1.0)
+    """Clients that wait for an answer no longer than two seconds."""
+    monkeypatch.setattr(aws_clients, "_READ_S", 2.0)
+    monkeypatch.setattr(gcp_calls, "_CALL_S", 2.0)
+    monkeypatch.setattr(readiness_calls, "_CALL_S", 2.0)
 
 
 def begin(verb: Verb, project: Project, ground: Ground) -> None:
