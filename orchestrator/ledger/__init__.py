@@ -44,7 +44,10 @@ class Ledger(Journal):
 
     def lease(self) -> Lease:
         """Read all events that can be read. Damage never raises."""
-        known = self.contents()
+        return self.lease_in(self.contents())
+
+    def lease_in(self, known: Contents) -> Lease:
+        """The lease as these contents of the ledger tell it."""
         lease = fold(known.events, self.path.parent.name)
         return lease if known.whole else replace(lease, whole=False, problem=known.problem)
 
@@ -66,9 +69,9 @@ class TeamLedger(Ledger):
     def contents(self) -> Contents:
         return self._book.contents()
 
-    def lease(self) -> Lease:
+    def lease_in(self, known: Contents) -> Lease:
         """As above; the profile of a folder on another computer is the file at the same place in this one."""
-        found = super().lease()
+        found = super().lease_in(known)
         if not isinstance(path := found.profile.get("path"), str):
             return found
         return replace(found, profile={**found.profile, "path": _in_folder(path, self.path.parents[2])})

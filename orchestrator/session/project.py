@@ -14,7 +14,7 @@ from pathlib import Path
 from orchestrator.errors import LocalError, StorageError, UsageError
 from orchestrator.hosts.atomic import atomic_write, remove_abandoned
 from orchestrator.hosts.disk import FULL
-from orchestrator.ledger import Lease, Ledger
+from orchestrator.ledger import Contents, Lease, Ledger
 from orchestrator.session import team
 from orchestrator.session.team import Team
 
@@ -97,12 +97,12 @@ class Project:
 
         One whose opening a full disk kept out is none.
         """
-        begun = (ledger for ledger in self.ledgers() if self._has_begun(ledger))
-        return sorted((ledger.lease() for ledger in begun), key=lambda lease: lease.opened_at)
+        read = ((ledger, ledger.contents()) for ledger in self.ledgers())  # a team's store is asked once each
+        begun = (ledger.lease_in(known) for ledger, known in read if self._has_begun(ledger, known))
+        return sorted(begun, key=lambda lease: lease.opened_at)
 
-    def _has_begun(self, ledger: Ledger) -> bool:
+    def _has_begun(self, ledger: Ledger, known: Contents) -> bool:
         """A key is made before the first machine, and after the lease was opened."""
-        known = ledger.contents()
         return bool(known.events) or not known.whole or self.identity(ledger.path.parent.name).exists()
 
     def open_leases(self) -> list[Lease]:
