@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def _refuse(error: Any, as_json: bool) -> int:
-    """A verb, option or argument that does not exist or is missing: exit code 2."""
+    """Report an unknown or missing verb, option or argument: exit code 2."""
     if not as_json:
         error.show()
         return int(error.exit_code)
@@ -37,7 +37,7 @@ def _refuse(error: Any, as_json: bool) -> int:
 
 
 def _own_fault(error: Exception, as_json: bool) -> int:
-    """A fault of orch itself: its trace goes to a file, for a report; what was made still exists."""
+    """Report a bug of orch; its traceback is written to a file that the user can send."""
     import tempfile
     import traceback
 
@@ -46,8 +46,9 @@ def _own_fault(error: Exception, as_json: bool) -> int:
 
     with tempfile.NamedTemporaryFile("w", prefix="orch-fault-", suffix=".txt", delete=False) as file:
         traceback.print_exception(error, file=file)
-    text = f"This is a fault of orch, not yours: {type(error).__name__}: {error}. Its trace is in {file.name}"
-    exists = "What was made before still exists."
+    text = f"This is a bug in orch: {type(error).__name__}: {error}. The traceback is in {file.name}"
+    exists = "Everything that was created before still exists."
     return tell(
-        LocalError(text, exists=exists, next_command="orch status    # then report that file"), as_json
+        LocalError(text, exists=exists, next_command="orch status    # then report the bug with that file"),
+        as_json,
     )

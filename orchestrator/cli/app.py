@@ -1,4 +1,4 @@
-"""The verbs. Each parses, calls the api, and renders; imports wait until a verb is called."""
+"""The verbs: parse, call the api, render. A verb imports what it needs when it is called."""
 
 from __future__ import annotations
 
@@ -21,22 +21,34 @@ from orchestrator.cli import run as run_
 from orchestrator.cli import setup as setup_
 from orchestrator.cli import size as size_
 from orchestrator.cli import watch as watch_
-from orchestrator.cli.options import Json, Lease, NewData, Parallel, ProfilePath, RunId, Sets, Strict
+from orchestrator.cli.options import (
+    Json,
+    Lease,
+    LocalParity,
+    NewData,
+    Parallel,
+    ProfilePath,
+    ResumeProof,
+    RunId,
+    Sets,
+    Strict,
+)
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.verbs import Verb, Verbs
 
 app = typer.Typer(
     name="orch",
     cls=Verbs,
-    help="Provision a right-sized machine, train there, and prove that it is the same as here.",
+    help="Train on another machine and verify that the result is the same as on yours.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    epilog="Exit codes: 0 ok, 1 this computer refused, 2 usage or profile, 3 credentials, "
+    epilog="Exit codes: 0 success, 1 error on this computer, 2 usage or profile, 3 credentials, "
     "4 capacity or quota, 5 provisioning, 6 training failed, 7 parity or stack mismatch, "
-    "8 contact lost or clean-up unproven, 9 lint found something, 10 out of memory, 11 preempted, "
-    "12 run lost with its machine, 13 cancelled, 14 results lost, 15 busy, 130 interrupted.",
+    "8 connection lost or clean-up not confirmed, 9 lint findings, 10 out of memory, 11 preempted, "
+    "12 machine lost, 13 cancelled, 14 results lost, 15 busy, 16 stalled, 17 loss not finite, "
+    "18 disk full, 19 deadline reached, 130 interrupted.",
 )
 
 app.add_typer(catalog.app)
@@ -47,15 +59,20 @@ app.add_typer(catalog.app)
 def up(
     profile: ProfilePath,
     sets: Sets = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before what costs.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation before spending money.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
     strict: Strict = False,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Leave a new machine running where it cannot be prepared.")
+        bool, typer.Option("--keep", help="Keep a new machine running even if its setup fails.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make the machine that PROFILE describes, or find it, and install its stack."""
+    """Create the machine of PROFILE and install its packages.
+
+    Safe to repeat: a machine that already exists is reused.
+    """
     from orchestrator import api
     from orchestrator.cli import approval, progress
 
@@ -88,11 +105,11 @@ def plan(
     profile: ProfilePath,
     sets: Sets = None,
     like: Annotated[
-        str | None, typer.Option("--like", metavar="RUN", help="For what this run turned out to need.")
+        str | None, typer.Option("--like", metavar="RUN", help="Plan a machine that fits what RUN used.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what `up` would do: offers, prices, and what does not fit."""
+    """Show what `orch up` would do and cost, without doing it."""
     from orchestrator import api
     from orchestrator.report.lease import plan_text
     from orchestrator.report.where import like_text
@@ -112,23 +129,18 @@ def plan(
 @app.command(cls=Verb)
 @guarded
 def train(
-    local_parity: Annotated[
-        bool,
-        typer.Option("--local-parity", help="First prove that the first steps are equal here and there."),
-    ] = False,
-    resume_proof: Annotated[
-        bool,
-        typer.Option("--resume-proof", help="First prove here that a killed run goes on exactly."),
-    ] = False,
+    local_parity: LocalParity = False,
+    resume_proof: ResumeProof = False,
     run_id: Annotated[
-        str | None, typer.Option("--run-id", help="Name the run; a second call re-attaches to it.")
+        str | None,
+        typer.Option("--run-id", metavar="ID", help="Name the run. A second call attaches to it."),
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Return once the run is started.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Return once the run has started.")] = False,
     io_analyze: Annotated[
-        bool, typer.Option("--io-analyze", help="Then measure there what its input costs; see orch profile.")
+        bool, typer.Option("--io-analyze", help="Afterwards, run `orch profile` on the machine.")
     ] = False,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Try a run id that failed again, as the project is now.")
+        bool, typer.Option("--retry-failed", help="Retry a failed run id with the current project files.")
     ] = False,
     parallel: Parallel = False,
     new_data: NewData = False,
@@ -137,13 +149,13 @@ def train(
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
-    """Train on the leased machine and bring everything home."""
+    """Train on the leased machine and download the results."""
     from orchestrator import api
     from orchestrator.cli import progress, runs
     from orchestrator.cli.approval import dearer
 
     profile_.refuse_detached(io_analyze, detach)
-    begin = api.train  # loads much: an interrupt until here lets go of nothing
+    begin = api.train  # import before detachable(): Ctrl-C during the import has no run to detach from
     with runs.detachable():
         record = begin(
             run_id=run_id,
@@ -168,13 +180,19 @@ def train(
 @app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
 @guarded
 def record(
-    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="What to run, here.")],
-    steps: Annotated[int, typer.Option("--steps", min=0, help="Steps to record tensor by tensor.")] = 3,
-    light: Annotated[int, typer.Option("--light", min=0, help="Steps after them to fingerprint.")] = 0,
-    run_id: Annotated[str | None, typer.Option("--run-id", help="Name the run.")] = None,
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The training command.")],
+    steps: Annotated[int, typer.Option("--steps", min=0, metavar="N", help="Steps to record in full.")] = 3,
+    light: Annotated[
+        int,
+        typer.Option("--light", min=0, metavar="N", help="Further steps to record as fingerprints only."),
+    ] = 0,
+    run_id: Annotated[str | None, typer.Option("--run-id", metavar="ID", help="Name the run.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Record a run on this computer, without a machine, in the environment of CMD's python."""
+    """Run a training on this computer and record its first steps.
+
+    CMD runs in the environment of its own python; no machine is involved.
+    """
     from orchestrator import api
     from orchestrator.cli import progress, runs
 
@@ -208,13 +226,13 @@ app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_
 @app.command(cls=Verb)
 @guarded
 def status(
-    ask: Annotated[bool, typer.Option("--live", help="Ask the clouds too, not only the ledger.")] = False,
+    ask: Annotated[bool, typer.Option("--live", help="Ask the clouds as well as the local ledger.")] = False,
     team: Annotated[
-        bool, typer.Option("--team", help="Every lease of the team's ledger, also those that ended.")
+        bool, typer.Option("--team", help="List all leases of the team's ledger, including closed ones.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """What is leased from this folder, until when, and what it costs."""
+    """Show the project's machines, their deadlines and costs."""
     from orchestrator.api import Project, leases_elsewhere
     from orchestrator.api import status as leases
     from orchestrator.errors import EXIT_RESULTS_LOST
@@ -238,12 +256,15 @@ def logs(
     run_id: RunId = None,
     follow: Annotated[
         bool,
-        typer.Option("-f", "--follow", help="Print what it prints until it ends, from where you left off."),
+        typer.Option("-f", "--follow", help="Follow the output, from where you last stopped."),
     ] = False,
     lease: Lease = None,
     as_json: Json = False,
 ) -> None:
-    """Print what a run has printed. With -f: follow it; Ctrl-C detaches, and -f again goes on from there."""
+    """Print the output of a run, or follow it with -f.
+
+    Ctrl-C stops following; the run continues on its machine.
+    """
     from orchestrator.api import logs as logs_
     from orchestrator.cli import progress, runs, terminal
 
@@ -261,13 +282,18 @@ def logs(
 @app.command(context_settings={"ignore_unknown_options": True})
 @guarded
 def ssh(
-    command: Annotated[list[str] | None, typer.Argument(metavar="[CMD...]")] = None,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[CMD...]", help="The command. Default: a login shell.")
+    ] = None,
     lease: Lease = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the ssh command line, do not run it.")
+        bool, typer.Option("--json", help="Print the ssh command line instead of running it.")
     ] = False,
 ) -> None:
-    """Open a shell on the machine, or run CMD there, with its verified host key."""
+    """Open a shell on the machine, or run a command there.
+
+    The connection is made only if the machine shows its verified host key.
+    """
     from orchestrator.api import ssh as door
 
     argv = door.ssh_command(command or (), lease=lease)
@@ -292,10 +318,12 @@ app.command(cls=Verb)(doctor.doctor)
 @app.command(cls=Verb)
 @guarded
 def schema(
-    which: Annotated[str, typer.Argument(help="Which one: profile, run or lint.")] = "profile",
-    as_json: Annotated[bool, typer.Option("--json", help="Accepted; a schema is always JSON.")] = False,
+    which: Annotated[
+        str, typer.Argument(metavar="[profile|run|lint]", help="Which schema to print.")
+    ] = "profile",
+    as_json: Annotated[bool, typer.Option("--json", help="No effect: a schema is always JSON.")] = False,
 ) -> None:
-    """Print the JSON Schema of profiles, of run.json, or of what lint prints."""
+    """Print the JSON Schema of profiles, run.json or lint output."""
     import json
 
     from orchestrator.api.schemas import schema as find
@@ -310,11 +338,11 @@ app.command(cls=Verb)(init_.init)
 @app.command(cls=Verb)
 @guarded
 def skipped(profile: ProfilePath, sets: Sets = None, as_json: Json = False) -> None:
-    """List what a sync of PROFILE's code leaves behind, and why."""
+    """List the files that are not sent to the machine, and why."""
     from orchestrator.api.recording import left_behind
 
     rows = left_behind(profile, sets or ())
-    text = "\n".join(f"{path}  {why}" for path, why in rows) or "Nothing is left behind."
+    text = "\n".join(f"{path}  {why}" for path, why in rows) or "All files are sent."
     emit("skipped", {"skipped": [{"path": path, "why": why} for path, why in rows]}, as_json, text)
 
 

@@ -1,4 +1,4 @@
-"""Asking before money is spent: on a terminal by a question, off it only by --yes."""
+"""Ask for approval before money is spent: a question on a terminal, --yes elsewhere."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 def ask(yes: bool, argv: Sequence[str]) -> Callable[[Plan], bool]:
-    """What costs nothing is never asked about. A second plan of the same command holds dearer offers: --yes
-    goes as far as the profile's max_price, and without one nobody has said yes to them.
+    """Ask before creating a machine that costs money; a free one is approved silently.
 
-    `argv`: the command without --yes.
+    A second plan in the same command contains more expensive offers. --yes approves those only if the
+    profile sets max_price. `argv`: the command without --yes.
     """
     return _asking(yes, argv, first=True)
 
 
 def dearer() -> Callable[[Plan], bool]:
-    """Ask, on a terminal, about a machine that is dearer than what was agreed; off it the answer is no."""
+    """Ask about a machine that is more expensive than the approved one; without a terminal, refuse."""
     return _asking(False, (), first=False)
 
 
@@ -46,8 +46,8 @@ def _asking(yes: bool, argv: Sequence[str], *, first: bool) -> Callable[[Plan], 
             if again:
                 return False
             agreed = shlex.join([*argv, "--yes"])
-            raise UsageError("This costs money, and nobody can be asked here.", next_command=agreed)
-        question = "Only dearer ones are left. Make one of these?" if again else "Make it?"
+            raise UsageError("This costs money and needs your approval.", next_command=agreed)
+        question = "Only more expensive offers are left. Create one of them?" if again else "Create it?"
         print(ours(f"{question} [y/N] "), end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -1,4 +1,4 @@
-"""orch cancel: end a run that goes on."""
+"""orch cancel: stop an active run."""
 
 from __future__ import annotations
 
@@ -6,24 +6,22 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.options import Json, Lease
 from orchestrator.cli.output import emit, guarded
 
 
 @guarded
 def cancel(
     run_id: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="A run's id; default: the latest that goes on.")
+        str | None, typer.Argument(metavar="RUN", help="The run's id. Default: the latest active run.")
     ] = None,
-    lease: Annotated[
-        str | None, typer.Option("--lease", help="Which lease, where this folder has several.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
+    lease: Lease = None,
+    as_json: Json = False,
 ) -> None:
-    """End a run on its machine; what it wrote can still be pulled.
+    """Stop a run; the files that it wrote can still be pulled.
 
-    Exit code 0 where the run is ended now, also where it had ended before: the answer says which. 12 or
-    another code of a lost run where it went with its machine, 2 where the id is not known or the run is
-    still being started.
+    Exit codes: 0 the run has ended, now or earlier; 2 the id is unknown or the run is still starting;
+    12 the run was lost with its machine.
     """
     from orchestrator import api
     from orchestrator.cli import progress

@@ -1,4 +1,4 @@
-"""orch catalog: what is recorded of the clouds' types and prices, and how to renew it."""
+"""orch catalog: show and refresh the recorded machine types and prices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.model.counted import counted
 app = typer.Typer(
     name="catalog",
     cls=Verbs,
-    help="Types and prices of the clouds, as recorded here: show them, or renew them.",
+    help="Show or refresh the recorded machine types and prices.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -23,7 +23,7 @@ app = typer.Typer(
 
 def _which() -> str:
     named = clouds.elsewhere()
-    return f"{', '.join(named)}; default: {'both' if len(named) == 2 else 'all'}."
+    return f"{', '.join(named)}. Default: {'both' if len(named) == 2 else 'all'}."
 
 
 Clouds = Annotated[list[str] | None, typer.Argument(metavar="[CLOUD...]", help=_which())]
@@ -38,12 +38,14 @@ def refresh(
     region: Annotated[
         str | None,
         typer.Option(
-            "--region", help="One region. Default: of AWS the one that is configured, of Google all."
+            "--region",
+            metavar="REGION",
+            help="Ask for one region only. Default: on AWS the configured region, on Google all regions.",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Ask the clouds what they sell now, and keep the answer in the cache."""
+    """Fetch current types and prices from the clouds and cache them."""
     from orchestrator.api import catalog
 
     renewed = catalog.refresh(clouds or (), region=region)
@@ -54,7 +56,7 @@ def refresh(
 @app.command(cls=Verb)
 @guarded
 def show(clouds: Clouds = None, as_json: Json = False) -> None:
-    """How much is recorded, of when, and from where."""
+    """Show how many types and prices are recorded, and how old they are."""
     from orchestrator.api import catalog
 
     shown = catalog.show(clouds or ())
@@ -67,15 +69,15 @@ def _renewed(each: dict[str, Any]) -> str:
     lines = [f"{each['cloud']}: {counted(each['types'], 'type')} in {where}, as of {each['date']}"]
     if each["unpriced"]:
         some = ", ".join(each["unpriced"][:_SHOWN])
-        more = ", …; all by --json" if len(each["unpriced"]) > _SHOWN else ""
-        lines.append(f"  {len(each['unpriced'])} without a price, and so never chosen: {some}{more}")
+        more = ", …; --json lists all" if len(each["unpriced"]) > _SHOWN else ""
+        lines.append(f"  {len(each['unpriced'])} without a price, never chosen: {some}{more}")
     return "\n".join(lines)
 
 
 def _shown(each: dict[str, Any]) -> str:
     types, prices = counted(each["types"], "type"), counted(each["prices"], "price")
     regions = counted(len(each["regions"]), "region")
-    lines = [f"{each['cloud']}: {types}, {prices} in {regions}, of {each['date']}"]
+    lines = [f"{each['cloud']}: {types}, {prices} in {regions}, as of {each['date']}"]
     lines.append(f"  accelerators: {', '.join(each['accelerators'])}")
     lines += [f"  {line}" for line in (*each["sources"], *each["notes"])]
     if each["warning"]:

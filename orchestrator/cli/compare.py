@@ -1,4 +1,4 @@
-"""orch compare: two recorded runs, tensor by tensor; with --confirm also why they differ."""
+"""orch compare: find the first difference between two runs, and with --confirm its cause."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from orchestrator.model.outcomes import Conclusion
 
 @guarded
 def compare(
-    run_a: Annotated[str, typer.Argument(help="A run: a folder, or an id under runs/.")],
-    run_b: Annotated[str, typer.Argument(help="The other one.")],
+    run_a: Annotated[str, typer.Argument(metavar="RUN_A", help="A run id under runs/, or a run's folder.")],
+    run_b: Annotated[str, typer.Argument(metavar="RUN_B", help="The run to compare it with.")],
     confirm: Annotated[
         bool,
         typer.Option(
-            "--confirm", help="Find the cause: run the first steps again, one difference imposed at a time."
+            "--confirm", help="Find the cause by running the first steps again, one change at a time."
         ),
     ] = False,
     budget: Annotated[
@@ -28,12 +28,15 @@ def compare(
             "--budget",
             parser=duration,
             metavar="DURATION",
-            help="How long --confirm may take; what it did not try is said.",
+            help="Time limit of --confirm. Candidates that were not tried are listed.",
         ),
     ] = "120s",  # type: ignore[assignment]  # parsed as if given
     as_json: Json = False,
 ) -> None:
-    """Compare two recorded runs tensor by tensor, others by their records. Exit code 7 unless identical."""
+    """Find the first difference between two runs.
+
+    Recorded runs are compared tensor by tensor, other runs by their run.json. Exit code 7 unless identical.
+    """
     from orchestrator import api
     from orchestrator.cli import progress
     from orchestrator.report.parity import letter
@@ -49,13 +52,13 @@ def compare(
 
 
 def _next(run_a: str, run_b: str) -> str:
-    """How the cause can be found: by running again here, or by recordings that can be run again."""
+    """The command that can find the cause."""
     from orchestrator.api.comparing import cannot_confirm
 
     why = cannot_confirm(run_a, run_b)
     if why is None:
-        return f"Next: orch compare {run_a} {run_b} --confirm    # finds the cause, by running again"
+        return f"Next: orch compare {run_a} {run_b} --confirm    # finds the cause by running steps again"
     return (
-        f"The cause cannot be found by running again: {why}.\n"
+        f"--confirm cannot run these steps again: {why}.\n"
         "Next: orch train --local-parity    # looks for the cause while it compares"
     )

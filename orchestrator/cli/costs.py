@@ -1,4 +1,4 @@
-"""orch costs: what was spent."""
+"""orch costs: show what was spent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from orchestrator.cli.output import emit, guarded
 
 @guarded
 def costs(as_json: Json = False) -> None:
-    """Show what each lease, project and month has cost so far, from the ledgers. Asks no cloud."""
+    """Show the costs of each lease, project and month.
+
+    Reads the ledgers; asks no cloud.
+    """
     from orchestrator.api import costs as sum_up
     from orchestrator.report.costs import costs_text
 

@@ -1,4 +1,4 @@
-"""orch doctor: what this computer can do for orch; with a cloud, what that cloud would let you do."""
+"""orch doctor: check this computer, or a cloud account."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from orchestrator.model import clouds
 
 Cloud = Annotated[
     str | None,
-    typer.Argument(metavar=f"[{'|'.join(clouds.elsewhere())}]", help="A cloud; default: this computer."),
+    typer.Argument(metavar=f"[{'|'.join(clouds.elsewhere())}]", help="A cloud. Default: this computer."),
 ]
 Wanted = Annotated[
-    Path | None, typer.Argument(metavar="[PROFILE]", help="Check image and quota for its machine.")
+    Path | None, typer.Argument(metavar="[PROFILE]", help="Also check image and quota for its machine.")
 ]
-Region = Annotated[str | None, typer.Option("--region", help="Look there instead of the profile's region.")]
+Region = Annotated[
+    str | None,
+    typer.Option("--region", metavar="REGION", help="The region to check, instead of the profile's."),
+]
 
 
 @guarded
@@ -29,10 +32,11 @@ def doctor(
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """What this computer can do for orch; or whether a cloud would make your machine, and what lacks.
+    """Check whether this computer, or a cloud account, is ready.
 
-    Of a cloud: credentials, every permission, region, network, image, quota. It makes nothing there.
-    Exit codes: 0 ready, 3 credentials or permissions missing, 4 quota short, 5 anything else missing.
+    For a cloud it checks credentials, every permission, region, network, image and quota, and creates
+    nothing. Exit codes: 0 ready, 3 credentials or permissions missing, 4 not enough quota, 5 anything else
+    missing.
     """
     code = _here(as_json) if cloud is None else _there(cloud, profile, region, sets or [], as_json)
     if code:
@@ -53,7 +57,7 @@ def _there(cloud: str, profile: Path | None, region: str | None, sets: list[str]
     from orchestrator.cli import progress
     from orchestrator.report.doctor import readiness_text
 
-    progress.progress().say(f"Asking {cloud}; nothing is made there.")
+    progress.progress().say(f"Checking {cloud}; nothing is created.")
     found = cloud_doctor.examine(cloud, profile, region=region, overrides=sets)
     emit("cloud-doctor", cloud_doctor.as_json(found), as_json, readiness_text(found, profile))
     return cloud_doctor.exit_code(found)

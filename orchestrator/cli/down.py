@@ -1,4 +1,4 @@
-"""orch down: end the machine; with --all, every machine of this user."""
+"""orch down: delete the project's machine, or with --all every machine of this user."""
 
 from __future__ import annotations
 
@@ -15,29 +15,39 @@ if TYPE_CHECKING:
     from orchestrator.api import Target
 
 
-_NOT_ASKED = "Asked: this computer, and clouds of leases at hand. For another: orch down --all --cloud aws"
+_NOT_ASKED = (
+    "Checked this computer and the clouds of your leases. To check another cloud: orch down --all --cloud aws"
+)
 
 
 @guarded
 def down(
     lease: Annotated[
-        str | None, typer.Argument(metavar="LEASE", help="Which one, where this folder has several.")
+        str | None, typer.Argument(metavar="LEASE", help="The lease, if the project has several.")
     ] = None,
-    named: Annotated[str | None, typer.Option("--lease", help="The same, as other verbs say it.")] = None,
-    discard: Annotated[bool, typer.Option("--discard", help="Lose results that were not pulled.")] = False,
+    named: Annotated[
+        str | None, typer.Option("--lease", metavar="NAME", help="Same as the argument LEASE.")
+    ] = None,
+    discard: Annotated[
+        bool, typer.Option("--discard", help="Delete even if results were not pulled; they are lost.")
+    ] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every machine of yours: listed, and asked about, first.")
+        bool, typer.Option("--all", help="Delete all your machines, after listing them and asking.")
     ] = False,
     others: Annotated[
-        bool, typer.Option("--others", help="With --all: machines of other owners too.")
+        bool, typer.Option("--others", help="With --all: include machines of other owners.")
     ] = False,
     clouds: Annotated[
-        list[str] | None, typer.Option("--cloud", help="With --all: look there too; repeatable.")
+        list[str] | None,
+        typer.Option("--cloud", metavar="CLOUD", help="With --all: also check this cloud. Repeatable."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """End the machine, prove that nothing is left, and say what it took."""
+    """Delete the machine and confirm that nothing is left.
+
+    Refuses while the machine holds results that were not pulled. Prints the time and cost of the lease.
+    """
     from dataclasses import asdict
 
     from orchestrator import api
@@ -67,12 +77,13 @@ def down(
 
 
 def _ask(yes: bool, others: bool, discard: bool, clouds: Sequence[str]) -> Callable[[Sequence[Target]], bool]:
-    """Show every machine; ask on a terminal, and refuse elsewhere without --yes."""
+    """List the machines, then ask; without a terminal, refuse unless --yes was given."""
 
     def approve(targets: Sequence[Target]) -> bool:
         from orchestrator.api import command_of
         from orchestrator.cli.terminal import ours
         from orchestrator.errors import UsageError
+        from orchestrator.model.counted import counted
         from orchestrator.report.lease import targets_text
 
         shown = [target.as_json() for target in targets]
@@ -82,11 +93,12 @@ def _ask(yes: bool, others: bool, discard: bool, clouds: Sequence[str]) -> Calla
             return True
         if not sys.stdin.isatty():
             raise UsageError(
-                f"This would end {len(doomed)} of them, and nobody can be asked here.",
-                exists="Nothing was ended.",
+                f"This would delete {counted(len(doomed), 'machine')} and needs your approval.",
+                exists="Nothing was deleted.",
                 next_command=f"{command_of(discard=discard, others=others, clouds=clouds)} --yes",
             )
-        print(f"End {len(doomed)} of them? [y/N] ", end="", file=sys.stderr, flush=True)
+        question = f"Delete {counted(len(doomed), 'machine')}? [y/N] "
+        print(question, end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     return approve

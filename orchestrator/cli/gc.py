@@ -1,4 +1,4 @@
-"""orch gc: end what outlived its deadline."""
+"""orch gc: delete machines that are past their deadline."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ Clouds = Annotated[
     list[str] | None,
     typer.Option(
         "--cloud",
-        help=f"{', '.join(clouds.elsewhere())} or {clouds.LOCAL}; repeatable. "
-        "Default: this computer and the clouds of this folder's leases.",
+        metavar="CLOUD",
+        help=f"{', '.join(clouds.elsewhere())} or {clouds.LOCAL}. Repeatable. "
+        "Default: this computer and the clouds of this project's leases.",
     ),
 ]
 
@@ -24,17 +25,19 @@ Clouds = Annotated[
 @guarded
 def gc(
     clouds: Clouds = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be ended; end nothing.")] = False,
-    others: Annotated[bool, typer.Option("--others", help="Machines of other owners too.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be deleted, and delete nothing.")
+    ] = False,
+    others: Annotated[bool, typer.Option("--others", help="Include machines of other owners.")] = False,
     discard: Annotated[
-        bool, typer.Option("--discard", help="Also end machines with results that were not pulled.")
+        bool, typer.Option("--discard", help="Include machines with results that were not pulled.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """End your machines that outlived their deadline, and only those. For a schedule.
+    """Delete your machines that are past their deadline.
 
-    Exit code 8 where a machine that was to be ended may still exist or was kept for its results, or a cloud
-    did not answer.
+    Meant for a schedule. Exit code 8 if such a machine may still exist, if it was kept because of its
+    results, or if a cloud did not answer.
     """
     from orchestrator import api
     from orchestrator.cli import progress
@@ -52,7 +55,7 @@ def gc(
 
 
 def gc_text(report: Mapping[str, Any]) -> str:
-    """One line a machine, the sum at the end. See `orch gc --json`."""
+    """One line per machine, then a summary. `report`: the value that `orch gc --json` prints."""
     from orchestrator.model.counted import counted
     from orchestrator.report.units import money
 
@@ -62,14 +65,14 @@ def gc_text(report: Mapping[str, Any]) -> str:
     seen = ", ".join(cloud for cloud in report["clouds"] if cloud not in report["unseen"]) or "no cloud"
     count = {name: sum(one["outcome"] == name for one in machines) for name in ("ended", "due", "unproven")}
     if not machines:
-        return "\n".join([*lines, f"No machine of orch on {seen}."])
-    said = [f"{counted(len(machines), 'machine')} of orch on {seen}"]
-    said += [f"{count['due']} to be ended" if report["dry_run"] else f"{count['ended']} ended, proven gone"]
-    said += [f"{count['unproven']} may still exist and cost"] if count["unproven"] else []
+        return "\n".join([*lines, f"orch has no machine on {seen}."])
+    said = [f"{counted(len(machines), 'machine')} on {seen}"]
+    said += [f"{count['due']} to delete" if report["dry_run"] else f"{count['ended']} deleted and gone"]
+    said += [f"{count['unproven']} may still exist and cost money"] if count["unproven"] else []
     kept = sum(one["outcome"] == "kept" for one in machines)
-    said += [f"{kept} kept for results that were not pulled"] if kept else []
+    said += [f"{kept} kept because of results that were not pulled"] if kept else []
     left = report["price_left_usd_hour"]
-    return "\n".join([*lines, "; ".join(said) + f". What is left costs {money(left)}/h."])
+    return "\n".join([*lines, "; ".join(said) + f". The remaining machines cost {money(left)}/h."])
 
 
 def _line(machine: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""orch runs: which runs there were."""
+"""orch runs: list the runs of a project."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from orchestrator.cli.output import emit, guarded
 @guarded
 def runs(
     profile: Annotated[
-        str | None, typer.Argument(metavar="[PROFILE]", help="Only those of this profile: its name or file.")
+        str | None, typer.Argument(metavar="[PROFILE]", help="Only runs of this profile (name or file).")
     ] = None,
-    last: Annotated[int, typer.Option("--last", min=1, metavar="N", help="How many, the newest first.")] = 20,
+    last: Annotated[int, typer.Option("--last", min=1, metavar="N", help="How many runs to list.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """List this project's runs, the newest first: how each ended, what it proved and cost, where it is.
+    """List the project's runs, newest first.
 
-    With a team's ledger the runs of its other computers are among them. Asks no cloud and no machine.
+    Shows how each run ended, its parity verdict, its cost and where its results are. With a team's ledger,
+    runs of other computers are included. Asks no cloud and no machine.
     """
     from orchestrator.api import Project, history
     from orchestrator.report.history import history_text

@@ -1,4 +1,4 @@
-"""orch init: a first profile for a project, and the data that one lacks."""
+"""orch init: write a first profile for a project, or add data to it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from orchestrator.cli.output import emit, guarded
 
 @guarded
 def init(
-    project: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(),
-    output: Annotated[Path, typer.Option("--output", "-o", help="The profile to write.")] = Path("orch.yaml"),
-    force: Annotated[bool, typer.Option("--force", help="Replace a profile that is there.")] = False,
+    project: Annotated[Path, typer.Argument(metavar="[PROJECT]", help="The project's folder.")] = Path(),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The profile to write.")
+    ] = Path("orch.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing profile.")] = False,
     terraform: Annotated[
         Path | None,
-        typer.Option("--terraform", metavar="DIR", help="For the cloud that terraform made ready there."),
+        typer.Option("--terraform", metavar="DIR", help="Use the outputs of this terraform folder."),
     ] = None,
     add_data: Annotated[
         list[Path] | None,
-        typer.Option("--add-data", metavar="PATH", help="Add data to a profile that is there; repeatable."),
+        typer.Option("--add-data", metavar="PATH", help="Declare this path as data. Repeatable."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a profile for the project in this folder, or add data to the one that is there."""
+    """Write orch.yaml for a project, or add data to it."""
     from orchestrator.api import hint
     from orchestrator.api.schemas import missing_lock, start_profile
     from orchestrator.api.terraform import terraform_outputs
@@ -43,7 +45,8 @@ def init(
     hint(path, progress.progress())
     missing = missing_lock(path)
     lock = (
-        f"No lock with hashes was found, without which no stack is the same.\nNext: {missing}, then: "
+        f"No lock file with hashes was found; orch needs one to install the same packages.\n"
+        f"Next: {missing}, then: "
         if missing
         else "Next: "
     )

@@ -1,4 +1,4 @@
-"""orch lint: what can differ, or fail, on another machine, read from the project's text."""
+"""orch lint: find code that can fail or behave differently on another machine."""
 
 from __future__ import annotations
 
@@ -18,26 +18,33 @@ def lint(
         list[Path] | None,
         typer.Argument(
             metavar="[PATH...]",
-            help="Scripts, notebooks, lists of packages, folders; Markdown by name. Default: this folder.",
+            help="Scripts, notebooks, requirements, folders; Markdown files by name. Default: this folder.",
         ),
     ] = None,
     profile: Annotated[
         Path | None,
-        typer.Option("--profile", help="Check this profile's code, knowing its GPUs and variables."),
+        typer.Option("--profile", metavar="PROFILE", help="Check the code of this profile, for its machine."),
     ] = None,
     select: Annotated[
         list[str] | None,
-        typer.Option("--select", metavar="RULES", help="Only these: ORC401, ORC4 or unsorted-listing."),
+        typer.Option(
+            "--select",
+            metavar="RULES",
+            help="Only these rules, for example ORC401, ORC4 or unsorted-listing. Repeatable.",
+        ),
     ] = None,
     ignore: Annotated[
-        list[str] | None, typer.Option("--ignore", metavar="RULES", help="All but these; repeatable.")
+        list[str] | None, typer.Option("--ignore", metavar="RULES", help="Skip these rules. Repeatable.")
     ] = None,
     sarif: Annotated[
-        Path | None, typer.Option("--sarif", metavar="FILE", help="Write SARIF 2.1.0 there, too.")
+        Path | None, typer.Option("--sarif", metavar="FILE", help="Also write SARIF 2.1.0 to FILE.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Find what can differ on another machine. Exit code 9 with errors or warnings, 0 with infos at most."""
+    """Find code that can behave differently on another machine.
+
+    Exit code 9 if there are errors or warnings; notes of level info alone give 0.
+    """
     import json
     from dataclasses import asdict
 

@@ -18,22 +18,32 @@ def duration(text: str) -> int:
         raise typer.BadParameter(str(error)) from error
 
 
-Json = Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one versioned JSON object on stdout.")]
 Lease = Annotated[
     str | None,
-    typer.Option("--lease", help="Which lease, by its name in `orch status`, if this folder has several."),
+    typer.Option(
+        "--lease", metavar="NAME", help="The lease, as `orch status` names it, if the project has several."
+    ),
 ]
 Sets = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the profile; repeatable."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a field of the profile. Repeatable."),
+]
+LocalParity = Annotated[
+    bool,
+    typer.Option("--local-parity", help="First check that the first steps are identical here and there."),
+]
+ResumeProof = Annotated[
+    bool,
+    typer.Option("--resume-proof", help="First check here that an interrupted run resumes exactly."),
 ]
 Parallel = Annotated[
-    bool, typer.Option("--parallel", help="Allow it beside another run on the machine, which shares it.")
+    bool, typer.Option("--parallel", help="Start even if another run is active on the machine.")
 ]
 NewData = Annotated[
     bool,
-    typer.Option("--new-data", help="Train on a bucket's objects as they are now, though some changed."),
+    typer.Option("--new-data", help="Accept objects of a bucket that changed since the last run."),
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop where lint finds an error in the script.")]
-ProfilePath = Annotated[Path, typer.Argument(metavar="PROFILE", help="A profile, like profiles/digits.yaml.")]
-RunId = Annotated[str | None, typer.Argument(metavar="RUN", help="A run's id; default: the latest.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop if lint finds an error in the script.")]
+ProfilePath = Annotated[Path, typer.Argument(metavar="PROFILE", help="The profile, for example orch.yaml.")]
+RunId = Annotated[str | None, typer.Argument(metavar="RUN", help="The run's id. Default: the latest run.")]

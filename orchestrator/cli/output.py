@@ -34,7 +34,7 @@ def emit(verb: str, value: Mapping[str, Any], as_json: bool, text: str) -> None:
 
 
 def guarded(function: Callable[..., None]) -> Callable[..., None]:
-    """A verb whose failures become a message and an exit code, and never a stack trace."""
+    """Decorate a verb so that its failures become a message and an exit code, never a traceback."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> None:
@@ -56,7 +56,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _of_this_computer(error: OSError) -> OrchError:
-    """A full disk, a missing permission, a vanished file: of this computer, not of the machine."""
+    """Translate an OSError of this computer: a full disk, a missing permission, a removed file."""
     from orchestrator.api import Project, refusal_of, shown_path
 
     if error.errno == errno.ENAMETOOLONG:
@@ -64,20 +64,20 @@ def _of_this_computer(error: OSError) -> OrchError:
         return UsageError(f"A name is longer than this computer allows: {name}")
     refused, once = refusal_of(error, Project.at())
     again = f"repeat the command    # {once}" if error.errno == errno.ENOSPC else "orch status"
-    return LocalError(f"This computer refused: {refused}.", exists=_INTERRUPTED_EXISTS, next_command=again)
+    return LocalError(f"Error on this computer: {refused}.", exists=_INTERRUPTED_EXISTS, next_command=again)
 
 
-_INTERRUPTED_EXISTS = "What was made before still exists."
-_INTERRUPTED = "What was made still exists. Next: orch status"
+_INTERRUPTED_EXISTS = "Everything that was created before still exists."
+_INTERRUPTED = "Everything that was created before still exists. Next: orch status"
 
 
 def fail(error: OrchError, as_json: bool) -> None:
-    """Tell a failure, then leave."""
+    """Print a failure, then exit with its code."""
     raise typer.Exit(tell(error, as_json))
 
 
 def _letter(error: OrchError) -> str:
-    """A difference between the two sides as a letter; "" for every other failure."""
+    """The full report of a parity mismatch; "" for every other failure."""
     record = getattr(error, "record", None)
     if not isinstance(error, ParityMismatch) or isinstance(error, DataNotSent) or record is None:
         return ""
@@ -92,7 +92,7 @@ def _letter(error: OrchError) -> str:
 
 
 def tell(error: OrchError, as_json: bool) -> int:
-    """What happened, what still exists, the next command. Returns the exit code."""
+    """Print what happened, what still exists and the next command. Returns the exit code."""
     if as_json:
         value = {
             "kind": error.kind,

@@ -1,4 +1,4 @@
-"""orch profile: what a training's input costs, and what a fix of it gives."""
+"""orch profile: measure the cost of a training's input, and try fixes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from orchestrator.errors import HostError, UsageError
 @guarded
 def profile(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- CMD...", help="What trains, here; default: orch.yaml's.")
+        list[str] | None,
+        typer.Argument(metavar="-- CMD...", help="The training command. Default: that of orch.yaml."),
     ] = None,
     attempt: Annotated[
-        bool, typer.Option("--try", help="Try the fixes that can be imposed, and print the change.")
+        bool, typer.Option("--try", help="Try fixes, measure each and print the change to make.")
     ] = False,
     files: Annotated[
-        bool, typer.Option("--files", help="Count opens and reads of each file (needs a C compiler).")
+        bool, typer.Option("--files", help="Count the opens and reads of each file (needs a C compiler).")
     ] = False,
     trace: Annotated[
         int,
@@ -30,34 +31,39 @@ def profile(
             "--trace",
             min=0,
             metavar="STEPS",
-            help="Also trace this many steps with TensorFlow's own profiler.",
+            help="Also trace this many steps with TensorFlow's profiler.",
         ),
     ] = 0,
     rounds: Annotated[
-        int, typer.Option("--rounds", min=3, max=99, help="How often each kind of input is measured.")
+        int,
+        typer.Option("--rounds", min=3, max=99, metavar="N", help="How often to measure each input."),
     ] = 5,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=0.05, help="Seconds that one measurement lasts.")
+        float, typer.Option("--seconds", min=0.05, metavar="S", help="Length of one measurement.")
     ] = 0.8,
     budget: Annotated[
-        int, typer.Option("--budget", parser=duration, metavar="DURATION", help="For all measurements.")
+        int,
+        typer.Option("--budget", parser=duration, metavar="DURATION", help="Time limit of all measurements."),
     ] = "180s",  # type: ignore[assignment]  # parsed as if given
     staging: Annotated[
         str | None,
         typer.Option(
             "--staging",
             metavar="DIR",
-            help="With --try: a folder on a fast disk, to try reading the data from a copy there.",
+            help="With --try: a folder on a fast disk; reading from a copy there is tried too.",
         ),
     ] = None,
     in_place: Annotated[
         bool,
-        typer.Option("--in-place", help="Run in this folder, not in a copy; the script may write there."),
+        typer.Option("--in-place", help="Run in this folder instead of a copy; the script may write here."),
     ] = False,
-    run_id: Annotated[str | None, typer.Option("--run-id", help="Name the run.")] = None,
+    run_id: Annotated[str | None, typer.Option("--run-id", metavar="ID", help="Name the run.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure what the input of a training costs: synthetic, cached, warm and cold, in a scratch run here."""
+    """Measure how long a training waits for its input data.
+
+    A scratch run on this computer is fed synthetic, cached, warm and cold data in turn.
+    """
     from orchestrator import api
     from orchestrator.cli.progress import progress
     from orchestrator.report.profile import profile_text
@@ -71,7 +77,7 @@ def profile(
 
 
 def analyse(run_id: str, lease: str | None, overrides: Sequence[str], as_json: bool) -> None:
-    """The same on the leased machine, for a run that has come home: its text, or with --json its file."""
+    """Measure on the leased machine after `train --io-analyze`; print the report, or with --json its path."""
     from orchestrator.api import analyse as measure
     from orchestrator.cli import progress
     from orchestrator.report.profile import profile_text
@@ -81,20 +87,20 @@ def analyse(run_id: str, lease: str | None, overrides: Sequence[str], as_json: b
         found = measure(run_id, lease=lease, overrides=overrides, progress=tell)
     except HostError as lost:
         raise HostError(
-            f"The run came home; what its input costs could not be measured: {lost.message}",
+            f"The results were downloaded, but the input could not be measured: {lost.message}",
             exists=lost.exists,
             next_command="orch status --live",
         ) from lost
     if as_json:
-        tell.say(f"What its input costs: {found.folder}/profile.json")
+        tell.say(f"Input measurement: {found.folder}/profile.json")
     else:
         print(f"\n{ours(profile_text(found.as_json()))}")
 
 
 def refuse_detached(io_analyze: bool, detach: bool) -> None:
-    """What is measured after a run needs somebody who waits for it."""
+    """Refuse --io-analyze with --detach: the measurement follows the run."""
     if io_analyze and detach:
         raise UsageError(
-            "--io-analyze measures after the run has come home, and --detach does not wait for that.",
+            "--io-analyze measures after the run has ended; --detach does not wait that long.",
             next_command="orch train --io-analyze",
         )

@@ -1,4 +1,4 @@
-"""Progress on stderr: one moving line with sizes and rates on a terminal, plain lines elsewhere."""
+"""Progress on stderr: one updated line with sizes and rates on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REDRAW_SECONDS = 0.1
 
 
 class Lines:
-    """Plain lines: each step, and each transfer once it is done."""
+    """Plain lines: one per step, and one per completed transfer."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -32,7 +32,7 @@ class Lines:
 
 
 class Moving(Lines):
-    """The same on a terminal, with the current transfer redrawn in place."""
+    """Lines for a terminal: the current transfer is redrawn in place."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
@@ -59,6 +59,6 @@ def _rate(count: int, seconds: float) -> str:
 
 
 def progress(environ: Mapping[str, str] = os.environ) -> Lines:
-    """The right one for this stderr. TERM=dumb and CI mean: no moving line."""
+    """Choose for this stderr. TERM=dumb and CI disable redrawing."""
     moving = sys.stderr.isatty() and environ.get("TERM") != "dumb" and not environ.get("CI")
     return Moving(sys.stderr) if moving else Lines(sys.stderr)

@@ -1,4 +1,4 @@
-"""orch pull: bring home what ended on a machine."""
+"""orch pull: download the results of runs that have ended."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.options import Json, Lease
 from orchestrator.cli.output import guarded
 
 
@@ -13,26 +14,25 @@ from orchestrator.cli.output import guarded
 def pull(
     run_id: Annotated[
         str | None,
-        typer.Argument(metavar="RUN", help="A run's id; default: the latest that ended and was not fetched."),
+        typer.Argument(metavar="RUN", help="The run's id. Default: the latest run that was not pulled."),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every run of the lease that has ended and was not fetched.")
+        bool, typer.Option("--all", help="Pull every run of the lease that has ended.")
     ] = False,
     again: Annotated[
-        bool, typer.Option("--again", help="List its files anew on the machine, as they are there now.")
+        bool, typer.Option("--again", help="Pull the files as they are on the machine now.")
     ] = False,
     store: Annotated[
         str | None,
-        typer.Option("--store", metavar="URL", help="Bring RUN from this store; no machine is asked."),
+        typer.Option("--store", metavar="URL", help="Pull from this store instead of the machine."),
     ] = None,
-    lease: Annotated[
-        str | None, typer.Option("--lease", help="Which lease, where this folder has several.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One versioned JSON object on stdout.")] = False,
+    lease: Lease = None,
+    as_json: Json = False,
 ) -> None:
-    """Bring home a run that has ended: its files verified, its model checked.
+    """Download the results of a run and verify them.
 
-    Exits with the code of how the run ended; with --all, of the first one that did not succeed.
+    Files are compared with the machine's manifest, and models are loaded and checked. The exit code is that
+    of the run; with --all, of the first run that failed.
     """
     from orchestrator.api import pulling
     from orchestrator.cli import progress, runs
@@ -41,7 +41,9 @@ def pull(
     tell = progress.progress()
     if everything:
         if run_id or again or store:
-            raise UsageError("--all goes with no RUN, --again or --store.", next_command="orch pull --all")
+            raise UsageError(
+                "--all cannot be combined with RUN, --again or --store.", next_command="orch pull --all"
+            )
         pulled = pulling.pull_all(lease=lease, progress=tell)
         runs.show_pulled(pulled, as_json)
     else:

@@ -1,4 +1,4 @@
-"""orch resume-check: kill a job after a checkpoint, resume it, and compare with a run without a break."""
+"""orch resume-check: compare an interrupted and resumed training with an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -14,22 +14,28 @@ from orchestrator.model.resume import Resumed
 
 @guarded
 def resume_check(
-    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The training to check, here.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The training command.")],
     checkpoints: Annotated[
         list[str] | None,
         typer.Option(
-            "--checkpoints", metavar="DIR", help="Where it writes checkpoints; else found by their names."
+            "--checkpoints",
+            metavar="DIR",
+            help="Where CMD writes checkpoints. Default: found by file name. Repeatable.",
         ),
     ] = None,
     budget: Annotated[
         int,
         typer.Option(
-            "--budget", parser=duration, metavar="DURATION", help="How long all runs together may take."
+            "--budget", parser=duration, metavar="DURATION", help="Time limit of all runs together."
         ),
     ] = "30m",  # type: ignore[assignment]  # parsed as if given
     as_json: Json = False,
 ) -> None:
-    """Kill CMD after a checkpoint, resume it, compare with an unbroken run. Exit code 7 unless exact."""
+    """Check that an interrupted training resumes exactly.
+
+    Kills CMD after a checkpoint, resumes it, and compares it with an uninterrupted run. Exit code 7 unless
+    they are identical, 2 if CMD writes no checkpoint.
+    """
     from orchestrator import api
     from orchestrator.cli import progress
     from orchestrator.report.resume import letter

@@ -1,4 +1,4 @@
-"""What train, attach, logs and pull share: where output goes, and how a run is shown."""
+"""Shared by train, run, watch, logs and pull: where output goes, and how a run is shown."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from orchestrator.report.run import pulled_text, summary
 
 
 def output(as_json: bool) -> Callable[[bytes], None]:
-    """The job's own output goes to stdout; with --json to stderr. A terminal gets its text and colours only,
-    a file or a pipe every byte."""
+    """Return a writer for the job's output: to stdout, or with --json to stderr.
+
+    A terminal receives text and colours only; a file or pipe receives every byte.
+    """
     text = sys.stderr if as_json else sys.stdout
     stream, shown = text.buffer, Shown() if text.isatty() else None
 
@@ -31,7 +33,7 @@ def output(as_json: bool) -> Callable[[bytes], None]:
 
 
 def show(record: RunRecord, as_json: bool, **told: object) -> None:
-    """The run's published object, with what was `told` of this call; or its screen."""
+    """Print a run: its summary, or with --json its record with the fields of `told` added."""
     if as_json:
         print(json.dumps({**record.as_json(), **told}, indent=1))
     elif record.exit["reason"] == ExitReason.RUNNING:
@@ -41,13 +43,13 @@ def show(record: RunRecord, as_json: bool, **told: object) -> None:
 
 
 def leave(record: RunRecord) -> None:
-    """The exit code of a run that is shown as it ended."""
+    """Exit with the code of a failed run; return if it succeeded."""
     if not record.succeeded:
         raise typer.Exit(failure_of(record.exit["reason"]).exit_code)
 
 
 def show_pulled(pulled: PullReport, as_json: bool) -> None:
-    """Every run that was fetched; with --json one object with all of them."""
+    """Print every run that was pulled; with --json, one object that contains them all."""
     if as_json:
         value = {"runs": [record.as_json() for record in pulled.records], "running": list(pulled.running)}
         emit("pull", value, True, "")
@@ -60,20 +62,20 @@ def show_pulled(pulled: PullReport, as_json: bool) -> None:
 
 @contextmanager
 def detachable() -> Iterator[None]:
-    """Ctrl-C lets go of the run; the run itself goes on."""
+    """Turn Ctrl-C into a message and exit code 130. The run continues on its machine."""
     try:
         yield
     except BeforeTheRun:
         print(
-            "\nInterrupted before the run was started; the machine is still there.\n"
-            "Next: orch train    # begins again, quickly",
+            "\nInterrupted before the run was started. The machine still exists.\n"
+            "Next: orch train    # files that were sent are not sent again",
             file=sys.stderr,
         )
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except KeyboardInterrupt:
         print(
-            "\nDetached; the run goes on on its machine.\n"
-            "Next: orch logs -f    # goes on from the byte you saw last; or: orch cancel",
+            "\nDetached. The run continues on its machine.\n"
+            "Next: orch logs -f    # follow its output again; or: orch cancel",
             file=sys.stderr,
         )
         raise typer.Exit(EXIT_INTERRUPTED) from None

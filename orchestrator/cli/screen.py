@@ -1,4 +1,4 @@
-"""The terminal that standard output goes to."""
+"""The width and colours of standard output."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ WIDEST = 100
 
 
 def screen() -> tuple[int, bool]:
-    """Its columns (80 where it is none), and whether to use colours: on a terminal, unless NO_COLOR is set
-    (see no-color.org) or it can do none."""
+    """Columns (80 if stdout is no terminal), and whether to use colours: on a terminal that has them,
+    unless NO_COLOR is set (see no-color.org)."""
     terminal = sys.stdout.isatty()
     columns = shutil.get_terminal_size((80, 24)).columns if terminal else 80
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM", "dumb") == "dumb"

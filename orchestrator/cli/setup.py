@@ -1,4 +1,4 @@
-"""orch setup: what an account must have before the first `up`."""
+"""orch setup: prepare a cloud account for the first `orch up`."""
 
 from __future__ import annotations
 
@@ -20,18 +20,23 @@ if TYPE_CHECKING:
 @guarded
 def setup(
     cloud: Annotated[str, typer.Argument(metavar="|".join(clouds.elsewhere()), help="The cloud.")],
-    undo: Annotated[bool, typer.Option("--undo", help="Remove what setup has made.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Remove what an earlier setup created.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="CIDR", help="Where ssh may come from; default: your public address."),
+        typer.Option(
+            "--from", metavar="CIDR", help="Addresses that may use ssh. Default: your public address."
+        ),
     ] = None,
-    region: Annotated[str | None, typer.Option("--region", help="Default: the one in use.")] = None,
+    region: Annotated[
+        str | None, typer.Option("--region", metavar="REGION", help="Default: the configured region.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make in your account what `up` needs: an opening for ssh from your address, and nothing that costs.
+    """Prepare a cloud account: allow ssh from your address.
 
-    It lists what it will make and asks. A second call makes what is not there yet.
+    On Google it also enables the APIs. It lists the changes, asks, and creates only what is missing; nothing
+    that it creates costs money.
     """
     from orchestrator.api.setup import setup as setup_
     from orchestrator.cli import progress
@@ -45,8 +50,8 @@ def setup(
         progress=progress.progress(),
     )
     changed = [{"name": step.name, "detail": step.detail} for step in done.changed]
-    verb = "Removed" if undo else "Made"
-    nothing = "Nothing of setup is there." if undo else "Everything is there already."
+    verb = "Removed" if undo else "Created"
+    nothing = "There is nothing to remove." if undo else "Everything is set up already."
     said = "\n".join(f"{verb}: {each['name']} ({each['detail']})" for each in changed) or nothing
     following = "" if undo else f"\nNext: orch doctor {cloud}"
     value = {"cloud": cloud, "where": done.where, "undo": undo, "changed": changed}
@@ -58,14 +63,14 @@ def _ask(yes: bool, undo: bool) -> Approve:
         from orchestrator.cli.terminal import ours
         from orchestrator.errors import UsageError
 
-        print(ours(f"In {where}, this will be {'removed' if undo else 'made'}:"), file=sys.stderr)
+        print(ours(f"In {where}, this will be {'removed' if undo else 'created'}:"), file=sys.stderr)
         for step in steps:
             print(ours(f"  {step.name}: {step.detail}"), file=sys.stderr)
         if yes:
             return True
         if not sys.stdin.isatty():
-            raise UsageError("Nobody can be asked here.", next_command="the same with --yes")
-        print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+            raise UsageError("This needs your approval.", next_command="the same command with --yes")
+        print("Continue? [y/N] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     return approve

@@ -1,4 +1,4 @@
-"""Signals by which a scheduler or a closed terminal ends a command."""
+"""Signals that a scheduler or a closing terminal sends to end a command."""
 
 from __future__ import annotations
 

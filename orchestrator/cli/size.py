@@ -1,4 +1,4 @@
-"""orch size: what a training needs, measured here before anything is rented."""
+"""orch size: measure what a training needs, before renting a machine."""
 
 from __future__ import annotations
 
@@ -22,31 +22,40 @@ if TYPE_CHECKING:
 @guarded
 def size(
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[PROFILE] [-- CMD...]", help="What to run, here.")
+        list[str] | None,
+        typer.Argument(metavar="[PROFILE] [-- CMD...]", help="The profile, or the training command."),
     ] = None,
     batch: Annotated[
         int | None,
-        typer.Option("--batch", min=1, help="The batch size that matters; default: the program's."),
+        typer.Option(
+            "--batch", min=1, metavar="B", help="The batch size to size for. Default: the program's."
+        ),
     ] = None,
     tried: Annotated[str, typer.Option("--try", metavar="B,B,...", help="Batch sizes to measure.")] = "",
     gpu: Annotated[
-        bool | None, typer.Option("--gpu/--no-gpu", help="For a machine with a GPU; default: as the profile.")
+        bool | None,
+        typer.Option("--gpu/--no-gpu", help="Size for a machine with a GPU. Default: as the profile says."),
     ] = None,
-    write: Annotated[bool, typer.Option("--write", help="Put the minimums into PROFILE.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Write the minimums into PROFILE.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before PROFILE is written.")] = False,
     budget: Annotated[
-        int, typer.Option("--budget", parser=duration, metavar="DURATION", help="For the trials.")
+        int,
+        typer.Option(
+            "--budget", parser=duration, metavar="DURATION", help="Time limit of the trial batch sizes."
+        ),
     ] = "120s",  # type: ignore[assignment]  # parsed as if given
     limit: Annotated[
-        int, typer.Option("--limit", parser=duration, metavar="DURATION", help="In all.")
+        int,
+        typer.Option("--limit", parser=duration, metavar="DURATION", help="Time limit of the whole command."),
     ] = "15m",  # type: ignore[assignment]
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Measure what training needs: memory, cores and disk, as the least that a machine must have.
+    """Measure the memory, cores and disk that a training needs.
 
-    Exit codes: 0 ok, 1 memory here is too small to try, 2 there is nothing to measure or the profile cannot
-    be written, 6 the program failed before its first step, 130 interrupted.
+    A scratch run on this computer gives the minimums that a machine must have. Exit codes: 0 success, 1 not
+    enough memory here, 2 nothing to measure or the profile cannot be written, 6 the program failed before
+    its first step, 130 interrupted.
     """
     from orchestrator import api
     from orchestrator.cli import progress
@@ -77,16 +86,16 @@ def size(
 
 @contextmanager
 def _scratch() -> Iterator[None]:
-    """Ctrl-C ends the scratch run, of which nothing stays."""
+    """Turn Ctrl-C into a message and exit code 130; the scratch run leaves nothing behind."""
     try:
         yield
     except KeyboardInterrupt:
-        print("\nInterrupted. The scratch run was ended, and nothing of it is left.", file=sys.stderr)
+        print("\nInterrupted. The scratch run was stopped and removed.", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def _parted(words: list[str]) -> tuple[Path | None, list[str]]:
-    """A profile's path, where the first word is one, and the command after it."""
+    """Split the words into a profile's path, if the first word is one, and the command."""
     if words and words[0].endswith((".yaml", ".yml")):
         return Path(words[0]), words[1:]
     return None, words
@@ -105,7 +114,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _write(profile: Path, sized: Sized, yes: bool) -> bool:
-    """Show the difference on stderr, ask where somebody can answer, and write. Whether it was written."""
+    """Print the difference on stderr, ask, and write. Returns whether it was written."""
     from orchestrator import api
     from orchestrator.cli.terminal import ours
     from orchestrator.errors import UsageError
@@ -113,13 +122,13 @@ def _write(profile: Path, sized: Sized, yes: bool) -> bool:
     before = profile.read_text("utf-8")
     after, difference = api.change_profile(profile, sized)
     if not difference:
-        print(ours(f"{profile} says so already."), file=sys.stderr)
+        print(ours(f"{profile} already has these minimums."), file=sys.stderr)
         return False
     print(ours(difference), file=sys.stderr, end="")
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(
-                f"{profile} was not written: nobody can be asked here.",
+                f"{profile} was not written: this needs your approval.",
                 next_command=shlex.join(["orch", "size", str(profile), "--write", "--yes"]),
             )
         if not typer.confirm(f"Write {profile}?", err=True):

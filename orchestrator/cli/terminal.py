@@ -1,4 +1,4 @@
-"""Show a machine's output on the user's terminal: text and colours, without other control sequences."""
+"""Filter output for the user's terminal: text and colours pass, other control sequences do not."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _BEGUN = re.compile(
 )
 _STRING = re.compile("\x1b[\\]PX^_][^\x07\x1b\n]*\x1b?\\Z")
 _LONGEST = 4096
-"""Characters of a sequence that are waited for; of strings, like titles and images, none is kept."""
+"""Longest unfinished control sequence that is buffered. Contents of string sequences are dropped."""
 _MOST_COLOURS = 16
 
 
 class Shown:
-    """A job's output as a terminal may show it, piece by piece; a sequence may lie across two pieces.
+    """Filter a job's output piece by piece; a control sequence may span two pieces.
 
-    \\n, \\r, \\t and colours (SGR) stay. What moves the cursor, sets a title or the clipboard, asks the
-    terminal for an answer, or is no UTF-8 does not. Each piece ends without a colour.
+    \\n, \\r, \\t and colours (SGR) pass. Sequences that move the cursor, set a title or the clipboard or
+    query the terminal are removed, as are bytes that are not UTF-8. Each piece ends with colours reset.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Shown:
         self._colours: list[str] = []
 
     def piece(self, data: bytes) -> bytes:
-        """The next piece of it."""
+        """Filter the next piece."""
         text = self._waiting + self._decoder.decode(data)
         begun = _STRING.search(text) or _BEGUN.search(text, max(0, len(text) - _LONGEST))
         self._waiting = _shortened(begun.group()) if begun else ""
@@ -49,13 +49,13 @@ class Shown:
 
 
 def _shortened(begun: str) -> str:
-    """A sequence that has begun, without the content of a string: nothing of that is ever shown."""
+    """Drop the contents of an unfinished string sequence; they are never shown."""
     if not _STRING.match(begun):
         return begun
     return begun[:2] + ("\x1b" if len(begun) > 2 and begun.endswith("\x1b") else "")
 
 
 def ours(text: str) -> str:
-    """A text of ours, which may quote a machine, for the terminal; colours stay, and end with it."""
+    """Filter a message of orch, which may quote a machine's output. Colours are reset at its end."""
     shown = plain(text, colours=True)
     return f"{shown}{_RESET}" if _COLOUR.search(shown) and not shown.endswith(_RESET) else shown

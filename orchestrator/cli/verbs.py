@@ -1,24 +1,36 @@
-"""How verbs appear: the list in `orch --help`, uncut, and the refusal of a word that a verb does not take."""
+"""The list of verbs in `orch --help`, and errors for arguments that a verb does not take."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import typer.core
 
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "Prepare": ("init", "doctor", "setup", "lint", "size", "skipped"),
+    "Machines": ("plan", "up", "status", "ssh", "down", "gc", "costs"),
+    "Runs": ("train", "run", "watch", "logs", "cancel", "pull", "runs"),
+    "Reproduce and measure": ("record", "compare", "resume-check", "profile"),
+    "Reference": ("catalog", "schema"),
+}
+"""Sections of `orch --help`, in order; other verbs are listed under "Commands"."""
+
 
 class Verbs(typer.core.TyperGroup):
-    """A group whose help does not shorten what its commands say of themselves."""
+    """A group whose help lists its commands in SECTIONS, with the first sentence of each, never truncated."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
-        rows = [(name, first_sentence(one.help or "")) for name, one in commands if one and not one.hidden]
-        if rows:
-            with formatter.section("Commands"):
-                formatter.write_dl(rows)
+        left = {name: first_sentence(one.help or "") for name, one in commands if one and not one.hidden}
+        width = max(map(len, left), default=0)
+        for title, names in {**SECTIONS, "Commands": tuple(left)}.items():
+            rows = [(name.ljust(width), left.pop(name)) for name in names if name in left]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
 
 def first_sentence(text: str) -> str:
@@ -28,7 +40,7 @@ def first_sentence(text: str) -> str:
 
 
 class Verb(typer.core.TyperCommand):
-    """A command that names the option that was probably meant by a word it does not take."""
+    """A command whose error for a surplus argument suggests the option that was probably meant."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.allow_extra_args = True
@@ -39,20 +51,20 @@ class Verb(typer.core.TyperCommand):
 
 
 def refusal_of(verb: Any, surplus: Sequence[str]) -> str:
-    """Say what the first surplus word was probably meant for, by its form and what the verb takes."""
+    """The error for surplus arguments, with a suggestion guessed from the first one."""
     from orchestrator.api import shown_path
     from orchestrator.model.paths import is_there
 
     word, name = shown_path(Path(surplus[0])), f"`orch {verb.name}`"
     if any(each.param_type_name == "argument" for each in verb.params):
-        return f"{name} was given {word!r} too, which is one word more than it takes."
+        return f"{name} got an unexpected extra argument: {word!r}."
     if word.endswith((".yaml", ".yml")) or is_there(Path(surplus[0])):
         return f"{name} takes no profile: {_instead(verb.name, surplus[0])}"
     options = {option for each in verb.params for option in each.opts}
     wanted = ("--set",) if "=" in word else ("--run-id", "--lease")
     meant = " or ".join(f"{option} {word}" for option in wanted if option in options)
     advice = f" Did you mean {meant}?" if meant else ""
-    return f"{name} takes no word like {word!r}.{advice}"
+    return f"{name} takes no argument {word!r}.{advice}"
 
 
 def _instead(verb: str, word: str) -> str:
@@ -60,9 +72,9 @@ def _instead(verb: str, word: str) -> str:
     from orchestrator.model.paths import is_there
 
     if verb != "train":
-        return "it acts on what was leased before, from this folder or by you."
-    uses = "it trains on the machine that `orch up PROFILE` made."
+        return "it works on existing leases."
+    uses = "it trains on the machine that `orch up PROFILE` created."
     if is_there(Path(word)):
         return f"{uses} Did you mean orch up {word}, or orch run {word}, which does both?"
     path = Path(word)
-    return f"{uses} And {shown_path(path)}: {no_such_file(path)}"
+    return f"{uses} {shown_path(path)}: {no_such_file(path)}"

@@ -1,4 +1,4 @@
-"""orch watch: see a run to its end, whoever began it."""
+"""orch watch: follow a run to its end, whoever started it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def watch(
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
-    """Follow a run to its end and bring it home, beginning it again as its profile's `retry` allows.
+    """Follow a run to its end, and retry it as its profile allows.
 
-    For a schedule: it may be called at any time, and returns at once where the run has ended. Exits as `orch
-    train` or `orch run` would. --set is for secrets of train.env that the first call was given.
+    Meant for a schedule: it can be called at any time and returns at once if the run has ended. Exit codes
+    are those of `orch train`. Use --set to pass the secrets of train.env again.
     """
     from orchestrator import api
     from orchestrator.cli import progress, runs

@@ -112,4 +112,4 @@ def test_a_plan_and_the_doctor_speak_to_it(environ: Mapping[str, str]) -> None:
     )
     assert said.returncode in (0, 3, 4, 5), said.stderr
     assert '"schema"' in said.stdout
-    assert "fault of orch" not in said.stdout + said.stderr
+    assert "bug in orch" not in said.stdout + said.stderr

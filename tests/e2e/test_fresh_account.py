@@ -50,7 +50,7 @@ def test_setup_up_train_down(account: tuple[str, Any, Project]) -> None:
     refused = project.json("up", "orch.yaml", "--yes", code=5)["error"]
     assert "Nothing was made" in refused["exists"]
     unasked = project.json("setup", cloud, "--from", HERE, code=2)["error"]
-    assert "Nobody can be asked" in unasked["message"]
+    assert "needs your approval" in unasked["message"]
     made = project.json("setup", cloud, "--from", HERE, "--yes")
     assert made["changed"]
     assert project.json("setup", cloud, "--from", HERE)["changed"] == []

@@ -301,5 +301,6 @@ def test_the_command_that_is_named_asks_for_the_same_machines(
     assert CliRunner().invoke(app, words[1:]).exit_code == 0
     assert not cloud.alive()
     assert (
-        "For another: orch down --all --cloud" in CliRunner().invoke(app, ["down", "--all", "--yes"]).stderr
+        "To check another cloud: orch down --all --cloud"
+        in CliRunner().invoke(app, ["down", "--all", "--yes"]).stderr
     )

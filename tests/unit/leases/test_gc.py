@@ -271,7 +271,7 @@ def test_a_machine_with_results_that_nobody_has_is_kept(tmp_path: Path, ended: b
     report = swept(made, others=others)
     (kept,) = report.of("kept")
     assert f"in {project.root}: orch pull one" in kept.reason
-    assert "1 kept for results that were not pulled" in gc_text(report.as_json())
+    assert "1 kept because of results that were not pulled" in gc_text(report.as_json())
     assert not report.proven
     assert alive(made) == {"busy"}
     ledger.append("run.collected", run_id="one")
@@ -296,8 +296,8 @@ def test_the_text_tells_each_machine_and_the_sum() -> None:
     assert "deadline passed 2 h ago ($0.0500/h, $0.10 since its deadline)" in ended
     assert "left" in left
     assert "in 90 min ($0.0500/h)" in left
-    assert total == "2 machines of orch on c0; 1 ended, proven gone. What is left costs $0.0500/h."
-    assert gc_text(run(cloud()).as_json()) == "No machine of orch on c0."
+    assert total == "2 machines on c0; 1 deleted and gone. The remaining machines cost $0.0500/h."
+    assert gc_text(run(cloud()).as_json()) == "orch has no machine on c0."
 
 
 def test_the_reaper_is_allowed_what_gc_calls() -> None:
