@@ -59,6 +59,6 @@ def _next(run_a: str, run_b: str) -> str:
     if why is None:
         return f"Next: orch compare {run_a} {run_b} --confirm    # finds the cause by running steps again"
     return (
-        f"--confirm cannot run these steps again: {why}.\n"
+        f"The cause cannot be found by running these steps again: {why}.\n"
         "Next: orch train --local-parity    # looks for the cause while it compares"
     )

@@ -12,6 +12,28 @@ from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.terminal import ours
 from orchestrator.errors import HostError, UsageError
 
+Trace = Annotated[
+    int,
+    typer.Option(
+        "--trace",
+        min=0,
+        metavar="STEPS",
+        help="Also trace this many steps with TensorFlow's profiler.",
+    ),
+]
+Rounds = Annotated[
+    int,
+    typer.Option("--rounds", min=3, max=99, metavar="N", help="How often to measure each input."),
+]
+Staging = Annotated[
+    str | None,
+    typer.Option(
+        "--staging",
+        metavar="DIR",
+        help="With --try: a folder on a fast disk; reading from a copy there is tried too.",
+    ),
+]
+
 
 @guarded
 def profile(
@@ -25,19 +47,8 @@ def profile(
     files: Annotated[
         bool, typer.Option("--files", help="Count the opens and reads of each file (needs a C compiler).")
     ] = False,
-    trace: Annotated[
-        int,
-        typer.Option(
-            "--trace",
-            min=0,
-            metavar="STEPS",
-            help="Also trace this many steps with TensorFlow's profiler.",
-        ),
-    ] = 0,
-    rounds: Annotated[
-        int,
-        typer.Option("--rounds", min=3, max=99, metavar="N", help="How often to measure each input."),
-    ] = 5,
+    trace: Trace = 0,
+    rounds: Rounds = 5,
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.05, metavar="S", help="Length of one measurement.")
     ] = 0.8,
@@ -45,14 +56,7 @@ def profile(
         int,
         typer.Option("--budget", parser=duration, metavar="DURATION", help="Time limit of all measurements."),
     ] = "180s",  # type: ignore[assignment]  # parsed as if given
-    staging: Annotated[
-        str | None,
-        typer.Option(
-            "--staging",
-            metavar="DIR",
-            help="With --try: a folder on a fast disk; reading from a copy there is tried too.",
-        ),
-    ] = None,
+    staging: Staging = None,
     in_place: Annotated[
         bool,
         typer.Option("--in-place", help="Run in this folder instead of a copy; the script may write here."),

@@ -18,24 +18,26 @@ from orchestrator.errors import EXIT_INTERRUPTED
 if TYPE_CHECKING:
     from orchestrator.api import Sized
 
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[PROFILE] [-- CMD...]", help="The profile, or the training command."),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option("--batch", min=1, metavar="B", help="The batch size to size for. Default: the program's."),
+]
+Gpu = Annotated[
+    bool | None,
+    typer.Option("--gpu/--no-gpu", help="Size for a machine with a GPU. Default: as the profile says."),
+]
+
 
 @guarded
 def size(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[PROFILE] [-- CMD...]", help="The profile, or the training command."),
-    ] = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(
-            "--batch", min=1, metavar="B", help="The batch size to size for. Default: the program's."
-        ),
-    ] = None,
+    words: Words = None,
+    batch: Batch = None,
     tried: Annotated[str, typer.Option("--try", metavar="B,B,...", help="Batch sizes to measure.")] = "",
-    gpu: Annotated[
-        bool | None,
-        typer.Option("--gpu/--no-gpu", help="Size for a machine with a GPU. Default: as the profile says."),
-    ] = None,
+    gpu: Gpu = None,
     write: Annotated[bool, typer.Option("--write", help="Write the minimums into PROFILE.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before PROFILE is written.")] = False,
     budget: Annotated[
