@@ -199,11 +199,26 @@ class Unwritten:
 
 
 @dataclass(frozen=True)
+class Mount:
+    """A call by which a process of a run changed what lies at a path for it. `target`: "" where it is not
+    known."""
+
+    program: Annotated[str, Most(1000)]
+    call: Annotated[str, Most(100)]
+    target: Annotated[str, Most(1000)] = ""
+
+
+@dataclass(frozen=True)
 class Left:
-    """The files that an ended run left. `altered`: data files that were written during the run."""
+    """The files that an ended run left. `altered`: data files that were written during the run.
+
+    `mounts`: what it may have read in place of its data. `watched`: whether it was watched for these.
+    """
 
     entries: Annotated[tuple[Entry, ...], Most(MOST_ENTRIES)]
     altered: Annotated[tuple[str, ...], Most(1000)] = ()
+    mounts: Annotated[tuple[Mount, ...], Most(100)] = ()
+    watched: bool = True
     unwritten: Annotated[tuple[Unwritten, ...], Most(1000)] = ()
 
 

@@ -155,21 +155,21 @@ def collect_stored(project: Project, ledger: Ledger, run: LeasedRun, url: str) -
     if found is None or found.exit is None:
         stored.fetch_log(attempt, folder)
         return
-    entries = stored.fetch_ended(attempt, folder)
+    left = stored.fetch_ended(attempt, folder)
     lease = ledger.lease()
     ran = billing.spans_of_ledger(lease, run, lease.now())
     if found.started_at and found.ended_at:
         ran = replace(ran, begun=found.started_at, ended=max(found.started_at, found.ended_at))
-    exit_, files = collect.exit_json(found.exit), collect.artifacts(entries)
+    exit_, files = collect.exit_json(found.exit), collect.artifacts(left.entries)
     record = record_of(
         project,
         lease,
         run.run_id,
-        run.draft,
+        replace(run.draft, data=collect.data_read(run.draft.data, left)),
         ran=ran,
         exit=exit_,
         artifacts=files,
-        model_check=model_check.unchecked(entries, folder / collect.OUTPUTS),
+        model_check=model_check.unchecked(left.entries, folder / collect.OUTPUTS),
     )
     collect.write(record)
     if run.exit_reason is None:
@@ -185,7 +185,8 @@ def _settled(
 ) -> RunRecord:
     exit_ = _end_of(run, ending)
     ran = billing.spans_of_ledger(lease, run, lease.now(), ending.at if ending else None)
-    record = record_of(project, lease, run.run_id, run.draft, ran=ran, exit=collect.exit_json(exit_))
+    draft = replace(run.draft, data=collect.data_read(run.draft.data, None))
+    record = record_of(project, lease, run.run_id, draft, ran=ran, exit=collect.exit_json(exit_))
     collect.write(record)
     charged = asdict(billing.charge(ran, record.cost))
     ledger.append("run.lost", run_id=run.run_id, reason=exit_.reason, detail=exit_.detail, ran=charged)

@@ -41,13 +41,27 @@ class CodeFacts(TypedDict):
     files: int
 
 
+class MountFacts(TypedDict):
+    """A mount, or another call that changes what lies at a path. `target`: "" where it is not known."""
+
+    program: str
+    call: str
+    target: str
+
+
 class DataFacts(TypedDict, total=False):
-    """One digest of all trees, files, bytes. `altered`: what changed on the machine while the run went on."""
+    """One digest of all trees, files, bytes. `altered`: what changed on the machine while the run went on.
+
+    `mounts`: those that the run made. `checked`: False where it is not known whether the run read just these
+    bytes: it went with its machine, or could not be watched for mounts.
+    """
 
     digest: str | None
     files: int
     bytes: int
     altered: list[str]
+    mounts: list[MountFacts]
+    checked: bool
 
 
 class StackFacts(TypedDict, total=False):

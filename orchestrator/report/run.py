@@ -178,6 +178,14 @@ def _data(data: DataFacts | None) -> str:
     facts = f"{counted(data['files'], 'file')}, {size(data.get('bytes'))}"
     if altered := data.get("altered"):
         return f"{facts}; {counted(len(altered), 'file')} written while the run went on: {altered[0]}"
+    if mounts := data.get("mounts"):
+        first = mounts[0]
+        where = f" on {first['target']}" if first["target"] else ""
+        return (
+            f"{facts} sent; what the run read is not proven: {first['program']} called {first['call']}{where}"
+        )
+    if not data.get("checked", True):
+        return f"{facts} sent; whether the run read just these bytes is not known"
     return f"{facts}, the same bytes on both sides"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Protocol, TypedDict
 
 from orchestrator import jobs, sync
 from orchestrator.errors import FileRefused, HostError, LocalError, UsageError
@@ -21,6 +21,7 @@ from orchestrator.model import (
     RUN_SCHEMA,
     Agent,
     Artifact,
+    DataFacts,
     Entry,
     Exit,
     Exited,
@@ -85,13 +86,15 @@ _LARGEST = 1e308
 class Fetched:
     """`entries` lie here now, verified; `refused` stayed on the machine.
 
-    `altered`: data files that were written on the machine while the run went on. `unwritten`: the outputs
-    that the profile names and the run did not write.
+    `altered`: data files that were written on the machine while the run went on. `mounts`, `watched`: as
+    jobs.Left. `unwritten`: the outputs that the profile names and the run did not write.
     """
 
     entries: tuple[Entry, ...]
     refused: tuple[NotFetched, ...] = ()
     altered: tuple[str, ...] = ()
+    mounts: tuple[jobs.Mount, ...] = ()
+    watched: bool = True
     unwritten: tuple[jobs.Unwritten, ...] = ()
 
 
@@ -112,7 +115,8 @@ def fetch(
     pulled = sync.pull_possible(
         host, agent, f"{source}/work", left.entries, outputs, progress=progress, as_read=again
     )
-    return Fetched(pulled.entries, (*lacking, *pulled.refused), left.altered, left.unwritten)
+    refused = (*lacking, *pulled.refused)
+    return Fetched(pulled.entries, refused, left.altered, left.mounts, left.watched, left.unwritten)
 
 
 def _fetch_story(host: Host, agent: Agent, run_id: str, folder: Path) -> list[NotFetched]:
@@ -214,6 +218,34 @@ def unwritten(fetched: Fetched, there: str) -> list[NotWritten]:
         }
         for each in fetched.unwritten
     ]
+
+
+class _Checked(Protocol):
+    """As jobs.Left: what speaks against a run having read just what it was sent."""
+
+    @property
+    def altered(self) -> Sequence[str]: ...
+    @property
+    def mounts(self) -> Sequence[jobs.Mount]: ...
+    @property
+    def watched(self) -> bool: ...
+
+
+def data_read(sent: DataFacts | None, left: _Checked | None) -> DataFacts | None:
+    """The facts of the data of a run that ended; `left` is None where nobody can tell any more."""
+    if not sent or not sent.get("files"):
+        return sent
+    found: DataFacts = {}
+    if left and left.altered:
+        found["altered"] = [plain(each) for each in left.altered]
+    if left and left.mounts:
+        found["mounts"] = [
+            {"program": plain(each.program), "call": plain(each.call), "target": plain(each.target)}
+            for each in left.mounts
+        ]
+    if left is None or not left.watched:
+        found["checked"] = False
+    return {**sent, **found}
 
 
 def artifacts(entries: Sequence[Entry]) -> list[Artifact]:

@@ -22,6 +22,7 @@ from typing import Annotated
 
 from orchestrator import sync
 from orchestrator.errors import Missing, StorageError, SyncError, UsageError
+from orchestrator.jobs import Mount
 from orchestrator.model import Entry, RunRecord, RunState, store_keys
 from orchestrator.model.answers import LONG, SHORT, Malformed, Most, decoded
 from orchestrator.model.checkpoints import Snapshot
@@ -47,9 +48,12 @@ _STORY = (collect.LOG, _TRACE)
 
 @dataclass(frozen=True)
 class Files:
-    """The outputs of an attempt, as they came home."""
+    """The outputs of an attempt, as they came home. The other fields: as jobs.Left."""
 
     entries: Annotated[tuple[Entry, ...], Most(_MOST_FILES)]
+    altered: Annotated[tuple[str, ...], Most(1000)] = ()
+    mounts: Annotated[tuple[Mount, ...], Most(100)] = ()
+    watched: bool = True
 
 
 @dataclass(frozen=True)
@@ -206,12 +210,12 @@ class StoredRun:
             return None
         return found if found.exit is not None else None
 
-    def fetch_ended(self, attempt: int, folder: Path) -> tuple[Entry, ...]:
-        """Bring what its machine put here into the run's folder; the files that came. Raises SyncError."""
-        entries = self._fetch_outputs(attempt, folder)
+    def fetch_ended(self, attempt: int, folder: Path) -> Files:
+        """Bring what its machine put here into the run's folder; what came. Raises SyncError."""
+        files = self._fetch_outputs(attempt, folder)
         self._fetch_story(f"{store_keys.attempt(self.run_id, attempt)}/{_TRACE}", folder / _TRACE)
         self.fetch_log(attempt, folder)
-        return entries
+        return files
 
     def fetch_log(self, attempt: int, folder: Path) -> None:
         """Bring what an attempt printed, as far as its machine put it here and it is not in the folder."""
@@ -225,12 +229,12 @@ class StoredRun:
         finally:
             fresh.unlink(missing_ok=True)
 
-    def _fetch_outputs(self, attempt: int, folder: Path) -> tuple[Entry, ...]:
+    def _fetch_outputs(self, attempt: int, folder: Path) -> Files:
         files = self._files(store_keys.outputs(self.run_id, attempt))
         place = store_keys.attempt(self.run_id, attempt)
         keys = [key_of(f"{place}/outputs", entry.path) for entry in files.entries]
         self._fetch(keys, files.entries, folder / collect.OUTPUTS)
-        return files.entries
+        return files
 
     def _fetch_story(self, key: str, into: Path) -> None:
         stored = self.store.head(key)

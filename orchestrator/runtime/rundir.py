@@ -69,6 +69,11 @@ class RunDir(NamedTuple):
         return self.path("outputs.json")
 
     @property
+    def mounts(self) -> str:
+        """What processes of the job mounted; absent where the run has no data that are shared."""
+        return self.path("mounts.json")
+
+    @property
     def log(self) -> str:
         return self.path("output.log")
 

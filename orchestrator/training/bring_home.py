@@ -17,7 +17,7 @@ from orchestrator.leases import billing
 from orchestrator.leases.settle import few, record_of
 from orchestrator.leases.status import machine_facts
 from orchestrator.ledger import Draft, Ran
-from orchestrator.model import MODEL_CHECK, PULL, DataFacts, Entry, Exit, RunRecord, RunState
+from orchestrator.model import MODEL_CHECK, PULL, Entry, Exit, RunRecord, RunState
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.runs import collect, model_check, space
 from orchestrator.runs.metrics import read_metrics
@@ -48,7 +48,7 @@ def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool
     done = run_record(
         session,
         run_id,
-        replace(draft, timings=timings, data=_data(draft.data, fetched.altered)),
+        replace(draft, timings=timings, data=collect.data_read(draft.data, fetched)),
         ran=ran,
         beside=_beside(session, run_id) if ran else None,
         exit=collect.exit_json(exit_),
@@ -116,11 +116,6 @@ def _beside(session: Session, run_id: str) -> list[billing.Span]:
     others = [run.run_id for run in session.ledger.lease().uncollected if run.run_id != run_id]
     states = [jobs.state(session.host, session.agent, name) for name in others]
     return [billing.Span(s.started_at, s.ended_at or math.inf) for s in states if s.started_at]
-
-
-def _data(sent: DataFacts | None, altered: Sequence[str]) -> DataFacts | None:
-    """The data's facts; `altered` names what was not, to the end of the run, what was sent."""
-    return {**(sent or {}), "altered": list(altered)} if altered else sent
 
 
 def _checked(session: Session, record: RunRecord, entries: Sequence[Entry]) -> RunRecord:

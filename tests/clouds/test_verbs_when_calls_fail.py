@@ -1,6 +1,7 @@
 """Every verb, every call that it makes of a cloud, every fault: survived if it passes, told if it stays.
 
-By default each call of each verb meets one of the faults; ORCH_EVERY_FAULT=1 runs the whole table.
+By default each call of each verb meets one of the faults; ORCH_EVERY_FAULT=1 runs the whole table, a test for
+each verb.
 """
 
 from __future__ import annotations
@@ -141,11 +142,17 @@ def begin(verb: Verb, project: Project, ground: Ground) -> None:
         project.ledger(lease.id).append("run.started", run_id="one", draft=DRAFT)
 
 
+@pytest.fixture(params=[[verb] for verb in VERBS] if WHOLE else [VERBS], ids=lambda verbs: verbs[0].name)
+def verbs(request: pytest.FixtureRequest) -> Sequence[Verb]:
+    """Those that one test tries."""
+    return tuple(request.param)
+
+
 @pytest.fixture
-def calm(project: Project, ground: Ground) -> Calm:
+def calm(project: Project, ground: Ground, verbs: Sequence[Verb]) -> Calm:
     """What each verb comes to while nothing fails, and the calls that it makes."""
     found = {}
-    for verb in VERBS:
+    for verb in verbs:
         begin(verb, project, ground)
         before = len(ground.calls())
         done = invoke(verb, ground)
@@ -162,9 +169,11 @@ def batches(calls: Sequence[str], kinds: Sequence[str]) -> Iterator[dict[str, st
         yield dict(zip(calls, itertools.cycle(kinds), strict=False))
 
 
-def test_one_fault_of_each_call_is_survived(project: Project, ground: Ground, calm: Calm) -> None:
+def test_one_fault_of_each_call_is_survived(
+    project: Project, ground: Ground, verbs: Sequence[Verb], calm: Calm
+) -> None:
     failed = []
-    for number, verb in enumerate(VERBS):
+    for number, verb in enumerate(verbs):
         before, calls = calm[verb.name]
         for faults in batches(calls, PASSING[number % 8 :] + PASSING[: number % 8]):
             begin(verb, project, ground)
@@ -183,11 +192,15 @@ def unknown(doctor: Outcome) -> set[str]:
 
 
 def test_one_that_stays_is_told(
-    project: Project, ground: Ground, calm: Calm, monkeypatch: pytest.MonkeyPatch
+    project: Project,
+    ground: Ground,
+    verbs: Sequence[Verb],
+    calm: Calm,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(repeating, "_TRIES", 1)
     turn, failed = itertools.cycle(LASTING), []
-    for verb in VERBS:
+    for verb in verbs:
         calls = calm[verb.name][1]
         every = ((call, kind) for call in calls for kind in LASTING)
         some = ((call, next(turn)) for call in calls[:: 1 + len(calls) // 4])

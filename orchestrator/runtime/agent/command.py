@@ -9,12 +9,14 @@ import ctypes
 import os
 import shutil
 import signal
+import socket
 import sys
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ..processes import set_oom_score, start_of
 from ..rundir import RunDir
+from . import mounts
 
 _OF_THE_CONNECTION = ("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SSH_ORIGINAL_COMMAND", "OLDPWD", "_")
 _OF_ANOTHER_PYTHON = ("VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME", "__PYVENV_LAUNCHER__")
@@ -93,12 +95,13 @@ def _joined(first: str, rest: Optional[str]) -> str:
 @dataclass(frozen=True)
 class Child:
     """The job's first process, leader of its own session. It does nothing until `release`; if we die before
-    that, it ends without having done anything."""
+    that, it ends without having done anything. `listener`: tells of its mounts, where these are watched."""
 
     pid: int
     start: Optional[int]
     gate: int
     report: int
+    listener: Optional[int] = None
 
     def release(self) -> None:
         """Let it become the job."""
@@ -119,14 +122,22 @@ def launch(wanted: Command, log: str, oom_score: Optional[str]) -> Child:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     given = os.open(wanted.stdin or os.devnull, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     os.set_blocking(given, True)  # opening a pipe waits for nobody, reading it does
+    here, there = socket.socketpair()
     pid = os.fork()
     if pid == 0:
         if libc is not None:
             libc.prctl(_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, 0, 0, 0)
+        here.close()
+        with there:
+            if wanted.bound:
+                mounts.tell(there)
         _become(wanted, gate_out, gate_in, report_in, (given, output), oom_score)
+    there.close()
     for descriptor in (gate_out, report_in, given, output):
         os.close(descriptor)
-    return Child(pid, start_of(pid), gate_in, report_out)
+    with here:
+        listener = mounts.told(here)
+    return Child(pid, start_of(pid), gate_in, report_out, listener)
 
 
 def _become(

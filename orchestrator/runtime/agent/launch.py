@@ -4,7 +4,7 @@
     state BASE RUN                    prints its state
     tail BASE RUN OFFSET [--follow]   its output from a byte on, raw; with --follow until it has ended
     cancel BASE RUN [--grace S]       ends it; prints its state
-    outputs BASE RUN [--again]        prints {"entries", "altered", "unwritten"}: what it left in its working
+    outputs BASE RUN [--again]        prints {"entries", "altered", "mounts", …}: what it left in its working
                                       folder, the data files that were written while it went on, and the
                                       outputs that were asked for and that it did not write; with
                                       --again as it lies there now, not as it was at its end
@@ -93,8 +93,7 @@ def _outputs(arguments: argparse.Namespace) -> int:
         raise RunError("running", f"The run {run.run_id} still goes on: its outputs are not final.")
     from ..transfer import outputs
 
-    entries = outputs.outputs(run, arguments.again)
-    _print({"entries": entries, "altered": outputs.altered_data(run), "unwritten": outputs.unwritten(run)})
+    _print(outputs.left(run, arguments.again))
     return 0
 
 

@@ -23,7 +23,7 @@ from ..sampler.sample import Sampler
 from ..temporary import own_temporary
 from ..transfer import outputs
 from ..transfer.stage import read_only
-from . import deadline, ending, health, notices
+from . import deadline, ending, health, mounts, notices
 from .command import Child, Command, launch
 
 _TO_FETCH = 30.0
@@ -60,6 +60,7 @@ class Supervision:
         self._reserve = Reserve(run.exit)
         self._kills = ending.kills_now()
         self._job: Optional[Child] = None
+        self._mounts: Optional[mounts.Mounts] = None
         self._kill_at: Optional[float] = None
         self._cancelled = False
         self._heard: Optional[notices.Notice] = None
@@ -69,6 +70,8 @@ class Supervision:
         """Write started.json and let the job begin, in this order. Raises OSError; nothing runs then."""
         self._job = launch(self._command, self._run.log, self._oom_score)
         self._began = time.monotonic()
+        if self._command.bound:
+            self._mounts = mounts.Mounts(self._run, self._job.listener)
         write_json(
             self._run.started,
             {
@@ -110,9 +113,13 @@ class Supervision:
             self._sleep(min(sampler.wait(), _HEARTBEAT))
 
     def _sleep(self, seconds: float) -> None:
-        ready, _, _ = select.select([self._wake], [], [], seconds)
-        if ready:
+        listener = self._mounts.listener if self._mounts else None
+        awaited = [self._wake] if listener is None else [self._wake, listener]
+        ready, _, _ = select.select(awaited, [], [], seconds)
+        if self._wake in ready:
             os.read(self._wake, 4096)
+        if self._mounts and listener in ready:
+            self._mounts.answer_all()
 
     # ------------------------------------------------------------ processes
 

@@ -45,10 +45,22 @@ def write(run: RunDir) -> None:
     write_json(run.outputs, told)
 
 
+def left(run: RunDir, again: bool = False) -> Dict[str, Any]:
+    """As jobs.Left of the client: the outputs, and what tells whether the run read just what it was sent."""
+    mounts = read_json(run.mounts) or {"mounts": [], "watched": True}
+    return {
+        "entries": outputs(run, again),
+        "altered": altered_data(run),
+        "mounts": mounts["mounts"],
+        "watched": mounts["watched"],
+        "unwritten": unwritten(run),
+    }
+
+
 def altered_data(run: RunDir) -> List[str]:
-    """The shared data files that were written while the run went on, at most 1,000."""
-    written = read_json(run.outputs) or {}
-    return list(written.get("altered", []))[:1000]
+    """The shared data files that were written while the run went on, at most 1,000, as recorded or as now."""
+    written = read_json(run.outputs)
+    return list(altered(run) if written is None else written.get("altered", []))[:1000]
 
 
 def unwritten(run: RunDir) -> List[Dict[str, Any]]:

@@ -52,6 +52,8 @@ def stage(run: RunDir, trees: List[Tree], restored: Optional[Tree] = None) -> No
                 _place(run, tree, _inside(run.work, tree["target"]))
             if verified is not None and _is_sealed(tree):
                 shared.append({**_sealed(tree, *verified), "view": _view(run, tree)})
+    for each in shared:
+        each["hidden"] = [path for path in each["files"] if not _is_in_view(each, path)]
     write_json(run.path(SHARED), {"trees": shared})
     facts = _facts(run.work, trees)
     if restored:
@@ -86,10 +88,11 @@ def _verified(tree: Tree) -> Iterator[Optional[Tuple[Dict[str, str], Set[str]]]]
 
 def _sealed(tree: Tree, hashes: Dict[str, str], read: Set[str]) -> Dict[str, Any]:
     """A shared tree's folder; of each file its stamp once linked, its hash, and whether the stamp tells."""
-    folder = record.folder_of(os.path.abspath(tree["source"]))
+    source = os.path.abspath(tree["source"])
+    folder = record.folder_of(source)
     stamps = record.restamp(folder, list(hashes), read)
     files = {path: [stamps[path], hashes[path], path not in read] for path in hashes}
-    return {"folder": folder, "files": files}
+    return {"folder": folder, "files": files, "single": folder != source}
 
 
 def _view(run: RunDir, tree: Tree) -> str:
@@ -104,24 +107,39 @@ def altered(run: RunDir) -> List[str]:
     replaced by the run with a file of its own."""
     found = []
     for shared in (read_json(run.path(SHARED)) or {"trees": []})["trees"]:
+        hidden = set(shared["hidden"])
         for path, known in shared["files"].items():
             place = os.path.join(shared["folder"], path)
-            if not _is_still(raw(place), *known) or _is_replaced(run, shared, path):
+            if not _is_still(raw(place), *known) or (path not in hidden and _is_replaced(shared, path)):
                 found.append(path)
     return sorted(found)
 
 
-def _is_replaced(run: RunDir, shared: Dict[str, Any], path: str) -> bool:
-    """Whether the run has a file of its own, newer than its beginning, where a shared one was."""
-    stamp, hashed, _ = shared["files"][path]
-    place = raw(os.path.join(shared.get("view") or shared["folder"], path))
+def _is_in_view(shared: Dict[str, Any], path: str) -> bool:
+    """Whether the run was given this file, not one of a tree that was laid over it."""
     try:
-        now, begun = os.lstat(place), os.stat(run.staged)
-        if not stat.S_ISREG(now.st_mode) or now.st_ino == stamp[2] or now.st_ctime_ns <= begun.st_mtime_ns:
-            return False
-        return bool(tree_.content(place)[0] != hashed)
+        return bool(os.stat(_seen_at(shared, path)).st_ino == shared["files"][path][0][2])
     except OSError:
         return False
+
+
+def _is_replaced(shared: Dict[str, Any], path: str) -> bool:
+    """Whether something else is where the run was given a file: it, its folder, or a link."""
+    stamp, hashed, _ = shared["files"][path]
+    place = _seen_at(shared, path)
+    try:
+        now = os.stat(place)
+        if now.st_ino == stamp[2]:
+            return False
+        return not stat.S_ISREG(now.st_mode) or bool(tree_.content(os.path.realpath(place))[0] != hashed)
+    except (FileNotFoundError, NotADirectoryError):  # the run may remove its name of a file
+        return False
+    except OSError:
+        return True
+
+
+def _seen_at(shared: Dict[str, Any], path: str) -> bytes:
+    return raw(shared["view"] if shared["single"] else os.path.join(shared["view"], path))
 
 
 def read_only(run: RunDir) -> List[str]:

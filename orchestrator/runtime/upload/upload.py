@@ -123,7 +123,8 @@ class Uploader:
             for entry in entries:
                 if entry["kind"] == "file":
                     self._file(names.output(entry["path"]), os.path.join(self._run.work, entry["path"]))
-            self._put(names.OUTPUTS, json.dumps({"entries": entries}, sort_keys=True).encode())
+            left = {**outputs.left(self._run), "entries": entries}
+            self._put(names.OUTPUTS, json.dumps(left, sort_keys=True).encode())
             for path in (self._run.log, self._run.trace):
                 if os.path.exists(path):
                     self._file(os.path.basename(path), path)

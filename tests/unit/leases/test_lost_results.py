@@ -9,12 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.cli.app import app
-from orchestrator.model import Machine
+from orchestrator.model import Machine, RunRecord
 from orchestrator.providers.memory import MemoryProvider
+from orchestrator.report.run import summary
 from orchestrator.session.project import Project
 from tests.unit.memory_cloud import leased, serve, spec_for
 
 DRAFT = {"stack": {}, "data": {}, "parity": None, "timings": {}}
+DATA = {"digest": "ab" * 32, "files": 2, "bytes": 9}
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 def lease_with_a_run(project: Project, cloud: MemoryProvider, ended: str | None = "completed") -> Machine:
     machine = leased(project, "one", cloud, spec_for("one"))
     ledger = project.ledger("one")
-    ledger.append("run.started", run_id="left", draft=DRAFT)
+    ledger.append("run.started", run_id="left", draft={**DRAFT, "data": DATA})
     if ended:
         ledger.append("run.ended", run_id="left", reason=ended)
     return machine
@@ -55,6 +57,9 @@ def test_down_says_what_was_lost_with_a_machine_that_was_gone(
     assert "nothing is left" not in text
     record = json.loads((project.run("left") / "run.json").read_text())
     assert record["exit"]["reason"] == "results_lost"
+    assert record["data"]["checked"] is False, "what it read went with its machine"
+    shown = summary(RunRecord.from_json(record, project.run("left")))
+    assert "2 files, 9 B sent; whether the run read just these bytes is not known" in shown
     assert said("down")[0] == 0, "there is nothing to say any more"
 
 

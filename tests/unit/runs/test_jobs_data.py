@@ -94,6 +94,86 @@ def test_data_that_a_job_replaced_by_renaming_are_named(
     assert jobs.left(HOST, agent, "r").altered == ("train/a",)
 
 
+@pytest.mark.parametrize("by", ["a folder that was there before", "a link"])
+@pytest.mark.parametrize("target", ["data", "absolute"])
+def test_a_folder_in_place_of_the_data_is_named(
+    agent: Agent, data: Path, tmp_path: Path, target: str, by: str
+) -> None:
+    """Nothing in it is newer than the run."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a").write_text("evil")
+    place = str(tmp_path / "place") if target == "absolute" else target
+    script = f"import os; p, other = {place!r} + '/train', {str(other)!r}; os.rename(p, 'aside')\n"
+    script += f"os.{'symlink' if by == 'a link' else 'rename'}(other, p); print(open(p + '/a').read())"
+    run(agent, script, sent(agent, data, place))
+    assert log(agent) == "evil\n"
+    assert jobs.left(HOST, agent, "r").altered == ("train/a",)
+
+
+def test_a_file_of_a_tree_that_lies_over_the_data_is_no_change(
+    agent: Agent, data: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "over").mkdir()
+    (tmp_path / "over/b").write_text("over")
+    scan = sync.scan(tmp_path / "over", data=True)
+    sync.push(HOST, agent, scan, "data-1")
+    over = TreeLink(sync.tree_path(agent, "data-1"), "data/./", digest=scan.manifest.digest)
+    job = Job(
+        "r", ("python", "-c", "print(open('data/b').read())"), sys.executable, trees=(sent(agent, data), over)
+    )
+    jobs.start(HOST, agent, job)
+    jobs.follow(HOST, agent, "r", 0, lambda _: None)
+    assert log(agent) == "over\n"
+    assert jobs.left(HOST, agent, "r").altered == ()
+
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="mounts of one's own are Linux's")
+
+
+@LINUX
+def test_a_mount_over_the_data_in_a_namespace_of_the_jobs_own_is_told(
+    agent: Agent, data: Path, tmp_path: Path
+) -> None:
+    """It is gone at the run's end, and nobody else ever saw it."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/b").write_text("evil")
+    inside = f"mount --bind {tmp_path}/other data && cat data/b && umount data && cat data/b"
+    script = f"import subprocess; subprocess.run(['unshare', '-Urm', 'sh', '-c', {inside!r}], check=True)"
+    ended = run(agent, script, sent(agent, data))
+    assert ended.exit is not None and ended.exit.reason == "completed", log(agent)
+    assert log(agent) == "evilbbbb"
+    left = jobs.left(HOST, agent, "r")
+    assert left.watched
+    assert {each.program for each in left.mounts} >= {"mount", "umount"}
+    assert any(each.target.endswith("data") for each in left.mounts)
+
+
+@LINUX
+def test_a_run_without_mounts_tells_of_none(agent: Agent, data: Path) -> None:
+    script = "import os, subprocess; subprocess.run(['true']); print(os.getppid() > 0)"
+    run(agent, script, sent(agent, data))
+    left = jobs.left(HOST, agent, "r")
+    assert (left.mounts, left.watched) == ((), True)
+
+
+@LINUX
+def test_a_run_that_cannot_be_watched_says_so(data: Path, tmp_path: Path) -> None:
+    agent = agent_at(tmp_path / "far", "from orch_runtime.agent import mounts; mounts._SECCOMP.clear()")
+    run(agent, "print(open('data/b').read())", sent(agent, data))
+    assert log(agent) == "bbbb\n"
+    left = jobs.left(HOST, agent, "r")
+    assert (left.mounts, left.watched) == ((), False)
+
+
+def test_what_a_run_altered_is_told_though_its_supervisor_was_killed(agent: Agent, data: Path) -> None:
+    script = "import os, signal; p = 'data/train/a'; os.chmod(p, 0o644); open(p, 'r+').write('XXXX')\n"
+    script += "os.kill(os.getppid(), signal.SIGKILL)"
+    ended = run(agent, script, sent(agent, data))
+    assert ended.state == "lost"
+    assert jobs.left(HOST, agent, "r").altered == ("train/a",)
+
+
 def test_what_a_job_altered_by_force_is_named_and_sent_again(agent: Agent, data: Path) -> None:
     """It changed the mode, wrote the same number of bytes, and set the time back."""
     script = (
@@ -166,6 +246,12 @@ def test_data_that_are_one_file_are_read_only_too(agent: Agent, data: Path) -> N
     ended = run(agent, "print(open('b').read()); open('b', 'w')", link)
     assert ended.exit is not None and ended.exit.reason == "failed"
     assert log(agent).startswith("bbbb\n")
+    assert jobs.left(HOST, agent, "r").altered == ()
+
+
+def test_data_that_are_one_file_and_were_replaced_are_named(agent: Agent, data: Path) -> None:
+    run(agent, "import os; os.remove('c'); open('c', 'w').write('evil')", sent(agent, data / "b", "c"))
+    assert jobs.left(HOST, agent, "r").altered == ("b",)
 
 
 def test_linked_files_are_not_read_again(agent: Agent, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

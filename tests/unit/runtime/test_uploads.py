@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.jobs import Mount
 from orchestrator.runs.stored import StoredRun
 from orchestrator.runtime.http import File, HttpError
 from orchestrator.runtime.keep import snapshot
@@ -179,10 +180,22 @@ def test_what_a_run_left_is_there_before_its_end(run: RunDir, bucket: Bucket, tm
     state = bucket.run.ended(1)
     assert state is not None and state.exit is not None and state.exit.reason == "completed"
     assert state.ended_at == 2.0
-    (entry,) = [each for each in bucket.run.fetch_ended(1, tmp_path / "home") if each.kind == "file"]
+    (entry,) = [each for each in bucket.run.fetch_ended(1, tmp_path / "home").entries if each.kind == "file"]
     assert (tmp_path / "home/outputs" / entry.path).read_text() == "result"
     assert (tmp_path / "home/output.log").read_text() == "hello\n"
     assert not uncollected(run), "the machine need not be kept for it"
+
+
+def test_what_speaks_against_the_data_goes_with_the_results(
+    run: RunDir, bucket: Bucket, tmp_path: Path
+) -> None:
+    end(run)
+    write_json(run.outputs, {**(read_json(run.outputs) or {}), "altered": ["train/a"]})
+    mount = {"program": "bwrap", "call": "mount", "target": "/data"}
+    write_json(run.mounts, {"watched": False, "mounts": [mount]})
+    assert uploader(run, bucket).finish()
+    left = bucket.run.fetch_ended(1, tmp_path / "home")
+    assert (left.altered, left.mounts, left.watched) == (("train/a",), (Mount(**mount),), False)
 
 
 def test_what_cannot_be_sent_keeps_the_machine_waiting(run: RunDir, bucket: Bucket) -> None:

@@ -1,0 +1,186 @@
+"""Notice the mounts that a job makes, for what is mounted over its data is what it reads in their place.
+
+A seccomp filter lets each of these system calls through and tells the supervisor of it first. Neither a mount
+namespace of the job's own nor an unmount before its end hides one. Linux alone has mounts that a program
+without privileges can make.
+"""
+
+# Thin over the kernel: numbers, structures and descriptors are said in os calls.
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import platform
+import select
+import socket
+import struct
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from ..rundir import RunDir, write_json
+
+_MOST = 10
+"""Mounts that are named; one is enough to know that the data are not all that could be read."""
+
+_LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
+_ALLOW, _TELL = 0x7FFF0000, 0x7FC00000
+_SET_FILTER, _SPEC_ALLOW, _NEW_LISTENER = 1, 4, 8
+_NO_NEW_PRIVILEGES = 38
+_RECEIVE, _SEND = 0xC0502100, 0xC0182101
+_CONTINUE = 1
+_NOTICE = struct.Struct("=QIIiIQ6Q")
+_ANSWER = struct.Struct("=QqiI")
+_LONGEST = 300
+
+
+class _Call(NamedTuple):
+    """`target`: which of its arguments is the path that changes; -1 where none is."""
+
+    name: str
+    target: int
+
+
+_MOUNT, _MOVE = _Call("mount", 1), _Call("move_mount", 3)
+_PIVOT, _CHROOT, _SETNS = _Call("pivot_root", 0), _Call("chroot", 0), _Call("setns", -1)
+_UNMOUNT = _Call("umount", 0)
+_CALLS: Dict[int, Dict[int, _Call]] = {
+    0xC000003E: {165: _MOUNT, 166: _UNMOUNT, 155: _PIVOT, 161: _CHROOT, 308: _SETNS, 429: _MOVE},
+    0x40000003: {21: _MOUNT, 22: _UNMOUNT, 52: _UNMOUNT, 217: _PIVOT, 61: _CHROOT, 346: _SETNS, 429: _MOVE},
+    0xC00000B7: {40: _MOUNT, 39: _UNMOUNT, 41: _PIVOT, 51: _CHROOT, 268: _SETNS, 429: _MOVE},
+    0x40000028: {21: _MOUNT, 52: _UNMOUNT, 218: _PIVOT, 61: _CHROOT, 375: _SETNS, 429: _MOVE},
+}
+"""By architecture (x86-64, i386, ARM in 64 and 32 bits): the number of a system call -> what it is."""
+_CALLS[0xC000003E].update({0x40000000 | number: call for number, call in _CALLS[0xC000003E].items()})
+
+_SECCOMP = {"x86_64": 317, "aarch64": 277}
+
+
+def tell(to: socket.socket) -> None:
+    """Put the filter over this process and all that it starts; send its listener, or nothing, to `to`.
+
+    Programs that it starts gain no privileges where the kernel lets no other process have a filter.
+    """
+    try:
+        listener = _listen()
+    except OSError:
+        return
+    socket.send_fds(to, [b"m"], [listener])
+    os.close(listener)
+
+
+def told(by: socket.socket) -> Optional[int]:
+    """The listener that `tell` sends; None where it sends none."""
+    _, listeners, _, _ = socket.recv_fds(by, 1, 1)
+    for listener in listeners:
+        os.set_inheritable(listener, False)
+        return int(listener)
+    return None
+
+
+def _listen() -> int:
+    number = _SECCOMP.get(platform.machine())
+    if number is None or not sys.platform.startswith("linux"):
+        raise OSError(errno.ENOSYS, "no filter is known for this architecture")
+    libc = ctypes.CDLL(None, use_errno=True)
+    rows = _instructions()
+    rows_there = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *row) for row in rows))
+    program = struct.pack("@HP", len(rows), ctypes.addressof(rows_there))
+    flags = _SPEC_ALLOW | _NEW_LISTENER
+
+    def install() -> int:
+        return int(libc.syscall(number, _SET_FILTER, flags, program))
+
+    listener = install()
+    if listener < 0 and ctypes.get_errno() == errno.EACCES:
+        libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        listener = install()
+    if listener < 0:
+        raise OSError(ctypes.get_errno(), "the filter was refused")
+    os.set_inheritable(listener, False)
+    return listener
+
+
+def _instructions() -> List[Tuple[int, int, int, int]]:
+    """For each architecture its calls; no arguments are looked at: the kernel remembers the rest."""
+    rows = [(_LOAD, 0, 0, 4)]
+    for architecture, calls in _CALLS.items():
+        block = [(_LOAD, 0, 0, 0)]
+        block += [row for each in calls for row in ((_EQUAL, 0, 1, each), (_RETURN, 0, 0, _TELL))]
+        block += [(_RETURN, 0, 0, _ALLOW)]
+        rows += [(_EQUAL, 0, len(block), architecture), *block]
+    return [*rows, (_RETURN, 0, 0, _ALLOW)]
+
+
+class Mounts:
+    """Those of one run, from the listener that its first process sent; None where there is none."""
+
+    def __init__(self, run: RunDir, listener: Optional[int]) -> None:
+        self.listener = listener
+        self._watched = listener is not None
+        self._run = run
+        self._seen: List[Dict[str, Any]] = []
+        self._write()
+
+    def answer_all(self) -> None:
+        """Note each call that waits, and let it go on."""
+        while self.listener is not None:
+            waiting = select.poll()
+            waiting.register(self.listener, select.POLLIN)
+            events = sum(event for _, event in waiting.poll(0))
+            if events & select.POLLIN:
+                self._answer(self.listener)
+            elif events:  # every process of the job has ended
+                os.close(self.listener)
+                self.listener = None
+            else:
+                return
+
+    def _answer(self, listener: int) -> None:
+        notice = bytearray(_NOTICE.size)
+        try:
+            fcntl.ioctl(listener, _RECEIVE, notice)
+            id_, pid, _, number, architecture, _, *arguments = _NOTICE.unpack(notice)
+            call = _CALLS[architecture][number]
+            self._note({"program": _name(pid), "call": call.name, "target": _path(pid, call, arguments)})
+            fcntl.ioctl(listener, _SEND, _ANSWER.pack(id_, 0, 0, _CONTINUE))
+        except OSError:  # the process was killed while it waited
+            pass
+
+    def _note(self, mount: Dict[str, Any]) -> None:
+        if len(self._seen) < _MOST and mount not in self._seen:
+            self._seen.append(mount)
+            try:
+                self._write()
+            except OSError:  # a full disk; one more is noted with the next
+                pass
+
+    def _write(self) -> None:
+        write_json(self._run.mounts, {"watched": self._watched, "mounts": self._seen})
+
+
+def _name(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip()[:_LONGEST]
+    except OSError:
+        return "?"
+
+
+def _path(pid: int, call: _Call, arguments: List[int]) -> str:
+    """The path that a call names, as it names it; "" where it cannot be read."""
+    if call.target < 0:
+        return ""
+    try:
+        memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        text = os.pread(memory, _LONGEST, arguments[call.target])
+    except (OSError, OverflowError):
+        return ""
+    finally:
+        os.close(memory)
+    return text.split(b"\0")[0].decode(errors="replace")
