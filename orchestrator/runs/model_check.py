@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,30 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Side:
-    """A computer with the stack's own interpreter (of `agent`), the run's `outputs` and its `code` there."""
+    """A computer with the stack's own interpreter (of `agent`), the run's `outputs` and its `code` there.
+
+    `ahead`: a check that has imported its framework, and waits there for its files.
+    """
 
     host: Host
     agent: Agent
     outputs: str
     code: str
+    ahead: Channel | None = None
+
+
+@contextmanager
+def started_ahead(side: Side, imports: Sequence[str] = ()) -> Iterator[Side]:
+    """Have the check of that side import its framework while its files do not exist yet.
+
+    It gives way to everything else there, ends with the block or the connection, and reads no file before.
+    """
+    with ExitStack() as running:
+        with suppress(HostError):
+            options = ("--folder", side.code, *_named(imports))
+            channel = side.host.open(side.agent.argv("check-model", "--ahead", side.outputs, *options))
+            side = replace(side, ahead=running.enter_context(channel))
+        yield side
 
 
 def check(
@@ -139,33 +157,62 @@ def _both(
 ) -> tuple[list[Result], list[Result]]:
     """The answer for every file on each side; one for all of them where the check itself failed there."""
     with ExitStack() as running:
-        far, near = (_begun(side, names, imports, running) for side in (there, here))
-        return _results(far, names), _results(near, names)
+        ahead = [_told(side, names) for side in (there, here)]
+        begun = [
+            ready or _begun(side, names, imports, running)
+            for side, ready in zip((there, here), ahead, strict=True)
+        ]
+
+        def results(number: int, side: Side) -> list[Result]:
+            if ahead[number] and (found := _results(begun[number], names, again=True)):
+                return found
+            again = _begun(side, names, imports, running) if ahead[number] else begun[number]
+            return _results(again, names) or []
+
+        return results(0, there), results(1, here)
+
+
+def _named(imports: Sequence[str]) -> list[str]:
+    return [word for module in imports for word in ("--import", module)]
+
+
+def _told(side: Side, names: Sequence[str]) -> Channel | None:
+    """The check that was started ahead, once it knows its files; None where there is none any more."""
+    if side.ahead is None:
+        return None
+    try:
+        side.ahead.write(json.dumps({"paths": [f"{side.outputs}/{name}" for name in names]}).encode() + b"\n")
+        side.ahead.close_stdin()
+    except HostError:
+        return None
+    return side.ahead
 
 
 def _begun(
     side: Side, names: Sequence[str], imports: Sequence[str], running: ExitStack
 ) -> Channel | HostError:
     """The command that checks the files on one side, as it runs."""
-    named = [word for module in imports for word in ("--import", module)]
     paths = (f"{side.outputs}/{name}" for name in names)
     try:
-        channel = side.host.open(side.agent.argv("check-model", *paths, "--folder", side.code, *named))
-        running.enter_context(channel)
+        argv = side.agent.argv("check-model", *paths, "--folder", side.code, *_named(imports))
+        channel = running.enter_context(side.host.open(argv))
         channel.close_stdin()
     except HostError as error:
         return error
     return channel
 
 
-def _results(begun: Channel | HostError, names: Sequence[str]) -> list[Result]:
+def _results(begun: Channel | HostError, names: Sequence[str], *, again: bool = False) -> list[Result] | None:
+    """The answers, one for each file. With `again`, None where another check may say more."""
     if isinstance(begun, HostError):
         return [_failed(str(begun)) for _ in names]
     try:
         done = begun.wait(_TIMEOUT)
+        if again and not done.stdout:
+            return None
         value = parsed(done.stdout, most=_MOST)
     except HostError as error:
-        return [_failed(str(error)) for _ in names]
+        return None if again else [_failed(str(error)) for _ in names]
     except Malformed:
         words = last_words(done.stderr)
         return [_failed(f"the check itself ended with {done.returncode}: {words}") for _ in names]

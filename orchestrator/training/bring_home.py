@@ -12,7 +12,6 @@ from typing import Any
 
 from orchestrator import jobs
 from orchestrator.errors import OrchError
-from orchestrator.hosts.here import HereHost
 from orchestrator.leases import billing
 from orchestrator.leases.settle import few, record_of
 from orchestrator.leases.status import machine_facts
@@ -23,16 +22,25 @@ from orchestrator.runs import collect, model_check, space
 from orchestrator.runs.metrics import read_metrics
 from orchestrator.runs.stored import stored_run
 from orchestrator.session.releasing import release
-from orchestrator.session.session import Session, local_agent
+from orchestrator.session.session import Session
+from orchestrator.training.checkers import Checkers, checkers, still_usable
 
 _UPLOAD_S = 3600.0
 _POLL_S = 0.5
 
 
-def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool = False) -> RunRecord:
+def bring_home(
+    session: Session,
+    run_id: str,
+    exit_: Exit | None,
+    *,
+    again: bool = False,
+    ready: Checkers | None = None,
+) -> RunRecord:
     """Fetch and record first: from then on nothing can be lost. Then look at what was fetched.
 
-    What must not or cannot be written here is named in the record and in the ledger, and stays there.
+    `ready` checks it, if it was begun with the run. What must not or cannot be written here is named in the
+    record and in the ledger, and stays there.
     """
     note_end(session, run_id, exit_)
     draft = session.ledger.lease().runs[run_id].draft
@@ -64,7 +72,7 @@ def bring_home(session: Session, run_id: str, exit_: Exit | None, *, again: bool
     cost = asdict(billing.charge(ran, done.cost)) if ran else None
     session.ledger.append("run.collected", run_id=run_id, left=left, ran=cost)
     try:
-        checked = _checked(session, read_metrics(done), fetched.entries)
+        checked = _checked(session, read_metrics(done), fetched.entries, ready)
     finally:  # not before: a machine that counts as idle may end while it is asked
         there = _is_uploaded(session, run_id)
         if not any(each.can_come for each in fetched.refused):
@@ -118,28 +126,23 @@ def _beside(session: Session, run_id: str) -> list[billing.Span]:
     return [billing.Span(s.started_at, s.ended_at or math.inf) for s in states if s.started_at]
 
 
-def _checked(session: Session, record: RunRecord, entries: Sequence[Entry]) -> RunRecord:
+def _checked(
+    session: Session, record: RunRecord, entries: Sequence[Entry], ready: Checkers | None
+) -> RunRecord:
     """The record with whether the fetched models load here and do what they did there."""
     timings = dict(record.timings)
     with measure_duration(timings, MODEL_CHECK):
-        check = _model_check(session, record.run_id, entries, record.folder)
+        check = _model_check(session, record.run_id, entries, record.folder, ready)
     checked = replace(record, model_check=check, timings=timings)
     collect.write(checked)
     return checked
 
 
 def _model_check(
-    session: Session, run_id: str, entries: Sequence[Entry], folder: Path
+    session: Session, run_id: str, entries: Sequence[Entry], folder: Path, ready: Checkers | None
 ) -> dict[str, Any] | None:
-    lease = session.ledger.lease()
-    stack = lease.runs[run_id].draft.stack or lease.stack or {}
-    python = str(stack.get("interpreter") or session.agent.python)
-    work, local = f"{jobs.run_dir(session.agent, run_id)}/work", local_agent(session.project)
-    there = model_check.Side(session.host, replace(session.agent, python=python), work, work)
-    ours = replace(local, python=str(session.local().python))
-    code, outputs = str(session.profile.code.path), str(folder / collect.OUTPUTS)
-    here = model_check.Side(HereHost(), ours, outputs, code)
-    return model_check.check(there, here, entries, folder, session.profile.train.check_imports)
+    sides = still_usable(ready, session.host) or checkers(session, run_id)
+    return model_check.check(sides.there, sides.here, entries, folder, session.profile.train.check_imports)
 
 
 def note_end(session: Session, run_id: str, exit_: Exit | None) -> None:

@@ -27,6 +27,7 @@ from orchestrator.session.session import Session, open_session
 from orchestrator.session.turns import Turn, after_up, turn_of
 from orchestrator.training import elsewhere
 from orchestrator.training.bring_home import bring_home
+from orchestrator.training.checkers import checkers_ahead
 from orchestrator.training.start import begin, prepared, running
 
 Output = Callable[[bytes], None]
@@ -212,15 +213,16 @@ def _pending(project: Project, lease: Lease, run_id: str) -> bool:
 
 def finish(session: Session, run_id: str, output: Output | None, turn: Turn) -> RunRecord:
     """Follow the run, with others who may; then bring it home, unless one of them was quicker."""
-    exit_ = follow.follow_to_end(session, run_id, output)
-    turn.take()
-    elsewhere.bring_record(session.project, session.profile, run_id, session.progress)
-    if exit_ is None:
-        return _lost(session, run_id)
-    here = collect.read(session.project.run(run_id))
-    if here is not None and session.ledger.lease().runs[run_id].collected:
-        return is_finished(here)
-    home = follow.reconnecting(session, lambda: bring_home(session, run_id, exit_))
+    with checkers_ahead(session, run_id) as ready:
+        exit_ = follow.follow_to_end(session, run_id, output)
+        turn.take()
+        elsewhere.bring_record(session.project, session.profile, run_id, session.progress)
+        if exit_ is None:
+            return _lost(session, run_id)
+        here = collect.read(session.project.run(run_id))
+        if here is not None and session.ledger.lease().runs[run_id].collected:
+            return is_finished(here)
+        home = follow.reconnecting(session, lambda: bring_home(session, run_id, exit_, ready=ready))
     return _lost(session, run_id) if home is None else home
 
 

@@ -4,7 +4,8 @@ Runs in the environment that should load them. The files are taken for hostile: 
 its own reads them (inside.py), this one only starts it and reads its answers (sandbox.py). Prints one JSON
 object: path, sha256, kind, loaded, inputs, outputs (with values, base64 of little-endian bits), tensors (of
 weights, and of what prepares the input), note, reason, way_out, not_checked, isolation, versions. Of several
-paths the objects are in a list `results`. Two such results are compared by compare.py.
+paths the objects are in a list `results`. Two such results are compared by compare.py. With `--ahead FOLDER`
+the paths below it come later (waiting.py).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -27,9 +29,21 @@ def main(argv: List[str]) -> int:
     limits = Limits(seconds=options.seconds, memory=options.memory << 20)
     paths = [os.path.abspath(path) for path in options.paths]  # noqa: PTH100 # links stay
     request = Request(paths, options.modules, options.folder, limits)
+    if options.ahead is not None:
+        from .waiting import checked_ahead
+
+        found = checked_ahead(request, os.path.abspath(options.ahead))  # noqa: PTH100
+        return _print(found) if found is not None else 0
+    if not paths:
+        print("check-model: name a path", file=sys.stderr)
+        return 2
     results = answers(request)
     for shown, result in zip(options.paths, results):  # noqa: B905
         result["path"] = str(shown)
+    return _print(results)
+
+
+def _print(results: List[Dict[str, Any]]) -> int:
     _bound(results)
     print(json.dumps(results[0] if len(results) == 1 else {"v": 1, "results": results}, sort_keys=True))
     return 0
@@ -47,7 +61,8 @@ def _bound(results: List[Dict[str, Any]]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="check-model")
-    parser.add_argument("paths", type=Path, nargs="+", metavar="PATH")
+    parser.add_argument("paths", type=Path, nargs="*", metavar="PATH")
+    parser.add_argument("--ahead", metavar="FOLDER", help="its files are named on standard input, later")
     parser.add_argument("--import", dest="modules", action="append", default=[], metavar="MODULE")
     parser.add_argument("--folder", type=Path, help="where those modules lie, unless they are installed")
     parser.add_argument("--seconds", type=float, default=Limits.seconds, help="for all files together")

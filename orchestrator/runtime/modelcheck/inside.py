@@ -14,13 +14,15 @@ from types import ModuleType
 from typing import Any, Dict, List, Optional, Sequence, TextIO, Tuple
 
 from ..isolation import NEEDED, View, isolate
+from . import ahead
 from .explain import Cause, Refusal, explain
 from .files import ModelFile, identify, shards
 from .select import kind_of
 
 
 def main(argv: Sequence[str]) -> int:
-    """`argv`: one JSON object with view, layers, paths, imports (name -> file or None)."""
+    """`argv`: one JSON object with view, layers, paths, imports (name -> file or None), and folder: not None
+    where the paths come as a line of standard input, while the framework is imported. EOF there ends it."""
     ask = json.loads(argv[0])
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # frameworks talk, also from compiled code; standard output is for the answers
@@ -29,7 +31,11 @@ def main(argv: Sequence[str]) -> int:
     _say(out, {"isolation": isolation})
     open_ = [name for name in NEEDED if not isolation[name]]
     sys.meta_path.append(Named(ask["imports"]))
-    for path in ask["paths"]:
+    paths = ask["paths"]
+    if ask["folder"] is not None:
+        paths = ahead.paths_after_import(ask["folder"])
+        _say(out, {"ready": paths is not None})
+    for path in paths or ():
         refusal = _not_isolated(Path(path), open_)
         _say(out, _answer(path, refusal) if refusal else check(Path(path), tuple(ask["imports"])))
     return 0

@@ -139,6 +139,11 @@ def fixed(shape: Sequence[Optional[int]], dtype: str, index: int, attempt: int =
     return values.astype("float32" if dtype in ("bfloat16", "float16") else dtype).reshape(full)
 
 
+def import_framework() -> None:
+    """Import what most models need. Raises Refusal where no Keras is installed."""
+    _keras()
+
+
 def _keras() -> Any:
     """The Keras of this environment: tf_keras where it is asked for as TensorFlow asks for it."""
     import importlib

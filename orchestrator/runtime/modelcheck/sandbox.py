@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import signal
@@ -14,7 +15,7 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..isolation import LAYERS, View
 from .answers import sound
@@ -31,6 +32,7 @@ _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/st
 _KEPT = ("LD_LIBRARY_PATH", "KERAS_BACKEND", "TF_USE_LEGACY_KERAS", "LANG", "LC_ALL")
 """Variables that the child keeps: how its libraries are found, and which Keras loads."""
 _MOST_SCRATCH = 1 << 30
+_LONGEST_WAIT = 3600.0
 
 
 @dataclass(frozen=True)
@@ -56,15 +58,19 @@ class Request:
     layers: Tuple[str, ...] = LAYERS
 
 
-def answers(request: Request) -> List[Dict[str, Any]]:
-    """One answer for each path, in order. Never raises because of a file: it has an answer that says why."""
+def answers(request: Request, ahead: Optional[Reader] = None) -> List[Dict[str, Any]]:
+    """One answer for each path, in order. Never raises because of a file: it has an answer that says why.
+
+    `ahead` reads the first files: a process that waits for them, isolated, with its framework imported.
+    """
     deadline = time.monotonic() + request.limits.seconds
     results: List[Dict[str, Any]] = []
     while len(results) < len(request.paths):
         left = request.paths[len(results) :]
         cause, ending = Cause.TIME, f"all {request.limits.seconds:g} s were used"
         if time.monotonic() < deadline:
-            found, cause, ending = _by_one_process(request, left, deadline)
+            reader, ahead = ahead or Reader(request, left), None
+            found, cause, ending = _by_one_process(reader, request, left, deadline)
             results += found
         if len(results) < len(request.paths):
             results.append(_not_answered(request.paths[len(results)], cause, ending))
@@ -78,38 +84,66 @@ def _not_answered(path: str, cause: Cause, ending: str) -> Dict[str, Any]:
 
 
 def _by_one_process(
-    request: Request, paths: Sequence[str], deadline: float
+    reader: Reader, request: Request, paths: Sequence[str], deadline: float
 ) -> Tuple[List[Dict[str, Any]], Cause, str]:
     """Answers until the process ended, and why it did so before the last one."""
     results: List[Dict[str, Any]] = []
-    isolation: Any = None
-    with tempfile.TemporaryDirectory(prefix="orch-check-") as scratch, tempfile.TemporaryFile() as talk:
-        process = _started(request, paths, scratch, talk)
-        lines = Lines(process, lambda: min(deadline, time.monotonic() + request.limits.seconds / 2))
-        try:
-            for value in lines:
-                if isolation is None:
-                    isolation = value.get("isolation")
-                    continue
-                found = sound({**value, "isolation": isolation})
-                if found is None or len(results) == len(paths):
-                    break
-                results.append(found)
-        finally:
-            code = _end(process)
-        talk.seek(max(0, talk.tell() - 2_000))
-        said = talk.read().decode(errors="replace").strip().splitlines()[-2:]
-    if lines.late:
+    with reader:
+        reader.lines.due = lambda: min(deadline, time.monotonic() + request.limits.seconds / 2)
+        for value in reader.lines:
+            if reader.isolation is None:
+                reader.isolation = value.get("isolation")
+                continue
+            found = sound({**value, "isolation": reader.isolation})
+            if found is None or len(results) == len(paths):
+                break
+            results.append(found)
+        code, said = reader.end()
+    if reader.lines.late:
         return results, Cause.TIME, "it did not end in time"
-    return results, Cause.ENDED, f"with {code}: {' '.join(said)}"[:300]
+    return results, Cause.ENDED, f"with {code}: {said}"[:300]
+
+
+class Reader:
+    """The isolated process, its scratch folder and what it prints. A context manager: leaving ends it.
+
+    With `folder` it may read all of that, imports its framework at once and waits for paths on its standard
+    input. Else it reads `paths`.
+    """
+
+    def __init__(self, request: Request, paths: Sequence[str] = (), folder: Optional[str] = None) -> None:
+        self.memory = request.limits.bytes
+        self.isolation: Any = None
+        self._kept = contextlib.ExitStack()
+        try:
+            scratch = self._kept.enter_context(tempfile.TemporaryDirectory(prefix="orch-check-"))
+            self._talk = self._kept.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 # kept with the rest
+            self.process = _started(request, paths, folder, scratch, self._talk)
+        except BaseException:
+            self._kept.close()
+            raise
+        self.lines = Lines(self.process)
+
+    def end(self) -> Tuple[int, str]:
+        """(its status, the last that its libraries said). May be called again."""
+        code = _end(self.process)
+        self._talk.seek(max(0, self._talk.seek(0, os.SEEK_END) - 2_000))
+        return code, " ".join(self._talk.read().decode(errors="replace").strip().splitlines()[-2:])
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _end(self.process)
+        self._kept.close()
 
 
 class Lines:
     """JSON objects that a process prints, one a line; ends at the end, at a wrong line, or too late."""
 
-    def __init__(self, process: subprocess.Popen[bytes], due: Any) -> None:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
-        self._due = due
+        self.due: Callable[[], float] = lambda: math.inf
         self._rest = bytearray()
         self.late = False
 
@@ -128,7 +162,7 @@ class Lines:
 
     def _line(self) -> Optional[bytes]:
         assert self._process.stdout
-        source, due = self._process.stdout.fileno(), self._due()
+        source, due = self._process.stdout.fileno(), self.due()
         start = 0
         while True:
             place = self._rest.find(b"\n", start)
@@ -137,7 +171,7 @@ class Lines:
                 del self._rest[: place + 1]
                 return line
             start = len(self._rest)
-            left = due - time.monotonic()
+            left = min(due - time.monotonic(), _LONGEST_WAIT)
             if left <= 0 or not select.select([source], [], [], left)[0]:
                 self.late = True
                 return None
@@ -147,18 +181,22 @@ class Lines:
             self._rest += piece
 
 
-def _started(request: Request, paths: Sequence[str], scratch: str, talk: Any) -> subprocess.Popen[bytes]:
+def _started(
+    request: Request, paths: Sequence[str], folder: Optional[str], scratch: str, talk: Any
+) -> subprocess.Popen[bytes]:
     imports = {name: _module_file(request.folder, name) for name in request.modules}
     package = Path(__file__).resolve().parents[1]
     top = Path(__file__).absolute().parents[__package__.count(".") + 1]
+    runtime = [str(package), str(top / (__package__ or "").partition(".")[0])]
     view = View(
-        read=tuple(_view(paths, imports, [str(package), str(top / (__package__ or "").partition(".")[0])])),
+        read=tuple(_view([folder] if folder else paths, imports, runtime)),
         scratch=str(Path(scratch).resolve()),
         memory=request.limits.bytes,
         file_size=min(_MOST_SCRATCH, request.limits.bytes),
         cpu_seconds=int(request.limits.seconds * (os.cpu_count() or 1)) + 1,
     )
-    ask = {"view": asdict(view), "layers": request.layers, "paths": list(paths), "imports": imports}
+    asked = {"layers": request.layers, "paths": list(paths), "imports": imports, "folder": folder}
+    ask = {"view": asdict(view), **asked}
     enter = (
         "import importlib, sys; sys.path.insert(0, sys.argv[1]); "
         "sys.exit(importlib.import_module(sys.argv[2]).main(sys.argv[3:]))"
@@ -166,7 +204,7 @@ def _started(request: Request, paths: Sequence[str], scratch: str, talk: Any) ->
     argv = [sys.executable, "-I", "-c", enter, str(top), f"{__package__}.inside", json.dumps(ask)]
     return subprocess.Popen(
         argv,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE if folder else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=talk,
         env=_environment(view.scratch),
@@ -227,6 +265,10 @@ def _whole(file: Path) -> str:
 
 def _end(process: subprocess.Popen[bytes]) -> int:
     """Give it a moment to end by itself, then kill it with its group."""
+    if process.returncode is not None:
+        return process.returncode
+    if process.stdin:
+        process.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(2)
     with contextlib.suppress(ProcessLookupError, PermissionError):

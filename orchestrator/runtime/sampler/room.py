@@ -27,19 +27,22 @@ def room() -> Dict[str, Any]:
     """Cores and memory that jobs may use here, and how much of each is free; GPUs by name. Bytes."""
     group = cgroups.own()
     limit, total = group.memory_limit(), meminfo("MemTotal") or 0
-    memory = min(limit or total, total)
-    free = min(meminfo("MemAvailable") or 0, memory)
-    if limit is not None:
-        free = min(free, max(0, limit - (group.memory_held() or 0)))
     allowed = len(os.sched_getaffinity(0))
     usable = min(float(allowed), group.cpu_limit() or float(allowed))
     return {
         "cores": round(usable, 2),
         "cores_free": round(max(0.0, usable - _busy()), 2),
-        "memory": memory,
-        "memory_free": free,
+        "memory": min(limit or total, total),
+        "memory_free": memory_free(),
         "gpus": _gpus(),
     }
+
+
+def memory_free() -> int:
+    """Bytes that a new process may use here."""
+    group = cgroups.own()
+    limit, free = group.memory_limit(), meminfo("MemAvailable") or 0
+    return free if limit is None else min(free, max(0, limit - (group.memory_held() or 0)))
 
 
 def _busy() -> float:

@@ -64,7 +64,9 @@ def lay_out(folder: Path, port: int, *, stays: bool = False) -> Path:
     return artifacts
 
 
-def started(folder: Path, refused: list[str], *words: str, ordinary: bool = True) -> subprocess.Popen[bytes]:
+def started(
+    folder: Path, refused: list[str], *words: str, ordinary: bool = True, stdin: int | None = None
+) -> subprocess.Popen[bytes]:
     """`check-model` in `folder`, with secrets around it."""
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
@@ -75,6 +77,7 @@ def started(folder: Path, refused: list[str], *words: str, ordinary: bool = True
     ask = json.dumps({"ordinary": ordinary, "refused": refused, "needed": needed})
     return subprocess.Popen(
         [sys.executable, "-I", str(HERE / "places.py"), ask, sys.executable, "-I", "-c", code],
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=folder,

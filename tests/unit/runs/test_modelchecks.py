@@ -16,7 +16,7 @@ import orchestrator.report
 from orchestrator.hosts.here import HereHost
 from orchestrator.model import Agent, Entry, RunRecord
 from orchestrator.report.run import summary
-from orchestrator.runs.model_check import Side, check
+from orchestrator.runs.model_check import Side, check, started_ahead
 from orchestrator.runtime.modelcheck.sandbox import Request, answers
 from tests.unit.far_side import agent_at
 
@@ -102,6 +102,39 @@ def test_a_check_that_dies_says_so(folders: tuple[Path, Path], tmp_path: Path) -
     answer = check(gone, side(folders[1]), [Entry("vocab.txt", "file", 8, 0o644, "")], tmp_path)
     assert answer is not None and answer["equal"] is None
     assert "the check itself ended with 9: out of memory" in str(answer["reason"])
+
+
+# ---------------------------------------------------------------- started ahead
+
+
+def test_a_check_that_was_started_ahead_reads_what_came_later(folders: tuple[Path, Path]) -> None:
+    there, here = folders
+    outputs = here.parent / "came"
+    outputs.mkdir()
+    with started_ahead(side(outputs)) as ready:
+        assert ready.ahead is not None
+        for path in sorted(here.iterdir()):
+            (outputs / path.name).write_bytes(path.read_bytes())
+        answer = check(side(there), ready, [Entry("vocab.txt", "file", 8, 0o644, "")], here.parent)
+    assert answer is not None
+    assert (answer["loaded"], answer["equal"], answer["reason"]) == (True, True, None)
+
+
+@pytest.mark.parametrize("ending", ["gave up", "failed"])
+def test_one_that_is_gone_when_it_is_asked_is_replaced(
+    folders: tuple[Path, Path], tmp_path: Path, ending: str
+) -> None:
+    program = tmp_path / "gone"
+    program.write_text(f"#!/bin/sh\nexit {0 if ending == 'gave up' else 9}\n")
+    program.chmod(0o755)
+    whole = side(folders[1])
+    gone = Side(
+        whole.host, Agent(str(program), whole.agent.root, whole.agent.base), whole.outputs, whole.code
+    )
+    with started_ahead(gone) as ready:
+        usable = Side(whole.host, whole.agent, whole.outputs, whole.code, ready.ahead)
+        answer = check(side(folders[0]), usable, [Entry("vocab.txt", "file", 8, 0o644, "")], tmp_path)
+    assert answer is not None and (answer["loaded"], answer["equal"]) == (True, True)
 
 
 # ---------------------------------------------------------------- what would run code

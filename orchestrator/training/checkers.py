@@ -1,0 +1,81 @@
+"""The two sides of a run's model check, and their processes that are ready when the run ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator import jobs
+from orchestrator.errors import OrchError
+from orchestrator.hosts.here import HereHost
+from orchestrator.model import Host
+from orchestrator.runs import collect, model_check
+from orchestrator.runs.model_check import Side
+from orchestrator.session.session import Session, local_agent
+
+_FRAMEWORKS = frozenset({"keras", "tf-keras", "tensorflow", "tensorflow-cpu"})
+"""Packages whose import is most of what a check takes."""
+
+
+@dataclass(frozen=True)
+class Checkers:
+    """The machine's side and this one's."""
+
+    there: Side
+    here: Side
+
+
+def checkers(session: Session, run_id: str) -> Checkers:
+    """Both sides, by the interpreters of the stack that the run has."""
+    lease = session.ledger.lease()
+    stack = lease.runs[run_id].draft.stack or lease.stack or {}
+    python = str(stack.get("interpreter") or session.agent.python)
+    work, local = f"{jobs.run_dir(session.agent, run_id)}/work", local_agent(session.project)
+    ours = replace(local, python=str(session.local().python))
+    there = Side(session.host, replace(session.agent, python=python), work, work)
+    here = Side(HereHost(), ours, str(_outputs(session, run_id)), str(session.profile.code.path))
+    return Checkers(there, here)
+
+
+def _outputs(session: Session, run_id: str) -> Path:
+    return session.project.run(run_id) / collect.OUTPUTS
+
+
+@contextmanager
+def checkers_ahead(session: Session, run_id: str) -> Iterator[Checkers | None]:
+    """Both sides with their framework imported while the run goes on; None where that is of no use.
+
+    In nobody's way: the lowest priority, and no memory that is scarce. Both end with the block.
+    """
+    with ExitStack() as running:
+        sides, imports = None, session.profile.train.check_imports
+        with suppress(OrchError, OSError):
+            if _needs_framework(session):
+                folder = _outputs(session, run_id)
+                folder.mkdir(parents=True, exist_ok=True)
+                running.callback(_remove_empty, folder)
+                found = checkers(session, run_id)
+                both = [
+                    running.enter_context(model_check.started_ahead(side, imports))
+                    for side in (found.there, found.here)
+                ]
+                sides = Checkers(*both)
+        yield sides
+
+
+def _needs_framework(session: Session) -> bool:
+    return any(pin.name in _FRAMEWORKS for pin in session.lock().pins)
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def still_usable(ready: Checkers | None, host: Host) -> Checkers | None:
+    """`ready`, unless the connection was replaced, and its channel with it."""
+    if ready is None or ready.there.host is host:
+        return ready
+    return replace(ready, there=replace(ready.there, host=host, ahead=None))
