@@ -77,6 +77,8 @@ class ExitReason(StrEnum):
     """It made no progress for as long as the profile allows, and was ended."""
     NOT_FINITE = "not_finite"
     """Its loss was no finite number, and the profile says that this ends it."""
+    DATA_FAILED = "data_failed"
+    """An object of the data that came while it went on did not come as it is pinned."""
     LOST = "lost"
     """The machine went away, or how the run ended is not known."""
     RESULTS_LOST = "results_lost"

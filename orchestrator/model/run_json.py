@@ -54,6 +54,9 @@ class DataFacts(TypedDict, total=False):
 
     `mounts`: those that the run made. `checked`: False where it is not known whether the run read just these
     bytes: it went with its machine, or could not be watched for mounts.
+
+    `streamed`: how many of the trees may have come while the run went on. The digest knows the objects of
+    these by their checksums in the store, of others by their SHA-256.
     """
 
     digest: str | None
@@ -62,6 +65,7 @@ class DataFacts(TypedDict, total=False):
     altered: list[str]
     mounts: list[MountFacts]
     checked: bool
+    streamed: int
 
 
 class StackFacts(TypedDict, total=False):

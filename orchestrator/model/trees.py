@@ -39,12 +39,14 @@ class TreeLink:
 
     `target` is relative ("." for the code itself) or absolute; `copied` trees are private to the run,
     others share their bytes. With the `digest` of its manifest the tree is laid out only while it has that.
+    `stream`: the file there that says how the fetch of a tree stands that is shown while it comes.
     """
 
     source: str
     target: str
     copied: bool = False
     digest: str = ""
+    stream: str = ""
 
 
 class Refused(StrEnum):

@@ -150,6 +150,11 @@ class DataSection(Section):
         description="The objects of a bucket that the first steps read, as patterns relative to the source: "
         "only these are fetched to this computer, for the local side of a proof. Default: all.",
     )
+    stream: bool = Field(
+        default=False,
+        description="Begin the run while the objects of a bucket still come: the script sees all names and "
+        "sizes at once, and opening a file waits for it. Default: the run begins when all data are there.",
+    )
     stage: bool = Field(
         default=False,
         description="Put what lies here into the profile's `store` once, by its content: a new machine then "

@@ -169,7 +169,8 @@ def _bucket(entry: DataSection, code: Path) -> resolved.DataTree:
     name = entry.source.rstrip("/").rpartition("/")[2]
     key = hashlib.sha256(entry.source.encode()).hexdigest()[:16]
     here = code / ".orch" / "data" / key / name
-    return resolved.DataTree(here, entry.target or name, None, entry.source, entry.sample)
+    target = entry.target or name
+    return resolved.DataTree(here, target, None, entry.source, entry.sample, stream=entry.stream)
 
 
 def _target(source: Path, code: Path) -> str:

@@ -57,7 +57,8 @@ class DataTree:
 
     With a `bucket`, its address, the machine fetches the objects from there; `source` is then where those
     that `sample` names (all, where it is empty) are put on this computer when a proof needs them. `stage`: a
-    new machine fetches it from the profile's store, into which it is put once.
+    new machine fetches it from the profile's store, into which it is put once. `stream`: a run begins while
+    the objects of the bucket still come.
     """
 
     source: Path
@@ -66,6 +67,7 @@ class DataTree:
     bucket: str = ""
     sample: tuple[str, ...] = ()
     stage: bool = False
+    stream: bool = False
 
 
 @dataclass(frozen=True)

@@ -230,6 +230,9 @@ def _buckets(document: Document) -> Iterator[Breach]:
         if entry.sample and not is_bucket(entry.source):
             text = "is for data in a bucket; data of this computer are here as a whole"
             yield Breach(("data", index, "sample"), text)
+        if entry.stream and not is_bucket(entry.source):
+            text = "is for data in a bucket, which a machine fetches itself; remove it"
+            yield Breach(("data", index, "stream"), text)
         if entry.stage and is_bucket(entry.source):
             text = "is for data of this computer, and these are in a bucket already; remove it"
             yield Breach(("data", index, "stage"), text)

@@ -15,6 +15,7 @@ VERBS = {
     "apply": "transfer.tree",
     "pack": "transfer.tree",
     "fetch": "fetch.serve",
+    "stream": "fetch.stream",
     "start": "agent.launch",
     "state": "agent.launch",
     "tail": "agent.launch",

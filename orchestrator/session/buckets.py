@@ -10,6 +10,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +23,7 @@ from orchestrator.model.files import regular_bytes
 from orchestrator.model.stores import Link, Store, Stored
 from orchestrator.profile import DataTree
 from orchestrator.runtime.fetch.download import Wanted
-from orchestrator.runtime.fetch.serve import rows_of
+from orchestrator.runtime.fetch.objects import rows_of
 from orchestrator.runtime.transfer.entries import hostile
 from orchestrator.storage import open_store
 from orchestrator.sync.scan import shown
@@ -96,27 +97,33 @@ def pinned(path: Path, source: str, *, accept: bool = False) -> Pin:
     return now if now == before else _keep(path, now)
 
 
-def linker(pin: Pin) -> Linker:
-    """Makes links to the objects of a pin."""
-    return Linker(_store_of(pin), pin.source)
+def linker(pin: Pin, lasts: float = LINK_LASTS) -> Linker:
+    """Makes links to the objects of a pin, which end after `lasts` seconds, or with the credentials here."""
+    return Linker(_store_of(pin), pin.source, lasts=lasts)
 
 
 class Linker:
     """Makes links to objects of a store. `key_of`: where one lies that is called otherwise on the machine."""
 
-    def __init__(self, store: Store, source: str, key_of: Callable[[str], str] = str) -> None:
+    def __init__(
+        self, store: Store, source: str, key_of: Callable[[str], str] = str, lasts: float = LINK_LASTS
+    ) -> None:
         self._store = store
         self._source = source
         self._key_of = key_of
+        self._lasts = lasts
+        self.ends: datetime | None = None
+        """When the first of the links ends that were made."""
 
     def __call__(self, of: Stored) -> Link:
-        link = self._store.link(self._key_of(of.key), LINK_LASTS, of.version or None)
+        link = self._store.link(self._key_of(of.key), self._lasts, of.version or None)
         if link is None:
             raise UsageError(
                 f"No links to the objects of {self._source} can be made with the credentials here, so a "
                 "machine cannot fetch them.",
                 next_command="use credentials that can sign: an access key, or a service account's key",
             )
+        self.ends = min(self.ends or link.expires, link.expires)
         return link
 
 

@@ -18,7 +18,7 @@ from orchestrator.errors import SyncError, UsageError
 from orchestrator.model import Agent, DataFacts, Manifest, Progress, TreeLink
 from orchestrator.model.counted import counted
 from orchestrator.profile import DataTree, Profile
-from orchestrator.session import buckets, staging
+from orchestrator.session import buckets, staging, streaming
 from orchestrator.session.session import Session
 
 CODE_TREE = "code"
@@ -53,14 +53,25 @@ def send(session: Session, *, new_data: bool = False) -> Trees:
     there = [_link(session.agent, CODE_TREE, ".", code.manifest, copied=True)]
     manifests = []
     for number, each in enumerate(profile.data):
-        name = f"data-{number}"
-        if number in pins:
-            manifest = _fetched(session, name, pins[number])
-        else:
-            manifest = _sent(session, name, each.source, data=True, staged=each.stage).manifest
-        there.append(_link(session.agent, name, each.target, manifest))
+        link, manifest = _data(session, each, f"data-{number}", pins.get(number))
+        there.append(link)
         manifests.append(manifest)
-    return Trees(tuple(there), code.manifest, facts_of(manifests), time.monotonic() - begun)
+    facts = facts_of(manifests, sum(each.stream for each in profile.data))
+    return Trees(tuple(there), code.manifest, facts, time.monotonic() - begun)
+
+
+def _data(session: Session, tree: DataTree, name: str, pin: buckets.Pin | None) -> tuple[TreeLink, Manifest]:
+    """One tree of data on the machine, and what the record knows it by."""
+    if pin is None:
+        sent = _sent(session, name, tree.source, data=True, staged=tree.stage).manifest
+        return _link(session.agent, name, tree.target, sent), sent
+    if not tree.stream:
+        fetched = _fetched(session, name, pin)
+        return _link(session.agent, name, tree.target, fetched), fetched
+    link = streaming.streamed(session, tree, name, pin)
+    if link is None:
+        link = _link(session.agent, name, tree.target, _fetched(session, name, pin))
+    return link, sync.listed_manifest(pin.objects)
 
 
 def pin_path(session: Session, number: int) -> Path:
@@ -162,15 +173,16 @@ def check_targets(profile: Profile) -> None:
             )
 
 
-def facts_of(manifests: Sequence[Manifest]) -> DataFacts:
-    """The data as a record has them: one digest of all trees, files, bytes."""
+def facts_of(manifests: Sequence[Manifest], streamed: int = 0) -> DataFacts:
+    """The data as a record has them: one digest of all trees, files, bytes; how many trees are `streamed`."""
     files = [entry for manifest in manifests for entry in manifest.entries if entry.kind == "file"]
     digest = hashlib.sha256("\n".join(manifest.digest for manifest in manifests).encode()).hexdigest()
-    return {
+    facts: DataFacts = {
         "digest": digest if manifests else None,
         "files": len(files),
         "bytes": sum(entry.size for entry in files),
     }
+    return {**facts, "streamed": streamed} if streamed else facts
 
 
 def prepare(session: Session, tree: DataTree) -> None:

@@ -12,7 +12,7 @@ from orchestrator.model.answers import Count, Most, Sha256
 from orchestrator.model.plain import last_words
 from orchestrator.model.stores import Link, Stored
 from orchestrator.runtime.fetch.download import Wanted
-from orchestrator.runtime.fetch.serve import rows_of
+from orchestrator.runtime.fetch.objects import rows_of
 from orchestrator.sync.push import tree_path
 from orchestrator.sync.scan import manifest_of
 from orchestrator.sync.talk import Talk

@@ -27,6 +27,14 @@ class Changed(SyncError):
     """Files were written between being listed and being sent."""
 
 
+class CannotStream(SyncError):
+    """The other side can show no tree before it is whole. `why`: the reason, as a phrase."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name} cannot show data while they come: {why}.")
+        self.why = why
+
+
 _OBJECT = "object_"
 
 
@@ -141,6 +149,8 @@ def _refusal(name: str, said: _Refusal) -> SyncError:
         )
     if said.error == "differs":
         return SyncError(f"{shown([said.path])} on {name} is not what was sent. Something writes there.")
+    if said.error == "no_mount":
+        return CannotStream(name, plain(said.text))
     if said.error.startswith(_OBJECT):
         return _object_refused(name, said)
     return SyncError(f"{name} refused the files: {plain(said.text) or said.error}")

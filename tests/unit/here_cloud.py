@@ -22,6 +22,7 @@ from orchestrator.model import Host, Machine
 from orchestrator.providers import Ending
 from orchestrator.providers.memory import MemoryProvider
 from orchestrator.runs import follow
+from orchestrator.runtime.fetch.mounting import mounted, unmount
 from orchestrator.session import connect as connecting
 from orchestrator.session import session
 from tests.e2e.project import TINY_LOCK
@@ -67,6 +68,9 @@ class HereCloud(MemoryProvider):
     def _end(self, identity: str) -> None:
         super()._end(identity)
         _kill_everything_of(self.base(identity))
+        for place in mounted():
+            if place.startswith(f"{self.base(identity)}/"):
+                unmount(place)
         if self.prepared:
             _keep(self.base(identity), self.image)
         shutil.rmtree(self.base(identity), ignore_errors=True)

@@ -20,6 +20,7 @@ from orchestrator.providers.local.cgroup import Cgroup
 from orchestrator.providers.local.store import Folder
 from orchestrator.providers.local.survey import NAMESPACES, current_hierarchies
 from orchestrator.providers.local.tools import find
+from orchestrator.runtime.fetch.mounting import mounted, unmount
 
 PATIENCE_S = 10.0
 
@@ -73,12 +74,21 @@ def sweep(machines: Path) -> None:
 
 
 def erase(path: Path) -> None:
-    """Delete a folder, also where some of it belongs to users that exist only in a user namespace."""
+    """Delete a folder, also where some of it belongs to users that exist only in a user namespace.
+
+    What a dead process of it has mounted below is taken away first, or it could not be deleted.
+    """
+    for place in _mounted_below(path):
+        unmount(place)
     shutil.rmtree(path, ignore_errors=True)
     unshare = find("unshare")
     if path.exists() and os.geteuid() != 0 and unshare:
         inside = [unshare, *NAMESPACES["userns"][:3], "rm", "-rf", "--", str(path)]
         subprocess.run(inside, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+
+
+def _mounted_below(folder: Path) -> list[str]:
+    return sorted((each for each in mounted() if each.startswith(f"{folder.resolve()}/")), reverse=True)
 
 
 def _await_loop_device(image: Path) -> None:

@@ -67,7 +67,8 @@ def _why(facts: Facts) -> Tuple[str, str]:
         return reason, f"{sentence} The job was asked to end, and {_ended(facts)}."
     if facts.stopped:
         reason, sentence = facts.stopped
-        return reason, f"{sentence} The job was asked to end, and {_ended(facts)}."
+        asked = "The job" if reason == "data_failed" else "The job was asked to end, and"
+        return reason, f"{sentence} {asked} {_ended(facts)}."
     if facts.code == 0:
         if facts.observed:
             return "observed", "The run was stopped after the observed steps, as asked."

@@ -20,7 +20,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..rundir import RunDir, open_plain, write_json
-from . import notices
+from . import notices, streamed
 
 EVERY = 1.0
 BUSY = 0.05
@@ -84,12 +84,17 @@ class Health:
             self._since = now
         stop = self._of_the_loss(printed)
         self._of_the_disk()
-        return stop or self._of_the_progress(now)
+        return self._of_the_data() or stop or self._of_the_progress(now)
 
-    def look_at_the_end(self) -> None:
-        """Notice what the job showed last; it has ended, so nothing is to be stopped."""
+    def look_at_the_end(self) -> Optional[Stop]:
+        """Notice what the job showed last; a reason, where it was given data that did not come."""
         self._read_trace()
         self._of_the_loss(self._log.more())
+        return self._of_the_data()
+
+    def _of_the_data(self) -> Optional[Stop]:
+        text = streamed.failure(self._run)
+        return ("data_failed", text) if text else None
 
     # ------------------------------------------------------------ progress
 

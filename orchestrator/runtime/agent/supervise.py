@@ -104,7 +104,7 @@ class Supervision:
         while True:
             ended = self._reap(sampler)
             if ended is not None:
-                watched.look_at_the_end()
+                self._stopped = self._stopped or watched.look_at_the_end()
                 return ended
             self._cancel_if_asked()
             self._heed_notice()

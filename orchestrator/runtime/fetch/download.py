@@ -10,16 +10,18 @@ that was killed goes on with the rest. What is not what its checksum says is fet
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import queue
 import threading
-from typing import Dict, List, NamedTuple, Optional, Set, Union
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
 from ..http import Client, HttpError
 from .checksums import checker
 
 PART = 32 << 20
 """Bytes of one ranged read."""
+_STOP, _FIRST, _IN_TURN = range(3)
 
 
 class Wanted(NamedTuple):
@@ -138,10 +140,11 @@ class Staging:
 
 
 class Pool:
-    """Threads that take parts from `tasks` and report to `events`."""
+    """Threads that read the parts that are put before them, and report to `events`."""
 
     def __init__(self, staging: Staging, wanted: List[Wanted], threads: int) -> None:
-        self.tasks: "queue.Queue[Optional[Part]]" = queue.Queue()
+        self._tasks: "queue.PriorityQueue[Tuple[int, int, Optional[Part]]]" = queue.PriorityQueue()
+        self._count = itertools.count()
         self.events: "queue.Queue[Event]" = queue.Queue()
         self._staging = staging
         self._wanted = wanted
@@ -149,15 +152,19 @@ class Pool:
         for thread in self._threads:
             thread.start()
 
+    def put(self, part: Part, urgent: bool = False) -> None:
+        """Have a part read: after the ones that were put before, or before them all."""
+        self._tasks.put((_FIRST if urgent else _IN_TURN, next(self._count), part))
+
     def close(self) -> None:
         """Let every thread end after what it is at."""
         for _ in self._threads:
-            self.tasks.put(None)
+            self._tasks.put((_STOP, next(self._count), None))
 
     def _work(self) -> None:
         with Client() as client:
             while True:
-                part = self.tasks.get()
+                _, _, part = self._tasks.get()
                 if part is None:
                     return
                 try:

@@ -29,7 +29,7 @@ from .entries import raw
 SHARED = "shared.json"
 
 Tree = Dict[str, Any]
-"""As model.TreeLink: source, target, copied, digest."""
+"""As model.TreeLink: source, target, copied, digest, stream."""
 
 
 def stage(run: RunDir, trees: List[Tree], restored: Optional[Tree] = None) -> None:
@@ -54,7 +54,12 @@ def stage(run: RunDir, trees: List[Tree], restored: Optional[Tree] = None) -> No
                 shared.append({**_sealed(tree, *verified), "view": _view(run, tree)})
     for each in shared:
         each["hidden"] = [path for path in each["files"] if not _is_in_view(each, path)]
-    write_json(run.path(SHARED), {"trees": shared})
+    streams = [
+        {"source": os.path.abspath(tree["source"]), "view": _view(run, tree)}
+        for tree in trees
+        if tree.get("stream")
+    ]
+    write_json(run.path(SHARED), {"trees": shared, "streams": streams})
     facts = _facts(run.work, trees)
     if restored:
         with _verified(restored):
@@ -105,8 +110,9 @@ def _view(run: RunDir, tree: Tree) -> str:
 def altered(run: RunDir) -> List[str]:
     """The shared files, sorted, that are not what they were when the run was laid out: written by force, or
     replaced by the run with a file of its own."""
-    found = []
-    for shared in (read_json(run.path(SHARED)) or {"trees": []})["trees"]:
+    told = read_json(run.path(SHARED)) or {"trees": []}
+    found = [path for stream in told.get("streams", []) for path in _replaced_in(stream)]
+    for shared in told["trees"]:
         hidden = set(shared["hidden"])
         for path, known in shared["files"].items():
             place = os.path.join(shared["folder"], path)
@@ -136,6 +142,22 @@ def _is_replaced(shared: Dict[str, Any], path: str) -> bool:
         return False
     except OSError:
         return True
+
+
+def _replaced_in(stream: Dict[str, str]) -> Iterator[str]:
+    """The files of a tree that is shown while it comes in whose place the run has something else."""
+    source = stream["source"]
+    single = not os.path.isdir(source)
+    for path, is_folder in [(source, False)] if single else walk(source, skip=[]):
+        name = os.path.basename(source) if single else os.path.relpath(path, source)
+        place = stream["view"] if single else os.path.join(stream["view"], name)
+        try:
+            if not is_folder and not os.path.samefile(path, place):
+                yield name
+        except (FileNotFoundError, NotADirectoryError):  # the run may remove its name of a file
+            continue
+        except OSError:
+            yield name
 
 
 def _seen_at(shared: Dict[str, Any], path: str) -> bytes:
@@ -247,7 +269,8 @@ def _map(run: RunDir, tree: Tree) -> None:
     source = os.path.abspath(tree["source"])
     if os.path.exists(target) and os.path.samefile(target, source):
         return
-    if tree["copied"] or tree.get("digest"):  # a tree that was sent here is replaced by the next that is
+    sent = tree.get("digest") or tree.get("stream")  # such a tree is replaced by the next that is
+    if tree["copied"] or sent:
         private = os.path.join(run.path("mapped"), target.lstrip("/"))
         _place(run, tree, private)
         source = private

@@ -27,6 +27,7 @@ REASONS = [
     ("lost", 12),
     ("cancelled", 13),
     ("results_lost", 14),
+    ("data_failed", 6),
     ("stalled", 16),
     ("not_finite", 17),
     ("disk_full", 18),

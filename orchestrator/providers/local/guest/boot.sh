@@ -70,7 +70,7 @@ else
     mount --rbind /sys sys || :
 fi
 mount -t tmpfs -o mode=755,size=1m tmpfs dev
-for node in null zero full random urandom tty $MACHINE_DEVICES; do
+for node in null zero full random urandom tty fuse $MACHINE_DEVICES; do
     [ -e "/dev/$node" ] || continue
     : >"dev/$node"
     mount --bind "/dev/$node" "dev/$node"

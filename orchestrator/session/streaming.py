@@ -1,0 +1,50 @@
+"""Data of a bucket that come while the run goes on, where the profile says `stream: true`."""
+
+from __future__ import annotations
+
+import time
+
+from orchestrator import sync
+from orchestrator.model import TreeLink
+from orchestrator.model.plain import moment
+from orchestrator.profile import DataTree
+from orchestrator.session import buckets
+from orchestrator.session.session import Session
+
+_WEEK = 7 * 86400.0
+_AFTER_S = 600.0
+
+
+def streamed(session: Session, tree: DataTree, name: str, pin: buckets.Pin) -> TreeLink | None:
+    """The tree as the machine shows it while it fetches it.
+
+    None where it is to be fetched whole first: all is there already, or this machine can show nothing, which
+    is said.
+    """
+    left = _left(session)
+    link = buckets.linker(pin, min(left + _AFTER_S, _WEEK))
+    try:
+        shown = sync.stream(
+            session.host, session.agent, pin.objects, name, link, session.progress, single=pin.single
+        )
+    except sync.CannotStream as error:
+        session.progress.say(
+            f"Note: {pin.source} is fetched whole before the run begins, in spite of `stream: true`: "
+            f"{session.machine.id} cannot show data while they come ({error.why})"
+        )
+        return None
+    if shown is None:
+        return None
+    session.progress.say(f"{pin.source} comes while the run goes on: {pin.size:,} bytes")
+    if link.ends and link.ends.timestamp() < time.time() + left:
+        session.progress.say(
+            f"The machine can fetch from {pin.source} until {moment(link.ends.timestamp())}, when the links "
+            "end that were made here; an object that has not come by then fails the run"
+        )
+    return TreeLink(shown.mount, tree.target, stream=shown.state)
+
+
+def _left(session: Session) -> float:
+    """Seconds until the machine's deadline."""
+    lease = session.ledger.lease()
+    return max(0.0, (lease.deadline or lease.now()) - lease.now())
