@@ -59,9 +59,9 @@ def stream(
             if any(number >= len(objects) for number in word.links):
                 raise talk.malformed("it asks for links of objects that are not in the tree")
             links = [link(objects[number]) for number in word.links]
-            talk.say({"links": [[each.url, dict(each.headers)] for each in links]})
             made += len(links)
             progress.say(f"{name}: {made:,} links of {len(objects):,} objects are made")
+            talk.say({"links": [[each.url, dict(each.headers)] for each in links]})
     return Streamed(word.mount, word.state) if word.mount else None
 
 
