@@ -10,7 +10,7 @@ whether they still are what the run was given.
 """
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
-# ruff: noqa: PTH100, PTH101, PTH103, PTH105, PTH108, PTH110, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH120, PTH121, PTH208, PTH211
+# ruff: noqa: PTH100, PTH101, PTH103, PTH105, PTH108, PTH110, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH119, PTH120, PTH121, PTH208, PTH211
 
 from __future__ import annotations
 
