@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.model import Subject
 from orchestrator.parity.naming import LETTERS, SideNames
-from orchestrator.parity.opened import is_cache
+from orchestrator.parity.opened import is_cache, is_setting
 from orchestrator.parity.wording import both_words, setting_words, value_words
 
 Facts = Mapping[str, Any]
@@ -185,7 +185,8 @@ def _file_topic(name: str, *entries: Mapping[str, Any] | None) -> str:
         return "cache"
     if name.startswith("~/.keras/keras.json"):
         return "keras_json"
-    return "settings" if name.startswith("~/.") else "data"
+    settings = [entry for entry in entries if entry and is_setting({**entry, "name": name})]
+    return "settings" if settings else "data"
 
 
 def _copied(name: str, a: Mapping[str, Any], b: Mapping[str, Any], names: SideNames) -> str:

@@ -143,6 +143,7 @@ class FileFacts(_Named, total=False):
     way: Annotated[str, Most(32)] | None
     made: bool | None
     cache: bool | None
+    fetched: Word | None
 
 
 class Files(TypedDict, total=False):
@@ -190,11 +191,13 @@ class _Located(TypedDict):
 
 
 class OpenedFile(_Located, total=False):
-    """One file that a process opened, unhashed."""
+    """One file that a process opened; hashed, of environment.json."""
 
     way: Annotated[str, Most(32)] | None
     made: bool | None
     cache: bool | None
+    fetched: Word | None
+    sha256: Annotated[str, Most(64)] | None
 
 
 class OpenedFiles(TypedDict, total=False):

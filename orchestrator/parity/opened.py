@@ -57,7 +57,7 @@ def _missing(have: Mapping[str, Entry], lack: Mapping[str, Entry]) -> list[str]:
     spare = Counter(entry.get("sha256") for name, entry in lack.items() if name not in have)
     missing = []
     for name, entry in have.items():
-        if name in lack or name.startswith("~/."):
+        if name in lack or is_setting(entry):
             continue
         spare[entry.get("sha256")] -= 1
         if spare[entry.get("sha256")] < 0:
@@ -77,7 +77,14 @@ def _read(facts: Mapping[str, Any]) -> dict[str, Entry]:
 
 def is_cache(entry: Entry) -> bool:
     """Whether a library keeps the file for itself and can make it anew; old recordings tell by its name."""
-    return bool(entry.get("cache")) or str(entry.get("name", "")).startswith("~/.cache/")
+    told = entry.get("cache")
+    return str(entry.get("name", "")).startswith("~/.cache/") if told is None else bool(told)
+
+
+def is_setting(entry: Entry) -> bool:
+    """Whether it is a hidden file of the home folder that may lack on one side, and no data that a library
+    fetched there."""
+    return str(entry["name"]).startswith("~/.") and not entry.get("fetched")
 
 
 def _content(entry: Entry) -> tuple[Any, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,13 +26,16 @@ _KERNELS = ("ipykernel_launcher.py", "ipykernel_launcher")
 _CONNECTION = re.compile(r"(?:.*/)?kernel-[^/]*\.json")
 """The file that a notebook's server writes anew for each kernel."""
 
+_HASH = re.compile(r"[0-9a-f]{16,64}")
+"""A part of a path by which hubs tell revisions."""
+
 Entry = Mapping[str, Any]
 
 
 def named_alike(a: Facts, b: Facts) -> tuple[Facts, Facts]:
     """The facts of two runs, with the files outside of the project paired by their place relative to it:
     ../.env is the same file of two projects. What both call by one name keeps that name. Idempotent."""
-    left, right = _told_apart(without_kernel(a), without_kernel(b))
+    left, right = _without_revisions(*_told_apart(without_kernel(a), without_kernel(b)))
     shared = _names(left) & _names(right)
     return _paired(left, right, shared), _paired(right, left, shared)
 
@@ -91,6 +95,32 @@ def _told_apart(a: Facts, b: Facts) -> tuple[Facts, Facts]:
         return _renamed(facts, name)
 
     return (placed(a), placed(b)) if twice else (a, b)
+
+
+def _without_revisions(a: Facts, b: Facts) -> tuple[Facts, Facts]:
+    """The facts with files that a library fetched called alike in each revision: a hub keeps one in a folder
+    named by its hash. What both sides call by one name keeps it, and so do two revisions in one run."""
+    shared = _names(a) & _names(b)
+
+    def named(facts: Facts) -> Facts:
+        plain = Counter(_without_revision(each) for each in _listed(facts))
+
+        def name(entry: Entry) -> str:
+            own, found = str(entry["name"]), _without_revision(entry)
+            return own if own in shared or plain[found] > 1 else found
+
+        return _renamed(facts, name)
+
+    return named(a), named(b)
+
+
+def _without_revision(entry: Entry) -> str:
+    name, path, folder = str(entry["name"]), str(entry.get("path") or ""), str(entry.get("fetched") or "")
+    inside = path.removeprefix(f"{folder}/")
+    if not folder or inside == path or not name.endswith(inside):
+        return name
+    kept = [part for part in inside.split("/") if part != "snapshots" and not _HASH.fullmatch(part)]
+    return name.removesuffix(inside) + "/".join(kept or [posixpath.basename(inside)])
 
 
 def _twice(facts: Facts) -> set[str]:

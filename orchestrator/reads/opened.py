@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,15 @@ _MOST_LINES = 10_000
 class Opened:
     """Absolute paths, as the processes named them. `files`: path -> way ("python", "named" or "descriptor")
     of those that were opened for reading, less what the run made and caches; `folders` that were listed;
-    `made` files; `modules` that were imported and belong to no package."""
+    `made` files; `modules` that were imported and belong to no package; `fetched`: path -> the folder of the
+    data set or model that a library had fetched, and `digests`: path -> sha256, of those that were hashed."""
 
     files: dict[str, str]
     folders: tuple[str, ...]
     made: frozenset[str]
     modules: tuple[str, ...]
+    fetched: dict[str, str] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.files or self.folders or self.modules)
@@ -66,7 +69,9 @@ def read_opened(observe: Path) -> Opened:
         elif path not in made:
             files.setdefault(path, way)
     modules = (str(path) for each in own for path in each.get("modules") or [])
-    return Opened(files, tuple(dict.fromkeys(folders)), made, tuple(dict.fromkeys(modules)))
+    fetched = {entry["path"]: entry["fetched"] for entry in entries if entry.get("fetched")}
+    digests = {entry["path"]: entry["sha256"] for entry in entries if entry.get("sha256")}
+    return Opened(files, tuple(dict.fromkeys(folders)), made, tuple(dict.fromkeys(modules)), fetched, digests)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -51,13 +51,21 @@ def is_secret(name: str) -> bool:
 
 
 def undeclared(
-    opened: Opened, sent: Sent, view: View, *, outputs: Sequence[str] = (), begun: float | None = None
+    opened: Opened,
+    sent: Sent,
+    view: View,
+    *,
+    outputs: Sequence[str] = (),
+    begun: float | None = None,
+    there: Collection[str] = (),
 ) -> tuple[Undeclared, ...]:
     """Group the paths in `opened` that `sent` lacks into few entries. `outputs` of the profile may be listed.
-    Files newer than `begun` (Unix seconds) were made by the run itself."""
+    Files newer than `begun` (Unix seconds) were made by the run itself. `there`: digests of the files that
+    the machine read: what a library fetched there anew is not lacking."""
     lacking = [named for named in _read(opened, view) if _is_data(named.path, sent.project, begun)]
     absent = [each for each in lacking if not sent.has(each, opened.files.get(str(each.path), "python"))]
     files = [*(_as_reached(each, sent) for each in absent), *_settings(opened, view, sent, begun)]
+    files += _fetched(opened, view, sent, begun, there)
     folders = list(_listed(opened, sent, view, files, outputs))
     return _entries(files, folders, sent)
 
@@ -112,6 +120,26 @@ def _settings(opened: Opened, view: View, sent: Sent, begun: float | None) -> It
             continue
         if sent.names_in_home(inside) and path.is_file() and not (begun and path.stat().st_ctime > begun):
             yield Named(path, f"~/{inside}")
+
+
+def _fetched(
+    opened: Opened, view: View, sent: Sent, begun: float | None, there: Collection[str]
+) -> Iterator[Named]:
+    """Data sets and models that a library had fetched into the home folder before the run."""
+    home = Path.home()
+    for path, folder in opened.fetched.items():
+        named, whole = view.back(path), view.back(folder)
+        if path not in opened.files or opened.digests.get(path) in there or not _is_hidden(named.path):
+            continue
+        if named.path.is_relative_to(sent.project) or sent.has(named, opened.files[path]):
+            continue
+        if named.path.is_file() and not (begun and named.path.stat().st_ctime > begun):
+            yield Named(whole.path, f"~/{whole.path.relative_to(home)}")
+
+
+def _is_hidden(path: Path) -> bool:
+    home = Path.home()
+    return path.is_relative_to(home) and path != home and path.relative_to(home).parts[0].startswith(".")
 
 
 def _as_reached(named: Named, sent: Sent) -> Named:

@@ -39,6 +39,9 @@ _BEFORE = {
     Stage.METRICS: "Everything before it, from the batch to the updated weights, is equal to the bit.",
 }
 _OTHER_FILES = "The files that differ do not bring that about."
+_OTHER_CACHES = (
+    "The data that were seen to be read are equal; files that libraries keep for themselves are not."
+)
 _MANY = (Stage.INITIAL, Stage.UPDATE)
 """Stages whose words are in the plural."""
 _SEEN_BEFORE = "Everything that was seen before it, from the batch on, is equal to the bit."
@@ -156,6 +159,10 @@ def _evidence(parity: Parity) -> Iterator[str]:
         files = [each["outcome"] for each in parity.get("candidates") or () if each.get("topic") == "data"]
         if parity["stage"] == Stage.BATCH and files:
             yield from () if {Outcome.CONFIRMED, Outcome.PART, *_UNTRIED} & {*files} else (_OTHER_FILES,)
+            return
+        caches = any(each.get("topic") == "cache" for each in parity.get("candidates") or ())
+        if parity["stage"] == Stage.BATCH and caches:
+            yield _OTHER_CACHES
             return
         everything = parity.get("not_compared") and parity["stage"] not in (Stage.BATCH, Stage.INITIAL)
         yield _SEEN_BEFORE if everything else _BEFORE[parity["stage"]]

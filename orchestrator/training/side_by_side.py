@@ -65,7 +65,7 @@ def compare_first_steps(
     for host, agent, side in ((HereHost(), local, "here"), (session.host, session.agent, "there")):
         _fetch(host, agent, observed, folder / side)
     shutil.rmtree(jobs.run_dir(local, observed), ignore_errors=True)
-    lacking = _lacking(profile, laid.view, folder / "here", begun)
+    lacking = _lacking(profile, laid.view, folder, begun)
     if lacking:
         return _nothing_compared(profile, lacking)
     verdict = _judged(session, local, python, folder)
@@ -106,10 +106,11 @@ def mismatch(session: Session, run_id: str, verdict: Mapping[str, Any]) -> Parit
 
 
 def _lacking(profile: Profile, view: View, folder: Path, begun: float) -> tuple[Undeclared, ...]:
-    opened = read_opened(folder / "observe")
+    opened = read_opened(folder / "here/observe")
     if not opened:
         return ()
-    return undeclared(opened, sent_of(profile), view, outputs=profile.train.outputs, begun=begun)
+    there = frozenset(read_opened(folder / "there/observe").digests.values())
+    return undeclared(opened, sent_of(profile), view, outputs=profile.train.outputs, begun=begun, there=there)
 
 
 def _nothing_compared(profile: Profile, found: tuple[Undeclared, ...]) -> Verdict:

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 from urllib.parse import unquote
 
-from .project import Root, library_cache, name_of_file, of_environment, outside, roots
+from .project import Root, fetched_from, library_cache, name_of_file, of_environment, outside, roots
 
 MOST_FILES = 2000
 """Files that are listed; of further ones only the number is said."""
@@ -114,8 +114,8 @@ class Files:
         """`list`: of each file, in the order of first opening, name (see project.roots), path, bytes,
         changed (Unix seconds), sha256 (None where the budget was used up), whole (whether all of it is
         hashed), way ("python", "named" or "descriptor"), made (the program wrote it itself), cache (a library
-        keeps it for itself, see project.library_cache). `left_out`: how many more there are. `folders`:
-        absolute paths of those that were listed."""
+        keeps it for itself, see project.library_cache), fetched (see project.fetched_from; only where one
+        did). `left_out`: how many more there are. `folders`: absolute paths of those that were listed."""
         self._busy.now = True
         try:
             known = roots()
@@ -131,7 +131,7 @@ class Files:
         try:
             known = roots()
             found = [
-                {"path": path, "way": way, "made": self._is_made(path), "cache": library_cache(path, known)}
+                {"path": path, "way": way, "made": self._is_made(path), **_kept(path, known)}
                 for path, way in list(self._opened.items())
                 if self.is_data(path, known)
             ]
@@ -223,7 +223,7 @@ class Files:
             "whole": found.st_size <= WHOLE,
             "way": way,
             "made": made,
-            "cache": library_cache(path, known),
+            **_kept(path, known),
         }
 
     def is_data(self, path: str, known: List[Root]) -> bool:
@@ -240,6 +240,12 @@ class Files:
             self._hashed += wanted if affordable else 0
             self._hashes[key] = digest(path, found.st_size) if affordable else None
         return self._hashes[key]
+
+
+def _kept(path: str, known: List[Root]) -> Dict[str, Any]:
+    """Whether a library keeps the file, or fetched it as data."""
+    fetched = fetched_from(path)
+    return {"cache": library_cache(path, known), **({"fetched": fetched} if fetched else {})}
 
 
 def _of_sqlite(name: Any) -> Any:

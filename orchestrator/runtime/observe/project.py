@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
@@ -112,7 +113,9 @@ def outside(path: str, known: List[Root], *, made: bool) -> bool:
 def library_cache(path: str, known: List[Root]) -> bool:
     """Whether a file lies where libraries keep what they can make anew: compiled functions, lists of fonts,
     what a notebook remembers. A project in such a place is none; one may hold such a place, as a home folder
-    does that is a project."""
+    does that is a project. Data and weights that a hub's library fetched there are none either."""
+    if fetched_from(path):
+        return False
     own = [folder for name, folder in known if not name and path.startswith(f"{folder.rstrip('/')}/")]
     home = os.path.expanduser("~")
     places = [f"{home}/{place}" for place in _CACHES] + [
@@ -124,6 +127,39 @@ def library_cache(path: str, known: List[Root]) -> bool:
         for cache in caches
     )
 
+
+def fetched_from(path: str) -> str:
+    """The folder of the data set or model that a library fetched and a file belongs to; "" for other files,
+    and for those by which the library keeps account: refs, locks, descriptions."""
+    for store in _FETCHED:
+        found = store.match(path)
+        if found and not path.endswith(_ACCOUNTS):
+            return found.group(1)
+    return ""
+
+
+_FETCHED = tuple(
+    re.compile(f"(.*/{place})(?:/.*)?\\Z")
+    for place in (
+        "(?:models|datasets|spaces)--[^/]+(?=/(?:snapshots|blobs)/.)",
+        r"\.cache/huggingface/datasets/(?!downloads/)[^/]+(?=/.)",
+        r"\.cache/huggingface/datasets/downloads",
+        r"\.cache/torch/hub/checkpoints",
+        r"\.cache/torch/sentence_transformers",
+        r"\.cache/kagglehub/(?:datasets|models|competitions|notebooks)(?:/[^/.][^/]*)*(?=/versions/|/[0-9]+/.)",
+        r"\.keras/(?:datasets|models)",
+    )
+)
+"""Of the Hugging Face hub and its datasets, PyTorch, Kaggle and Keras."""
+_ACCOUNTS = (
+    ".lock",
+    ".incomplete",
+    ".complete",
+    "/dataset_info.json",
+    "/dataset_dict.json",
+    "/state.json",
+    "/LICENSE",
+)
 
 _CACHES = (
     ".cache", ".config/matplotlib", ".matplotlib", ".nv", ".ipython", ".jupyter", ".local/share/jupyter",

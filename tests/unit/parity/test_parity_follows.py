@@ -221,6 +221,13 @@ def test_files_are_called_equal_only_where_they_are(outcome: str | None, said: s
     assert ("The data" in text, "The files that" in text) == (outcome is None, outcome == "cleared")
 
 
+def test_files_that_libraries_keep_and_that_differ_are_not_called_equal() -> None:
+    tried = (Tried("the file ~/.cache/x is not the same", "not tried", topic="cache"),)
+    found = Verdict("DIVERGENT", divergence=Divergence(1, "batch", "data/0", None, "all differ"), tried=tried)
+    text = _flat(found.as_json())
+    assert "read are equal; files that libraries keep for themselves are not." in text
+
+
 def test_rounding_that_has_grown_is_not_called_beyond() -> None:
     band = {"limit": {"loss": [1e-7]}, "drift": {"loss": [1e-5]}, "flips": ["oneDNN off"], "margin": 4.0}
     finding = {"step": 1, "stage": "loss", "tensor": "loss", "difference": "1 of 9 elements differ"}

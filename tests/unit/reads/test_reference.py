@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from orchestrator.hosts.here import HereHost
 from orchestrator.model import Job
 from orchestrator.profile import Profile, load
 from orchestrator.reads.opened import Opened, read_opened
-from orchestrator.reads.reference import Reference
+from orchestrator.reads.reference import Reference, in_place
 from orchestrator.reads.sent import not_sent, sent_of
 from orchestrator.reads.undeclared import Undeclared, undeclared
 from orchestrator.reads.undeclared_words import profile_lines, undeclared_sentence
@@ -59,7 +60,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def ran(project: Path, script: str, profile: str = PROFILE) -> Ran:
+def ran(project: Path, script: str, profile: str = PROFILE, begun: float | None = None) -> Ran:
     """Run `script` as the reference side of `train --local-parity` does."""
     (project / "train.py").write_text(textwrap.dedent(script))
     (project / "orch.yaml").write_text(profile)
@@ -80,7 +81,7 @@ def ran(project: Path, script: str, profile: str = PROFILE) -> Ran:
         refused = laid.refused()
     ended = jobs.state(host, agent, "reference").exit
     opened = read_opened(Path(jobs.run_dir(agent, "reference")) / "observe")
-    found = undeclared(opened, sent_of(wanted), laid.view, outputs=wanted.train.outputs)
+    found = undeclared(opened, sent_of(wanted), laid.view, outputs=wanted.train.outputs, begun=begun)
     assert ended is not None
     return Ran(b"".join(output).decode(), found, opened, ended.reason, refused, wanted)
 
@@ -215,6 +216,75 @@ def test_caches_of_libraries_the_systems_files_and_temporary_ones_are_no_data(
     """
     run = ran(project, script)
     assert run.reason == "completed" and run.found == (), run.output
+
+
+HUB = ".cache/huggingface/hub/datasets--me--tiny"
+
+
+def test_a_data_set_that_a_hub_keeps_in_its_cache_is_data(project: Path, tmp_path: Path) -> None:
+    """As the hub's library lays it out: a link to a blob, and files of its own beside."""
+    hub = tmp_path / "home" / HUB
+    for name, text in (("blobs/cb8d03", "1,2"), ("refs/main", "29295f94"), (".no_exist/29295f94/x", "")):
+        (hub / name).parent.mkdir(parents=True, exist_ok=True)
+        (hub / name).write_text(text)
+    (hub / "snapshots/29295f94").mkdir(parents=True)
+    (hub / "snapshots/29295f94/train.csv").symlink_to("../../blobs/cb8d03")
+    script = f"""\
+        from pathlib import Path
+        hub = Path.home() / "{HUB}"
+        revision = (hub / "refs/main").read_text()
+        print((hub / "snapshots" / revision / "train.csv").read_text())
+    """
+    run = ran(project, script)
+    assert run.names == [f"~/{HUB}"], run.output
+    (found,) = run.found
+    assert (found.path, found.is_folder, found.reachable) == (hub, True, False)
+
+
+@pytest.mark.parametrize(
+    "place", ["torch/hub/checkpoints/resnet.pth", "kagglehub/datasets/me/tiny/versions/1/train.csv"]
+)
+def test_what_other_libraries_fetched_is_data(project: Path, tmp_path: Path, place: str) -> None:
+    file = tmp_path / "home/.cache" / place
+    file.parent.mkdir(parents=True)
+    file.write_text("1,2")
+    script = f"from pathlib import Path; (Path.home() / '.cache/{place}').read_text()\n"
+    (name,) = ran(project, script).names
+    assert name.startswith("~/.cache/") and f"~/.cache/{place}".startswith(f"{name}/")
+
+
+def test_what_the_run_itself_fetched_is_not_lacking(project: Path) -> None:
+    script = f"""\
+        from pathlib import Path
+        hub = Path.home() / "{HUB}"
+        (hub / "blobs").mkdir(parents=True); (hub / "snapshots/1").mkdir(parents=True)
+        (hub / "blobs/a.incomplete").write_text("1,2"); (hub / "blobs/a.incomplete").rename(hub / "blobs/a")
+        (hub / "snapshots/1/t.csv").symlink_to("../../blobs/a")
+        print((hub / "snapshots/1/t.csv").read_text())
+    """
+    run = ran(project, script, begun=time.time() - 1)
+    assert run.found == () and "1,2" in run.output
+
+
+def test_what_the_machine_fetched_anew_is_not_lacking(project: Path, tmp_path: Path) -> None:
+    hub, there = tmp_path / "home" / HUB, []
+    for name in ("same", "other"):
+        path = hub / "snapshots/1" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+        there.append(str(path))
+    opened = Opened(
+        dict.fromkeys(there, "python"),
+        (),
+        frozenset(),
+        (),
+        dict.fromkeys(there, str(hub)),
+        dict(zip(there, "ab", strict=True)),
+    )
+    (project / "orch.yaml").write_text(PROFILE)
+    sent, view = sent_of(load(project / "orch.yaml")), in_place(project)
+    assert undeclared(opened, sent, view, there={"a", "b"}) == ()
+    assert [each.name for each in undeclared(opened, sent, view, there={"a"})] == [f"~/{HUB}"]
 
 
 @pytest.mark.parametrize(

@@ -151,3 +151,47 @@ def test_a_cache_that_was_data_and_is_gone_since_is_named(bench: Bench) -> None:
         sides.append(bench.record(folder, run_id=f"r{number}"))
     found = bench.verdict(*sides)
     assert not found.confirmed and "the file ~/.cache/hub/set.arrow is not the same" in (found.untried or "")
+
+
+HUB = "/.cache/huggingface/hub/datasets--me--tiny"
+
+
+def hub(revision: str, number: str) -> None:
+    """The cache of the hub's library after `main` moved to another revision."""
+    folder = Path(f"{os.environ['HOME']}{HUB}")
+    for name, text in ((f"blobs/{revision}", number), ("refs/main", revision)):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    link = folder / "snapshots" / revision / "train.csv"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(f"../../blobs/{revision}")
+
+
+FROM_HUB = """\
+import os
+from pathlib import Path
+hub = Path(os.path.expanduser("~HUB"))
+data = float((hub / "snapshots" / (hub / "refs/main").read_text() / "train.csv").read_text())
+"""
+
+
+def test_a_data_set_of_a_hub_that_moved_is_the_cause(bench: Bench) -> None:
+    text = IMPORT + FROM_HUB.replace("~HUB", f"~{HUB}") + "train([1, 2, 3, data])\n"
+    folder, sides = bench.project("a", {"train.py": text}), []
+    for revision, number in (("a" * 40, "4"), ("b" * 40, "5")):
+        hub(revision, number)
+        sides.append(bench.record(folder, run_id=f"r{number}"))
+    found = bench.verdict(*sides)
+    assert found.cause == f"Confirmed: the file ~{HUB}/train.csv is not the same.", found
+
+
+def test_what_a_hub_keeps_account_of_is_not_the_cause(bench: Bench) -> None:
+    text = IMPORT + FROM_HUB.replace("~HUB", f"~{HUB}") + "train([1, 2, data, float(os.environ['X'])])\n"
+    folder, sides = bench.project("a", {"train.py": text}), []
+    for revision, number in (("a" * 40, "4"), ("b" * 40, "5")):
+        hub(revision, "3")
+        bench.monkeypatch.setenv("X", number)
+        sides.append(bench.record(folder, run_id=f"r{number}"))
+    found = bench.verdict(*sides)
+    assert found.confirmed and " X " in f"{found.cause} " and "hub" not in str(found.cause), found
