@@ -35,7 +35,7 @@ WHOLE = 64 << 20
 MOST_BYTES = 1 << 30
 """Bytes hashed in all, in the order of first opening; files after that are listed with their size alone."""
 
-_CODE = (".pyc", ".pyi", ".so", ".pth", ".egg-link", ".dist-info", ".dylib", ".dll")
+_CODE = (".pyc", ".pyi", ".so", ".egg-link", ".dist-info", ".dylib", ".dll")
 _WRITES = os.O_WRONLY | os.O_RDWR
 _CHANGES = _WRITES | os.O_CREAT | os.O_TRUNC
 _OPENING = ("open", "sqlite3.connect")

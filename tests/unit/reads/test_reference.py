@@ -218,6 +218,11 @@ def test_caches_of_libraries_the_systems_files_and_temporary_ones_are_no_data(
     assert run.reason == "completed" and run.found == (), run.output
 
 
+def test_weights_of_pytorch_are_data_and_no_path_file_of_python(project: Path) -> None:
+    (project / "my_data/start.pth").write_text("weights")
+    assert ran(project, "print(open('my_data/start.pth').read())\n").names == ["my_data"]
+
+
 HUB = ".cache/huggingface/hub/datasets--me--tiny"
 
 
