@@ -35,6 +35,7 @@ OrchError
 ├── ParityMismatch              7   the same job is not the same job there
 │   ├── ResumeRefused           7   it is not proven to go on from its checkpoints
 │   └── DataNotSent             7   it reads here what the machine was not sent
+├── NotAccepted                 20  it succeeded, and is not what the profile accepts as its model
 ├── LintRefused                 9   the script has hazards, and was asked to stop for them
 └── CleanupUnproven             8   something may still exist, and cost
 
@@ -65,6 +66,7 @@ EXIT_STALLED = 16
 EXIT_NOT_FINITE = 17
 EXIT_DISK_FULL = 18
 EXIT_DEADLINE = 19
+EXIT_NOT_ACCEPTED = 20
 EXIT_INTERRUPTED = 130
 
 _WORTH_REPEATING = frozenset(
@@ -388,6 +390,13 @@ class ResumeRefused(ParityMismatch):
 
 class DataNotSent(ParityMismatch):
     """A run here reads what the machine lacks: neither sent as code nor declared as data."""
+
+
+class NotAccepted(OrchError):
+    """The run succeeded, and breaks a rule of the profile's `accept`. `record` is its RunRecord."""
+
+    exit_code = EXIT_NOT_ACCEPTED
+    record: object | None = None
 
 
 class LintRefused(OrchError):

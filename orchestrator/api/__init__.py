@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from orchestrator.profile.nearby import no_such_file as no_such_file
     from orchestrator.profile.nearby import shown_path as shown_path
     from orchestrator.profile.units import parse_duration as parse_duration
+    from orchestrator.promotion.current import models, rollback
     from orchestrator.runs.history import history
     from orchestrator.runs.lint_check import hint as hint
     from orchestrator.runs.lint_check import lint as lint
@@ -54,11 +55,13 @@ _HOME = {
     "costs": "orchestrator.leases.costs",
     "down": "orchestrator.leases.down",
     "history": "orchestrator.runs.history",
+    "models": "orchestrator.promotion.current",
     "plan": "orchestrator.api.lease",
     "pull": "orchestrator.api.pulling",
     "pull_all": "orchestrator.api.pulling",
     "record": "orchestrator.api.recording",
     "resume_check": "orchestrator.api.resume_checking",
+    "rollback": "orchestrator.promotion.current",
     "run": "orchestrator.api.run_job",
     "size": "orchestrator.sizing.size",
     "status": "orchestrator.leases.status",
@@ -101,11 +104,13 @@ __all__ = [
     "costs",
     "down",
     "history",
+    "models",
     "plan",
     "pull",
     "pull_all",
     "record",
     "resume_check",
+    "rollback",
     "run",
     "size",
     "status",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ def pull(
     waits. `store`: bring it from there, as it was put there when it came home elsewhere; no machine is asked,
     and its models are not checked. `progress` names other runs that wait to be fetched.
     Raises Busy where the run goes on, ResultsLost where a result will not come; all else is here
-    then, and the record names the rest.
+    then, and the record names the rest. Raises NotAccepted as `train` does.
     """
     return fetch(run_id, again=again, store=store, lease=lease, folder=folder, progress=progress).records[0]
 
@@ -42,13 +43,17 @@ def pull_all(
 ) -> PullReport:
     """Bring home every run of the lease that has ended and was not fetched, oldest first. None is success.
 
-    Raises ResultsLost, once all of them were fetched, where a result of one will not come.
+    Raises ResultsLost, once all of them were fetched, where a result of one will not come, and NotAccepted
+    where one does not pass the gate.
     """
     project = Project.at(folder)
     held = with_runs_there(project, project.lease(lease))
     if not held.uncollected:
         return PullReport(())
-    return _or_from_store(project, lambda: _all_from_machine(project, held, progress or Silent()))
+    tell = progress or Silent()
+    return _judged(
+        project, held, _or_from_store(project, lambda: _all_from_machine(project, held, tell)), tell
+    )
 
 
 def _all_from_machine(project: Project, held: Lease, tell: Progress) -> PullReport:
@@ -84,7 +89,28 @@ def fetch(
         return PullReport((_from_store(project, run_id, store),))
     held, run = known_run(project, run_id, lease)
     tell = progress or Silent()
-    return _or_from_store(project, lambda: _from_machine(project, held, run.run_id, run_id, again, tell))
+    pulled = _or_from_store(project, lambda: _from_machine(project, held, run.run_id, run_id, again, tell))
+    return _judged(project, held, pulled, tell)
+
+
+def _judged(project: Project, held: Lease, pulled: PullReport, tell: Progress) -> PullReport:
+    """What was fetched, each run with what the profile's gate makes of it, the oldest first.
+
+    Raises NotAccepted for the first that does not pass, once all were judged.
+    """
+    from orchestrator.errors import NotAccepted
+    from orchestrator.promotion.gate import judge
+
+    profile = profile_of(held, ())
+    records, refused = [], []
+    for record in pulled.records:
+        try:
+            records.append(judge(project, profile, record, "pull", tell))
+        except NotAccepted as error:
+            refused.append(error)
+    if refused:
+        raise refused[0]
+    return replace(pulled, records=tuple(records))
 
 
 def _or_from_store(project: Project, pulled: Callable[[], PullReport]) -> PullReport:

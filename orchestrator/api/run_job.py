@@ -71,7 +71,7 @@ def run(
 
     The machine is ended in every case but three, which `progress` or the error's `exists` name with the
     price: results on it could not be brought home, another call uses it, or it was there before (`up`).
-    Raises what `up` and `train` raise, and CleanupUnproven.
+    Raises what `up` and `train` raise, and CleanupUnproven. NotAccepted is raised once the machine was ended.
     """
     project, name = Project.at(folder), check_run_id(run_id)
     project.require_runs(name)
@@ -103,7 +103,9 @@ def run(
         raise
     if left:
         call.tell.say(left)
-    return record
+    from orchestrator.promotion.gate import judge
+
+    return judge(project, wanted, record, "run", tell)
 
 
 def _ended_on_error(call: _Call, output: Output | None) -> RunRecord:

@@ -51,7 +51,8 @@ def train(
     Where the profile's `retry` allows it, another attempt follows one that was interrupted or failed, on
     another machine of the lease if need be; `approve` is asked, as by `up`, about one that is dearer.
     Raises UsageError, LintRefused, StackMismatch, SyncError, ParityMismatch, ResumeRefused, RunFailed and
-    its kinds (the record is in `runs/<id>/` all the same), HostError (the run goes on without us).
+    its kinds (the record is in `runs/<id>/` all the same), HostError (the run goes on without us), and
+    NotAccepted where it succeeded and does not pass the profile's `accept`.
     """
     with Interrupts() as interrupts:
         project = Project.at(folder)
@@ -71,7 +72,10 @@ def train(
         options = (local_parity, resume_proof, detach, strict, retry_failed, parallel)
         wish = RunOptions(*options, seen, overrides, new_data=new_data)
         with shared_use(project, profile.name):
-            return train_to_the_end(project, held, profile, name, wish, interrupts, output, tell, approve)
+            record = train_to_the_end(project, held, profile, name, wish, interrupts, output, tell, approve)
+    from orchestrator.promotion.gate import judge
+
+    return judge(project, profile, record, "train", tell)
 
 
 def attach(
@@ -82,7 +86,7 @@ def attach(
     output: Output | None = None,
     progress: Progress | None = None,
 ) -> RunRecord:
-    """Follow a run that was started before until it ends, and bring it home."""
+    """Follow a run that was started before until it ends, and bring it home. Raises as `train` does."""
     project = Project.at(folder)
     held, run = known_run(project, run_id, lease)
     profile = profile_of(held, ())
@@ -97,4 +101,6 @@ def attach(
     ):
         turn.give_back()
         done = raise_for_outcome(finish(session, run.run_id, output, turn), held.profile["path"])
-        return replace(done, started=False)
+    from orchestrator.promotion.gate import judge
+
+    return replace(judge(project, profile, done, "attach", tell), started=False)

@@ -14,6 +14,7 @@ from orchestrator.cli import down as down_
 from orchestrator.cli import history as history_
 from orchestrator.cli import init as init_
 from orchestrator.cli import lint as lint_
+from orchestrator.cli import models as models_
 from orchestrator.cli import profile as profile_
 from orchestrator.cli import pull as pull_
 from orchestrator.cli import resume_check as resume_check_
@@ -48,7 +49,7 @@ app = typer.Typer(
     "4 capacity or quota, 5 provisioning, 6 training failed, 7 parity or stack mismatch, "
     "8 connection lost or clean-up not confirmed, 9 lint findings, 10 out of memory, 11 preempted, "
     "12 machine lost, 13 cancelled, 14 results lost, 15 busy, 16 stalled, 17 loss not finite, "
-    "18 disk full, 19 deadline reached, 130 interrupted.",
+    "18 disk full, 19 deadline reached, 20 model not accepted, 130 interrupted.",
 )
 
 app.add_typer(catalog.app)
@@ -308,6 +309,8 @@ app.command(cls=Verb)(watch_.watch)
 app.command(cls=Verb)(cancel_.cancel)
 app.command(cls=Verb)(down_.down)
 app.command(cls=Verb)(history_.runs)
+app.command(cls=Verb)(models_.models)
+app.command(cls=Verb)(models_.rollback)
 app.command(cls=Verb)(costs.costs)
 app.command(cls=Verb)(gc.gc)
 

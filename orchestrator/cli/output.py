@@ -17,12 +17,14 @@ from orchestrator.errors import (
     EXIT_INTERRUPTED,
     DataNotSent,
     LocalError,
+    NotAccepted,
     OrchError,
     ParityMismatch,
     ProviderError,
     ResumeRefused,
     UsageError,
 )
+from orchestrator.model import RunRecord
 
 
 def emit(verb: str, value: Mapping[str, Any], as_json: bool, text: str) -> None:
@@ -91,6 +93,14 @@ def _letter(error: OrchError) -> str:
     return letter(record.parity) + "\n"
 
 
+def _show_run(error: NotAccepted) -> None:
+    """The screen of the run, which succeeded."""
+    from orchestrator.report.run import summary
+
+    if isinstance(error.record, RunRecord):
+        print(f"\n{ours(summary(error.record))}", flush=True)
+
+
 def tell(error: OrchError, as_json: bool) -> int:
     """Print what happened, what still exists and the next command. Returns the exit code."""
     if as_json:
@@ -107,6 +117,8 @@ def tell(error: OrchError, as_json: bool) -> int:
         tried = {"attempts": list(error.attempts)} if isinstance(error, ProviderError) else {}
         print(json.dumps({"schema": "orch.error/1", "error": value, **tried, "run": run}, indent=1))
     else:
+        if isinstance(error, NotAccepted):
+            _show_run(error)
         print(ours(_letter(error) or f"orch: {error.message}"), file=sys.stderr)
         for text in (error.exists, f"Next: {error.next_command}" if error.next_command else None):
             if text:

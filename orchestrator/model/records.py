@@ -57,6 +57,7 @@ class RunRecord:
     not_fetched: Sequence[Unfetched] = ()
     unwritten: Sequence[NotWritten] = ()
     model_check: Mapping[str, Any] | None = None
+    acceptance: Mapping[str, Any] | None = None
     machine: MachineFacts | None = None
     cost: CostFacts | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
@@ -116,6 +117,7 @@ class RunRecord:
             "not_fetched": [dict(each) for each in self.not_fetched],
             "unwritten": [dict(each) for each in self.unwritten],
             "model_check": dict(self.model_check) if self.model_check else None,
+            "acceptance": dict(self.acceptance) if self.acceptance else None,
             "machine": dict(self.machine) if self.machine else None,
             "cost": dict(self.cost) if self.cost else None,
             "timings": dict(self.timings),

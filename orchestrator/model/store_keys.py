@@ -107,6 +107,11 @@ def inputs(run_id: str) -> str:
     return f"{run(run_id)}/inputs.json"
 
 
+def model(name: str) -> str:
+    """The history of a model's promotions."""
+    return f"models/{_named(name)}.json"
+
+
 def ledger(project: str, lease: str) -> str:
     """The folder of a lease's ledger."""
     return f"ledgers/{_named(project)}/{_named(lease)}"

@@ -247,6 +247,35 @@ class RetrySection(Section):
     )
 
 
+class AcceptSection(Section):
+    """What a run must show before its model takes the place of the last one."""
+
+    name: kinds.ModelName = Field(
+        default="current", description="Which model: the name of its link in `models/`. Default: current."
+    )
+    metrics: kinds.Limits = Field(
+        default_factory=dict,
+        description='Limits of the run\'s own metrics: `{accuracy: ">= 0.95", loss: {max: 0.3}}`.',
+    )
+    not_worse: kinds.Margins = Field(
+        default_factory=dict,
+        description="By how much a metric may be worse than that of the current model: `{accuracy: 0.01}`. "
+        "Which way is better is told by its limit in `metrics`, else by its name.",
+    )
+    parity: kinds.AcceptedParity | None = Field(
+        default=None,
+        description="The verdict of `--local-parity`: `identical`, or `equivalent`, which accepts both.",
+    )
+    model_check: kinds.Flag = Field(
+        default=False,
+        description="Every model file must have been checked to predict the same here. One that failed its "
+        "check is refused in any case.",
+    )
+    resume_proof: kinds.Flag = Field(
+        default=False, description="The run must have been proven to resume exactly (`--resume-proof`)."
+    )
+
+
 class Document(Section):
     """One training job: where it runs, within which limits, on which stack, with which code and data."""
 
@@ -323,6 +352,11 @@ class Document(Section):
         "that has shown no step, nothing that uses a core or a disk either. `retry.error` begins it again. "
         "Default: never.",
     )
+    accept: AcceptSection | None = Field(
+        default=None,
+        description="The gate of a run that succeeded: one that passes becomes `models/current`; one that "
+        "does not is brought home all the same, and ends with exit code 20. Default: no gate.",
+    )
     reservation: kinds.Text | None = Field(
         default=None,
         description="Capacity that the account holds already: a capacity reservation or capacity block "
@@ -356,6 +390,7 @@ SECTIONS: dict[tuple[str, ...], type[Section]] = {
     ("resources", "accelerator"): AcceleratorSection,
     ("resources", "disk"): DiskSection,
     ("retry",): RetrySection,
+    ("accept",): AcceptSection,
     ("stack",): StackSection,
     ("code",): CodeSection,
     ("data", "*"): DataSection,

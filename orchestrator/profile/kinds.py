@@ -11,7 +11,9 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from orchestrator.model import Bound, clouds
-from orchestrator.profile import mismatch, units, values
+from orchestrator.model.acceptance import NAME_PATTERN, Limit
+from orchestrator.model.outcomes import Conclusion
+from orchestrator.profile import accept, mismatch, units, values
 from orchestrator.profile.command import parse_command
 
 MIB, GIB, TIB = 1 << 20, 1 << 30, 1 << 40
@@ -227,3 +229,10 @@ VariableValue = Annotated[str | values.FromEnv, Parsed(values.parse_variable_val
 OnNan = Annotated[str, _choice("warn", "stop")]
 Delivery = Annotated[str, _choice("auto", "push", "download")]
 OnMismatch = Annotated[mismatch.OnMismatch, Parsed(mismatch.parse_on_mismatch, mismatch.SCHEMA)]
+ModelName = Annotated[str, Parsed(accept.parse_model_name, _matching(f"^{NAME_PATTERN}$", "current"))]
+Limits = Annotated[dict[str, Limit], Parsed(accept.parse_limits, accept.LIMITS_SCHEMA)]
+Margins = Annotated[dict[str, float], Parsed(accept.parse_margins, accept.MARGINS_SCHEMA)]
+AcceptedParity = Annotated[
+    tuple[Conclusion, ...],
+    Parsed(accept.parse_parity, {"type": "string", "enum": list(accept.PARITY_CHOICES)}),
+]

@@ -13,7 +13,8 @@ from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from orchestrator.model import clouds
-from orchestrator.profile import resolved
+from orchestrator.model.acceptance import Accept
+from orchestrator.profile import accept, resolved
 from orchestrator.profile.document import DataSection, Document
 from orchestrator.profile.rules import Breach, breaches, disk_size, overlapping, regions_of, volume_of
 from orchestrator.profile.values import Accelerator, FromEnv, is_bucket
@@ -60,6 +61,7 @@ def resolve(
         store=document.store,
         ledger=document.ledger or "",
         retry=resolved.Retry(document.retry.interruption, document.retry.error),
+        accept=_accept(document),
         reservation=document.reservation,
         identity=document.identity,
         labels=document.labels,
@@ -135,6 +137,20 @@ def _train(document: Document, places: Mapping[str, str]) -> resolved.Train:
         document.stack.allow,
         section.on_nan,
         section.checkpoints,
+    )
+
+
+def _accept(document: Document) -> Accept | None:
+    section = document.accept
+    if section is None:
+        return None
+    return Accept(
+        name=section.name,
+        metrics=section.metrics,
+        not_worse=accept.margins(section.metrics, section.not_worse),
+        parity=section.parity or (),
+        model_check=section.model_check,
+        resume_proof=section.resume_proof,
     )
 
 

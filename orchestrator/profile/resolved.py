@@ -9,6 +9,7 @@ from pathlib import Path
 
 from orchestrator.errors import ProfileError
 from orchestrator.model import AS_MADE, AcceleratorNeed, Bound, Need, Volume, is_allowed
+from orchestrator.model.acceptance import Accept
 from orchestrator.profile.mismatch import OnMismatch
 from orchestrator.profile.values import Accelerator, FromEnv
 from orchestrator.runtime.acting import inheritable
@@ -170,6 +171,7 @@ class Profile:
     stall: int | None = None
     store: str | None = None
     ledger: str = ""
+    accept: Accept | None = None
     reservation: str | None = None
     identity: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from orchestrator.model import AS_MADE, Volume, clouds
 from orchestrator.model.clouds import Places
+from orchestrator.profile.accept import undirected
 from orchestrator.profile.document import Document
 from orchestrator.profile.kinds import GIB
 from orchestrator.profile.units import show_duration, show_size
@@ -292,6 +293,15 @@ def _capacity(document: Document) -> Iterator[Breach]:
         yield Breach(("retry", "no-capacity"), text)
 
 
+def _accept(document: Document) -> Iterator[Breach]:
+    section = document.accept
+    if section is None:
+        return
+    for name in undirected(section.metrics, section.not_worse):
+        text = f'which way is better? Give it a limit, too: accept.metrics: {{{name}: ">= 0.9"}} or "<= 0.1"'
+        yield Breach(("accept", "not_worse", name), text)
+
+
 _RULES: tuple[Callable[[Document], Iterator[Breach]], ...] = (
     _local_has_no,
     _deadline,
@@ -306,4 +316,5 @@ _RULES: tuple[Callable[[Document], Iterator[Breach]], ...] = (
     _secrets,
     _buckets,
     _capacity,
+    _accept,
 )

@@ -19,7 +19,9 @@ from orchestrator.model.counted import counted
 from orchestrator.model.outcomes import Conclusion
 from orchestrator.model.plain import moment
 from orchestrator.model.resume import Resumed
+from orchestrator.promotion.words import refusal_from, refusals_text
 from orchestrator.report.models import model_lines
+from orchestrator.report.promotion import gate_line
 from orchestrator.report.units import duration, money, size
 from orchestrator.report.where import where_time_went
 
@@ -40,6 +42,7 @@ def summary(record: RunRecord) -> str:
         ("data", _data(record.data)),
         ("metrics", _metrics(record.metrics)),
         *(("" if number else "model", line) for number, line in enumerate(_model(record))),
+        ("gate", _gate(record)),
         ("files", _files(record)),
         ("missing", _not_fetched(record)),
         *(("" if number else "unwritten", line) for number, line in enumerate(_unwritten(record))),
@@ -51,6 +54,11 @@ def summary(record: RunRecord) -> str:
     if record.profile:
         lines += ["", where_time_went(record.profile, record.run_id)]
     return "\n".join(lines)
+
+
+def _gate(record: RunRecord) -> str:
+    facts = record.acceptance or {}
+    return gate_line(facts, refusals_text([refusal_from(each) for each in facts.get("refusals", ())]))
 
 
 def cancel_text(report: CancelReport) -> str:

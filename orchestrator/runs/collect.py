@@ -65,6 +65,7 @@ class Written(_Needed, total=False):
     not_fetched: Annotated[list[Unfetched], Most(1_000_000)]
     unwritten: Annotated[list[NotWritten], Most(1000)]
     model_check: Facts | None
+    acceptance: Facts | None
     machine: Facts | None
     cost: Facts | None
     timings: Mapping[str, float | None]

@@ -174,9 +174,13 @@ class StoredRun:
             path = record.folder / name
             if path.is_file() and not path.is_symlink():
                 self.store.put(f"{place}/{name}", path)
+        self.replace_record(record)
+        self.forget_old_checkpoints()
+
+    def replace_record(self, record: RunRecord) -> None:
+        """Send the record alone, of a run that is there."""
         told = json.dumps(record.as_json(), indent=1).encode()
         self.store.put(store_keys.record(self.run_id), told)
-        self.forget_old_checkpoints()
 
     def attempt_of_record(self) -> int | None:
         """The attempt of which `fetch_results` would bring the record; None where there is none."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from orchestrator import sync
 from orchestrator.errors import SyncError, UsageError
 from orchestrator.model import Agent, DataFacts, Manifest, Progress, TreeLink
+from orchestrator.model.acceptance import MODELS
 from orchestrator.model.counted import counted
 from orchestrator.profile import DataTree, Profile
 from orchestrator.session import buckets, staging, streaming
@@ -136,7 +137,16 @@ def code_ignored(profile: Profile) -> tuple[str, ...]:
         if each.source.resolve().is_relative_to(root) and each.source.resolve() != root
     ]
     inside += ["/" + _literal(path.relative_to(root).as_posix()) for path in _printed_to(root)]
-    return (*profile.code.ignore, *inside, "/runs/")
+    return (*profile.code.ignore, *inside, "/runs/", *_current_models(root))
+
+
+def _current_models(root: Path) -> list[str]:
+    """The links in `models/` to runs: results, not code. Other files there may be the project's own."""
+    runs = root / "runs"
+    with contextlib.suppress(OSError):
+        links = [path for path in (root / MODELS).iterdir() if path.is_symlink()]
+        return [f"/{MODELS}/{_literal(path.name)}" for path in links if path.resolve().parent == runs]
+    return []
 
 
 def _printed_to(root: Path) -> set[Path]:

@@ -141,6 +141,16 @@ def starting(project: Project, lease: str, verb: str, tell: Progress) -> Iterato
 
 
 @contextmanager
+def promoting(project: Project, model: str, verb: str, tell: Progress) -> Iterator[None]:
+    """One call at a time changes which run's model is current."""
+    with (
+        _opened(project, f"model-{model}") as handle,
+        _taking(handle, verb, f"changes the model {model}", tell, project, f"model-{model}"),
+    ):
+        yield
+
+
+@contextmanager
 def changing(project: Project, lease: str, verb: str, tell: Progress) -> Iterator[None]:
     """One call at a time makes a machine for `lease`, or ends its machines and closes it.
 
