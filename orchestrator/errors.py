@@ -70,15 +70,7 @@ EXIT_NOT_ACCEPTED = 20
 EXIT_INTERRUPTED = 130
 
 _WORTH_REPEATING = frozenset(
-    (
-        EXIT_CAPACITY,
-        EXIT_CONTACT,
-        EXIT_PREEMPTED,
-        EXIT_RUN_LOST,
-        EXIT_RESULTS_LOST,
-        EXIT_BUSY,
-        EXIT_STALLED,
-    )
+    (EXIT_CAPACITY, EXIT_CONTACT, EXIT_PREEMPTED, EXIT_RUN_LOST, EXIT_RESULTS_LOST, EXIT_BUSY, EXIT_STALLED)
 )
 
 
@@ -356,25 +348,6 @@ class DiskFull(RunFailed):
 
 class DeadlineReached(RunFailed):
     exit_code = EXIT_DEADLINE
-
-
-_BY_REASON: Mapping[str, type[RunFailed]] = {
-    "out_of_memory": OutOfMemory,
-    "device_out_of_memory": OutOfMemory,
-    "preempted": Preempted,
-    "lost": RunLost,
-    "cancelled": RunCancelled,
-    "results_lost": ResultsLost,
-    "stalled": Stalled,
-    "not_finite": LossNotFinite,
-    "disk_full": DiskFull,
-    "deadline": DeadlineReached,
-}
-
-
-def failure_of(reason: str) -> type[RunFailed]:
-    """The error for a run that ended for `reason` (see model.Exit): RunFailed itself where none is closer."""
-    return _BY_REASON.get(reason, RunFailed)
 
 
 class ParityMismatch(OrchError):

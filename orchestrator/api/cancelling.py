@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.errors import Busy, RunFailed, UsageError, failure_of
+from orchestrator.errors import Busy, RunFailed, UsageError
 from orchestrator.ledger import Lease, LeasedRun
 from orchestrator.model import CancelReport, Progress, RunState, Silent
-from orchestrator.model.outcomes import ExitReason
+from orchestrator.model.outcomes import ExitReason, failure_of
 from orchestrator.runs.known import (
     known_ids,
     known_run,

@@ -93,7 +93,13 @@ def run(
         verb="run",
     )
     words = _words(profile, name, overrides, wish)
-    call = _Call(project, wanted, name, overrides, wish, tell, words)
+    return _run(_Call(project, wanted, name, overrides, wish, tell, words), output)
+
+
+def _run(call: _Call, output: Output | None) -> RunRecord:
+    """Train, end the machine, then pass the run through the gate of its profile."""
+    from orchestrator.promotion.gate import judge
+
     _require(call)
     record = _ended_on_error(call, output)
     try:
@@ -103,9 +109,7 @@ def run(
         raise
     if left:
         call.tell.say(left)
-    from orchestrator.promotion.gate import judge
-
-    return judge(project, wanted, record, "run", tell)
+    return judge(call.project, call.profile, record, "run", call.tell)
 
 
 def _ended_on_error(call: _Call, output: Output | None) -> RunRecord:

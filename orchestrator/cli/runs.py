@@ -11,9 +11,9 @@ import typer
 
 from orchestrator.cli.output import emit
 from orchestrator.cli.terminal import Shown, ours
-from orchestrator.errors import EXIT_INTERRUPTED, BeforeTheRun, failure_of
+from orchestrator.errors import EXIT_INTERRUPTED, BeforeTheRun
 from orchestrator.model import PullReport, RunRecord
-from orchestrator.model.outcomes import ExitReason
+from orchestrator.model.outcomes import ExitReason, failure_of
 from orchestrator.report.run import pulled_text, summary
 
 

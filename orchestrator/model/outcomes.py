@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
+
+from orchestrator import errors
 
 
 class Conclusion(StrEnum):
@@ -113,3 +116,22 @@ class ExitReason(StrEnum):
         other = str.__new__(cls, value)
         other._name_, other._value_ = value.upper(), value
         return other
+
+
+_FAILURES: Mapping[str, type[errors.RunFailed]] = {
+    "out_of_memory": errors.OutOfMemory,
+    "device_out_of_memory": errors.OutOfMemory,
+    "preempted": errors.Preempted,
+    "lost": errors.RunLost,
+    "cancelled": errors.RunCancelled,
+    "results_lost": errors.ResultsLost,
+    "stalled": errors.Stalled,
+    "not_finite": errors.LossNotFinite,
+    "disk_full": errors.DiskFull,
+    "deadline": errors.DeadlineReached,
+}
+
+
+def failure_of(reason: str) -> type[errors.RunFailed]:
+    """The error for a run that ended for `reason` (see model.Exit): RunFailed itself where none is closer."""
+    return _FAILURES.get(reason, errors.RunFailed)

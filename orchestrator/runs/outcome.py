@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.errors import ProfileError, ResultsLost, failure_of
+from orchestrator.errors import ProfileError, ResultsLost
 from orchestrator.model import NotWritten, Refused, RunRecord, Unfetched
 from orchestrator.model.files import last_bytes
-from orchestrator.model.outcomes import ExitReason
+from orchestrator.model.outcomes import ExitReason, failure_of
 from orchestrator.profile import load
 from orchestrator.reads.advice import of_profile
 from orchestrator.reads.undeclared_words import declare_command, undeclared_sentence

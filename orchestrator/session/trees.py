@@ -141,12 +141,16 @@ def code_ignored(profile: Profile) -> tuple[str, ...]:
 
 
 def _current_models(root: Path) -> list[str]:
-    """The links in `models/` to runs: results, not code. Other files there may be the project's own."""
-    runs = root / "runs"
+    """The links in `models/` to runs, which are results; the folder too, if it holds nothing else."""
+    links: list[str] = []
+    others: list[str] = []
     with contextlib.suppress(OSError):
-        links = [path for path in (root / MODELS).iterdir() if path.is_symlink()]
-        return [f"/{MODELS}/{_literal(path.name)}" for path in links if path.resolve().parent == runs]
-    return []
+        for path in (root / MODELS).iterdir():
+            ours = path.is_symlink() and path.resolve().parent == root / "runs"
+            (links if ours else others).append(path.name)
+    if links and others in ([], [".gitignore"]):
+        return [f"/{MODELS}/"]
+    return [f"/{MODELS}/{_literal(name)}" for name in links]
 
 
 def _printed_to(root: Path) -> set[Path]:

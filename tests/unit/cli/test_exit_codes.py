@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator import errors
-from orchestrator.errors import OrchError, ProviderError, RunFailed, failure_of
+from orchestrator.errors import OrchError, ProviderError, RunFailed
 from orchestrator.leases.settle import settle
 from orchestrator.model import Ending, Exit, ExitReason, RunRecord
+from orchestrator.model.outcomes import failure_of
 from orchestrator.report.run import summary
 from orchestrator.runs import collect
 from orchestrator.runs.outcome import raise_for_outcome
