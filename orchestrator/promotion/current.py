@@ -12,7 +12,6 @@ from typing import Any
 from orchestrator.errors import Changed, UsageError
 from orchestrator.model import Progress, Silent
 from orchestrator.model.acceptance import MODELS, How, ModelHistory, Promotion
-from orchestrator.profile import load
 from orchestrator.promotion.registry import Registry, known_models, read_or_copy, registry_of
 from orchestrator.session.project import Project
 
@@ -106,6 +105,8 @@ def rollback(
 
 
 def _of_profile(project: Project, path: Path) -> Registry:
+    from orchestrator.profile import load
+
     profile = load(path)
     if profile.accept is None:
         raise UsageError(
