@@ -6,7 +6,18 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 
-from orchestrator import errors
+from orchestrator.errors import (
+    DeadlineReached,
+    DiskFull,
+    LossNotFinite,
+    OutOfMemory,
+    Preempted,
+    ResultsLost,
+    RunCancelled,
+    RunFailed,
+    RunLost,
+    Stalled,
+)
 
 
 class Conclusion(StrEnum):
@@ -118,20 +129,20 @@ class ExitReason(StrEnum):
         return other
 
 
-_FAILURES: Mapping[str, type[errors.RunFailed]] = {
-    "out_of_memory": errors.OutOfMemory,
-    "device_out_of_memory": errors.OutOfMemory,
-    "preempted": errors.Preempted,
-    "lost": errors.RunLost,
-    "cancelled": errors.RunCancelled,
-    "results_lost": errors.ResultsLost,
-    "stalled": errors.Stalled,
-    "not_finite": errors.LossNotFinite,
-    "disk_full": errors.DiskFull,
-    "deadline": errors.DeadlineReached,
+_FAILURES: Mapping[str, type[RunFailed]] = {
+    "out_of_memory": OutOfMemory,
+    "device_out_of_memory": OutOfMemory,
+    "preempted": Preempted,
+    "lost": RunLost,
+    "cancelled": RunCancelled,
+    "results_lost": ResultsLost,
+    "stalled": Stalled,
+    "not_finite": LossNotFinite,
+    "disk_full": DiskFull,
+    "deadline": DeadlineReached,
 }
 
 
-def failure_of(reason: str) -> type[errors.RunFailed]:
+def failure_of(reason: str) -> type[RunFailed]:
     """The error for a run that ended for `reason` (see model.Exit): RunFailed itself where none is closer."""
-    return _FAILURES.get(reason, errors.RunFailed)
+    return _FAILURES.get(reason, RunFailed)
