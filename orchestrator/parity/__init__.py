@@ -1,6 +1,23 @@
 """Two recorded runs → verdict, first divergent stage, suspected cause. Pure apart from reading files."""
 
-from orchestrator.parity.recorded import compare_records
-from orchestrator.parity.verdict import compare, judge
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orchestrator.parity.recorded import compare_records
+    from orchestrator.parity.verdict import compare, judge
 
 __all__ = ["compare", "compare_records", "judge"]
+
+_HOME = {"compare_records": "recorded", "compare": "verdict", "judge": "verdict"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load the comparison when it is first used: reading one recording needs none of it."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

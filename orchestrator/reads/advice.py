@@ -14,7 +14,6 @@ from orchestrator.reads.reference import in_place
 from orchestrator.reads.sent import Sent, sent_of, sent_without_profile
 from orchestrator.reads.undeclared import Undeclared, undeclared, unsent_among
 from orchestrator.reads.undeclared_words import declare_command, profile_lines, undeclared_sentence
-from orchestrator.replay import recipe
 
 MOST_RUNS = 5
 """Recorded runs that are looked at, the latest first."""
@@ -79,6 +78,8 @@ def _named(sent: Sent, outputs: Sequence[str]) -> tuple[Undeclared, ...]:
 
 
 def _ran(sent: Sent) -> list[tuple[Undeclared, ...]]:
+    from orchestrator.replay import recipe
+
     runs = sorted((sent.project / "runs").glob("*/observe"), key=lambda path: -path.stat().st_mtime)
     found = []
     for observe in runs[:MOST_RUNS]:

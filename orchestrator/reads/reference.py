@@ -14,14 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import LocalError
 from orchestrator.model.files import first_line
-from orchestrator.parity.intervention import Intervention
 from orchestrator.profile import DataTree, Profile
-from orchestrator.replay.sandbox import Copy, Folders
 from orchestrator.runtime.rundir import open_run
+
+if TYPE_CHECKING:
+    from orchestrator.parity.intervention import Intervention
+    from orchestrator.replay.sandbox import Copy
 
 CACHES = ("~/.cache", "~/.config", "~/.keras", "~/tensorflow_datasets")
 """Where libraries keep what they download; the reference may, too."""
@@ -58,6 +60,8 @@ class Reference:
         """Copy the project below `root`, with what is imposed, less `without`, and link what lies around."""
         levels = _levels(self.project, root)
         below = levels[0][1] if levels else root
+        from orchestrator.replay.sandbox import Folders
+
         copy = Folders(self.project, self.program, without).lay_out(below, imposed, base)
         for original, place in levels:
             _link_entries(original, place, self.project)
@@ -70,6 +74,8 @@ class Reference:
     def _copied(self, root: Path, base: Path) -> Copy:
         """Raises LocalError where the project cannot be copied."""
         try:
+            from orchestrator.parity.intervention import Intervention
+
             return self.lay_out(root, Intervention(), base)
         except OSError as error:
             raise LocalError(

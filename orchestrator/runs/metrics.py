@@ -8,11 +8,12 @@ from typing import Any
 
 from orchestrator.model import AttemptFacts, RunRecord
 from orchestrator.runs import collect
-from orchestrator.sizing import rightsize
 
 
 def read_metrics(record: RunRecord) -> RunRecord:
     """Add metrics and timings from its files to a record, and write it to `run.json`."""
+    from orchestrator.sizing import rightsize
+
     seen = rightsize.profile_of_run(record.folder, record.machine)
     told = replace(
         record, metrics=collect.metrics(record), profile=seen, attempts=_with_steps(record.attempts, seen)

@@ -11,8 +11,6 @@ from orchestrator.model import NotWritten, Refused, RunRecord, Unfetched
 from orchestrator.model.files import last_bytes
 from orchestrator.model.outcomes import ExitReason, failure_of
 from orchestrator.profile import load
-from orchestrator.reads.advice import of_profile
-from orchestrator.reads.undeclared_words import declare_command, undeclared_sentence
 from orchestrator.runs.collect import LOG
 
 _NAMED = 5
@@ -127,6 +125,9 @@ def _unsent(record: RunRecord, profile: Path) -> tuple[str, str]:
     printed a name of it at its end; else two empty texts."""
     if record.exit["reason"] != ExitReason.FAILED:
         return "", ""
+    from orchestrator.reads.advice import of_profile
+    from orchestrator.reads.undeclared_words import declare_command, undeclared_sentence
+
     try:
         said = last_bytes(record.folder / LOG, _TAIL).decode(errors="replace")
         found = [each for each in of_profile(load(profile)) if each.name in said]

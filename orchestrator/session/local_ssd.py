@@ -7,7 +7,6 @@ themselves, at /opt/dlami/nvme; Google's arrive blank.
 
 from __future__ import annotations
 
-from orchestrator import catalog
 from orchestrator.errors import HostError
 from orchestrator.model import Host, Machine, Progress
 from orchestrator.model.plain import last_words
@@ -79,6 +78,8 @@ echo "$place"
 
 def has_one(machine: Machine) -> bool:
     """Whether the catalog says that machines of its type have an SSD inside."""
+    from orchestrator import catalog
+
     if machine.provider not in catalog.clouds():
         return False
     kinds = catalog.load(machine.provider).kinds

@@ -15,6 +15,7 @@ from orchestrator.model import (
     FAR_BASE,
     Agent,
     Difference,
+    Fingerprint,
     Host,
     Lock,
     Machine,
@@ -24,6 +25,7 @@ from orchestrator.model import (
     clouds,
 )
 from orchestrator.model.answers import Between, Malformed, decoded, malformed
+from orchestrator.model.beside import Beside
 from orchestrator.model.plain import last_words
 from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
@@ -156,10 +158,14 @@ def local_stack(profile: Profile, progress: Progress) -> stack.LocalStack:
     )
 
 
-def check_stack(session: Session, installed: stack.Installed) -> tuple[Difference, ...]:
+def attest_local(session: Session) -> Fingerprint:
+    """The environment of this computer, as the job would see it."""
+    return stack.attest_here(session.local().python, environment=session.profile.train.environment())
+
+
+def check_stack(session: Session, installed: stack.Installed, here: Fingerprint) -> tuple[Difference, ...]:
     """Every way in which the machine's stack is not the lock or not the local one, as the job will see it."""
     variables = session.profile.train.environment()
-    here = stack.attest_here(session.local().python, environment=variables)
     there = replace(
         installed.fingerprint,
         environment={**installed.fingerprint.environment, **acting_variables(variables)},
@@ -212,7 +218,7 @@ def open_session(
     lease = ledger.lease()
     found = reached or wait_until_reachable(open_provider(profile.cloud), lease, progress)
     provider, machine = found.provider, found.machine
-    interpreter = stack.interpreter(local_stack(profile, progress).python)
+    interpreter = Beside(lambda: stack.interpreter(local_stack(profile, progress).python))
     base = str(machine.detail.get("base", FAR_BASE))
     waiting = Waiting(progress)
     host = _let_in_or_gone(project, lease, found, waiting if reached else None)
@@ -222,7 +228,7 @@ def open_session(
             _make_base(host, base, found, waiting)
             local_ssd.use(host, machine, base, found.endpoint.user, progress)
             ledger.append("machine.reached", machine=machine.id)
-        agent = stack.bootstrap(host, base=base, interpreter=interpreter, progress=progress)
+        agent = stack.bootstrap(host, base=base, interpreter=interpreter.result(), progress=progress)
         host.run(("touch", f"{agent.base}/active"), timeout=30)  # whoever comes in keeps it from idling
         release_again(project, ledger, host, agent)
         unrecorded.ask_host(ledger, host, base, agent)

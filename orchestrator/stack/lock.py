@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,12 @@ def read_lock(path: Path) -> Lock:
         content = path.read_bytes()
     except OSError as error:
         raise StackError(f"The lock {path} cannot be read: {error.strerror}.") from error
+    return _parsed(path, content, _beside(path))
+
+
+@lru_cache(maxsize=8)
+def _parsed(path: Path, content: bytes, _project: bytes) -> Lock:
+    """The lock with this content. One command asks for it many times."""
     text = _decoded(content, path)
     kind = _kind(path)
     if kind == "uv.lock":
@@ -61,6 +68,16 @@ def read_lock(path: Path) -> Lock:
     else:
         pins = parse_requirements(text, path)
     return Lock(path, kind, hashlib.sha256(content).hexdigest(), pins)
+
+
+def _beside(path: Path) -> bytes:
+    """The pyproject.toml that uv reads with its lock; b"" for other locks."""
+    if _kind(path) != "uv.lock":
+        return b""
+    try:
+        return path.with_name("pyproject.toml").read_bytes()
+    except OSError:
+        return b""
 
 
 def _kind(path: Path) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.leases.consent import Approve
-from orchestrator.leases.replace import another_machine, end_interrupted
+from typing import TYPE_CHECKING
+
 from orchestrator.ledger import Lease
 from orchestrator.model import Place, Progress, RunRecord
 from orchestrator.model.outcomes import ExitReason
@@ -16,6 +16,9 @@ from orchestrator.session.project import Project
 from orchestrator.training.one_run import Output, RunOptions, one_run
 from orchestrator.training.resume import require_checkpoints
 from orchestrator.training.retrying import Course, until_it_ends
+
+if TYPE_CHECKING:
+    from orchestrator.leases.consent import Approve
 
 
 def train_to_the_end(
@@ -38,6 +41,8 @@ def train_to_the_end(
         return one_run(project, ledger.lease(), profile, run_id, now, interrupts, output, tell)
 
     def replace_machine(record: RunRecord | None) -> None:
+        from orchestrator.leases.replace import another_machine, end_interrupted
+
         interrupts.begun = False
         if record and record.exit["reason"] == ExitReason.PREEMPTED:
             end_interrupted(project, ledger.lease(), str((record.machine or {}).get("id")), tell)

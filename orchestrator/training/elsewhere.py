@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator.errors import UsageError
-from orchestrator.leases.down import down
 from orchestrator.leases.settle import collect_stored, settle
 from orchestrator.ledger import Lease, LeasedRun, Ledger
 from orchestrator.model import Progress, RunRecord
@@ -90,6 +89,8 @@ def end_out_of_reach(project: Project, lease: Lease, run_id: str, tell: Progress
             tell.say(
                 f"{(now.machine or {}).get('id')} was made on the computer of {now.owner}, and has no run"
             )
+            from orchestrator.leases.down import down
+
             down(now.id, folder=project.root, progress=tell)
 
 

@@ -9,8 +9,6 @@ from orchestrator.model import Agent, ResumeCheck
 from orchestrator.model.resume import Resumed
 from orchestrator.profile import Profile
 from orchestrator.reads.reference import Reference
-from orchestrator.resume.check import RESUME_BUDGET, check_in_copies
-from orchestrator.resume.scratch import Command
 from orchestrator.session.session import Session
 
 _WILD = frozenset("*?[")
@@ -28,6 +26,9 @@ def require_checkpoints(profile: Profile) -> None:
 
 def prove(session: Session, local: Agent) -> ResumeCheck:
     """Run the command in copies of the user's folder, in the stack of the lock: unbroken, killed, resumed."""
+    from orchestrator.resume.check import RESUME_BUDGET, check_in_copies
+    from orchestrator.resume.scratch import Command
+
     profile = session.profile
     session.progress.say(
         "Resume proof: the run without a break, killed after a checkpoint, and resumed, here"

@@ -21,6 +21,7 @@ from orchestrator.model import (
     RunState,
     StackFacts,
 )
+from orchestrator.model.beside import Beside
 from orchestrator.model.outcomes import Conclusion, ExitReason
 from orchestrator.model.plain import moment
 from orchestrator.model.resume import Resumed
@@ -30,10 +31,17 @@ from orchestrator.reads.advice import advice_there, of_profile
 from orchestrator.runs import attempts, checkpoints, collect, company, follow, inputs
 from orchestrator.runs.retries import retried_next
 from orchestrator.session import trees as trees_
-from orchestrator.session.session import Session, check_stack, local_agent, stack_facts, tell_inherited, told
+from orchestrator.session.session import (
+    Session,
+    attest_local,
+    check_stack,
+    local_agent,
+    stack_facts,
+    tell_inherited,
+    told,
+)
 from orchestrator.session.turns import starting
 from orchestrator.stack import Installed
-from orchestrator.training import resume, side_by_side
 from orchestrator.training.bring_home import measure_duration, run_record
 from orchestrator.training.granted import upload_grant
 
@@ -83,6 +91,8 @@ def prepared(
         store=session.profile.store,
     )
     if local and local_parity:
+        from orchestrator.training import side_by_side
+
         with measure_duration(timings, "parity_s"):
             verdict = side_by_side.compare_first_steps(session, local, trees, run_id, installed.python)
         draft = replace(draft, parity=(parity := side_by_side.as_json(verdict)))
@@ -93,8 +103,9 @@ def prepared(
 def _proven(session: Session, timings: dict[str, float]) -> tuple[Installed, StackFacts]:
     """The stack as it is there. Raises StackMismatch where it differs by what nobody declared."""
     with measure_duration(timings, "install_s"):
+        here = Beside(lambda: attest_local(session))
         installed = session.install()
-        differences = check_stack(session, installed)
+        differences = check_stack(session, installed, here.result())
     stack: StackFacts = {
         **stack_facts(installed),
         "lock": session.lock().digest,
@@ -111,6 +122,8 @@ def _resumable(session: Session, local: Agent, run_id: str, draft: Draft, timing
     before = session.ledger.lease().runs.get(run_id) if draft.attempt.retried != FIRST else None
     if before and before.draft.resume_proof:
         return replace(draft, resume_proof=before.draft.resume_proof)
+    from orchestrator.training import resume
+
     with measure_duration(timings, "resume_proof_s"):
         proof = resume.prove(session, local)
     proved = replace(draft, resume_proof=proof.as_json())
@@ -314,6 +327,8 @@ def _refuse_mismatch(session: Session, run_id: str, draft: Draft, parity: Mappin
     if not session.profile.parity.on_mismatch.stops(parity["verdict"]):
         session.progress.say(f"Parity: {parity['verdict']}: {parity['detail']} The run goes on.")
         return
+    from orchestrator.training import side_by_side
+
     error = side_by_side.mismatch(session, run_id, parity)
     error.record = _not_started(session, run_id, draft, "Parity stopped it.")
     raise error
@@ -321,6 +336,8 @@ def _refuse_mismatch(session: Session, run_id: str, draft: Draft, parity: Mappin
 
 def _refuse_unproven(session: Session, run_id: str, draft: Draft, found: ResumeCheck) -> None:
     if found.verdict != Resumed.EXACT:
+        from orchestrator.training import resume
+
         error = resume.refusal(session, found)
         error.record = _not_started(session, run_id, draft, "The resume proof stopped it.")
         raise error

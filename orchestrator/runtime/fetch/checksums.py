@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import socket
+from functools import lru_cache
 from typing import Any, List, Optional
 
 _POLYNOMIAL = 0x82F63B78
@@ -130,8 +131,10 @@ def _skip(state: int, count: int) -> int:
     return _bytewise(state, bytes(count))
 
 
-_SKIP = [[_skip(value << shift, _STRIDE) for value in range(256)] for shift in (0, 8, 16, 24)]
-"""How a lane's state moves across the next lane: linear, so by one table for each of its bytes."""
+@lru_cache(maxsize=None)
+def _skips() -> List[List[int]]:
+    """How a lane's state moves across the next lane: linear, so by one table for each of its bytes."""
+    return [[_skip(value << shift, _STRIDE) for value in range(256)] for shift in (0, 8, 16, 24)]
 
 
 def _block(state: int, data: bytes) -> int:
@@ -141,7 +144,7 @@ def _block(state: int, data: bytes) -> int:
         index = _xor(planes[0], data[place::_STRIDE])
         looked = [index.translate(plane) for plane in _PLANES]
         planes = [_xor(planes[number + 1], looked[number]) for number in range(3)] + [looked[3]]
-    first, second, third, fourth = _SKIP
+    first, second, third, fourth = _skips()
     for lane in zip(*planes):  # noqa: B905  (`strict` came after 3.9)
         moved = first[state & 255] ^ second[state >> 8 & 255] ^ third[state >> 16 & 255] ^ fourth[state >> 24]
         state = moved ^ (lane[0] | lane[1] << 8 | lane[2] << 16 | lane[3] << 24)

@@ -1,0 +1,33 @@
+"""Work that goes on while the caller waits for something else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Beside(Generic[T]):
+    """Call a function on a thread of its own. Nobody waits for it who does not ask for its result."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._made: list[T] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._made.append(self._function())
+        except BaseException as error:
+            self._error = error
+
+    def result(self) -> T:
+        """What the function returned, waited for. Raises what it raised."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._made[0]
