@@ -25,6 +25,8 @@ class Lines:
         print(ours(text), file=self._stream, flush=True)
 
     def transfer(self, label: str, done: int, total: int) -> None:
+        if not total:
+            return
         begun = self._begun.setdefault(label, time.monotonic())
         if done >= total and total > 0:
             del self._begun[label]
@@ -43,6 +45,10 @@ class Moving(Lines):
         super().say(text)
 
     def transfer(self, label: str, done: int, total: int) -> None:
+        if not total:
+            self._stream.write(f"\r\x1b[K{f'  {ours(label)} …' if label else ''}")
+            self._stream.flush()
+            return
         now = time.monotonic()
         begun = self._begun.get(label, now)
         if done < total and now - self._drawn >= _REDRAW_SECONDS:

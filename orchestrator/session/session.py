@@ -27,6 +27,7 @@ from orchestrator.model import (
 from orchestrator.model.answers import Between, Malformed, decoded, malformed
 from orchestrator.model.beside import Beside
 from orchestrator.model.plain import last_words
+from orchestrator.model.progress import doing
 from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
 from orchestrator.runtime.attest.facts import environment as acting_variables
@@ -221,7 +222,8 @@ def open_session(
     interpreter = Beside(lambda: stack.interpreter(local_stack(profile, progress).python))
     base = str(machine.detail.get("base", FAR_BASE))
     waiting = Waiting(progress)
-    host = _let_in_or_gone(project, lease, found, waiting if reached else None)
+    with doing(progress, f"Connecting to {machine.name}"):
+        host = _let_in_or_gone(project, lease, found, waiting if reached else None)
     session = None
     try:
         if reached:

@@ -18,6 +18,7 @@ from orchestrator.leases.status import machine_facts
 from orchestrator.ledger import Draft, Ran
 from orchestrator.model import MODEL_CHECK, PULL, Entry, Exit, RunRecord, RunState
 from orchestrator.model.outcomes import ExitReason
+from orchestrator.model.progress import doing
 from orchestrator.runs import collect, model_check, space
 from orchestrator.runs.metrics import read_metrics
 from orchestrator.runs.stored import stored_run
@@ -45,7 +46,11 @@ def bring_home(
     note_end(session, run_id, exit_)
     draft = session.ledger.lease().runs[run_id].draft
     timings = dict(draft.timings)
-    with measure_duration(timings, PULL), space.naming_pull(session.project.run(run_id)):
+    with (
+        measure_duration(timings, PULL),
+        space.naming_pull(session.project.run(run_id)),
+        doing(session.progress, "Bringing the results home"),
+    ):
         fetched = collect.fetch(
             session.host, session.agent, run_id, session.project.run(run_id), session.progress, again=again
         )
@@ -131,7 +136,10 @@ def _checked(
 ) -> RunRecord:
     """The record with whether the fetched models load here and do what they did there."""
     timings = dict(record.timings)
-    with measure_duration(timings, MODEL_CHECK):
+    with (
+        measure_duration(timings, MODEL_CHECK),
+        doing(session.progress, "Checking that the models load and predict the same, here and there"),
+    ):
         check = _model_check(session, record.run_id, entries, record.folder, ready)
     checked = replace(record, model_check=check, timings=timings)
     collect.write(checked)

@@ -24,6 +24,7 @@ from orchestrator.model import (
 from orchestrator.model.beside import Beside
 from orchestrator.model.outcomes import Conclusion, ExitReason
 from orchestrator.model.plain import moment
+from orchestrator.model.progress import doing
 from orchestrator.model.resume import Resumed
 from orchestrator.model.stores import Grant
 from orchestrator.profile import Profile
@@ -75,7 +76,7 @@ def prepared(
         trees_.check_targets(session.profile)
     elif found := of_profile(session.profile):
         session.progress.say(f"Note: {advice_there(found, session.profile.path)}")
-    with measure_duration(timings, "sync_s"):
+    with measure_duration(timings, "sync_s"), doing(session.progress, "Comparing code and data"):
         trees = _sent(session, new_data, proved=local is not None)
     now, attempt = _attempt(session, run_id, trees, retried)
     draft = Draft(
@@ -93,7 +94,7 @@ def prepared(
     if local and local_parity:
         from orchestrator.training import side_by_side
 
-        with measure_duration(timings, "parity_s"):
+        with measure_duration(timings, "parity_s"), doing(session.progress, "Comparing the first steps"):
             verdict = side_by_side.compare_first_steps(session, local, trees, run_id, installed.python)
         draft = replace(draft, parity=(parity := side_by_side.as_json(verdict)))
         _refuse_mismatch(session, run_id, draft, parity)
@@ -102,7 +103,10 @@ def prepared(
 
 def _proven(session: Session, timings: dict[str, float]) -> tuple[Installed, StackFacts]:
     """The stack as it is there. Raises StackMismatch where it differs by what nobody declared."""
-    with measure_duration(timings, "install_s"):
+    with (
+        measure_duration(timings, "install_s"),
+        doing(session.progress, "Checking the packages, here and there"),
+    ):
         here = Beside(lambda: attest_local(session))
         installed = session.install()
         differences = check_stack(session, installed, here.result())
