@@ -170,11 +170,13 @@ class LockLost(Busy):
 class ProviderError(OrchError):
     """The only error that a provider raises. `attempts`: all that were made to have a machine.
 
-    `undecided`: of a create call, the machine may have been made all the same.
+    `undecided`: of a create call, the machine may have been made all the same. `everywhere`: of a quota, it
+    is one of all regions together.
     """
 
     attempts: Sequence[Mapping[str, object]] = ()
     undecided = False
+    everywhere = False
 
     def __init__(
         self,

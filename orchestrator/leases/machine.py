@@ -16,6 +16,7 @@ from orchestrator.leases.consent import Consent
 from orchestrator.leases.offered import avoiding, planned_of
 from orchestrator.leases.settle import settle
 from orchestrator.leases.status import machine_facts
+from orchestrator.leases.used_up import UsedUpQuotas
 from orchestrator.leases.waiting import CapacityWait
 from orchestrator.ledger import Attempt, Lease, Ledger
 from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Offer, Place, Progress, Provider
@@ -30,6 +31,9 @@ from orchestrator.session.owner import owner
 from orchestrator.session.project import Project
 from orchestrator.session.reach import MachineGone, Reached, ending_of_machine, wait_until_reachable
 from orchestrator.session.turns import changing
+
+_LEAD_ON = (Fault.CAPACITY, Fault.QUOTA)
+"""Faults of a create call after which another offer may do."""
 
 
 def machine_of(
@@ -111,21 +115,28 @@ def _create(
     consent: Consent,
     avoid: frozenset[Place],
 ) -> Reached:
-    waiting = CapacityWait(wanted.wait, tell)
+    waiting, quotas = CapacityWait(wanted.wait, tell), UsedUpQuotas()
     while True:
-        found = _served(ledger, provider, planned, wanted, project, tell, consent)
+        found = _served(ledger, provider, planned, wanted, project, tell, consent, quotas)
         if isinstance(found, Reached):
             return found
         refusals = found
-        if not planned.offers or not waiting.again():
+        if not quotas.left(planned.offers) or not waiting.again():
             break
         planned = planned_of(wanted, provider, (), avoid)
+    raise _refused(planned, refusals, wanted)
+
+
+def _refused(planned: Plan, refusals: Sequence[ProviderError], wanted: Profile) -> ProviderError:
+    """The error where no offer could be had: that of a quota where nothing but quotas refused."""
     tried = "; ".join(error.message for error in refusals) or planned.refusal or "nothing is offered"
-    raise ProviderError(
-        Fault.CAPACITY,
+    quota = refusals[0] if all(error.fault is Fault.QUOTA for error in refusals) and refusals else None
+    return ProviderError(
+        Fault.QUOTA if quota else Fault.CAPACITY,
         f"No machine could be had. {tried}",
+        code=quota.code if quota else "",
         exists="Nothing was made; nothing costs.",
-        next_command=f"orch plan {shlex.quote(str(wanted.path))}",
+        next_command=(quota and quota.next_command) or f"orch plan {shlex.quote(str(wanted.path))}",
     )
 
 
@@ -137,22 +148,26 @@ def _served(
     project: Project,
     tell: Progress,
     consent: Consent,
+    quotas: UsedUpQuotas,
 ) -> Reached | list[ProviderError]:
     """The machine of the first offer that can be had; else why each could not."""
     refusals: list[ProviderError] = []
     for spec in _specs(ledger.lease(), planned.offers, wanted, owner(provider)):
+        if quotas.refuses(spec.offer):
+            continue
         consent.require(planned, spec.offer)
         with changing(project, ledger.lease().id, "up", tell):
             _require_open(ledger, wanted)
             machine = _made(ledger, provider, spec, wanted, project, tell)
-        if isinstance(machine, ProviderError):
-            refusals.append(machine)
-            continue
         try:
-            return wait_until_reachable(provider, ledger.lease(), tell)
+            if isinstance(machine, Machine):
+                return wait_until_reachable(provider, ledger.lease(), tell)
+            refusal = machine
         except MachineGone as gone:
-            refusals.append(_taken_back(ledger, provider, machine, gone))
-            tell.say(refusals[-1].message)
+            refusal = _taken_back(ledger, provider, machine, gone)
+            tell.say(refusal.message)
+        refusals.append(refusal)
+        quotas.note(spec.offer, refusal, tell)
     return refusals
 
 
@@ -200,7 +215,7 @@ def _made(
         if repeated:
             undecided.note_repeated(error)
         _note_refusal(ledger, spec.attempt, error)
-        if error.fault is not Fault.CAPACITY:
+        if error.fault not in _LEAD_ON:
             raise
         return error
     if machine.age is None:
@@ -223,7 +238,7 @@ def _accept(ledger: Ledger, provider: Provider, spec: MachineSpec, machine: Mach
         ledger.append("create.accepted", **receipt(spec.attempt, machine, wanted))
     except LockLost as lost:
         now = ledger.lease()
-        if now.open and any(a.number == spec.attempt and a.outcome != "capacity" for a in now.attempts):
+        if now.open and any(a.number == spec.attempt and a.outcome not in _LEAD_ON for a in now.attempts):
             raise  # whoever goes on finds it by its label, and keeps it
         provider.delete(machine)
         lost.exists = f"{machine.id} was made late, and is being ended."
@@ -259,7 +274,7 @@ def _taken_back(ledger: Ledger, provider: Provider, machine: Machine, gone: Mach
     error = ProviderError(ending.fault, ending.message, code=ending.code, next_command=ending.next_command)
     accepted = (a.number for a in ledger.lease().attempts if a.outcome == "accepted")
     _note_refusal(ledger, max(accepted, default=0), error)
-    if ending.fault not in (Fault.CAPACITY, Fault.TRANSIENT):
+    if ending.fault not in (*_LEAD_ON, Fault.TRANSIENT):
         error.exists = "Nothing is running; nothing costs."
         raise error from gone
     return error

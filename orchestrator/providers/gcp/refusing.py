@@ -109,7 +109,9 @@ def _quota(
         if refusal.quota.region:
             command = f"gcloud compute regions describe {refusal.quota.region} --project={asker.project}"
     message = f"Google refused to {doing.what}: {refusal.words}{told} More is granted at {where}"
-    return ProviderError(Fault.QUOTA, message, code=refusal.code, next_command=command)
+    error = ProviderError(Fault.QUOTA, message, code=refusal.code, next_command=command)
+    error.everywhere = refusal.quota is not None and not refusal.quota.region
+    return error
 
 
 def _invalid(refusal: Refusal, doing: Doing, asker: Asker) -> ProviderError:
