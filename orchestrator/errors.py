@@ -171,12 +171,13 @@ class ProviderError(OrchError):
     """The only error that a provider raises. `attempts`: all that were made to have a machine.
 
     `undecided`: of a create call, the machine may have been made all the same. `everywhere`: of a quota, it
-    is one of all regions together.
+    is one of all regions together. `there_alone`: another region may do.
     """
 
     attempts: Sequence[Mapping[str, object]] = ()
     undecided = False
     everywhere = False
+    there_alone = False
 
     def __init__(
         self,

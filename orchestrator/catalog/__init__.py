@@ -63,11 +63,18 @@ def warnings(
     clouds: Sequence[str] | None = None,
     refreshed: Path | None = None,
     today: date | None = None,
+    first: Offer | None = None,
 ) -> tuple[str, ...]:
-    """A sentence for each cloud of `need` whose prices are older than 30 days."""
+    """A sentence for each cloud of `need` whose prices are older than 30 days.
+
+    They are those of its region; where it names none, those of the region of `first`, the offer on top."""
     day = today or datetime.now(UTC).date()
-    found = (catalog.stale(day, need.region) for catalog in _of(need, clouds, refreshed))
+    found = (catalog.stale(day, _region(need, catalog, first)) for catalog in _of(need, clouds, refreshed))
     return tuple(sentence for sentence in found if sentence)
+
+
+def _region(need: Need, catalog: Catalog, first: Offer | None) -> str | None:
+    return need.region or (first.region if first and first.cloud == catalog.cloud else None)
 
 
 def refresh(cloud: str, *, region: str | None = None, refreshed: Path | None = None) -> Renewed:

@@ -18,7 +18,7 @@ def is_recorded(cloud: str) -> bool:
 def offers_for(need: Need, provider: Provider | None) -> tuple[Offer, ...]:
     """What `provider` sells that serves `need`, and what almost does; without a provider, as recorded.
 
-    A region of which nothing is recorded is asked about once, and the answer kept.
+    A region of which nothing of the kind is recorded is asked about once, and the answer kept.
     """
     for region in _unrecorded(need) if provider else ():
         with suppress(ProviderError):  # warnings_for says it
@@ -27,21 +27,42 @@ def offers_for(need: Need, provider: Provider | None) -> tuple[Offer, ...]:
     return (*serving, *(catalog.near(need) if is_recorded(need.cloud) else ()))
 
 
-def warnings_for(need: Need) -> tuple[str, ...]:
-    """What makes a plan for `need` less sure than it looks: prices that are old, or are not there."""
+def warnings_for(need: Need, offers: Sequence[Offer] = ()) -> tuple[str, ...]:
+    """What makes a plan of `offers` for `need` less sure than it looks: prices that are old, or not there."""
+    kind = "machines with accelerators" if _is_accelerated(need) else "machines without accelerators"
     lacking = (
-        f"No prices of {need.cloud} in {region} are recorded here; `up` asks for them, and so does: "
-        f"orch catalog refresh {need.cloud} --region {region}"
+        f"No prices of {need.cloud} in {region} are recorded here for {kind}; `up` asks for them, and so "
+        f"does: orch catalog refresh {need.cloud} --region {region}"
         for region in _unrecorded(need)
     )
-    return (*lacking, *(catalog.warnings(need) if is_recorded(need.cloud) else ()))
+    first = offers[0] if offers else None
+    return (*lacking, *(catalog.warnings(need, first=first) if is_recorded(need.cloud) else ()))
 
 
 def _unrecorded(need: Need) -> tuple[str, ...]:
-    """The regions that are asked for, or preferred, of which the catalog records nothing."""
+    """The regions asked for, or preferred, of which the catalog records nothing of the kind that is needed.
+
+    What ships has the machines with accelerators of more regions than the others."""
     asked = need.regions if need.region is None else (need.region,)
     if need.cloud not in catalog.clouds():
         return ()
-    known = catalog.load(need.cloud)
-    recorded = {sale.region for each in known.sales.values() for sale in each} | set(known.facts.regions)
-    return tuple(region for region in asked or (need.prefer,) if region and region not in recorded)
+    regions = [region for region in asked or (need.prefer,) if region]
+    return tuple(region for region in regions if not _is_recorded_in(region, need))
+
+
+def _is_recorded_in(region: str, need: Need) -> bool:
+    known, accelerated = catalog.load(need.cloud), _is_accelerated(need)
+    return region in known.facts.regions or any(
+        sale.region == region
+        for kind, how in known.sold
+        if (kind.accelerator is not None) == accelerated
+        for sale in known.sales_of(kind, how)
+    )
+
+
+def _is_accelerated(need: Need) -> bool:
+    """Whether the machine that is needed has an accelerator: by its type where one is named."""
+    if need.instance_type is None or need.cloud not in catalog.clouds():
+        return need.accelerator is not None
+    kinds = catalog.load(need.cloud).kinds
+    return any(kind.accelerator for kind in kinds if kind.instance_type == need.instance_type)

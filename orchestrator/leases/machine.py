@@ -13,10 +13,10 @@ from orchestrator.errors import Busy, Fault, LockLost, ProviderError, UsageError
 from orchestrator.hosts.identity import public_key
 from orchestrator.leases import budget
 from orchestrator.leases.consent import Consent
+from orchestrator.leases.left_out import LeftOut, is_lasting, leads_on
 from orchestrator.leases.offered import avoiding, planned_of
 from orchestrator.leases.settle import settle
 from orchestrator.leases.status import machine_facts
-from orchestrator.leases.used_up import UsedUpQuotas
 from orchestrator.leases.waiting import CapacityWait
 from orchestrator.ledger import Attempt, Lease, Ledger
 from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Offer, Place, Progress, Provider
@@ -31,10 +31,6 @@ from orchestrator.session.owner import owner
 from orchestrator.session.project import Project
 from orchestrator.session.reach import MachineGone, Reached, ending_of_machine, wait_until_reachable
 from orchestrator.session.turns import changing
-
-_LEAD_ON = (Fault.CAPACITY, Fault.QUOTA)
-"""Faults of a create call after which another offer may do."""
-
 
 def machine_of(
     ledger: Ledger,
@@ -115,28 +111,29 @@ def _create(
     consent: Consent,
     avoid: frozenset[Place],
 ) -> Reached:
-    waiting, quotas = CapacityWait(wanted.wait, tell), UsedUpQuotas()
+    waiting, left_out = CapacityWait(wanted.wait, tell), LeftOut()
     while True:
-        found = _served(ledger, provider, planned, wanted, project, tell, consent, quotas)
+        found = _served(ledger, provider, planned, wanted, project, tell, consent, left_out)
         if isinstance(found, Reached):
             return found
         refusals = found
-        if not quotas.left(planned.offers) or not waiting.again():
+        if not left_out.others(planned.offers) or not waiting.again():
             break
         planned = planned_of(wanted, provider, (), avoid)
     raise _refused(planned, refusals, wanted)
 
 
 def _refused(planned: Plan, refusals: Sequence[ProviderError], wanted: Profile) -> ProviderError:
-    """The error where no offer could be had: that of a quota where nothing but quotas refused."""
+    """The error where no offer could be had: the first refusal's, where waiting for capacity does not help."""
     tried = "; ".join(error.message for error in refusals) or planned.refusal or "nothing is offered"
-    quota = refusals[0] if all(error.fault is Fault.QUOTA for error in refusals) and refusals else None
+    first = next(iter(refusals), None)
+    lasting = first if first and all(map(is_lasting, refusals)) else None
     return ProviderError(
-        Fault.QUOTA if quota else Fault.CAPACITY,
+        lasting.fault if lasting else Fault.CAPACITY,
         f"No machine could be had. {tried}",
-        code=quota.code if quota else "",
+        code=lasting.code if lasting else "",
         exists="Nothing was made; nothing costs.",
-        next_command=(quota and quota.next_command) or f"orch plan {shlex.quote(str(wanted.path))}",
+        next_command=(lasting and lasting.next_command) or f"orch plan {shlex.quote(str(wanted.path))}",
     )
 
 
@@ -148,12 +145,12 @@ def _served(
     project: Project,
     tell: Progress,
     consent: Consent,
-    quotas: UsedUpQuotas,
+    left_out: LeftOut,
 ) -> Reached | list[ProviderError]:
     """The machine of the first offer that can be had; else why each could not."""
     refusals: list[ProviderError] = []
     for spec in _specs(ledger.lease(), planned.offers, wanted, owner(provider)):
-        if quotas.refuses(spec.offer):
+        if left_out.has(spec.offer):
             continue
         consent.require(planned, spec.offer)
         with changing(project, ledger.lease().id, "up", tell):
@@ -167,7 +164,7 @@ def _served(
             refusal = _taken_back(ledger, provider, machine, gone)
             tell.say(refusal.message)
         refusals.append(refusal)
-        quotas.note(spec.offer, refusal, tell)
+        left_out.note(spec.offer, refusal, tell)
     return refusals
 
 
@@ -215,7 +212,7 @@ def _made(
         if repeated:
             undecided.note_repeated(error)
         _note_refusal(ledger, spec.attempt, error)
-        if error.fault not in _LEAD_ON:
+        if not leads_on(error):
             raise
         return error
     if machine.age is None:
@@ -238,7 +235,7 @@ def _accept(ledger: Ledger, provider: Provider, spec: MachineSpec, machine: Mach
         ledger.append("create.accepted", **receipt(spec.attempt, machine, wanted))
     except LockLost as lost:
         now = ledger.lease()
-        if now.open and any(a.number == spec.attempt and a.outcome not in _LEAD_ON for a in now.attempts):
+        if now.open and any(a.number == spec.attempt and not a.refused for a in now.attempts):
             raise  # whoever goes on finds it by its label, and keeps it
         provider.delete(machine)
         lost.exists = f"{machine.id} was made late, and is being ended."
@@ -274,7 +271,7 @@ def _taken_back(ledger: Ledger, provider: Provider, machine: Machine, gone: Mach
     error = ProviderError(ending.fault, ending.message, code=ending.code, next_command=ending.next_command)
     accepted = (a.number for a in ledger.lease().attempts if a.outcome == "accepted")
     _note_refusal(ledger, max(accepted, default=0), error)
-    if ending.fault not in (*_LEAD_ON, Fault.TRANSIENT):
+    if not leads_on(error) and ending.fault is not Fault.TRANSIENT:
         error.exists = "Nothing is running; nothing costs."
         raise error from gone
     return error

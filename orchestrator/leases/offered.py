@@ -96,13 +96,13 @@ def planned_of(
     require_known_type(wanted)
     need = _preferring(wanted)
     made = avoiding(_planned(wanted, offers_for(need, provider), machines), avoid)
-    return replace(made, warnings=(*_shared(made.offers), *warnings_for(need)))
+    return replace(made, warnings=(*_shared(made.offers), *warnings_for(need, made.offers)))
 
 
 def narrowed(wanted: Profile, planned: Plan, offers: Sequence[Offer]) -> Plan:
     """The same plan of `offers` alone."""
     made = _planned(wanted, offers, ())
-    warnings = (*_shared(made.offers), *warnings_for(_preferring(wanted)))
+    warnings = (*_shared(made.offers), *warnings_for(_preferring(wanted), made.offers))
     return replace(made, rejected=planned.rejected, warnings=warnings)
 
 

@@ -106,6 +106,11 @@ class Attempt:
         """Whether it is known what came of it: where not, its machine may have been made."""
         return not self.undecided and self.outcome not in ("intended", "transient", "unknown")
 
+    @property
+    def refused(self) -> bool:
+        """Whether it is known that it made no machine."""
+        return self.settled and self.outcome != "accepted"
+
 
 @dataclass(frozen=True)
 class Lease:

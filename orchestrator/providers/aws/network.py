@@ -29,15 +29,22 @@ def _groups(clients: Clients, region: str, named: Sequence[str]) -> tuple[tuple[
     with asking(clients, region):
         found = _described(clients, region, named)
     if not found:
-        raise ProviderError(
-            Fault.INVALID,
-            f"There is no security group called {GROUP} in {region}, so nobody could reach a machine there.",
-            code="InvalidGroup.NotFound",
-            next_command="orch setup aws    # or, for one of yours: export ORCH_AWS_SECURITY_GROUP=sg-…",
-        )
+        raise _no_group(region)
     if named:
         return tuple(named), found[0]["VpcId"]
     return (found[0]["GroupId"],), found[0]["VpcId"]
+
+
+def _no_group(region: str) -> ProviderError:
+    error = ProviderError(
+        Fault.INVALID,
+        f"There is no security group called {GROUP} in {region}, so nobody could reach a machine there.",
+        code="InvalidGroup.NotFound",
+        next_command=f"orch setup aws --region {region}"
+        "    # or, for one of yours: export ORCH_AWS_SECURITY_GROUP=sg-…",
+    )
+    error.there_alone = True
+    return error
 
 
 def _described(clients: Clients, region: str, named: Sequence[str]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from orchestrator.errors import Fault, ProviderError
@@ -11,6 +12,9 @@ from orchestrator.providers.aws.clients import Clients, asking
 
 MOST_TYPES = 50
 """Types whose zones are asked for: the cheapest; what comes after stays as the catalog has it."""
+
+_AT_ONCE = 8
+"""Regions that are asked side by side."""
 
 
 def with_zones(clients: Clients, offers: Sequence[Offer]) -> list[Offer]:
@@ -25,8 +29,9 @@ def with_zones(clients: Clients, offers: Sequence[Offer]) -> list[Offer]:
         if len(types) < MOST_TYPES:
             types.add(offer.instance_type)
     sold: dict[tuple[str, str], list[str]] = {}
-    for region, types in by_region.items():
-        sold |= _sold(clients, region, types)
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        for found in pool.map(lambda region: _sold(clients, region, by_region[region]), by_region):
+            sold |= found
     return [
         placed
         for offer in offers

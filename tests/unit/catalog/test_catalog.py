@@ -146,7 +146,7 @@ def test_the_cheapest_type(need: Need, first: str | None) -> None:
 
 
 def test_known_offers_in_full() -> None:
-    (t4,) = serving(Need("aws", accelerator=gpu("T4"), cpus=Bound(4)), BOTH)
+    (t4,) = serving(Need("aws", accelerator=gpu("T4"), cpus=Bound(4), region="us-east-1"), BOTH)
     assert t4 == Offer(
         "aws",
         "g4dn.xlarge",
@@ -205,9 +205,9 @@ def reasons(need: Need) -> dict[str, str]:
             "the memory of its GPU is 22.35 GiB, where 24 GiB or more was asked for",
         ),
         (
-            Need("aws", accelerator=gpu("T4"), region="eu-west-1"),
+            Need("aws", accelerator=gpu("T4"), region="af-south-1"),
             "g4dn.xlarge T4",
-            "it is in us-east-1, not eu-west-1",
+            "it is in us-east-1, not af-south-1",
         ),
         (
             Need("aws", accelerator=gpu("T4"), max_price=0.5),
@@ -270,7 +270,7 @@ def test_old_prices_are_said_to_be_old(tmp_path: Path) -> None:
 
 
 def renewed(held: Catalog, day: date) -> Catalog:
-    return replace(held, facts=replace(held.facts, date=day))
+    return replace(held, facts=replace(held.facts, date=day, regions={}))
 
 
 def test_the_newer_catalog_is_taken_and_a_broken_one_passed_over(tmp_path: Path) -> None:
@@ -311,3 +311,29 @@ def test_a_gpu_is_offered_only_where_a_zone_is_known_to_have_it() -> None:
     assert found and all(offer.zone for offer in found)
     assert any(not sale.zones for sale in catalog.load("gcp").sales["g2-standard-4"]), "such rows are there"
     assert catalog.offers(Need("aws", accelerator=gpu("T4"))), "of AWS no zone is recorded at all"
+
+
+REGIONS = {
+    "aws": ("us-east-1", "us-west-2", "eu-west-1", "eu-central-1", "ap-northeast-1", "ap-south-1"),
+    "gcp": ("us-central1", "us-west1", "us-east1", "us-east4", "europe-west4", "asia-south1"),
+}
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+def test_prices_of_gpus_are_recorded_with_their_date_in_many_regions(cloud: str) -> None:
+    held = catalog.load(cloud)
+    found = {offer.region for offer in catalog.offers(Need(cloud, accelerator=gpu("T4")))}
+    found |= {offer.region for offer in catalog.offers(Need(cloud, accelerator=gpu("L4")))}
+    assert found >= set(REGIONS[cloud])
+    assert all(held.facts.of(region).year >= 2026 for region in found)
+    assert all("-" in region and not region.startswith("us-gov") for region in found)
+
+
+def test_the_date_is_that_of_the_region_on_top(tmp_path: Path) -> None:
+    """us-east-1 was recorded later than the other regions of AWS."""
+    need = Need("aws", accelerator=gpu("T4"))
+    today = date(2026, 9, 1)
+    for region, day in (("us-east-1", "2026-07-20"), ("eu-west-1", "2026-01-21")):
+        first = next(offer for offer in catalog.offers(need) if offer.region == region)
+        (old,) = catalog.warnings(need, refreshed=tmp_path, today=today, first=first)
+        assert f"are of {day}" in old and f"--region {region}" in old

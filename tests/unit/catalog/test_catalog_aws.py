@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -171,11 +172,14 @@ def test_a_region_that_is_renewed_replaces_itself_alone() -> None:
     kind = KINDS["g4dn.xlarge"]
     sales = {"g4dn.xlarge": [Sale("eu-west-1", ("eu-west-1a",), 0.587, math.nan)]}
     fresh = Catalog("aws", (kind,), sales, (), Facts(day, ("live",), (), {"eu-west-1": day}))
-    both = merged(SHIPPED_AWS, fresh)
+    sold = {name: [s for s in known if s.region == "us-east-1"] for name, known in SHIPPED_AWS.sales.items()}
+    shipped = replace(SHIPPED_AWS, sales=sold)
+    both = merged(shipped, fresh)
     assert {sale.region for sale in both.sales["g4dn.xlarge"]} == {"us-east-1", "eu-west-1"}
     assert len(both.kinds) == len(SHIPPED_AWS.kinds)
-    assert (both.facts.of("eu-west-1"), both.facts.of("us-east-1")) == (day, SHIPPED_AWS.facts.date)
-    assert both.facts.date == SHIPPED_AWS.facts.date
+    east_day = SHIPPED_AWS.facts.of("us-east-1")
+    assert (both.facts.of("eu-west-1"), both.facts.of("us-east-1")) == (day, east_day)
+    assert both.facts.date == east_day
     assert both.stale(day, "eu-west-1") is None and both.stale(day) is not None
     east = {"g4dn.xlarge": [Sale("us-east-1", ("us-east-1a",), 0.53, 0.2)]}
     again = merged(both, Catalog("aws", (kind,), east, (), Facts(day, ("live",), (), {"us-east-1": day})))

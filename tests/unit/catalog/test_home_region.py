@@ -101,7 +101,7 @@ def test_a_plan_prefers_it_unless_the_profile_names_another(
 
 
 def test_a_region_of_which_nothing_is_recorded_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    need = Need("aws", accelerator=AcceleratorNeed(name="T4"), region="eu-central-1")
+    need = Need("aws", region="eu-central-1")  # machines with accelerators are recorded there
     asked: list[str | None] = []
 
     def refresh(_: str, *, region: str | None = None) -> None:
@@ -114,7 +114,8 @@ def test_a_region_of_which_nothing_is_recorded_is_asked_about_once(monkeypatch: 
     assert asked == ["eu-central-1"], "a plan asks nobody"
     (lacking, *_) = for_plan.warnings_for(need)
     assert "orch catalog refresh aws --region eu-central-1" in lacking
-    recorded = replace(need, region="us-east-1")
-    for_plan.offers_for(recorded, MemoryProvider())
-    assert len(asked) == 1
-    assert all("are recorded here" not in each for each in for_plan.warnings_for(recorded))
+    gpu = replace(need, accelerator=AcceleratorNeed(name="T4"))
+    for recorded in (replace(need, region="us-east-1"), gpu, replace(need, instance_type="g4dn.xlarge")):
+        for_plan.offers_for(recorded, MemoryProvider())
+        assert len(asked) == 1
+        assert all("are recorded here" not in each for each in for_plan.warnings_for(recorded))
