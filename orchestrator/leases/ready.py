@@ -13,6 +13,9 @@ from orchestrator.profile import Profile
 MOST_REGIONS = 4
 """In how many regions the quota is asked for: each takes a few questions, and most lists have dozens."""
 
+_FAULTS = {Topic.QUOTA: Fault.QUOTA, Topic.CREDENTIALS: Fault.AUTH}
+"""What a lack of each topic is; of the others INVALID."""
+
 
 @dataclass(frozen=True)
 class Ready:
@@ -25,8 +28,8 @@ class Ready:
 def require_ready(wanted: Profile, offers: Sequence[Offer]) -> Ready:
     """Return the offers without those of regions whose quota is used up, which the warnings name.
 
-    Raise ProviderError where network, plan or a policy refuse the first of them, or the quota of every
-    region that was asked. What cannot be told, for a permission or for an answer that does not come, stops
+    Raise ProviderError where credentials lack, where network, plan or a policy refuse the first of them, or
+    the quota of every region that was asked. What cannot be told, for a permission or for an answer that does not come, stops
     nothing.
     """
     refused: list[Check] = []
@@ -68,7 +71,7 @@ def _left_out(refused: Sequence[Check]) -> Iterator[str]:
 def _refusal(lacking: Sequence[Check], region: str) -> ProviderError:
     first = min(lacking, key=lambda check: check.topic is Topic.QUOTA)
     return ProviderError(
-        Fault.QUOTA if first.topic is Topic.QUOTA else Fault.INVALID,
+        _FAULTS.get(first.topic, Fault.INVALID),
         " ".join(_sentence(check, region) for check in lacking),
         code=f"Before{first.topic.title()}",
         exists="Nothing was made; nothing costs.",

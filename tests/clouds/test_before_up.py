@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,11 @@ import pytest
 
 from orchestrator import catalog
 from orchestrator.api import setup as setup_
+from orchestrator.api import up
 from orchestrator.errors import Fault, ProviderError
 from orchestrator.leases.ready import require_ready
 from orchestrator.profile import Profile, load
+from orchestrator.session.project import Project
 from tests.clouds.fresh import NEW_NETWORK, fresh
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,3 +153,23 @@ def test_the_free_plan_and_a_policy_are_known_before_approval(account: tuple[str
     with pytest.raises(ProviderError, match=r"Free plan|public addresses") as refused:
         asked(name)
     assert refused.value.fault is Fault.INVALID
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+def test_without_credentials_nobody_is_asked_to_approve(
+    cloud: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip({"aws": "boto3", "gcp": "google.cloud.compute_v1"}[cloud])
+    for name in [name for name in os.environ if name.startswith(("AWS_", "GOOGLE_", "CLOUDSDK_", "ORCH_"))]:
+        monkeypatch.delenv(name)
+    settings = {"AWS_EC2_METADATA_DISABLED": "true", "NO_GCE_CHECK": "true", "HOME": str(tmp_path)}
+    for name, value in {**settings, "ORCH_AWS_REGIONS": "us-east-1"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ProviderError) as refused:
+        up(PROFILES[cloud], folder=tmp_path, approve=lambda _: pytest.fail("somebody was asked"))
+    error = refused.value
+    assert (error.fault, error.exit_code) == (Fault.AUTH, 3)
+    assert "credentials" in error.message
+    assert error.exists == "Nothing was made; nothing costs."
+    assert {"aws": "aws configure", "gcp": "gcloud auth"}[cloud] in str(error.next_command)
+    assert not Project.at(tmp_path).leases()

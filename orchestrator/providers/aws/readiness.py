@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import Check, Offer, Readiness, Topic, Wanted
+from orchestrator.model import Check, CheckState, Offer, Readiness, Topic, Wanted
 from orchestrator.model.backoff import Patience
 from orchestrator.model.checks import missing, ok, unknown
 from orchestrator.providers.aws import freeplan
@@ -75,11 +75,14 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
 
 
 def before_up(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> tuple[Check, ...]:
-    """What would refuse the first offer, each asked once: network, account plan, quota."""
+    """What would refuse the first offer, each asked once: credentials, network, account plan, quota."""
     settings = read(environ)
     first = wanted.offers[0]
     same = [o for o in wanted.offers if (o.region, o.instance_type) == (first.region, first.instance_type)]
     clients = Clients(settings, lambda: (first.region,))
+    credentials, _ = _credentials(clients)
+    if (credentials.topic, credentials.state) == (Topic.CREDENTIALS, CheckState.MISSING):
+        return (credentials,)
     direct = environ.get("ORCH_AWS_ADDRESS") != "ssm"
     site = place.Site(clients, settings, first.region, tuple(same), wanted.disk, wanted.image, direct)
     return (*place.before_up(site), *_plan(site), *place.quota(site))
@@ -147,7 +150,7 @@ def _credentials(clients: Clients) -> tuple[Check, Identity | None]:
 
 def _unusable(error: ProviderError) -> str:
     cause = error.__cause__ or error
-    return f"There are none that AWS takes: {text_of(cause).rstrip('.')} ({code_of(cause)})."
+    return f"There are no credentials that AWS takes: {text_of(cause).rstrip('.')} ({code_of(cause)})."
 
 
 def _source() -> str:

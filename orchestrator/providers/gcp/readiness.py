@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 
 from orchestrator.errors import Fault, ProviderError
-from orchestrator.model import Check, Offer, Readiness, Topic, Wanted
+from orchestrator.model import Check, CheckState, Offer, Readiness, Topic, Wanted
 from orchestrator.model.checks import missing, ok, unknown
 from orchestrator.providers.gcp import readiness_access as access
 from orchestrator.providers.gcp import readiness_place as place
@@ -76,8 +76,11 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
 
 
 def before_up(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> tuple[Check, ...]:
-    """What would refuse the first offer, each asked once: API, network, policies, quota."""
+    """What would refuse the first offer, each asked once: credentials, API, network, policies, quota."""
     questions = Questions(environ, patience_s=0.0)
+    nobody = tuple(check for check in _credentials(questions) if check.state is CheckState.MISSING)
+    if nobody:
+        return nobody
     setting = Setting.of(questions.project, environ)
     facts = questions.project_facts()
     enabled = access.api(COMPUTE, facts if isinstance(facts, Refusal) else None, setting.project)
