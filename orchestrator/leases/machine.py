@@ -32,6 +32,7 @@ from orchestrator.session.project import Project
 from orchestrator.session.reach import MachineGone, Reached, ending_of_machine, wait_until_reachable
 from orchestrator.session.turns import changing
 
+
 def machine_of(
     ledger: Ledger,
     provider: Provider,
@@ -124,7 +125,7 @@ def _create(
 
 
 def _refused(planned: Plan, refusals: Sequence[ProviderError], wanted: Profile) -> ProviderError:
-    """The error where no offer could be had: the first refusal's, where waiting for capacity does not help."""
+    """The error where no offer could be had: that of the first refusal, where no waiting helps."""
     tried = "; ".join(error.message for error in refusals) or planned.refusal or "nothing is offered"
     first = next(iter(refusals), None)
     lasting = first if first and all(map(is_lasting, refusals)) else None

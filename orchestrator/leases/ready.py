@@ -29,8 +29,8 @@ def require_ready(wanted: Profile, offers: Sequence[Offer]) -> Ready:
     """Return the offers without those of regions whose quota is used up, which the warnings name.
 
     Raise ProviderError where credentials lack, where network, plan or a policy refuse the first of them, or
-    the quota of every region that was asked. What cannot be told, for a permission or for an answer that does not come, stops
-    nothing.
+    the quota of every region that was asked. What cannot be told, for a permission or for an answer that
+    does not come, stops nothing.
     """
     refused: list[Check] = []
     left, first = tuple(offers), None

@@ -262,7 +262,7 @@ def test_what_an_organisation_forbids(cloud: Cloud, monkeypatch: pytest.MonkeyPa
     cloud.settings(
         policies={
             "compute.disableGuestAttributesAccess": enforced,
-            "compute.requireOsLogin": {"booleanPolicy": {}},
+            "compute.requireOsLogin": {"booleanPolicy": {}},  # not in force
             "compute.vmExternalIpAccess": {"listPolicy": {"allValues": "DENY"}},
         }
     )

@@ -235,6 +235,24 @@ def test_a_name_that_another_call_holds_for_a_moment(cloud: gcp.Cloud, tmp_path:
         end(provider)
 
 
+def test_where_os_login_is_demanded_the_key_goes_through_the_login_profile(
+    project: Project, cloud: gcp.Cloud
+) -> None:
+    (project.folder / "train.py").write_text(WHO)
+    project.environ["CLOUDSDK_CORE_ACCOUNT"] = "ann@example.com"
+    cloud.settings(policies={"compute.requireOsLogin": {"booleanPolicy": {"enforced": True}}})
+    try:
+        held = up(project)
+        assert held["detail"]["base"] == "/home/ann_example_com/orch"
+        assert len(cloud.state()["login_keys"]["ann@example.com"]) == 1
+        project.orch("train", "--run-id", "who")
+        assert (project.folder / "runs/who/outputs/who.txt").read_text().startswith("ann_example_com")
+        project.orch("down")
+        assert cloud.state()["login_keys"]["ann@example.com"] == {}
+    finally:
+        cloud.settings(policies={})
+
+
 def test_a_machine_that_shows_another_key_gets_no_byte(cloud: gcp.Cloud, tmp_path: Path) -> None:
     key = public_key(tmp_path)
     lie = f"#!/bin/sh\n(sleep 2; python3 - <<'END'\n{LIE_ABOUT_THE_HOST_KEY}END\n) >/dev/null 2>&1 &\n"

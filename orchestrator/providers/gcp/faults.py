@@ -56,6 +56,9 @@ def _spelt(code: str) -> str:
 
 _FAULTS = {_spelt(code): fault for fault, codes in _BY_FAULT.items() for code in codes.split()}
 
+API_DISABLED = frozenset({"servicedisabled", "accessnotconfigured", "servicenotactivated"})
+"""Codes, in lower case and without underscores, of an API that is not enabled in the project."""
+
 # Several codes may come at once (VM_MIN_COUNT_NOT_REACHED beside QUOTA_EXCEEDED): the first of these wins.
 _PRECEDENCE = (
     Fault.AUTH,

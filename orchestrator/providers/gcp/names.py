@@ -9,10 +9,8 @@ import uuid
 from orchestrator.model import MachineSpec
 
 USER = "orch"
-"""The account of the machine into which we log in; Google's agent makes it. It may power off."""
-
-BASE = f"/home/{USER}/orch"
-"""Where everything of ours lies: in a folder that the account owns, whether or not the first boot is over."""
+"""The account of a machine without OS Login into which we log in; Google's agent makes it. It may power off.
+"""
 
 NETWORK_TAG = "orch"
 """What firewall rules go by."""
@@ -20,6 +18,9 @@ NETWORK_TAG = "orch"
 NOTE_PRICE = "orch-price"
 NOTE_DEADLINE = "orch-deadline"
 NOTE_IMAGE = "orch-image"
+NOTE_USER = "orch-user"
+NOTE_KEY = "orch-key"
+"""On a machine with OS Login: the account, and the fingerprint of the lease's key in its login profile."""
 
 GUEST_NAMESPACE = "orch"
 GUEST_STATE = "state"
@@ -46,6 +47,11 @@ def call_id(spec: MachineSpec, life: int) -> str:
     """Google's requestId: the same call twice is carried out once. `life` counts on where the machine of
     an earlier call is gone again, or the earlier call failed."""
     return str(uuid.uuid5(_CALLS, f"{spec.id}\0{spec.attempt}\0{spec.offer.zone}\0{life}"))
+
+
+def base_of(user: str) -> str:
+    """Where everything of ours lies: a folder that the account owns; it needs no first boot."""
+    return f"/home/{user}/orch"
 
 
 def is_name(text: str) -> bool:

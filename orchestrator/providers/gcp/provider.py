@@ -35,13 +35,13 @@ from orchestrator.providers.gcp.faults import of_operation
 from orchestrator.providers.gcp.names import (
     GUEST_NAMESPACE,
     GUEST_STATE,
-    USER,
     call_id,
     is_label,
     is_name,
     is_zone,
     machine_name,
 )
+from orchestrator.providers.gcp.os_login import OsLogin
 from orchestrator.providers.retry import RetryingProvider
 from orchestrator.providers.undecided import undecided
 
@@ -52,6 +52,9 @@ _OLD = timedelta(seconds=30)
 """An operation that began this long before it was asked for is one that Google remembers."""
 
 _OVER = (MachineState.STOPPING, MachineState.STOPPED)
+
+_FINAL = (Fault.CAPACITY, Fault.QUOTA, Fault.AUTH, Fault.INVALID)
+"""Refusals after which there is no machine, and none comes of that call."""
 
 _APPEARING_S = 3.0
 
@@ -82,6 +85,7 @@ class GcpProvider(NothingBeside):
         self._images: dict[str, images.Image] = {}
         self._first_keys: dict[str, float] = {}
         self._tunnels = tunnels.Tunnels()
+        self._os_login = OsLogin(self._environ)
 
     # ------------------------------------------------------------ the protocol
 
@@ -104,6 +108,14 @@ class GcpProvider(NothingBeside):
         ]
 
     def create(self, spec: MachineSpec) -> Machine:
+        try:
+            return self._created(spec)
+        except ProviderError as error:
+            if not error.undecided and error.fault in _FINAL and self._os_login.withdraw():
+                self._bodies.clear()  # they name a key that is not there any more
+            raise
+
+    def _created(self, spec: MachineSpec) -> Machine:
         request.require_sound(spec)
         if self._setting.tunnel:
             tunnels.require(tunnel.PROGRAMS, tunnel.PURPOSE)
@@ -138,6 +150,12 @@ class GcpProvider(NothingBeside):
         _require_named(machine)
         self._calls.delete(machine.zone, machine.id)
 
+    def forget(self, machine: Machine) -> None:
+        """Take the lease's key out of the login profile, where OS Login has it."""
+        key = machine.detail.get("login_key")
+        if isinstance(key, str):
+            self._os_login.remove(key)
+
     def endpoint(self, machine: Machine) -> Endpoint | NotYet | None:
         _require_named(machine)
         instance = self._calls.instance(machine.zone, machine.id)
@@ -153,7 +171,7 @@ class GcpProvider(NothingBeside):
             return NotYet("the end of its first boot")
         if proxy and not self._tunnels.leads(machine.id, proxy):
             return NotYet("its tunnel")
-        return Endpoint(address, 22, USER, keys, proxy)
+        return Endpoint(address, 22, seen.user_of(instance), keys, proxy)
 
     def _way_to(self, instance: Mapping[str, Any], machine: Machine) -> tuple[str, tuple[str, ...]]:
         """Address and tunnel; "" where the machine has no address yet."""
@@ -257,8 +275,9 @@ class GcpProvider(NothingBeside):
     def _body(self, spec: MachineSpec, identity: str) -> dict[str, Any]:
         """What is sent for one request id; a call that is made again sends the same."""
         if identity not in self._bodies:
-            now = datetime.now(UTC)
-            self._bodies[identity] = request.instance(spec, self._setting, self._image(spec), now)
+            image, setting = self._image(spec), self._setting
+            login = self._os_login.given(spec, setting.os_login)
+            self._bodies[identity] = request.instance(spec, setting, image, datetime.now(UTC), login)
         return self._bodies[identity]
 
     def _image(self, spec: MachineSpec) -> images.Image:

@@ -11,6 +11,7 @@ from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Check, CheckState, Offer, Readiness, Topic, Wanted
 from orchestrator.model.checks import missing, ok, unknown
 from orchestrator.providers.gcp import readiness_access as access
+from orchestrator.providers.gcp import readiness_login as login
 from orchestrator.providers.gcp import readiness_place as place
 from orchestrator.providers.gcp import readiness_policies as policies
 from orchestrator.providers.gcp.faults import Refusal
@@ -89,7 +90,11 @@ def before_up(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> tuple[
     first = wanted.offers[0]
     tunnel = environ.get("ORCH_GCP_INTERNAL") == "iap"
     site = place.Site(questions, setting, first.region, (first,), wanted.disk, wanted.image, tunnel)
-    governed = policies.judged(policies.answers(questions, environ), setting.project, _machine(wanted))
+    told = policies.answers(questions, environ)
+    governed = (
+        *policies.judged(told, setting.project, _machine(wanted)),
+        *login.checks(questions, told, setting),
+    )
     return (*governed, *place.network(site), *place.quotas(site, facts))
 
 

@@ -8,20 +8,21 @@ from orchestrator.errors import Fault, ProviderError
 from orchestrator.model import Check, Topic
 from orchestrator.model.checks import missing, ok, unknown
 from orchestrator.providers import permissions
+from orchestrator.providers.gcp import readiness_login as login
 from orchestrator.providers.gcp import readiness_policies as policies
 from orchestrator.providers.gcp.calls import Calls
-from orchestrator.providers.gcp.faults import Refusal
+from orchestrator.providers.gcp.faults import API_DISABLED, Refusal
 from orchestrator.providers.gcp.readiness_calls import Questions
+from orchestrator.providers.gcp.request import Setting
 from orchestrator.providers.permissions import BILLING, RESOURCE_MANAGER, Permission
 
-_DISABLED = frozenset({"servicedisabled", "accessnotconfigured", "servicenotactivated"})
 _UNPAID = frozenset({"billingdisabled", "billingnotenabled"})
 _POLICY = "orgpolicy.policy.get"
 
 
 def is_disabled(refusal: Refusal) -> bool:
     """Whether the answer says that the API is not enabled in the project."""
-    return _spelt(refusal) in _DISABLED
+    return _spelt(refusal) in API_DISABLED
 
 
 def _spelt(refusal: Refusal) -> str:
@@ -62,6 +63,7 @@ def look(
         api(BILLING, prices if isinstance(prices, Refusal) else None, questions.project),
         *(_permission(one, granted.get(one.name), questions.project) for one in wanted),
         *policies.judged(governed, questions.project, machine),
+        *login.checks(questions, governed, Setting.of(questions.project, environ)),
     )
 
 

@@ -6,10 +6,11 @@ import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from orchestrator.errors import Fault
 from orchestrator.model.backoff import Patience
-from orchestrator.providers.gcp.clients import ENDPOINT, Clients, endpoint_of
+from orchestrator.providers.gcp.clients import ENDPOINT, Clients, endpoint_of, is_anonymous
 from orchestrator.providers.gcp.faults import Refusal, of_answer
 from orchestrator.providers.gcp.refusing import NOT_AN_ANSWER, understood
 
@@ -25,8 +26,11 @@ _RESOURCE_MANAGER = (
 )
 _BILLING = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBILLING", "cloudbilling.googleapis.com")
 _SERVICE_USAGE = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_SERVICEUSAGE", "serviceusage.googleapis.com")
+_OS_LOGIN = ("CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN", "oslogin.googleapis.com")
+_USER_INFO = "https://openidconnect.googleapis.com/v1/userinfo"
+"""OpenID Connect: the address of the account to which a token belongs."""
 _COMPUTE = (ENDPOINT, "compute.googleapis.com")
-ENDPOINTS = (ENDPOINT, _RESOURCE_MANAGER[0], _BILLING[0], _SERVICE_USAGE[0])
+ENDPOINTS = (ENDPOINT, _RESOURCE_MANAGER[0], _BILLING[0], _SERVICE_USAGE[0], _OS_LOGIN[0])
 """The variables that lead to other endpoints than Google's own."""
 
 
@@ -74,6 +78,30 @@ class Questions(Clients):
     def prices(self) -> Json | Refusal:
         """One of the prices, to see that they can be asked."""
         return self._rest("GET", f"{self._base(*_BILLING)}/{_SKUS}?pageSize=1", None)
+
+    # ------------------------------------------------------------ OS Login: the caller's own login profile
+
+    def address(self) -> str:
+        """The address of the account that asks; "" where nothing tells it."""
+        if self.account:
+            return self.account
+        told = {} if is_anonymous(self._environ) else self._rest("GET", _USER_INFO, None)
+        named = "" if isinstance(told, Refusal) else str(told.get("email", ""))
+        return named or self._environ.get("CLOUDSDK_CORE_ACCOUNT", "").strip()
+
+    def login_profile(self, address: str) -> Json | Refusal:
+        return self._rest("GET", f"{self._profile(address)}/loginProfile?projectId={self.project}", None)
+
+    def import_key(self, address: str, key: str, region: str, expires: int) -> Json | Refusal:
+        """`expires`: microseconds of the epoch. Returns once machines of `region` see the key."""
+        url = f"{self._profile(address)}:importSshPublicKey?projectId={self.project}&regions={region}"
+        return self._rest("POST", url, {"key": key, "expirationTimeUsec": str(expires)})
+
+    def remove_key(self, address: str, fingerprint: str) -> Json | Refusal:
+        return self._rest("DELETE", f"{self._profile(address)}/sshPublicKeys/{quote(fingerprint)}", None)
+
+    def _profile(self, address: str) -> str:
+        return f"{self._base(*_OS_LOGIN)}/v1/users/{quote(address, safe='@')}"
 
     # ------------------------------------------------------------ what `setup` alone asks and changes
 

@@ -14,11 +14,12 @@ from orchestrator.model.checks import missing, ok, unknown
 from orchestrator.providers import permissions
 from orchestrator.providers.gcp import images
 from orchestrator.providers.gcp.faults import Refusal
+from orchestrator.providers.gcp.os_login import POLICY as OS_LOGIN
+from orchestrator.providers.gcp.os_login import is_enforced
 from orchestrator.providers.gcp.readiness_calls import Json, Questions
 
 _FORBIDDEN: Mapping[str, str] = {
     "compute.disableGuestAttributesAccess": "it forbids guest attributes, by which a machine proves itself",
-    "compute.requireOsLogin": "it demands OS Login, and then the key that orch brings does not count",
     "compute.vmExternalIpAccess": "it forbids public addresses; ORCH_GCP_INTERNAL=1 makes machines without",
 }
 _SHIELDED = "compute.requireShieldedVm"
@@ -45,7 +46,7 @@ class Machine:
 def answers(questions: Questions, environ: Mapping[str, str]) -> dict[str, Json | Refusal]:
     """Every policy that could be in the way, as it takes effect in the project."""
     names = [name for name in _FORBIDDEN if name != "compute.vmExternalIpAccess" or _is_public(environ)]
-    return {name: questions.policy(name) for name in (*names, _SHIELDED, _IMAGES, _LOCATIONS)}
+    return {name: questions.policy(name) for name in (*names, _SHIELDED, _IMAGES, _LOCATIONS, OS_LOGIN)}
 
 
 def _is_public(environ: Mapping[str, str]) -> bool:
@@ -69,7 +70,7 @@ def _judged(name: str, policy: Json, project: str, wanted: Machine | None) -> It
         return
     if wanted is None:
         return
-    if name == _SHIELDED and _enforced(policy) and not images.boots_securely(wanted.image):
+    if name == _SHIELDED and is_enforced(policy) and not images.boots_securely(wanted.image):
         what = f"it demands Secure Boot, with which the driver of images of {wanted.image} does not load"
         yield missing(Topic.POLICY, name, _in_the_way(what), remedy)
     if name == _IMAGES and not _admits(policy, {f"projects/{wanted.image}"}):
@@ -100,10 +101,6 @@ def _in_the_way(what: str) -> str:
     return f"The organisation's policy is in the way: {what}."
 
 
-def _enforced(policy: Json) -> bool:
-    return bool(policy.get("booleanPolicy", {}).get("enforced"))
-
-
 def _allowed(policy: Json) -> list[str]:
     return [str(each) for each in policy.get("listPolicy", {}).get("allowedValues", ())]
 
@@ -120,4 +117,4 @@ def _admits(policy: Json, names: set[str]) -> bool:
 def _forbids(policy: Json) -> bool:
     """A list of allowed values names machines one by one, and a new one is not among them."""
     listed = policy.get("listPolicy", {})
-    return _enforced(policy) or listed.get("allValues") == "DENY" or bool(listed.get("allowedValues"))
+    return is_enforced(policy) or listed.get("allValues") == "DENY" or bool(listed.get("allowedValues"))

@@ -19,12 +19,15 @@ from orchestrator.providers.gcp.names import (
     NETWORK_TAG,
     NOTE_DEADLINE,
     NOTE_IMAGE,
+    NOTE_KEY,
     NOTE_PRICE,
+    NOTE_USER,
     USER,
     is_label,
     machine_name,
     region_of,
 )
+from orchestrator.providers.gcp.os_login import Login
 from orchestrator.providers.gcp.startup import startup_script
 
 Json = dict[str, Any]
@@ -49,12 +52,14 @@ _ATTACHED = {
 @dataclass(frozen=True)
 class Setting:
     """Where machines are put: the project; `subnetwork` a name or path, "" for the default network;
-    `internal` machines get no public address; `tunnel`: they are reached by Google's own tunnel."""
+    `internal` machines get no public address; `tunnel`: they are reached by Google's own tunnel. `os_login`:
+    whether the key goes into the caller's login profile; None: where the organisation demands it."""
 
     project: str
     subnetwork: str = ""
     internal: bool = False
     tunnel: bool = False
+    os_login: bool | None = None
 
     @classmethod
     def of(cls, project: str, environ: Mapping[str, str]) -> Setting:
@@ -67,7 +72,19 @@ class Setting:
                 code="Setting",
             )
         subnetwork = environ.get("ORCH_GCP_SUBNETWORK", "").strip()
-        return cls(project, subnetwork, internal in ("1", "iap"), internal == "iap")
+        return cls(project, subnetwork, internal in ("1", "iap"), internal == "iap", _os_login(environ))
+
+
+def _os_login(environ: Mapping[str, str]) -> bool | None:
+    told = environ.get("ORCH_GCP_OS_LOGIN", "").strip()
+    if told not in ("", "0", "1"):
+        raise ProviderError(
+            Fault.INVALID,
+            "ORCH_GCP_OS_LOGIN is 1 (the key goes into your login profile of OS Login), 0 (into the metadata "
+            f"of the machine), or not set (as the organisation's policy has it), not {told!r}.",
+            code="Setting",
+        )
+    return told == "1" if told else None
 
 
 def require_sound(spec: MachineSpec) -> None:
@@ -85,8 +102,12 @@ def require_sound(spec: MachineSpec) -> None:
             raise ProviderError(Fault.INVALID, f"Refused for {machine_name(spec)}: {problem}.", code="Spec")
 
 
-def instance(spec: MachineSpec, setting: Setting, image: Image, now: datetime) -> Json:
+def instance(
+    spec: MachineSpec, setting: Setting, image: Image, now: datetime, login: Login | None = None
+) -> Json:
     """The Instance resource: everything in one call, so that nothing is left half-made by a kill.
+
+    `login`: the account of OS Login that has the key; None: the key goes with the call.
 
     Google deletes the machine at `spec.deadline`, whatever becomes of us.
     """
@@ -100,7 +121,7 @@ def instance(spec: MachineSpec, setting: Setting, image: Image, now: datetime) -
         "disks": [_boot_disk(spec, zone, image)],
         "networkInterfaces": [_interface(setting, region_of(spec.offer.zone))],
         "scheduling": _scheduling(spec, now),
-        "metadata": {"items": _items(_metadata(spec, image))},
+        "metadata": {"items": _items(_metadata(spec, image, login))},
         "serviceAccounts": [{"email": spec.identity, "scopes": [_ALL_SCOPES]}] if spec.identity else [],
         "shieldedInstanceConfig": _shield(image),
     }
@@ -224,7 +245,7 @@ def _migrates(offer: Offer) -> bool:
     return not bound and not re.search(r"metal|lssd", offer.instance_type)
 
 
-def _metadata(spec: MachineSpec, image: Image) -> dict[str, str]:
+def _metadata(spec: MachineSpec, image: Image, login: Login | None) -> dict[str, str]:
     gpu = bool(spec.offer.accelerator)
     notes = {
         NOTE_PRICE: repr(float(spec.offer.price)),
@@ -234,12 +255,18 @@ def _metadata(spec: MachineSpec, image: Image) -> dict[str, str]:
     return {
         "enable-guest-attributes": "TRUE",
         "block-project-ssh-keys": "TRUE",
-        "enable-oslogin": "FALSE",  # a project may have it on, and then keys of metadata do not count
-        "ssh-keys": f"{USER}:{spec.ssh_public_key.strip()}",
-        "startup-script": startup_script(spec.user_data, gpu=gpu),
+        **_access(spec, login),
+        "startup-script": startup_script(spec.user_data, gpu=gpu, user=login.user if login else USER),
         **({"install-nvidia-driver": "True"} if gpu else {}),
         **notes,
     }
+
+
+def _access(spec: MachineSpec, login: Login | None) -> dict[str, str]:
+    if login:
+        return {"enable-oslogin": "TRUE", NOTE_USER: login.user, NOTE_KEY: login.fingerprint}
+    # A project may have OS Login on, and then keys of metadata do not count.
+    return {"enable-oslogin": "FALSE", "ssh-keys": f"{USER}:{spec.ssh_public_key.strip()}"}
 
 
 def _items(values: Mapping[str, str]) -> list[Json]:

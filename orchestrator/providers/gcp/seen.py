@@ -12,12 +12,15 @@ from typing import Any
 from orchestrator.model import LABEL_LEASE, Machine, MachineState
 from orchestrator.providers import clock
 from orchestrator.providers.gcp.names import (
-    BASE,
     EARLIER_S,
     LONG_S,
     NOTE_DEADLINE,
     NOTE_IMAGE,
+    NOTE_KEY,
     NOTE_PRICE,
+    NOTE_USER,
+    USER,
+    base_of,
     last,
 )
 from orchestrator.providers.gcp.tunnel import tunnel_command
@@ -57,13 +60,15 @@ def machine(instance: Json, project: str, now: datetime | None = None) -> Machin
     name, zone = str(instance["name"]), last(str(instance.get("zone", "")))
     public, private = addresses(instance)
     detail: dict[str, Any] = {
-        "base": BASE,
+        "base": base_of(user_of(instance)),
         "project": project,
         "number": str(instance.get("id", "")),
         "address": public or private,
         "image": notes.get(NOTE_IMAGE),
         "spot": instance.get("scheduling", {}).get("provisioningModel") == "SPOT",
     }
+    if NOTE_KEY in notes:
+        detail["login_key"] = notes[NOTE_KEY]
     if state(instance) is MachineState.STOPPED:
         detail["stopped"] = _what_a_stopped_one_costs(instance)
     lasts = int(instance.get("scheduling", {}).get("maxRunDuration", {}).get("seconds", 0))
@@ -87,6 +92,11 @@ def machine(instance: Json, project: str, now: datetime | None = None) -> Machin
         detail=detail,
         age=clock.age(created, now),
     )
+
+
+def user_of(instance: Json) -> str:
+    """The account into which one logs in there."""
+    return _notes(instance).get(NOTE_USER, USER)
 
 
 def state(instance: Json) -> MachineState:

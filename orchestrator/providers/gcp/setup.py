@@ -13,6 +13,7 @@ from orchestrator.errors import Fault, ProviderError
 from orchestrator.model.setup import SetupStep
 from orchestrator.providers.gcp.faults import Refusal
 from orchestrator.providers.gcp.names import NETWORK_TAG
+from orchestrator.providers.gcp.os_login import API, POLICY, is_enforced
 from orchestrator.providers.gcp.readiness_calls import Json, Questions
 from orchestrator.providers.gcp.refusing import Asker, Doing, refused
 from orchestrator.providers.permissions import COMPUTE, RESOURCE_MANAGER
@@ -25,6 +26,7 @@ _APIS = {
     COMPUTE: "machines are made by it; on a fresh project it makes the default network too",
     RESOURCE_MANAGER: "which permissions one has and which policies apply, for orch doctor",
 }
+_OF_OS_LOGIN = {API: "the organisation demands OS Login, which lets in by it"}
 _ENABLE = Doing("enable APIs", "serviceusage.services.enable")
 _RULE = Doing("change firewall rules", "compute.firewalls.create")
 _ENABLED_WITHIN_S = 300.0
@@ -34,7 +36,7 @@ _POLL_S = 2.0
 def lacking(source: str, region: str | None, environ: Mapping[str, str]) -> tuple[str, Sequence[SetupStep]]:
     del region  # the rules are of the network, in all regions
     questions = Questions(environ)
-    off = [name for name in _APIS if not _is_enabled(questions, name)]
+    off = [name for name in _wanted_apis(questions) if not _is_enabled(questions, name)]
     steps = [_enabling(questions, name) for name in off]
     rules = {} if COMPUTE in off else {str(rule["name"]): rule for rule in _rules(questions)}
     if not _admits(rules.get(ALLOW), source):
@@ -75,7 +77,14 @@ def _enabling(questions: Questions, name: str) -> SetupStep:
         _told(questions, questions.enable(name), _ENABLE)
         _await(lambda: _is_enabled(questions, name), f"{name} is not enabled yet")
 
-    return SetupStep(f"API {name}", _APIS[name], act)
+    return SetupStep(f"API {name}", {**_APIS, **_OF_OS_LOGIN}[name], act)
+
+
+def _wanted_apis(questions: Questions) -> Sequence[str]:
+    """Those of every project, and that of OS Login where the organisation demands it."""
+    policy = questions.policy(POLICY)
+    demanded = not isinstance(policy, Refusal) and is_enforced(policy)
+    return (*_APIS, *(_OF_OS_LOGIN if demanded else ()))
 
 
 # ---------------------------------------------------------------- firewall rules

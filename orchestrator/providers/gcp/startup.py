@@ -6,7 +6,7 @@ import base64
 import textwrap
 
 from orchestrator.providers import no_contact
-from orchestrator.providers.gcp.names import BASE, GUEST_NAMESPACE, GUEST_STATE, USER
+from orchestrator.providers.gcp.names import GUEST_NAMESPACE, GUEST_STATE, USER, base_of
 from orchestrator.providers.upgrades import NO_UPGRADES
 
 # Google's agent runs it as root at every boot, long after ssh answers on some images: it waits for
@@ -95,16 +95,16 @@ fi
 """
 
 
-def startup_script(user_data: str, *, gpu: bool) -> str:
-    """Runs `user_data` (a `#!` script or "") once as root, then says ready."""
+def startup_script(user_data: str, *, gpu: bool, user: str = USER) -> str:
+    """Runs `user_data` (a `#!` script or "") once as root, then says ready. `user`: who logs in."""
     return _SCRIPT.format(
         namespace=GUEST_NAMESPACE,
         state=GUEST_STATE,
-        user=USER,
+        user=user,
         upgrades=NO_UPGRADES,
         delete_self=_DELETE_SELF_AT,
         deletion=_DELETE_SELF.lstrip(),
-        no_contact=no_contact.script(BASE, before=f"sh {_DELETE_SELF_AT}"),
+        no_contact=no_contact.script(base_of(user), before=f"sh {_DELETE_SELF_AT}"),
         user_data=_embedded(user_data) if user_data else "",
         driver=_DRIVER if gpu else "",
     )

@@ -10,7 +10,7 @@ from typing import Any
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Request, Response
 
-from tests.clouds.gcp import billing, control, discovery, governing, permissions
+from tests.clouds.gcp import billing, control, discovery, governing, oslogin, permissions
 from tests.clouds.gcp.call import Call, refuse_unknown_project
 from tests.clouds.gcp.calls import CALLS
 from tests.clouds.gcp.errors import ApiError, Json
@@ -82,6 +82,10 @@ class App:
             return self._compute(request, record)
         if "/services/" in request.path and request.path.startswith("/v1/projects/"):
             return json_response(governing.service(self._world, request.path, request.method))
+        if request.path.startswith("/v1/users/"):
+            governing.require_enabled(self._world, "oslogin.googleapis.com")
+            record.update(method="oslogin", body=body_of(request) if request.method == "POST" else {})
+            return json_response(oslogin.answer(self._world, request))
         if request.path == "/token":
             return json_response({"access_token": "emulated", "expires_in": 3600, "token_type": "Bearer"})
         if self._storage.serves(request):

@@ -16,6 +16,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
 from orchestrator.providers.local.tools import tool
+from tests.clouds.gcp import oslogin
 from tests.clouds.gcp.world import Instance, World
 
 ADDRESS = "169.254.169.254"
@@ -97,6 +98,8 @@ class MetadataServer:
             return self._guest_attributes(request, path.removeprefix("instance/guest-attributes").strip("/"))
         if request.method != "GET":
             return self._made("Method Not Allowed", 405)
+        if path == "oslogin/users":
+            return self._made(json.dumps(oslogin.for_guest(self._world)), kind="application/json")
         value, etag = self._awaited(request, path)
         if value is None:
             return self._made("Not Found", 404)

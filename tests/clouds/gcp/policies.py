@@ -13,6 +13,7 @@ def check_insert(world: World, zone: str, body: Json) -> None:
     image = body["disks"][0]["initializeParams"]["sourceImage"]
     owner = image[image.index("projects/") :].split("/")[1] if "projects/" in image else ""
     public = any(one.get("accessConfigs") for one in body.get("networkInterfaces", []))
+    told = {item["key"]: item.get("value", "") for item in body.get("metadata", {}).get("items", [])}
     broken = {
         "compute.requireShieldedVm": not whole,
         "compute.trustedImageProjects": not _listed(
@@ -22,6 +23,7 @@ def check_insert(world: World, zone: str, body: Json) -> None:
             world, "gcp.resourceLocations", f"in:{zone.rpartition('-')[0]}-locations"
         ),
         "compute.vmExternalIpAccess": public,
+        "compute.requireOsLogin": told.get("enable-oslogin", "TRUE").upper() != "TRUE",
     }
     for name, is_broken in broken.items():
         policy = world.settings.policies.get(name, {})

@@ -58,6 +58,7 @@ class Server:
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER": f"{self.url}/",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBILLING": f"{self.url}/",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_SERVICEUSAGE": f"{self.url}/",
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_OSLOGIN": f"{self.url}/",
             "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
             "CLOUDSDK_CORE_PROJECT": self.settings.project,
             "GOOGLE_CLOUD_PROJECT": self.settings.project,

@@ -139,6 +139,7 @@ class World:
         self.operations: dict[str, Json] = {}
         self.by_request: dict[tuple[str, str], str] = {}
         self.requests: list[Json] = []
+        self.login_keys: dict[str, dict[str, Json]] = {}
         self.stopping = threading.Event()
         self._ids = itertools.count(int(time.time() * 1000) << 16)
 

@@ -54,7 +54,11 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def made(
-    folder: Path, cloud: MemoryProvider, wait: str = "~", consent: Consent | None = None, tell: Told | None = None
+    folder: Path,
+    cloud: MemoryProvider,
+    wait: str = "~",
+    consent: Consent | None = None,
+    tell: Told | None = None,
 ) -> tuple[Ledger, Reached]:
     place, profile = Project.at(folder), wanted(folder, wait)
     ledger = opened_lease(place, "digits")

@@ -134,6 +134,7 @@ def publish_host_keys() -> None:
 def grant_keys() -> None:
     """Users and their authorized_keys as the metadata have them now."""
     if metadata("instance/attributes/enable-oslogin").lower() == "true":
+        grant_profiles()
         return
     keys: dict[str, list[str]] = {}
     for line in metadata("instance/attributes/ssh-keys").splitlines():
@@ -148,12 +149,28 @@ def grant_keys() -> None:
     write("/var/lib/google/users", "\n".join(keys) + "\n")
 
 
+def grant_profiles() -> None:
+    """As OS Login has them: those whose keys have not expired; an admin may use sudo."""
+    told = json.loads(metadata("oslogin/users", '{"users": [], "admin": false}'))
+    for profile in told["users"]:
+        account, now = profile["posixAccounts"][0], time.time() * 1e6
+        kept = profile["sshPublicKeys"].values()
+        keys = [
+            each["key"]
+            for each in kept
+            if each["expirationTimeUsec"] == "0" or int(each["expirationTimeUsec"]) > now
+        ]
+        if keys:
+            make_user(account["username"], sudo=told["admin"])
+            authorize(account["username"], keys)
+
+
 def known_users() -> set[str]:
     path = Path("/var/lib/google/users")
     return set(path.read_text().split()) if path.exists() else set()
 
 
-def make_user(name: str) -> None:
+def make_user(name: str, *, sudo: bool = True) -> None:
     try:
         pwd.getpwnam(name)
         return
@@ -163,7 +180,7 @@ def make_user(name: str) -> None:
     for path, line in {
         "/etc/passwd": f"{name}:x:{number}:{number}::/home/{name}:/bin/bash",
         "/etc/shadow": f"{name}:*:19000:0:99999:7:::",
-        "/etc/group": f"{name}:x:{number}:\ngoogle-sudoers:x:{number + 10000}:{name}",
+        "/etc/group": f"{name}:x:{number}:" + (f"\ngoogle-sudoers:x:{number + 10000}:{name}" if sudo else ""),
     }.items():
         with open(path, "a") as file:
             file.write(line + "\n")
