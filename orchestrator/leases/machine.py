@@ -157,13 +157,14 @@ def _served(
         with changing(project, ledger.lease().id, "up", tell):
             _require_open(ledger, wanted)
             machine = _made(ledger, provider, spec, wanted, project, tell)
-        try:
-            if isinstance(machine, Machine):
-                return wait_until_reachable(provider, ledger.lease(), tell)
+        if isinstance(machine, ProviderError):
             refusal = machine
-        except MachineGone as gone:
-            refusal = _taken_back(ledger, provider, machine, gone)
-            tell.say(refusal.message)
+        else:
+            try:
+                return wait_until_reachable(provider, ledger.lease(), tell)
+            except MachineGone as gone:
+                refusal = _taken_back(ledger, provider, machine, gone)
+                tell.say(refusal.message)
         refusals.append(refusal)
         left_out.note(spec.offer, refusal, tell)
     return refusals

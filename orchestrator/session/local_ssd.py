@@ -60,19 +60,28 @@ if [ -z "$place" ]; then
     set --
     for each in $found; do ! blank "$each" || set -- "$@" "$each"; done
     [ $# -gt 0 ] || { echo 'no local SSD is blank' >&2; exit 3; }
-    disk=$1
-    if [ $# -gt 1 ] && command -v mdadm >/dev/null 2>&1; then
-        mdadm --create /dev/md/orch --run --force --level=0 --raid-devices=$# "$@" >&2 && disk=/dev/md/orch
+    disk=$1 kind='' used=$# blank=$#
+    if [ $# -gt 1 ]; then
+        # One volume over all of them: by md, else by btrfs, which needs no other module; else the first alone.
+        if command -v mdadm >/dev/null 2>&1 &&
+            mdadm --create /dev/md/orch --run --force --level=0 --raid-devices=$# "$@" >&2; then
+            disk=/dev/md/orch
+        elif command -v mkfs.btrfs >/dev/null 2>&1 && mkfs.btrfs -q -f -K -d raid0 -m raid0 "$@" >&2; then
+            kind=btrfs
+        else
+            used=1
+        fi
     fi
-    mkfs.ext4 -q -F -m 0 -E nodiscard "$disk" >&2 || exit 4
-    mkdir -p "$mount" && mount -o noatime "$disk" "$mount" || exit 5
-    echo "$disk $mount ext4 noatime,nofail 0 2" >>/etc/fstab
+    [ -n "$kind" ] || { mkfs.ext4 -q -F -m 0 -E nodiscard "$disk" >&2 && kind=ext4; } || exit 4
+    mkdir -p "$mount" && mount -t "$kind" -o noatime "$disk" "$mount" || exit 5
+    # After a boot a volume may have another name: it is found by what it holds.
+    echo "UUID=$(blkid -p -s UUID -o value "$disk") $mount $kind noatime,nofail 0 2" >>/etc/fstab
     place=$mount
 fi
 mkdir -p "$place/orch" && cp -a "$base/." "$place/orch/" && chown "$user" "$place/orch" || exit 6
 mount --bind "$place/orch" "$base" || exit 7
 echo "$place/orch $base none bind,nofail,x-systemd.requires-mounts-for=$place 0 0" >>/etc/fstab
-echo "$place"
+echo "${used:-} ${blank:-} $place"
 """
 
 
@@ -101,4 +110,14 @@ def use(host: Host, machine: Machine, base: str, user: str, progress: Progress) 
         why = last_words(done.stderr) or f"code {done.returncode}"
         progress.say(f"The local SSD stays unused: {why}")
     elif done.stdout.strip():
-        progress.say("Packages, data and runs lie on the machine's local SSD.")
+        progress.say(f"Packages, data and runs lie on {_which(done.stdout.decode(errors='replace'))}.")
+
+
+def _which(told: str) -> str:
+    """What the script says of the disks that it used: how many of how many, where it formatted them."""
+    used, blank, *_ = [*(int(word) for word in told.split() if word.isdigit()), 1, 1]
+    if blank == 1:
+        return "the machine's local SSD"
+    if used == blank:
+        return f"the machine's {blank} local SSDs, as one striped volume"
+    return f"{used} of the machine's {blank} local SSDs: neither md nor btrfs is there to join them"

@@ -132,7 +132,8 @@ def missing(readiness: Readiness) -> list[Check]:
     return list(readiness.missing)
 
 
-def test_the_doctor_finds_nothing_in_the_way(cloud: gcp.Cloud) -> None:
+@pytest.mark.usefixtures("cloud")
+def test_the_doctor_finds_nothing_in_the_way() -> None:
     found = ask("gcp")
     assert [check.name for check in found.missing] == []
     assert any(ANN in check.detail for check in found.checks)
