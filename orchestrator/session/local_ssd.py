@@ -62,7 +62,7 @@ if [ -z "$place" ]; then
     [ $# -gt 0 ] || { echo 'no local SSD is blank' >&2; exit 3; }
     disk=$1 kind='' used=$# blank=$#
     if [ $# -gt 1 ]; then
-        # One volume over all of them: by md, else by btrfs, which needs no other module; else the first alone.
+        # One volume over all of them: by md, else by btrfs; where neither is there, the first alone.
         if command -v mdadm >/dev/null 2>&1 &&
             mdadm --create /dev/md/orch --run --force --level=0 --raid-devices=$# "$@" >&2; then
             disk=/dev/md/orch

@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from orchestrator.model import Difference, Distribution, Fingerprint, Lock, Pin, is_allowed
 from orchestrator.model.counted import counted
+from orchestrator.stack import cuda_free
 from orchestrator.stack.gpu_lock import OLDEST_DRIVER
 from orchestrator.stack.target import applicable
 from orchestrator.stack.versions import same_version
@@ -40,6 +41,7 @@ _GPU = {
     "driver": "another driver; the CUDA libraries of the lock are the same",
     "cuda": "the driver's CUDA; the CUDA libraries of the lock are the same",
 }
+_IDLE = "CUDA, which is not installed here: there is no NVIDIA driver"
 _BUILD = {"build": "the same version, built elsewhere"}
 
 _HARMLESS_VARIABLES = {
@@ -121,6 +123,11 @@ def _pins(lock: Lock, fingerprint: Fingerprint) -> dict[str, Pin]:
     return {pin.name: pin for pin in applicable(lock.pins, _markers(fingerprint))}
 
 
+def _idle(lock: Lock, here: Fingerprint) -> frozenset[str]:
+    """The pins that `here` does without, having no driver for them."""
+    return cuda_free.idle(tuple(_pins(lock, here).values()), here.facts.get("driver"))
+
+
 def _from_lock(lock: Lock, there: Fingerprint) -> Iterator[Difference]:
     pins = _pins(lock, there)
     installed = {d.name: d for d in there.distributions if d.name in pins or d.name not in _TOOLS}
@@ -144,14 +151,15 @@ def foreseen(
 
 
 def _unlike_lock(lock: Lock, here: Fingerprint) -> Iterator[Difference]:
-    pins, anywhere = _pins(lock, here), {pin.name for pin in lock.pins}
+    pins, anywhere, idle = _pins(lock, here), {pin.name for pin in lock.pins}, _idle(lock, here)
     projects = set(map(canonicalize_name, filter(None, here.facts.get("projects", "").split(","))))
     mine = {d.name: d for d in here.distributions}
     for name in sorted({*pins, *mine} - projects):
         one, locked = mine.get(name), pins.get(name)
         versions = (one.version if one else None, locked.version if locked else None)
         if locked and not one:
-            yield Difference("package", name, *versions, False, "locked, but not installed here")
+            reason = _IDLE if name in idle else "locked, but not installed here"
+            yield Difference("package", name, *versions, name in idle, reason)
         elif one and not locked and name not in _TOOLS | anywhere:
             yield Difference("package", name, *versions, False, "installed here, but not in the lock")
         elif one and locked and not same_version(one.version, locked.version):
@@ -179,7 +187,7 @@ def _interpreters(here: Fingerprint, there: Fingerprint) -> Iterator[Difference]
 
 def _packages(lock: Lock, here: Fingerprint, there: Fingerprint) -> Iterator[Difference]:
     mine, theirs = {d.name: d for d in here.distributions}, {d.name: d for d in there.distributions}
-    locked_here, locked_there = _pins(lock, here), _pins(lock, there)
+    locked_here, locked_there, idle = _pins(lock, here), _pins(lock, there), _idle(lock, here)
     projects = set(map(canonicalize_name, filter(None, here.facts.get("projects", "").split(","))))
     for name in sorted({*mine, *theirs}):
         locked = name in locked_here or name in locked_there
@@ -188,6 +196,8 @@ def _packages(lock: Lock, here: Fingerprint, there: Fingerprint) -> Iterator[Dif
         one, other = mine.get(name), theirs.get(name)
         if one and other:
             yield from _same_package(one, other, here, there)
+        elif other and name in idle:
+            yield Difference("package", name, None, other.version, True, _IDLE)
         elif one and name in projects:
             yield Difference(
                 "package", name, one.version, None, True, "the project itself: it travels as code"

@@ -85,6 +85,11 @@ def able(pins: Sequence[Pin], arch: str, backend: str | None = None) -> tuple[Fr
     return tuple(each for each in frameworks(pins, backend) if each not in lacking)
 
 
+def is_cuda(pin: Pin) -> bool:
+    """Whether a package holds CUDA and nothing else: a library of NVIDIA's, or JAX's plug-in."""
+    return bool(_LIBRARY.fullmatch(pin.name) or _PLUGIN.fullmatch(pin.name))
+
+
 def cuda_of(pins: Collection[Pin]) -> int | None:
     """The major version of CUDA that the pins bring or ask for; the newest where there are several."""
     return max(filter(None, map(_cuda, pins)), default=None)

@@ -20,10 +20,13 @@ from orchestrator.errors import LocalError, StackError
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.model import Lock, Progress, Silent
 from orchestrator.model.counted import counted
+from orchestrator.stack import cuda_free
+from orchestrator.stack.gpu_lock import is_cuda
 from orchestrator.stack.install import stack_digest
 from orchestrator.stack.interpreter import Interpreter, interpreter
 from orchestrator.stack.lock import export
 from orchestrator.stack.pythons import compiled_for, required_python
+from orchestrator.stack.target import applicable
 from orchestrator.stack.uv import run_uv
 from orchestrator.stack.wheels import cache_home
 
@@ -67,10 +70,10 @@ def existing_environment(
     found = python or _own_environment(project, environ)
     if found:
         return LocalStack(found.absolute(), made=False)
-    digest = stack_digest(lock, interpreter(base_python(lock, project, environ)))
+    name = _name_of(lock, interpreter(base_python(lock, project, environ)))
     folder = cache_home(environ) / "stacks"
-    made = folder / digest / "bin/python"
-    return LocalStack(made, made=True) if _complete(folder / f"{digest}.json", made) else None
+    made = folder / name / "bin/python"
+    return LocalStack(made, made=True) if _complete(folder / f"{name}.json", made) else None
 
 
 def local_interpreter(
@@ -90,19 +93,43 @@ def _own_environment(project: Path, environ: Mapping[str, str]) -> Path | None:
 
 def _made(lock: Lock, project: Path, cache: Path, progress: Progress, environ: Mapping[str, str]) -> Path:
     base = interpreter(base_python(lock, project, environ))
-    digest = stack_digest(lock, base)
-    folder, marker = cache / "stacks" / digest, cache / "stacks" / f"{digest}.json"
+    name, idle = _name_of(lock, base), _idle(lock, base)
+    folder, marker = cache / "stacks" / name, cache / "stacks" / f"{name}.json"
     python = folder / "bin/python"
     if _complete(marker, python):
         return python
-    with _alone(cache / "stacks" / f".{digest}.lock"):
+    with _alone(cache / "stacks" / f".{name}.lock"):
         if not _complete(marker, python):
-            progress.say(
-                f"Making the local environment from {lock.path.name} ({counted(len(lock.pins), 'package')})"
-            )
-            _build(lock, base, folder, environ)
+            progress.say(_announced(lock, base))
+            _build(lock, base, folder, environ, idle)
             atomic_write(marker, json.dumps({"lock": lock.digest, "python": base.version}).encode())
     return python
+
+
+def _idle(lock: Lock, base: Interpreter) -> frozenset[str]:
+    """What of the lock this computer has no use for."""
+    pins = applicable(lock.pins, base.markers)
+    return cuda_free.idle(pins, "loaded" if cuda_free.DRIVER.exists() else None)
+
+
+def _name_of(lock: Lock, base: Interpreter) -> str:
+    digest = stack_digest(lock, base)
+    return f"{digest}-cpu" if _idle(lock, base) else digest
+
+
+def _announced(lock: Lock, base: Interpreter) -> str:
+    """What is about to be made, with what is left out, or is large and of no use here."""
+    said = f"Making the local environment from {lock.path.name} ({counted(len(lock.pins), 'package')}"
+    pins = applicable(lock.pins, base.markers)
+    idle, cuda = _idle(lock, base), [pin for pin in pins if is_cuda(pin)]
+    if idle:
+        return f"{said}, without {len(idle)} of CUDA: there is no NVIDIA driver here)"
+    if cuda and not cuda_free.DRIVER.exists():
+        return (
+            f"{said}). {len(cuda)} of them are CUDA libraries, some 3 GB: PyTorch does not load without, "
+            "though there is no NVIDIA driver here. To use an environment of your own instead: stack.python"
+        )
+    return f"{said})"
 
 
 def _complete(marker: Path, python: Path) -> bool:
@@ -128,8 +155,10 @@ def _alone(path: Path) -> Iterator[None]:
         yield
 
 
-def _build(lock: Lock, base: Interpreter, folder: Path, environ: Mapping[str, str]) -> None:
-    """Anew: what an interrupted build left is removed first."""
+def _build(
+    lock: Lock, base: Interpreter, folder: Path, environ: Mapping[str, str], idle: frozenset[str]
+) -> None:
+    """Anew, without the packages of `idle`: what an interrupted build left is removed first."""
     shutil.rmtree(folder, ignore_errors=True)
     purpose = f"The local environment could not be made from {lock.path}:"
     run_uv(
@@ -137,19 +166,21 @@ def _build(lock: Lock, base: Interpreter, folder: Path, environ: Mapping[str, st
     )
     run_uv(
         ["pip", "sync", "--python", folder / "bin/python", "--require-hashes", "--compile-bytecode",
-         "--allow-empty-requirements", _source(lock, folder)],
+         "--allow-empty-requirements", _source(lock, folder, idle)],
         cwd=lock.path.parent,
         purpose=purpose,
         environ=environ,
     )  # fmt: skip
 
 
-def _source(lock: Lock, folder: Path) -> Path:
-    """The file that uv reads: the lock itself, or what uv says of a uv.lock."""
-    if lock.kind != "uv.lock":
+def _source(lock: Lock, folder: Path, idle: frozenset[str]) -> Path:
+    """The file that uv reads: the lock itself, or what uv says of a uv.lock; less `idle`."""
+    if lock.kind != "uv.lock" and not idle:
         return lock.path.absolute()
-    target = folder.parent / f"pylock.{folder.name}.toml"
-    atomic_write(target, export(lock.path, "pylock.toml").encode())
+    text = export(lock.path, "pylock.toml") if lock.kind == "uv.lock" else lock.path.read_text("utf-8-sig")
+    name = f"{folder.name}.txt" if lock.kind == "requirements" else f"pylock.{folder.name}.toml"
+    target = folder.parent / name
+    atomic_write(target, (cuda_free.without(text, lock.kind, idle) if idle else text).encode())
     return target
 
 

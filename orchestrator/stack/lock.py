@@ -108,7 +108,7 @@ def export(path: Path, form: str) -> str:
 def parse_requirements(text: str, path: Path, *, lines: bool = True) -> tuple[Pin, ...]:
     """The pins of hashed requirements. `lines=False`: refusals name the file alone, for made text."""
     pins = []
-    for number, line in _logical_lines(text):
+    for number, line in logical_lines(text):
         where = f"{path}:{number}" if lines else str(path)
         if line.startswith("-"):
             _check_option(line, where)
@@ -119,11 +119,11 @@ def parse_requirements(text: str, path: Path, *, lines: bool = True) -> tuple[Pi
 
 def index_lines(text: str) -> tuple[str, ...]:
     """The option lines of a requirements file that say where packages come from."""
-    found = (line for _, line in _logical_lines(text))
+    found = (line for _, line in logical_lines(text))
     return tuple(line for line in found if re.split(r"[= ]", line, maxsplit=1)[0] in _INDEX_OPTIONS)
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+def logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """(number of its first line, joined text without comments) of each requirement or option."""
     parts: list[str] = []
     start = 0

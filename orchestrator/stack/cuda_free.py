@@ -1,0 +1,48 @@
+"""The CUDA packages of a lock that a computer without NVIDIA's driver does without: gigabytes for nothing.
+
+TensorFlow and JAX compute on the CPU without them, with the same wheels; PyTorch does not load without them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from orchestrator.model import Pin
+from orchestrator.stack.gpu_lock import Framework, frameworks, is_cuda
+from orchestrator.stack.lock import logical_lines
+
+DRIVER = Path("/proc/driver/nvidia/version")
+"""There where NVIDIA's driver is loaded."""
+
+_BLOCK = re.compile(r"(?m)^(?=\[\[packages\]\]\s*$)")
+_NAME = re.compile(r'(?m)^name = "([^"]+)"')
+
+
+def idle(pins: Sequence[Pin], driver: str | None) -> frozenset[str]:
+    """The pins that nothing uses on a computer with that driver, "" or None: without one."""
+    if driver or Framework.TORCH in frameworks(pins) or not frameworks(pins):
+        return frozenset()
+    return frozenset(pin.name for pin in pins if is_cuda(pin))
+
+
+def without(text: str, kind: str, names: Collection[str]) -> str:
+    """A lock's text less those packages. `kind`: as Lock has it; of a uv.lock, what `export` made of it."""
+    if kind == "requirements":
+        return "".join(f"{line}\n" for line in _requirements(text, names))
+    return "".join(block for block in _BLOCK.split(text) if not _is_of(block, names))
+
+
+def _requirements(text: str, names: Collection[str]) -> Iterator[str]:
+    for _, line in logical_lines(text):
+        found = re.match(r"[A-Za-z0-9][\w.-]*", line)
+        if found is None or canonicalize_name(found[0]) not in names:
+            yield line
+
+
+def _is_of(block: str, names: Collection[str]) -> bool:
+    found = _NAME.search(block) if block.startswith("[[packages]]") else None
+    return found is not None and canonicalize_name(found[1]) in names
