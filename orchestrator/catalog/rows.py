@@ -71,6 +71,12 @@ class Catalog:
         """Every kind, and every kind with GPUs attached: with its sales, or with what it is to be given."""
         return tuple(self._sold())
 
+    @functools.cached_property
+    def whole_regions(self) -> frozenset[str]:
+        """The regions of which machines without accelerators are recorded, too."""
+        plain = (self.sales.get(kind.instance_type, ()) for kind in self.kinds if not kind.accelerator)
+        return frozenset(sale.region for sales in plain for sale in sales)
+
     def _sold(self) -> Iterable[tuple[Offer, Sequence[Sale] | Attachable]]:
         for kind in self.kinds:
             yield kind, self.sales.get(kind.instance_type, ())

@@ -64,14 +64,18 @@ def _near(need: Need, catalogs: Iterable[Catalog]) -> Iterator[tuple[Offer, Sequ
             )
             wrong = lacks(there)
             if wrong < 2:
-                yield kind, _there(kind, catalog.sales_of(kind, how)), wrong
+                yield kind, _there(need, catalog, kind, catalog.sales_of(kind, how)), wrong
 
 
-def _there(kind: Offer, sales: Sequence[Sale]) -> Sequence[Sale]:
-    """Those sales of a GPU that name a zone, where some do: Google prices also regions that have none."""
-    if not kind.accelerator or not any(sale.zones for sale in sales):
+def _there(need: Need, catalog: Catalog, kind: Offer, sales: Sequence[Sale]) -> Sequence[Sale]:
+    """Those sales of a GPU that name a zone, where some do: Google prices also regions that have none.
+
+    Nobody who asks for no GPU is offered one where nothing else is recorded: that is the catalog's gap."""
+    if not kind.accelerator:
         return sales
-    return [sale for sale in sales if sale.zones]
+    if need.accelerator is None and need.instance_type is None:
+        sales = [sale for sale in sales if sale.region in catalog.whole_regions]
+    return [sale for sale in sales if sale.zones] if any(sale.zones for sale in sales) else sales
 
 
 def _fit(need: Need, kind: Offer, sales: Sequence[Sale]) -> Iterator[_Found]:

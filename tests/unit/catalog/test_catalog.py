@@ -44,8 +44,14 @@ def of_kind(need: Need, held: Catalog, sold: tuple[Offer, Sequence[Sale] | Attac
     kind, how = sold
     sales = held.sales_of(kind, how)
     listed = bool(kind.accelerator) and any(sale.zones for sale in sales)
+    asks = need.accelerator is not None or need.instance_type is not None
+    plain = {
+        sale.region for each in held.kinds if not each.accelerator for sale in held.sales[each.instance_type]
+    }
     for sale in sales:
         if listed and not sale.zones:
+            continue
+        if kind.accelerator and not asks and sale.region not in plain:
             continue
         unrecorded = math.isnan(sale.spot)
         price = sale.price if unrecorded or not need.spot else sale.spot
@@ -337,3 +343,10 @@ def test_the_date_is_that_of_the_region_on_top(tmp_path: Path) -> None:
         first = next(offer for offer in catalog.offers(need) if offer.region == region)
         (old,) = catalog.warnings(need, refreshed=tmp_path, today=today, first=first)
         assert f"are of {day}" in old and f"--region {region}" in old
+
+
+def test_who_asks_for_no_gpu_is_offered_none_where_only_those_are_recorded() -> None:
+    need = Need("aws", cpus=Bound(2), memory=Bound(4 * GIB, True), prefer="eu-central-1")
+    assert {offer.region for offer in catalog.offers(need)} == {"us-east-1"}
+    named = replace(need, cpus=Bound(4), memory=None, instance_type="g4dn.xlarge")
+    assert catalog.offers(named)[0].region == "eu-central-1"
