@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
@@ -18,6 +19,7 @@ from hypothesis import settings
 from orchestrator.runtime.acting import acting
 from tests.clouds.guard import GUARD
 from tests.conformance import private_sshd
+from tests.nightly import NIGHTLY
 from tests.state_home import STATE_HOME
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,15 +32,20 @@ for _name in acting(os.environ):  # the suite is the same in every shell
 
 SLOWEST_FIRST = (
     "tests/parity/",
-    "tests/crash/",
-    "tests/e2e/test_adverse.py",
+    "tests/resume/",
     "tests/e2e/test_gcp.py",
+    "tests/e2e/test_adverse.py",
+    "tests/crash/",
     "tests/histories/test_histories.py",
+    "tests/e2e/test_aws.py",
+    "tests/unit/replay/test_parity_trials.py",
+    "tests/unit/runs/test_runs.py",
     "tests/unit/runtime/test_sample_stepclock.py",
     "tests/e2e/",
     "tests/conformance/",
-    "tests/unit/runs/test_runs.py",
-    "tests/unit/replay/test_parity_trials.py",
+    "tests/hostile/models/",
+    "tests/unit/runs/test_retrying.py",
+    "tests/unit/leases/test_damaged_runs.py",
     "tests/unit/session/test_damaged_state.py",
     "tests/unit/reads/test_reference.py",
     "tests/clouds/",
@@ -56,8 +63,11 @@ for _ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes longest begins first, so that no worker is left alone with it at the end."""
+    if not NIGHTLY and (left_out := [item for item in items if item.get_closest_marker("nightly")]):
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
 
     def place(item: pytest.Item) -> int:
         return next(
@@ -65,6 +75,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         )
 
     items.sort(key=place)
+
+
+gc.disable()  # of what collecting makes, nothing is garbage
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -47,12 +47,16 @@ class Bed:
             lasts=lasts,
         )
 
-    def await_that(self, holds: Callable[[], bool], patience_s: float = 60) -> None:
-        """Until it holds; fails where it does not within `patience_s` of the provider's own time."""
+    def await_that(self, holds: Callable[[], bool], patience_s: float = 60, rests: int = 1) -> None:
+        """Until it holds; fails where it does not within `patience_s` of the provider's own time.
+
+        Several `rests` before it is asked again are for what takes long: each question is work for the cloud.
+        """
         end = self.now() + patience_s
         while not holds():
             assert self.now() < end, "it never came to hold"
-            self.rest()
+            for _ in range(rests):
+                self.rest()
 
     def names(self, **labels: str) -> list[str]:
         return sorted(machine.name for machine in self.provider.list({**LABELS, **labels}))

@@ -80,7 +80,15 @@ def _sweep_given_up(rig: Rig, wanted: Points) -> Iterator[Kill]:
         yield _seen(rig, "up, only down", point, killed, "", len(rig.cloud.alive()))
 
 
-def lives(rig: Rig, ups: Sequence[str], downs: Sequence[str]) -> Iterator[Kill]:
+def lives_at(rig: Rig, wanted: int) -> Iterator[Kill]:
+    """Machines whose `up`, and then their `down`, are killed at so many points, spread over each verb."""
+    ups, downs = (
+        rig.do(verb, **given).count for verb, given in (("up", {"profile": "orch.yaml"}), ("down", {}))
+    )
+    yield from lives(rig, spread(ups, wanted), spread(downs, wanted))
+
+
+def lives(rig: Rig, ups: Sequence[int | str], downs: Sequence[int | str]) -> Iterator[Kill]:
     """Machines whose `up` is killed and repeated, and then, as long as there are `downs`, their `down`."""
     for up, down in zip_longest(ups, downs):
         killed = rig.call("up", profile="orch.yaml", kill_before=up)

@@ -6,6 +6,7 @@ Before a call can take effect, and when its answer has come and nobody has noted
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from tests.crash.emulated import CALLS, KINDS, Emulated, emulated
 from tests.crash.rig import Rig, rig
 from tests.crash.sweep import Kill, lives, sweep
+from tests.nightly import sampled
 
 pytestmark = [
     pytest.mark.machine,
@@ -47,6 +49,16 @@ def test_up_and_down(project: Rig) -> None:
     require_sound(kills)
 
 
-@pytest.mark.parametrize("verb", ["up, only down", "run"])
+ALWAYS = {("aws", "up, only down"), ("gcp", "run")}
+
+
+@pytest.mark.parametrize(
+    ("cloud", "verb"),
+    sampled(
+        itertools.product(KINDS, ("up, only down", "run")),
+        {("aws", "up, only down"), ("gcp", "run")}.__contains__,
+    ),
+    indirect=["cloud"],
+)
 def test_other_verbs(project: Rig, verb: str) -> None:
     require_sound(list(sweep(project, verb, CALLS[project.kind, verb])))

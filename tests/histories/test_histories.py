@@ -1,7 +1,7 @@
 """Any order of verbs, kills and accidents, also two verbs at once: what is promised holds after every step.
 
-The suite tries the same 200 orders each time; `ORCH_HISTORIES=2000` as many new ones (`scripts/crashtest`),
-which prints how often each step was made.
+The suite tries the same 60 orders each time, and 200 at night; `ORCH_HISTORIES=2000` as many new ones
+(`scripts/crashtest`), which prints how often each step was made.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tests.histories.clients import Killed, Verb
 from tests.histories.guest import GuestRun
 from tests.histories.promises import Promises
 from tests.histories.world import LASTS, World
+from tests.nightly import NIGHTLY
 
 EFFECTS = st.sampled_from([None] * 20 + list(range(1, 31)))
 WHO = st.sampled_from([0, 0, 1])
@@ -355,7 +356,7 @@ def counted() -> Any:
 
 TestHistories: Any = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=int(os.environ.get("ORCH_HISTORIES", "200")),
+    max_examples=int(os.environ.get("ORCH_HISTORIES", "200" if NIGHTLY else "60")),
     stateful_step_count=20,
     derandomize="ORCH_HISTORIES" not in os.environ,
     print_blob=True,

@@ -36,6 +36,7 @@ from orchestrator.storage.lock import StoreLock
 from orchestrator.storage.memory import MemoryStore
 from tests.histories.clients import Clients, Killed, Verb
 from tests.histories.world import World
+from tests.nightly import NIGHTLY
 
 
 @dataclass
@@ -167,7 +168,7 @@ STEPS = st.lists(
 
 
 @settings(
-    max_examples=200,
+    max_examples=200 if NIGHTLY else 60,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),

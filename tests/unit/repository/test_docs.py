@@ -131,4 +131,7 @@ def test_every_test_that_the_page_of_faults_names_exists() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs/failures.md").read_text())
     assert len(named) > 40
     for file, test in named:
-        assert f"def {test}" in (ROOT / file).read_text(), f"docs/failures.md names {file}::{test}"
+        text = (ROOT / file).read_text()
+        assert f"def {test}" in text, f"docs/failures.md names {file}::{test}"
+        before = text.partition(f"def {test}")[0].rpartition("\n\n")[2]
+        assert "pytest.mark.nightly" not in before, f"{file}::{test} runs at night alone"
