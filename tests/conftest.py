@@ -131,6 +131,16 @@ def tf_python() -> Path:
 
 
 @pytest.fixture(scope="session")
+def orch_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of orch for tests whose home folder is empty: to describe all packages of .venv takes seconds.
+
+    The workers of one run share it.
+    """
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "orch-cache"
+
+
+@pytest.fixture(scope="session")
 def digits_data(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The prepared data of examples/digits."""
     folder = tmp_path_factory.mktemp("digits") / "data"

@@ -20,7 +20,8 @@ def orch(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orch_cache: Path) -> Path:
+    monkeypatch.setenv("ORCH_CACHE_HOME", str(orch_cache))
     found = tmp_path / "project"
     found.mkdir()
     (found / "train.py").write_text("open('ran', 'w')\n")

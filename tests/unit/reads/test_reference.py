@@ -47,7 +47,7 @@ class Ran:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orch_cache: Path) -> Path:
     """A project of git with 3 ignored files of data, and a home folder beside it."""
     folder = tmp_path / "outer" / "project"
     (folder / "my_data" / "train").mkdir(parents=True)
@@ -56,6 +56,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / ".gitignore").write_text("my_data/\nlocal_settings.py\nout/\n")
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("ORCH_CACHE_HOME", str(orch_cache))
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     return folder
 

@@ -77,8 +77,9 @@ def _logs(*records: RunRecord) -> str:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orch_cache: Path) -> Iterator[Bench]:
     (tmp_path / "home").mkdir()
+    monkeypatch.setenv("ORCH_CACHE_HOME", str(orch_cache))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
