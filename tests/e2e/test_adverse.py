@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 from subprocess import Popen
@@ -227,12 +228,21 @@ def test_a_broken_connection_is_made_again_and_no_byte_is_lost(project: Project)
     assert log.count("line ") == 60
 
 
+def shown_key(project: Project) -> bytes:
+    """The key that the machine's sshd shows now; empty while it does not answer."""
+    endpoint = open_provider("local", state=project.state).endpoint(machine(project))
+    assert endpoint
+    scan = ["ssh-keyscan", "-t", "ed25519", "-p", str(endpoint.port), endpoint.address]
+    return subprocess.run(scan, capture_output=True, check=False).stdout
+
+
 def test_a_machine_with_another_host_key_is_refused(project: Project) -> None:
     project.orch("up", "orch.yaml")
     key = "/etc/ssh/ssh_host_ed25519_key"
     swap = f"rm {key}; ssh-keygen -q -t ed25519 -N '' -f {key}; kill -HUP $(cat /run/sshd.pid)"
+    known = shown_key(project)
     project.orch("ssh", "--", "sh", "-c", swap)
-    time.sleep(0.5)
+    until(lambda: shown_key(project) not in (known, b""), 60)
     error = project.json("train", code=8)["error"]
     assert error["kind"] == "HostKeyError"
     assert "SHA256:" in error["message"]
