@@ -17,6 +17,7 @@ from orchestrator.cli import lint as lint_
 from orchestrator.cli import models as models_
 from orchestrator.cli import profile as profile_
 from orchestrator.cli import pull as pull_
+from orchestrator.cli import report as report_
 from orchestrator.cli import resume_check as resume_check_
 from orchestrator.cli import run as run_
 from orchestrator.cli import setup as setup_
@@ -311,6 +312,7 @@ app.command(cls=Verb)(down_.down)
 app.command(cls=Verb)(history_.runs)
 app.command(cls=Verb)(models_.models)
 app.command(cls=Verb)(models_.rollback)
+app.command(cls=Verb)(report_.report)
 app.command(cls=Verb)(costs.costs)
 app.command(cls=Verb)(gc.gc)
 

@@ -35,18 +35,18 @@ def summary(record: RunRecord) -> str:
         *(("noticed", line) for line in _noticed(record)),
         ("memory", _memory(record)),
         ("attempt", _attempt(record.attempts)),
-        *(("", line) for line in _attempts(record.attempts)),
+        *(("", line) for line in attempt_lines(record.attempts)),
         ("parity", parity_line(record.parity)),
         ("resume", _resume_line(record.resume_proof)),
-        ("stack", _stack(record.stack)),
-        ("data", _data(record.data)),
+        ("stack", stack_line(record.stack)),
+        ("data", data_line(record.data)),
         ("metrics", _metrics(record.metrics)),
         *(("" if number else "model", line) for number, line in enumerate(_model(record))),
         ("gate", _gate(record)),
         ("files", _files(record)),
         ("missing", _not_fetched(record)),
         *(("" if number else "unwritten", line) for number, line in enumerate(_unwritten(record))),
-        ("cost", _cost(record.cost)),
+        ("cost", cost_line(record.cost)),
     ]
     width = max(len(name) for name, _ in facts)
     lines = [f"run {record.run_id}"]
@@ -141,7 +141,7 @@ def _attempt(attempts: Sequence[AttemptFacts]) -> str:
     return f"{attempts[-1]['number']}; before: {before}; changed since: {changed}"
 
 
-def _attempts(attempts: Sequence[AttemptFacts]) -> list[str]:
+def attempt_lines(attempts: Sequence[AttemptFacts]) -> list[str]:
     """One line for each of several attempts, of the last few: where it ran, from what, how far, its cost."""
     if len(attempts) < 2:
         return []
@@ -159,7 +159,7 @@ def _attempts(attempts: Sequence[AttemptFacts]) -> list[str]:
     return lines
 
 
-def _stack(stack: StackFacts | None) -> str:
+def stack_line(stack: StackFacts | None) -> str:
     if not stack:
         return ""
     undeclared = [d for d in stack["differences"] if not d["declared"]]
@@ -180,7 +180,7 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-def _data(data: DataFacts | None) -> str:
+def data_line(data: DataFacts | None) -> str:
     if not data or not data.get("files"):
         return ""
     facts = f"{counted(data['files'], 'file')}, {size(data.get('bytes'))}"
@@ -245,7 +245,7 @@ def _unwritten(record: RunRecord) -> list[str]:
     return [*lines, f"{more:,} more are named in run.json"] if more > 0 else lines
 
 
-def _cost(cost: CostFacts | None) -> str:
+def cost_line(cost: CostFacts | None) -> str:
     """The cost of the run, and of its machine by then. An older record has only the second."""
     if not cost:
         return ""

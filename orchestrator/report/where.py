@@ -34,6 +34,21 @@ def where_time_went(profile: Mapping[str, Any], run_id: str = "RUN") -> str:
     return "\n".join(lines)
 
 
+def measures(profile: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The columns of `io_table`: a name and a value each, those that are known."""
+    return [(name, text) for name, text in _columns(profile) if text != "unknown"]
+
+
+def time_notes(profile: Mapping[str, Any]) -> list[Row]:
+    """What is said of the time: label and text; a further line of the same label has none."""
+    return [*_speed(profile), *_said(profile), *_one_change(profile), *_unknown(profile)]
+
+
+def machine_notes(profile: Mapping[str, Any], run_id: str) -> list[Row]:
+    """Which machine would have been right, as `time_notes`."""
+    return list(_machine(profile, run_id))
+
+
 def like_text(profile: object, run_id: str | None, overrides: Sequence[str], reasons: Sequence[str]) -> str:
     """What a plan for a machine like a run's adds: what the run needed, and how to have it."""
     if run_id is None:
@@ -44,8 +59,20 @@ def like_text(profile: object, run_id: str | None, overrides: Sequence[str], rea
 
 def io_table(profile: Mapping[str, Any]) -> str:
     """The small table of where the time went; what was not observed of steps is "unknown"."""
+    columns = _columns(profile)
+    of_steps = ("steps", _SPEED, "waiting for input") if profile.get("steps") is not None else ()
+    always = (*of_steps, "read", "peak memory", "limited by")
+    shown = [(name, text) for name, text in columns if name in always or text != "unknown"]
+    rows = [[name for name, _ in shown], [text for _, text in shown]]
+    because = textwrap.wrap(
+        str(profile.get("because") or ""), _WIDTH, initial_indent="  ", subsequent_indent="  "
+    )
+    return "\n".join([table(rows, indent="  "), *because])
+
+
+def _columns(profile: Mapping[str, Any]) -> list[Row]:
     speed = profile.get("steps_per_s")
-    columns = [
+    return [
         ("steps", "unknown" if profile.get("steps") is None else f"{profile['steps']:,}"),
         (_SPEED, "unknown" if speed is None else f"{speed:.1f}"),
         ("waiting for input", share(profile.get("input_wait"))),
@@ -57,14 +84,6 @@ def io_table(profile: Mapping[str, Any]) -> str:
         ("GPU busy", share(profile.get("gpu_utilisation"))),
         ("limited by", profile.get("limited_by") or _not_told(profile)),
     ]
-    of_steps = ("steps", _SPEED, "waiting for input") if profile.get("steps") is not None else ()
-    always = (*of_steps, "read", "peak memory", "limited by")
-    shown = [(name, text) for name, text in columns if name in always or text != "unknown"]
-    rows = [[name for name, _ in shown], [text for _, text in shown]]
-    because = textwrap.wrap(
-        str(profile.get("because") or ""), _WIDTH, initial_indent="  ", subsequent_indent="  "
-    )
-    return "\n".join([table(rows, indent="  "), *because])
 
 
 def _not_told(profile: Mapping[str, Any]) -> str:

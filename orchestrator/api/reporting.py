@@ -1,0 +1,158 @@
+"""report: a run, or two, as one page that needs nothing beside it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import orchestrator
+from orchestrator import parity
+from orchestrator.api.comparing import compare, observed
+from orchestrator.errors import OrchError, UsageError
+from orchestrator.hosts.atomic import atomic_write
+from orchestrator.leases.settle import record_of
+from orchestrator.model import Exited, RunRecord
+from orchestrator.model.outcomes import ExitReason
+from orchestrator.report.page import Page, html_of, markdown_of, page_of, page_of_two
+from orchestrator.report.page.two import Comparison
+from orchestrator.runs import collect
+from orchestrator.runs.details import RunDetails, between, read_details
+from orchestrator.runs.history import history
+from orchestrator.runs.known import known_ids, no_such_run
+from orchestrator.session.project import Project
+
+NAME = "report"
+
+
+class Format(StrEnum):
+    """How a report is written."""
+
+    HTML = "html"
+    MARKDOWN = "md"
+    JSON = "json"
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page, as data and as `text` in a format. `path`: where it was written; None where it was not."""
+
+    page: Page
+    text: str
+    path: Path | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Where it is, and its verdict."""
+        return {
+            "path": str(self.path) if self.path else None,
+            "runs": list(self.page.runs),
+            "verdict": asdict(self.page.headline),
+        }
+
+
+def report(
+    run: str | Path | None = None,
+    other: str | Path | None = None,
+    *,
+    format: str = Format.HTML,
+    folder: Path | str | None = None,
+) -> Report:
+    """Make the report of a run, or of two side by side; without `run` of the newest.
+
+    A run is an id under `runs/`, or a folder with a run.json. HTML is written beside run.json; Markdown and
+    JSON are returned only. Asks no machine and no cloud: a run that goes on is shown as it is known here.
+    """
+    form = _form(format)
+    project = Project.at(folder)
+    first = _details(project, str(run) if run is not None else _newest(project))
+    if other is None:
+        page = page_of(first, version=orchestrator.__version__, now=time.time())
+        return _written(page, form, first.record.folder / f"{NAME}.html")
+    second = _details(project, str(other))
+    page = page_of_two(
+        first, second, _compared(project, first, second), version=orchestrator.__version__, now=time.time()
+    )
+    return _written(page, form, first.record.folder / f"{NAME}-{second.record.folder.name}.html")
+
+
+def _form(wanted: str) -> Format:
+    with suppress(ValueError):
+        return Format(wanted)
+    raise UsageError(f"There is no format {wanted!r}; there are: {', '.join(Format)}.")
+
+
+def _written(page: Page, form: Format, place: Path) -> Report:
+    if form == Format.MARKDOWN:
+        return Report(page, markdown_of(page))
+    if form == Format.JSON:
+        return Report(page, json.dumps({"schema": "orch.report/1", **page.as_json()}, indent=1))
+    text = html_of(page)
+    atomic_write(place, text.encode("utf-8", "replace"))
+    return Report(page, text, place)
+
+
+# ---------------------------------------------------------------- which run
+
+
+def _newest(project: Project) -> str:
+    known = history(last=1, folder=project.root).runs
+    if known:
+        return known[0].run_id
+    raise UsageError(f"There is no run in {project.root}.", next_command=project.up_command)
+
+
+def _details(project: Project, run: str) -> RunDetails:
+    """By its folder, by its record here, or by what a ledger knows. Raises UsageError where nothing does."""
+    folders = [path for path in (Path(run), project.run(run)) if (path / collect.RECORD).is_file()]
+    if folders:
+        return read_details(_record(folders[0].resolve()))
+    leased = next((each for each in reversed(project.leases()) if run in each.runs), None)
+    if leased is None:
+        raise no_such_run(f"There is no run {run} in {project.root}.", run, known_ids(project))
+    known = leased.runs[run]
+    return read_details(
+        record_of(project, leased, run, known.draft, exit=_so_far(run, known.exit_reason, known.lost))
+    )
+
+
+def _record(folder: Path) -> RunRecord:
+    """The record there; of a damaged one that it is damaged, so that the rest of the run is shown."""
+    try:
+        found = collect.read(folder)
+    except UsageError as error:
+        return RunRecord(folder.name, str(folder), {"reason": "unreadable", "detail": error.message})
+    assert found is not None
+    return found
+
+
+def _so_far(run: str, reason: str | None, lost: str | None) -> Exited:
+    """The end of a run that is not here."""
+    if lost is not None:
+        return {"reason": ExitReason.LOST, "detail": lost}
+    if reason is not None:
+        return {"reason": reason, "detail": f"Its results are on the machine: orch pull {run}"}
+    return {"reason": ExitReason.RUNNING, "detail": f"orch logs -f {run}"}
+
+
+# ---------------------------------------------------------------- two runs
+
+
+def _compared(project: Project, a: RunDetails, b: RunDetails) -> Comparison:
+    places = (a.record.folder, b.record.folder)
+    try:
+        verdict: Mapping[str, Any] = compare(*places, folder=project.root).as_json()
+        rungs = (
+            between(*(observed(project, place) for place in places)) if not verdict.get("recorded") else ()
+        )
+    except OrchError:
+        verdict, rungs = _by_records(a.record, b.record), ()
+    return Comparison(verdict, rungs)
+
+
+def _by_records(a: RunRecord, b: RunRecord) -> Mapping[str, Any]:
+    return parity.compare_records(a.as_json(), b.as_json()).as_json()

@@ -1,0 +1,45 @@
+"""orch report: a run, or two, as one page."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.options import Json
+from orchestrator.cli.output import emit, guarded
+
+
+@guarded
+def report(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="A run: an id, or a folder; default: the newest.")
+    ] = None,
+    other: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="A second run, to be compared with the first.")
+    ] = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="html|md|json",
+            help="html is written beside run.json; md and json are printed.",
+        ),
+    ] = "html",
+    open_it: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a run, or two side by side, as one HTML page that needs no network: runs/RUN/report.html.
+
+    It can be mailed, printed, and read on a phone. --format md prints a summary for pages of CI jobs.
+    """
+    from orchestrator import api
+    from orchestrator.cli.terminal import ours
+
+    made = api.report(run, other, format=form)
+    if made.path is None and not as_json:
+        print(made.text if form == "json" else ours(made.text))
+        return
+    emit("report", made.as_json(), as_json, f"{made.page.headline.sentence}\n{made.path}")
+    if open_it and made.path is not None:
+        typer.launch(made.path.as_uri())

@@ -1,0 +1,8 @@
+"""A run, or two, as one page: view models as data, and their renderings as HTML, Markdown and JSON."""
+
+from orchestrator.report.page.build import page_of, page_of_two
+from orchestrator.report.page.html import html_of
+from orchestrator.report.page.markdown import markdown_of
+from orchestrator.report.page.model import Page, State
+
+__all__ = ["Page", "State", "html_of", "markdown_of", "page_of", "page_of_two"]

@@ -1,0 +1,175 @@
+"""Two runs beside each other: facts, curves on one another, time, and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.model import RunRecord
+from orchestrator.model.outcomes import Conclusion
+from orchestrator.parity.rungs import Rung
+from orchestrator.report.page import safe
+from orchestrator.report.page.metrics import charts_of
+from orchestrator.report.page.model import (
+    Align,
+    Block,
+    Charts,
+    Column,
+    Headline,
+    Row,
+    Section,
+    State,
+    Table,
+)
+from orchestrator.report.page.parity import STATES
+from orchestrator.report.page.time import parts_of
+from orchestrator.report.page.words import digits
+from orchestrator.report.units import duration, money, share, size
+from orchestrator.runs.details import RunDetails
+
+_METRICS = 40
+_FILES = 100
+_SAID: Mapping[str, str] = {
+    Conclusion.IDENTICAL: "equal to the last bit",
+    Conclusion.EQUIVALENT: "different by rounding only",
+    Conclusion.DIVERGENT: "not the same",
+    Conclusion.UNSTABLE: "not comparable, because the script differs from itself",
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The verdict on both, as run.json has it; `rungs` where both were recorded."""
+
+    verdict: Mapping[str, Any]
+    rungs: tuple[Rung, ...] = ()
+
+
+def headline_of(names: tuple[str, str], compared: Comparison) -> Headline:
+    found = safe.mapping(compared.verdict)
+    verdict = safe.line(found.get("verdict"), 40)
+    said = _SAID.get(verdict)
+    if said is None:
+        text = (
+            f"No tensors of both {names[0]} and {names[1]} were recorded; what their records hold is below."
+        )
+        return Headline(State.NOTE, "Not compared tensor by tensor", text)
+    cause = safe.line(found.get("cause"), 400).rstrip(".") or _differing(found)
+    why = f": {cause[:1].lower()}{cause[1:]}" if cause and verdict != Conclusion.IDENTICAL else ""
+    return Headline(STATES.get(verdict, State.NOTE), verdict, f"{names[0]} and {names[1]} are {said}{why}.")
+
+
+def _differing(found: Mapping[str, Any]) -> str:
+    """Of two records: the facts that they do not have in common."""
+    names = [
+        safe.line(each.get("name"), 60)
+        for each in safe.mappings(found.get("recorded"))
+        if each.get("equal") is False
+    ]
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return f"they differ in {', '.join(names[:4])}{more}" if names else ""
+
+
+def facts(a: RunDetails, b: RunDetails) -> Section:
+    rows = tuple(
+        _row(name, left, right) for name, left, right in [*_facts(a, b), *_metrics(a.record, b.record)]
+    )
+    columns = (Column("fact"), Column(safe.line(a.record.run_id, 60)), Column(safe.line(b.record.run_id, 60)))
+    return Section("facts", "Side by side", (Table(columns, rows, states=True),))
+
+
+def _row(name: str, left: str, right: str) -> Row:
+    state = State.NONE if not left or not right else State.OK if left == right else State.NOTE
+    return Row((name, left or "not recorded", right or "not recorded"), state)
+
+
+def _facts(a: RunDetails, b: RunDetails) -> Iterator[tuple[str, str, str]]:
+    pairs = [_told(each) for each in (a, b)]
+    for name in pairs[0]:
+        if pairs[0][name] or pairs[1][name]:
+            yield name, pairs[0][name], pairs[1][name]
+
+
+def _told(details: RunDetails) -> dict[str, str]:
+    record = details.record
+    code, data, stack, machine, cost, seen = (
+        safe.mapping(each)
+        for each in (record.code, record.data, record.stack, record.machine, record.cost, record.profile)
+    )
+    git, usd = safe.mapping(code.get("git")), safe.number(cost.get("run_usd", cost.get("usd")))
+    wall, speed, wait = (safe.number(seen.get(key)) for key in ("wall_s", "steps_per_s", "input_wait"))
+    peak = safe.number(seen.get("peak_memory"))
+    return {
+        "end": safe.line(record.exit.get("reason"), 40).replace("_", " "),
+        "command": safe.line(" ".join(safe.line(word, 200) for word in record.command or ()), 300),
+        "git revision": safe.line(git.get("revision"), 64)[:12] + (" + changes" if git.get("dirty") else ""),
+        "code": safe.line(code.get("digest"), 64)[:12],
+        "data": safe.line(data.get("digest"), 64)[:12],
+        "packages": safe.line(stack.get("digest"), 64)[:12],
+        "lock": safe.line(stack.get("lock"), 64)[:12],
+        "Python": safe.line(stack.get("python"), 40),
+        "machine": safe.line(machine.get("instance_type"), 60) or ("" if machine else "this computer"),
+        "time": duration(wall) if wall is not None else "",
+        "steps a second": f"{speed:.3g}" if speed else "",
+        "waiting for input": share(wait) if wait is not None else "",
+        "peak memory": size(peak) if peak else "",
+        "limited by": safe.line(seen.get("limited_by"), 40),
+        "cost": money(usd) if usd is not None else "",
+        "parity with here": safe.line(safe.mapping(record.parity).get("verdict"), 40),
+    }
+
+
+def _metrics(a: RunRecord, b: RunRecord) -> Iterator[tuple[str, str, str]]:
+    left, right = (
+        {
+            safe.line(name, 80): value
+            for name, each in safe.mapping(one.metrics).items()
+            if (value := safe.number(each)) is not None
+        }
+        for one in (a, b)
+    )
+    for name in list(dict.fromkeys([*left, *right]))[:_METRICS]:
+        one, other = left.get(name), right.get(name)
+        yield (
+            f"metric {name}",
+            "" if one is None else digits(one, 9),
+            "" if other is None else digits(other, 9),
+        )
+
+
+def curves(a: RunDetails, b: RunDetails) -> Section | None:
+    names = [safe.line(each.record.run_id, 40) for each in (a, b)]
+    charts = charts_of([(names[0], a.curves), (names[1], b.curves)])
+    return Section("metrics", "Loss and metrics", (Charts(charts),)) if charts else None
+
+
+def times(a: RunDetails, b: RunDetails) -> Section | None:
+    blocks: list[Block] = [
+        parts_of(each.timeline, f"{safe.line(each.record.run_id, 60)} · {duration(each.timeline.seconds)}")
+        for each in (a, b)
+        if each.timeline
+    ]
+    return Section("time", "Where each second went", tuple(blocks)) if blocks else None
+
+
+def results(a: RunDetails, b: RunDetails) -> Section | None:
+    left, right = ({safe.line(f.get("path"), 300): f for f in one.record.artifacts[:2_000]} for one in (a, b))
+    rows = [_file(path, left.get(path), right.get(path)) for path in list(dict.fromkeys([*left, *right]))]
+    if not rows:
+        return None
+    columns = (
+        Column("file", Align.CODE),
+        Column(safe.line(a.record.run_id, 60), Align.CODE),
+        Column(safe.line(b.record.run_id, 60), Align.CODE),
+    )
+    lead = "Files of other bytes may hold the same numbers: formats keep times, and logs do."
+    more = f"{len(rows) - _FILES:,} more are in the records." if len(rows) > _FILES else ""
+    return Section("results", "Results", (Table(columns, tuple(rows[:_FILES]), "", more, states=True),), lead)
+
+
+def _file(path: str, one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> Row:
+    sums = [safe.line(each.get("sha256"), 64)[:12] if each else "" for each in (one, other)]
+    return (
+        _row(path, *sums) if all(sums) else Row((path, sums[0] or "absent", sums[1] or "absent"), State.NOTE)
+    )

@@ -1,0 +1,249 @@
+"""Loss and metrics over a training, as a run's own files and its output tell them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.model import Artifact
+from orchestrator.model.answers import Malformed, parsed
+from orchestrator.model.files import last_bytes, regular_bytes
+from orchestrator.model.plain import plain
+
+MOST_POINTS = 2_000
+"""Of a curve: longer ones are thinned."""
+MOST_CURVES = 40
+_MOST_BYTES = 1 << 25
+"""Of a file of metrics, and of the end of an output, that are read."""
+_MOST_LINES = 200_000
+_LONGEST_LINE = 1_000
+_LONGEST_NAME = 60
+
+_AXES = ("epoch", "step", "global_step", "iteration", "iter", "batch")
+_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf|NaN|Infinity)"
+_NAME = r"""(?<![\w/.@-])["']?([A-Za-z_][\w/.@-]{0,60})["']?"""
+_PAIR = re.compile(_NAME + rf"\s{{0,3}}[:=]\s{{0,3}}({_NUMBER})(?![\w:/])")
+_BARE = re.compile(
+    rf"\b((?:[A-Za-z]{{1,12}}[_/-])?(?:loss|acc|accuracy|lr|mae|mse|rmse|auc|f1|ppl))\s+({_NUMBER})(?![\w:/])",
+    re.I,
+)
+_DIGIT = re.compile(r"\d")
+_HEAD = re.compile(r"\b([Ee]poch|[Ss]tep|[Ii]ter(?:ation)?)[ #:=\[]{0,4}(\d{1,9})(?:\s*/\s*\d+)?")
+_PROGRESS = re.compile(r"^\s*(\d{1,9})/(\d{1,9})\s")
+_WORTH = re.compile(
+    r"loss|acc|auc|error|mae|mse|rmse|f1|precision|recall|perplexity|ppl|bleu|iou|dice|score|lr|rate|norm|reward|metric|r2",
+    re.I,
+)
+
+
+@dataclass
+class Curve:
+    """One number over `axis` (epoch, step …). `ys` may hold NaN: the training had none, or it was none."""
+
+    name: str
+    axis: str
+    xs: list[float] = field(default_factory=list)
+    ys: list[float] = field(default_factory=list)
+
+    def add(self, x: float, y: float) -> None:
+        """A later value at the same place replaces the earlier one, as a progress line does."""
+        if self.xs and self.xs[-1] == x:
+            self.ys[-1] = y
+            return
+        self.xs.append(x)
+        self.ys.append(y)
+
+
+def curves_of(folder: Path, artifacts: Iterable[Artifact], log: Path) -> tuple[Curve, ...]:
+    """The curves of a run: of its files of metrics where it left some, else of what it printed."""
+    from_files = _of_files(folder, artifacts)
+    found = from_files or _of_text(_text(log))
+    told = [_thinned(curve) for curve in found.values() if len(curve.xs) > 1]
+    return tuple(told[:MOST_CURVES])
+
+
+def curves_of_text(text: str) -> tuple[Curve, ...]:
+    """The curves that an output tells."""
+    return tuple(_thinned(curve) for curve in _of_text(text).values() if len(curve.xs) > 1)[:MOST_CURVES]
+
+
+def _text(log: Path) -> str:
+    return last_bytes(log, _MOST_BYTES).decode("utf-8", "replace")
+
+
+# ---------------------------------------------------------------- files
+
+
+def _of_files(folder: Path, artifacts: Iterable[Artifact]) -> dict[str, Curve]:
+    """Of the first file of metrics over time: a CSV of Keras' CSVLogger, JSON lines, a history."""
+    for each in artifacts:
+        name = str(each.get("path", ""))
+        path = folder / name
+        if ".." in Path(name).parts or each.get("bytes", 0) > _MOST_BYTES:
+            continue
+        with suppress(OSError, ValueError, RecursionError):
+            found = _of_file(path)
+            if any(len(curve.xs) > 1 for curve in found.values()):
+                return found
+    return {}
+
+
+def _of_file(path: Path) -> dict[str, Curve]:
+    name = path.name.lower()
+    if name.endswith((".csv", ".tsv", ".log")) and any(
+        word in name for word in ("hist", "train", "metric", "log")
+    ):
+        return _of_csv(regular_bytes(path, _MOST_BYTES).decode("utf-8", "replace"))
+    if name.endswith(".jsonl"):
+        return _of_rows(_json_lines(regular_bytes(path, _MOST_BYTES)))
+    if name.endswith(".json") and "hist" in name:
+        return _of_history(parsed(regular_bytes(path, _MOST_BYTES), most=_MOST_BYTES, constants=True))
+    return {}
+
+
+def _of_csv(text: str) -> dict[str, Curve]:
+    if "\n" not in text:
+        return {}
+    rows = csv.DictReader(
+        io.StringIO(text[:_MOST_BYTES]), dialect="excel-tab" if "\t" in text.partition("\n")[0] else "excel"
+    )
+    try:
+        return _of_rows(dict(row) for row, _ in zip(rows, range(_MOST_LINES), strict=False))
+    except csv.Error as error:
+        raise Malformed(str(error)) from None
+
+
+def _json_lines(data: bytes) -> Iterator[Mapping[str, Any]]:
+    for line, _ in zip(data.splitlines(), range(_MOST_LINES), strict=False):
+        with suppress(ValueError, RecursionError):
+            found = json.loads(line)
+            if isinstance(found, dict):
+                yield found
+
+
+def _of_rows(rows: Iterable[Mapping[Any, Any]]) -> dict[str, Curve]:
+    curves: dict[str, Curve] = {}
+    for place, row in enumerate(rows):
+        numbers = {str(key): value for key, each in row.items() if (value := _number(each)) is not None}
+        axis = next((name for name in _AXES if name in numbers), "row")
+        _add(curves, axis, numbers.pop(axis, float(place)), numbers)
+    return curves
+
+
+def _of_history(found: Any) -> dict[str, Curve]:
+    """A mapping of lists of numbers, as `History.history` of Keras is."""
+    if not isinstance(found, dict):
+        return {}
+    found = found.get("history") if isinstance(found.get("history"), dict) else found
+    curves: dict[str, Curve] = {}
+    for key, values in found.items():
+        if isinstance(values, list) and values:
+            for place, each in enumerate(values[: 100 * MOST_POINTS], 1):
+                value = _number(each)
+                if value is not None:
+                    _add(curves, "epoch", float(place), {str(key): value})
+    return curves
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if not math.isinf(found) else math.nan
+
+
+# ---------------------------------------------------------------- what was printed
+
+
+def _of_text(text: str) -> dict[str, Curve]:
+    """Lines like those of Keras, Lightning, Hugging Face and most scripts: numbers by epoch or step."""
+    curves: dict[str, Curve] = {}
+    place: tuple[str, float] | None = None
+    for number, line in enumerate(_lines(text)):
+        if not _DIGIT.search(line):
+            continue
+        numbers = dict(_pairs(line))
+        wanted = {
+            name: value
+            for name, value in numbers.items()
+            if name.lower() not in _AXES and _WORTH.search(name)
+        }
+        head, own = _HEAD.search(line), next((name for name in _AXES if name in numbers), None)
+        here = (_axis(own), numbers[own]) if own else (_axis(head[1]), float(head[2])) if head else place
+        if wanted:
+            axis, at = here or (_NOWHERE, float(number))
+            _add(curves, axis, at, wanted)
+        if (head or own) and not wanted:
+            place = here
+        elif head or own or _is_whole(line):
+            place = None  # what follows, like a last evaluation, belongs to no epoch
+    return _of_one_axis(curves)
+
+
+_NOWHERE = "line"
+
+
+def _is_whole(line: str) -> bool:
+    """Whether it is the last line of a bar of progress, like "45/45 - 1s - loss: 0.1"."""
+    found = _PROGRESS.match(line)
+    return bool(found and found[1] == found[2])
+
+
+def _of_one_axis(curves: Mapping[str, Curve]) -> dict[str, Curve]:
+    """Without what was printed under no epoch and no step, where others were."""
+    placed = {key: curve for key, curve in curves.items() if curve.axis != _NOWHERE}
+    return placed or dict(curves)
+
+
+def _lines(text: str) -> Iterator[str]:
+    for number, line in enumerate(text.split("\n")):
+        if number > _MOST_LINES:
+            return
+        last = line.rstrip("\r").rpartition("\r")[2]  # of a progress bar what it showed at last
+        yield plain(last[-_LONGEST_LINE:].rpartition("\b")[2])
+
+
+def _axis(word: str) -> str:
+    return "epoch" if word.lower() == "epoch" else "step"
+
+
+def _pairs(line: str) -> Iterator[tuple[str, float]]:
+    for found in (*_BARE.finditer(line), *_PAIR.finditer(line)):
+        value = _number(found[2])
+        if value is not None:
+            yield found[1], value
+
+
+def _add(curves: dict[str, Curve], axis: str, at: float, numbers: Mapping[str, float]) -> None:
+    for name, value in numbers.items():
+        shown = plain(name)[:_LONGEST_NAME]
+        curve = curves.get(f"{axis} {shown}")
+        if curve is None:
+            if len(curves) >= 4 * MOST_CURVES:
+                continue
+            curve = curves[f"{axis} {shown}"] = Curve(shown, axis)
+        if not math.isnan(at) and not (curve.xs and at < curve.xs[-1]):
+            curve.add(at, value)
+
+
+def _thinned(curve: Curve) -> Curve:
+    """Every n-th point, and the last."""
+    stride = -(-len(curve.xs) // MOST_POINTS)
+    if stride <= 1:
+        return curve
+
+    def kept(values: Sequence[float]) -> list[float]:
+        return [*values[:-1][::stride], values[-1]]
+
+    return Curve(curve.name, curve.axis, kept(curve.xs), kept(curve.ys))
