@@ -34,39 +34,11 @@ class Exited(_Exited, total=False):
     noticed: Annotated[list[NoticedFacts], Most(100)]
 
 
-class GitFacts(TypedDict, total=False):
-    """The git repository that the code lay in. `revision`: of HEAD. `dirty`: the code was not that revision.
+class CodeFacts(TypedDict):
+    """The code that was sent."""
 
-    `changed`: how many of its files were other, new or gone; `diff`: SHA-256 over them, each with its path.
-    """
-
-    revision: str
-    dirty: bool
-    changed: Count
-    diff: str
-
-
-class _Code(TypedDict):
     digest: str
     files: int
-
-
-class CodeFacts(_Code, total=False):
-    """The code that was sent, or that ran here. `git`: None where it lay in no repository."""
-
-    git: GitFacts | None
-
-
-class RequestFacts(TypedDict, total=False):
-    """How the run was asked for. `orch`: the version; `profile`: relative to the project's folder.
-
-    `overrides`: fields of the profile that were set by the call, without secrets.
-    """
-
-    orch: str
-    profile: str
-    profile_sha256: str
-    overrides: Sequence[str]
 
 
 class MountFacts(TypedDict):

@@ -55,7 +55,6 @@ class Written(_Needed, total=False):
 
     command: Annotated[list[Annotated[str, Most(1 << 17)]], Most(100_000)] | None
     code: Facts | None
-    request: Facts | None
     parity: Facts | None
     resume_proof: Facts | None
     stack: Facts | None

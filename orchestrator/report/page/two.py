@@ -97,13 +97,12 @@ def _told(details: RunDetails) -> dict[str, str]:
         safe.mapping(each)
         for each in (record.code, record.data, record.stack, record.machine, record.cost, record.profile)
     )
-    git, usd = safe.mapping(code.get("git")), safe.number(cost.get("run_usd", cost.get("usd")))
+    usd = safe.number(cost.get("run_usd", cost.get("usd")))
     wall, speed, wait = (safe.number(seen.get(key)) for key in ("wall_s", "steps_per_s", "input_wait"))
     peak = safe.number(seen.get("peak_memory"))
     return {
         "end": safe.line(record.exit.get("reason"), 40).replace("_", " "),
         "command": safe.line(" ".join(safe.line(word, 200) for word in record.command or ()), 300),
-        "git revision": safe.line(git.get("revision"), 64)[:12] + (" + changes" if git.get("dirty") else ""),
         "code": safe.line(code.get("digest"), 64)[:12],
         "data": safe.line(data.get("digest"), 64)[:12],
         "packages": safe.line(stack.get("digest"), 64)[:12],

@@ -40,17 +40,7 @@ def record(**changed: Any) -> RunRecord:
             "detail": "The command ended with status 0.",
         },
         "command": ["python", "train.py", "--data", "data"],
-        "code": {
-            "digest": "c" * 64,
-            "files": 9,
-            "git": {"revision": "a" * 40, "dirty": True, "changed": 2, "diff": "d" * 64},
-        },
-        "request": {
-            "orch": "0.2.0",
-            "profile": "orch.yaml",
-            "profile_sha256": "e" * 64,
-            "overrides": ["data=x y"],
-        },
+        "code": {"digest": "c" * 64, "files": 9},
         "parity": {
             "verdict": "IDENTICAL",
             "steps": 3,

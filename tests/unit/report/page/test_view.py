@@ -251,27 +251,24 @@ def test_it_says_how_to_repeat_the_run() -> None:
     found = section(made(details()), "repeat")
     commands = [line for each in found.blocks if isinstance(each, Commands) for line in each.lines]
     assert commands == [
-        "orch rerun digits-1",
-        f"git checkout {'a' * 40}",
-        "orch up orch.yaml --set 'data=x y'",
+        "orch up PROFILE.yaml",
         "orch train --local-parity",
         "orch down",
+        "orch compare digits-1 NEW_RUN",
     ]
-    assert (
-        notes(found)["code"].text
-        == f"Revision {'a' * 12} with 2 files changed; the digest of the changes is below."
-    )
+    assert {row.cells[0] for row in block(found, Table).rows} >= {
+        "command",
+        "code",
+        "data",
+        "packages",
+        "lock",
+    }
 
 
-def test_a_revision_that_is_none_is_no_command() -> None:
-    code = {"digest": "c" * 64, "files": 1, "git": {"revision": "x; rm -rf ~", "dirty": False}}
-    commands = [
-        line
-        for each in section(made(details(code=code)), "repeat").blocks
-        if isinstance(each, Commands)
-        for line in each.lines
-    ]
-    assert not any("rm" in line for line in commands)
+def test_a_hostile_id_is_one_word_of_the_command() -> None:
+    found = section(made(details(run_id="x; rm -rf ~")), "repeat")
+    commands = [line for each in found.blocks if isinstance(each, Commands) for line in each.lines]
+    assert commands[-1] == "orch compare 'x; rm -rf ~' NEW_RUN"
 
 
 def test_the_least_record_has_a_page() -> None:
@@ -282,7 +279,6 @@ def test_the_least_record_has_a_page() -> None:
                     (
                         "command",
                         "code",
-                        "request",
                         "parity",
                         "stack",
                         "data",
