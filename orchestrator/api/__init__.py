@@ -1,4 +1,4 @@
-"""The verbs of orch for scripts and scheduled jobs. They compose the rooms below and decide nothing."""
+"""The verbs of orch for scripts and scheduled jobs. They call the rooms below and contain no logic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orchestrator.leases.costs import costs
     from orchestrator.leases.down import down
 
-    # what the command line uses besides
+    # used by the command line only
     from orchestrator.leases.down_all import Target as Target
     from orchestrator.leases.down_all import command_of as command_of
     from orchestrator.leases.gc import clouds_of as clouds_of
@@ -95,7 +95,7 @@ _FOR_THE_COMMAND_LINE = {
     "similar_types": "orchestrator.sizing.rightsize",
     "write_minimums": "orchestrator.sizing.profile_change",
 }
-"""Besides the verbs that scripts call: the verbs of its own, and what it shows."""
+"""Names that only the command line uses."""
 
 __all__ = [
     "LeaseStatus",
@@ -124,7 +124,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Each verb loads what it needs, when it is first used: `status` needs no SSH and no profile."""
+    """Import a verb when it is first used: `status` needs neither SSH nor a profile."""
     home = _HOME.get(name) or _FOR_THE_COMMAND_LINE.get(name)
     if home is None:
         raise AttributeError(f"module 'orchestrator.api' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""cancel: end a run that goes on; say how and when where it had ended already."""
+"""cancel: stop an active run, or report how and when it had ended."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def cancel(
     folder: Path | str | None = None,
     progress: Progress | None = None,
 ) -> CancelReport:
-    """End a run on its machine; without `run_id` the latest that goes on. What it wrote can still be pulled.
+    """Stop a run on its machine; without `run_id` the latest active one. Its files can still be pulled.
 
-    A run that had ended already is success: the report says how and when, and that nothing was cancelled.
-    Raises RunLost and its like for a run that went with its machine, UsageError for an id that is not known,
-    with the nearest ones, and Busy for a run that is still being started.
+    A run that had already ended is a success; the report says so. Raises RunLost or a related error for a run
+    that was lost with its machine, UsageError for an unknown id, with similar ids, and Busy for a run that is
+    still starting.
     """
     project = Project.at(folder)
     if run_id and lease is None and not any(run_id in each.runs for each in open_with_runs(project)):
@@ -41,7 +41,7 @@ def cancel(
     held, run = known_run(project, run_id or _going_on(project, lease), lease)
     if run.lost is not None:
         raise _lost(run)
-    # Of a lost one only the supervisor is known to be gone: its job may go on.
+    # For a lost run only the supervisor is known to be gone; its job may still be running.
     watched = run.exit_reason != ExitReason.LOST
     if run.collected and watched and (report := _recorded(project, run.run_id)):
         return report
@@ -49,7 +49,7 @@ def cancel(
 
 
 def _going_on(project: Project, lease: str | None) -> str | None:
-    """The latest run of which nobody saw the end; None where there is none."""
+    """The latest run whose end was not observed, or None."""
     held = with_runs_there(project, project.lease(lease))
     unseen = [run.run_id for run in held.runs.values() if run.exit_reason is None and run.lost is None]
     return unseen[-1] if unseen else None
@@ -69,14 +69,14 @@ def _on_its_machine(project: Project, lease: Lease, run_id: str, tell: Progress)
             goes_on = before.state != "ended"
             after = jobs.cancel(session.host, session.agent, run_id) if goes_on else before
             note_end(session, run_id, after.exit)
-    except RunFailed as error:  # its machine turned out to be gone
+    except RunFailed as error:  # the machine turned out to be gone
         error.exists = f"{_NOTHING} {error.exists or ''}".rstrip()
         raise
     return _report(run_id, after, goes_on)
 
 
 def _report(run_id: str, state: RunState, went_on: bool) -> CancelReport:
-    """A run may have ended by itself while it was asked to."""
+    """Build the report. The run may have ended by itself just before it was cancelled."""
     ended = state.exit
     cancelled = went_on and (ended is None or ended.reason in (ExitReason.CANCELLED, ExitReason.LOST))
     if ended is None:
@@ -87,7 +87,7 @@ def _report(run_id: str, state: RunState, went_on: bool) -> CancelReport:
 
 
 def _without_machine(project: Project, run_id: str) -> CancelReport:
-    """Of a run that no open lease knows: as its record has it."""
+    """The report on a run that no open lease knows, from its record."""
     report = _recorded(project, run_id)
     if report:
         return report

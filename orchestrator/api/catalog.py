@@ -1,4 +1,4 @@
-"""catalog: show what is recorded of types and prices, and renew it."""
+"""catalog: show and refresh the recorded types and prices."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 def refresh(clouds: Sequence[str] = (), *, region: str | None = None) -> list[dict[str, Any]]:
-    """Ask `clouds` (default: all that are recorded) what they sell now; what was learned, a mapping each.
+    """Fetch current types and prices of `clouds` (default: all recorded ones); returns one mapping per cloud.
 
-    Raises ProviderError at the first that refuses; those before it are renewed.
+    Raises ProviderError at the first cloud that refuses; clouds before it are refreshed.
     """
     return [_renewed(catalog.refresh(cloud, region=region)) for cloud in _known(clouds)]
 
 
 def show(clouds: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """How much is recorded of each cloud, of when, and from where."""
+    """How many types and prices of each cloud are recorded, their date and source."""
     return [_shown(catalog.load(cloud)) for cloud in _known(clouds)]
 
 
@@ -31,7 +31,7 @@ def _known(clouds: Sequence[str]) -> Sequence[str]:
     for cloud in clouds:
         if cloud not in catalog.clouds():
             raise UsageError(
-                f"There is no catalog of {cloud!r}; there are {', '.join(catalog.clouds())}.",
+                f"There is no catalog for {cloud!r}. Catalogs: {', '.join(catalog.clouds())}.",
                 next_command="orch catalog show",
             )
     return clouds or catalog.clouds()

@@ -1,4 +1,4 @@
-"""doctor of a cloud: whether `up` would succeed there, for this user and this profile, and what lacks."""
+"""doctor for a cloud: whether `up` would succeed for this user and profile, and what is missing."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def examine(
     region: str | None = None,
     overrides: Sequence[str] = (),
 ) -> Readiness:
-    """Ask `cloud` everything that `up` would need of it. Makes nothing, and costs nothing.
+    """Check everything that `up` needs of `cloud`. Creates nothing and costs nothing.
 
-    With `profile`: of the machine that `up` would try first; without: of the smallest that is sold.
-    `region` instead of the profile's. Raises UsageError and ProfileError; what the cloud refuses is a check.
+    With `profile`, the machine that `up` would try first is checked; without, the smallest one. `region`
+    replaces the profile's. Raises UsageError and ProfileError; a refusal of the cloud becomes a failed check.
     """
     examined = _examined()
     if cloud not in examined:
@@ -42,7 +42,7 @@ def examine(
 
 
 def _examined() -> tuple[str, ...]:
-    """The clouds that can tell whether a machine could be made."""
+    """Clouds that support these checks."""
     return tuple(each.name for each in clouds.every() if each.readiness)
 
 

@@ -1,4 +1,6 @@
-"""compare: two recorded runs, and with `confirm` the cause of their difference, found by running again."""
+"""compare: compare two recorded runs; with `confirm`, find the cause of a difference by running
+steps again.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +41,12 @@ def compare(
     progress: Progress | None = None,
     pool: ReplayPool | None = None,
 ) -> Verdict:
-    """The verdict on two runs, given as folders or as ids under `runs/`: tensor by tensor where both were
-    recorded, else by what their records hold (see parity.compare_records).
+    """Compare two runs, given as folders or ids under `runs/`: tensor by tensor if both were recorded,
+    otherwise by their records (see parity.compare_records).
 
-    `confirm` looks for the cause of a difference by running the first steps again here, on copies of the
-    working folder, for at most `budget` seconds. What could not be run again is said in `untried`. Several
-    calls can share a `pool`: what was imported or repeated for one is there for the next.
+    `confirm` looks for the cause by running the first steps again on this computer, on copies of the working
+    folder, for at most `budget` seconds; `untried` says what could not be run. Calls that share a `pool`
+    reuse imported frameworks and repeated runs.
     """
     project = Project.at(folder)
     records = _records(project, a, b)
@@ -60,8 +62,9 @@ def compare(
 
 
 def _records(project: Project, a: Path | str, b: Path | str) -> list[dict[str, Any]] | None:
-    """The records of two runs of which not both have recorded tensors; None where both have, or not even a
-    record."""
+    """The records of two runs unless tensors of both were recorded; None if they were, or if a record is
+    missing.
+    """
     if all(_observed(project, run) for run in (a, b)):
         return None
     found = [_record(project, run) for run in (a, b)]
@@ -74,7 +77,7 @@ def _record(project: Project, run: Path | str) -> dict[str, Any]:
 
 
 def cannot_confirm(a: Path | str, b: Path | str, folder: Path | str | None = None) -> str | None:
-    """Why neither of two recorded runs can be run again here; None where one can."""
+    """Why neither of two recorded runs can be run again here; None if one can."""
     project = Project.at(folder)
     folders = observed(project, a), observed(project, b)
     base, why = _base(folders, _recordings(folders))
@@ -84,14 +87,14 @@ def cannot_confirm(a: Path | str, b: Path | str, folder: Path | str | None = Non
 def confirm_cause(
     project: Project, folders: tuple[Path, Path], budget: float, tell: Progress, pool: ReplayPool
 ) -> Verdict:
-    """The verdict on two recordings, whichever of them can be run again here being run again."""
+    """Compare two recordings and confirm the cause with the one that can be run again here."""
     recordings = _recordings(folders)
     verdict = parity.judge(recordings[0], recordings[1])
     if not is_confirmable(verdict, *recordings):
         return verdict
     base, why = _base(folders, recordings)
     if base is None:
-        return replace(verdict, untried=f"Nothing could be confirmed: {why}.")
+        return replace(verdict, untried=f"The cause was not confirmed: {why}.")
     index = "AB".index(base)
     mine, other = folders[index], folders[1 - index]
     known, theirs = recipe.read_recipe(mine), recipe.read_recipe(other)
@@ -117,14 +120,14 @@ def confirm_cause(
 
 
 def _recordings(folders: tuple[Path, Path]) -> tuple[Recording, Recording]:
-    """Both recordings, with files named alike."""
+    """Load both recordings, with files named alike."""
     a, b = (_with_variables(read(folder), recipe.read_recipe(folder)) for folder in folders)
     left, right = named_alike(a.environment, b.environment)
     return replace(a, environment=left), replace(b, environment=right)
 
 
 def _with_variables(recording: Recording, known: Recipe | None) -> Recording:
-    """The recording with its folder and the variables that its code reads among its facts."""
+    """The recording with its folder, and the variables that its code reads, among its facts."""
     if known is None or not recording.environment:
         return recording
     facts = {**recording.environment, "variables": dict(known.variables), "cwd": str(known.cwd)}
@@ -143,12 +146,13 @@ def _with_variables(recording: Recording, known: Recipe | None) -> Recording:
 
 
 def _base(folders: Sequence[Path], recordings: Sequence[Recording]) -> tuple[str | None, str]:
-    """The side that can be run again here; why none can. Best one whose code and data are still there as they
-    were, then one whose caches are, A before B."""
+    """Choose the side that can be run again here, or say why none can. A side whose code and data are
+    unchanged is preferred, then one whose caches still exist, then A.
+    """
     obstacles, able = [], []
     for name, folder, recorded in zip("AB", folders, recordings, strict=True):
         known = recipe.read_recipe(folder)
-        obstacle = known.obstacle if known else "nothing was noted of how it was started"
+        obstacle = known.obstacle if known else "its recording does not say how it was started"
         if known and obstacle is None:
             facts = recorded.environment
             changed = changed_since(known, facts), changed_since(known, facts, caches=True)
@@ -158,7 +162,7 @@ def _base(folders: Sequence[Path], recordings: Sequence[Recording]) -> tuple[str
 
 
 def _made(known: Recipe, run: Path, recorded: Recording) -> frozenset[Path]:
-    """Files in its working folder that the recorded run made: written before they were read, if ever read."""
+    """Files in the working folder that the recorded run created: written before they were read."""
     entries = (recorded.environment.get("files") or {}).get("list") or []
     read_ = {Path(entry["path"]) for entry in entries if not entry.get("made")}
     wrote = {Path(entry["path"]) for entry in entries if entry.get("made")}
@@ -174,7 +178,7 @@ def _folders(known: Recipe, made: frozenset[Path]) -> Folders:
 
 
 def observed(project: Project, run: Path | str) -> Path:
-    """The folder that holds `observe/`: the run's own, or that of its side of a parity check."""
+    """The folder that contains `observe/`: the run's own, or that of its side of a parity check."""
     found = _observed(project, run)
     if found:
         return found

@@ -1,4 +1,4 @@
-"""Write data into a profile's text: what a person names, or what a run was seen to read."""
+"""Add data to the text of a profile: paths that the user names, or that a run was seen to read."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from orchestrator.sizing.profile_change import write_minimums
 
 
 def add_data(profile: Path, paths: Sequence[Path]) -> str:
-    """Declare folders or files, as they are named in the current folder, as data; the profile's new text.
+    """Declare folders or files, given relative to the current folder, as data. Returns the profile's new
+    text.
 
-    A path below the project is found there at its own place, an absolute one elsewhere at the same absolute
-    path, any other by its own name. Comments and all else of the text stay. Raises UsageError.
+    A path below the project keeps its place on the machine, an absolute path outside it keeps that path, and
+    any other is named by its last part. Comments and formatting are preserved. Raises UsageError.
     """
     project = load(profile).code.path.resolve()
     entries = [_entry(path, profile, project) for path in paths]
@@ -29,7 +30,7 @@ def add_data(profile: Path, paths: Sequence[Path]) -> str:
 
 
 def declare(profile: Path, found: Sequence[Undeclared]) -> str:
-    """Declare what a run reads; the profile's new text. Raises UsageError."""
+    """Declare what a run reads; returns the profile's new text. Raises UsageError."""
     entries = [NewData(source_of(each.path, profile), each.target) for each in found]
     return _written(profile, entries, profile_lines(found, profile).splitlines()[1:])
 
@@ -38,7 +39,8 @@ def _entry(path: Path, profile: Path, project: Path) -> NewData:
     place = Path(os.path.normpath(Path.cwd() / with_home(path)))
     if not is_there(place):
         raise UsageError(
-            f"There is no {path} to declare as data.", next_command="ls    # which data are here?"
+            f"{path} does not exist, so it cannot be declared as data.",
+            next_command="ls    # what data is here?",
         )
     inside = place.is_relative_to(project) or place.resolve().is_relative_to(project)
     target = str(place) if path.is_absolute() and not inside else None
@@ -51,12 +53,12 @@ def _written(profile: Path, entries: Sequence[NewData], shown: Sequence[str]) ->
         after = with_data(before, entries)
     except (NotEditable, Refused, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{profile} was left as it is: {error}. Put these lines below its data: yourself:\n"
+            f"{profile} was not changed: {error}. Add these lines below its data: yourself:\n"
             + "\n".join(shown)
         ) from None
     if after != before:
         try:
             write_minimums(profile, before, after)
         except ProfileError as error:
-            raise UsageError(f"{profile} was left as it is: with these data, {error.message}") from None
+            raise UsageError(f"{profile} was not changed, because with these data: {error.message}") from None
     return after

@@ -1,4 +1,4 @@
-"""doctor: what this computer has, which tier of local machine that gives, and how to get more."""
+"""doctor: what this computer has, which tier of local machine it supports, and how to improve it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,5 @@ def _program(name: str, used: str) -> dict[str, Any]:
 def _disk() -> dict[str, Any]:
     free = shutil.disk_usage(Path.cwd()).free
     enough = free > 6 << 30
-    detail = f"{free / (1 << 30):.0f} GiB free here" + (
-        "" if enough else "; a TensorFlow stack needs about 6"
-    )
+    detail = f"{free / (1 << 30):.0f} GiB free" + ("" if enough else "; a TensorFlow stack needs about 6")
     return {"name": "disk", "ok": enough, "needed": False, "detail": detail}

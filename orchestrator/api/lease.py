@@ -1,4 +1,4 @@
-"""plan, up: from a profile to a machine that is ready. The rest is loaded once the profile was read."""
+"""plan, up: from a profile to a machine that is ready."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def plan(
 ) -> Plan:
     """What `up` would do, with reasons and prices. Changes nothing.
 
-    Where nothing is leased no cloud is asked: what is recorded of it is enough.
+    Without an open lease no cloud is asked; the recorded catalog is enough.
     """
     wanted = _profile(profile, overrides)
     from orchestrator.leases.offered import foreseen_plan
@@ -40,14 +40,14 @@ def up(
     for_run: str | None = None,
     keep: bool = False,
 ) -> LeaseStatus:
-    """The machine that `profile` describes, made or found, with its stack installed and proven.
+    """Create or find the machine that `profile` describes, install its stack and verify it.
 
-    May be called again at any time: exactly one machine results. `approve` sees the plan before
-    anything that costs is made; its False ends the call with UsageError.
-    What lint finds in the script is said; with `strict` its errors stop the call. `for_run`: the run for
-    which `run` makes a new lease, and ends it; an `up` without it keeps such a lease from then on.
-    A machine that this call made and could not prepare is ended, unless `keep`.
-    Raises ProfileError, LintRefused, ProviderError, HostError, StackError, StackMismatch.
+    Safe to repeat: the result is exactly one machine. `approve` gets the plan before anything that costs
+    money is created; if it returns False, UsageError is raised. Lint findings in the script are reported;
+    with `strict`, errors stop the call. `for_run`: the run for which `run` opens the lease, which it later
+    closes; a later `up` without `for_run` keeps the lease. A machine that this call created and could not set
+    up is deleted, unless `keep`. Raises ProfileError, LintRefused, ProviderError, HostError, StackError,
+    StackMismatch.
     """
     wanted = _profile(profile, overrides)
     from orchestrator.leases.provision import provision

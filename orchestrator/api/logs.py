@@ -1,4 +1,4 @@
-"""logs: a run's output, whole or from where the reader left off."""
+"""logs: the output of a run, from its start or from where the reader stopped."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def logs(
 ) -> dict[str, Any]:
     """Pass a run's output to `output`, block by block; returns {run_id, bytes, ended, reason}.
 
-    Without `follow`: all of it, from the pulled copy where there is one. With it: from the last byte
-    that a follower in this folder saw, until the run ends. Of a run whose machine is gone: what a follower
-    received, which is kept.
+    Without `follow`, all of it, from the local copy if the run was pulled. With `follow`, from the last byte
+    that a reader in this folder received, until the run ends. If the machine is gone, the output that was
+    received before.
     """
     project = Project.at(folder)
     pulled = _pulled(project, run_id)
@@ -60,7 +60,7 @@ def logs(
 def _of_the_copy(
     project: Project, log: Path, follow: bool, output: Callable[[bytes], None]
 ) -> dict[str, Any]:
-    """The log that lies here; a follower gets what is behind its bookmark."""
+    """Pass on the local log; a follower gets what comes after its bookmark."""
     from orchestrator.runs import collect
     from orchestrator.runs import logs as earlier
 
@@ -111,7 +111,7 @@ def _of_the_machine(
 
 
 def _of_earlier_attempts(project: Project, run_id: str, output: Callable[[bytes], None]) -> int:
-    """Pass on what attempts before the one that goes on printed. How many bytes that was."""
+    """Pass on the output of earlier attempts. Returns its length in bytes."""
     from orchestrator.runs import logs as earlier
 
     folder = project.run(run_id)
@@ -123,7 +123,7 @@ def _of_earlier_attempts(project: Project, run_id: str, output: Callable[[bytes]
 
 
 def _pulled(project: Project, run_id: str | None) -> Path | None:
-    """The log that lies here and will not grow: of that run, or of the latest where no lease is open."""
+    """The local log of a run that has ended: of this run, or of the latest if no lease is open."""
     if run_id:
         log = project.run(run_id) / LOG
         return log if log.exists() and _settled(project, run_id) else None
@@ -131,11 +131,11 @@ def _pulled(project: Project, run_id: str | None) -> Path | None:
         return None
     found = sorted(project.run(".").glob(f"*/{LOG}"), key=lambda path: path.stat().st_mtime)
     if not found:
-        raise UsageError("There is no run in this folder.", next_command="orch train")
+        raise UsageError("This project has no runs.", next_command="orch train")
     return found[-1]
 
 
 def _settled(project: Project, run_id: str) -> bool:
-    """Whether its record is here, or no machine can know more of it."""
+    """Whether the record is local, or no machine can know more about the run."""
     recorded = (project.run(run_id) / _RECORD).exists()
     return recorded or not any(run_id in lease.runs for lease in project.open_leases())

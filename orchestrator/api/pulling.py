@@ -1,4 +1,4 @@
-"""pull: bring home runs that have ended. What that needs is loaded once it is known which run is meant."""
+"""pull: download the results of runs that have ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def pull(
     folder: Path | str | None = None,
     progress: Progress | None = None,
 ) -> RunRecord:
-    """Bring home a run that has ended; without `run_id` the latest that waits. Repeating it is safe.
+    """Download the results of a run that has ended; without `run_id`, of the latest one not yet pulled. Safe
+    to repeat.
 
     `again` lists its files anew on the machine, so that what was changed or removed there since comes as
     it is now. A run that still goes on is refused; so is a call without `run_id` where one goes on and none
@@ -41,7 +42,7 @@ def pull(
 def pull_all(
     *, lease: str | None = None, folder: Path | str | None = None, progress: Progress | None = None
 ) -> PullReport:
-    """Bring home every run of the lease that has ended and was not fetched, oldest first. None is success.
+    """Pull every ended run of the lease, oldest first. No such run is a success too.
 
     Raises ResultsLost, once all of them were fetched, where a result of one will not come, and NotAccepted
     where one does not pass the gate.
@@ -83,7 +84,7 @@ def fetch(
     folder: Path | str | None = None,
     progress: Progress | None = None,
 ) -> PullReport:
-    """As `pull`, with the other runs of the lease that it left on the machine."""
+    """Like `pull`; also returns the lease's other runs on the machine."""
     project = Project.at(folder)
     if store is not None:
         return PullReport((_from_store(project, run_id, store),))
@@ -114,7 +115,7 @@ def _judged(project: Project, held: Lease, pulled: PullReport, tell: Progress) -
 
 
 def _or_from_store(project: Project, pulled: Callable[[], PullReport]) -> PullReport:
-    """What comes from the machine; where it is gone, what it had put into the store by itself."""
+    """Pull from the machine, or, if it is gone, what it had uploaded to the store."""
     from orchestrator.runs import collect
     from orchestrator.runs.outcome import complete_record
     from orchestrator.session.reach import MachineGone
@@ -131,7 +132,7 @@ def _or_from_store(project: Project, pulled: Callable[[], PullReport]) -> PullRe
 def _from_machine(
     project: Project, held: Lease, latest: str, run_id: str | None, again: bool, tell: Progress
 ) -> PullReport:
-    """`latest`: the run that is meant where `run_id` names none."""
+    """Pull from the machine. `latest`: the run to use if `run_id` is None."""
     from orchestrator import jobs
     from orchestrator.training.one_run import opened
 
@@ -152,7 +153,7 @@ def _from_machine(
 
 
 def _from_store(project: Project, run_id: str | None, url: str) -> RunRecord:
-    """The run's results as they were put into a store. Raises UsageError where they are here already."""
+    """Pull results that were uploaded to a store. Raises UsageError if they are here already."""
     from orchestrator.runs import collect
     from orchestrator.runs.outcome import complete_record
     from orchestrator.runs.stored import StoredRun
@@ -169,15 +170,15 @@ def _from_store(project: Project, run_id: str | None, url: str) -> RunRecord:
 
 
 def _meant(session: Session) -> str:
-    """The latest run that has ended and waits to be fetched; where none waits, the latest that was fetched.
+    """The latest ended run that was not pulled; if there is none, the latest that was.
 
-    Raises Busy where only a run that goes on could bring something new.
+    Raises Busy if only an active run could bring something new.
     """
     ended, running = _standing(session)
     if ended:
         return ended[-1]
     if running:
-        raise _still_running(session, running[-1], "No other run waits to be fetched.")
+        raise _still_running(session, running[-1], "All other ended runs have been pulled.")
     fetched = [run.run_id for run in session.ledger.lease().runs.values() if run.collected and not run.lost]
     if not fetched:
         raise UsageError("No run waits to be fetched.", next_command="orch train    # or: orch status")
@@ -197,7 +198,7 @@ def _still_running(session: Session, run_id: str, others: str = "") -> Busy:
 
 
 def _home(session: Session, run_id: str, *, again: bool = False) -> RunRecord:
-    """The record of a run that has ended, with its files here."""
+    """The record of an ended run, with its files here."""
     from orchestrator import jobs
     from orchestrator.runs.outcome import complete_record
     from orchestrator.session.turns import turn_of
@@ -209,7 +210,7 @@ def _home(session: Session, run_id: str, *, again: bool = False) -> RunRecord:
 
 
 def _standing(session: Session) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The runs whose results are on the lease's machine only: those that have ended, those that go on."""
+    """The runs whose results are on the machine only: ended ones and active ones."""
     from orchestrator import jobs
 
     ended, running = [], []
@@ -223,16 +224,16 @@ def _standing(session: Session) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _tell_others(session: Session) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Say which other runs wait to be fetched. As `_standing`."""
+    """Report which other runs can be pulled. Arguments as returned by `_standing`."""
     ended, running = _standing(session)
     if ended:
         which = ended[0] if len(ended) == 1 else "--all"
-        session.progress.say(f"Ended too, and not fetched yet: {', '.join(ended)}. Next: orch pull {which}")
+        session.progress.say(f"Also ended and not pulled yet: {', '.join(ended)}. Next: orch pull {which}")
     return ended, running
 
 
 def _together(lacking: list[ResultsLost]) -> OrchError:
-    """One error for all runs of which results did not come home, with the record of the first."""
+    """One error for all runs whose results could not be downloaded, with the record of the first."""
     first = lacking[0]
     if len(lacking) > 1:
         first.message = "\n".join(error.message for error in lacking)

@@ -1,4 +1,4 @@
-"""record: runs on this computer, in whatever environment a command's Python is."""
+"""record: record runs on this computer, in the environment of a command's Python."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def record(
     progress: Progress | None = None,
     stdin: BinaryIO | None = None,
 ) -> RunRecord:
-    """Run `command` in the current folder and record it: exit, stack, I/O profile, the first `steps` steps,
-    and the fingerprints of `light` steps after them.
+    """Run `command` in the current folder and record exit, stack, I/O profile and the first `steps` steps,
+    plus fingerprints of `light` steps after them.
 
-    Nothing is staged or copied; the recording is `runs/<id>/`. The returned record tells a failure in
-    `exit`; only a command that cannot be started raises UsageError. `stdin` is passed on to the command, and
-    what it reads is kept in the recording; None: it has no standard input.
+    Nothing is staged or copied; the recording is `runs/<id>/`. A failure of the command is reported in
+    `exit`; only a command that cannot be started raises UsageError. `stdin` is passed to the command and
+    recorded; None gives it no standard input.
     """
     tell = progress or Silent()
     project = Project.at(folder)
@@ -85,12 +85,12 @@ def record(
 
 
 def _new_run(project: Project, run_id: str | None) -> str:
-    """The id of a run that can be kept in the project and is not there yet."""
+    """A run id that is valid and unused in the project."""
     name = check_run_id(run_id) if run_id else new_run_id("record")
     if project.run(name).exists():
         raise UsageError(
-            f"A run {name} is in {project.run(name).parent} already.",
-            next_command=f"rm -r {project.run(name)}    # or give another --run-id",
+            f"A run {name} exists already in {project.run(name).parent}.",
+            next_command=f"rm -r {project.run(name)}    # or choose another --run-id",
         )
     project.require_runs(name)
     project.ignore_runs()
@@ -100,7 +100,7 @@ def _new_run(project: Project, run_id: str | None) -> str:
 def _run(
     host: HereHost, agent: Agent, job: Job, stdin: BinaryIO | None, output: Callable[[bytes], None]
 ) -> bytes | None:
-    """Run the job to its end; what it read from standard input."""
+    """Run the job to its end. Returns what it read from standard input."""
     if stdin is None:
         jobs.start(host, agent, job)
         _follow(host, agent, job.run_id, output)
@@ -148,11 +148,11 @@ def _recorded(
 
 
 def _stack(python: str, tell: Progress) -> dict[str, Any] | None:
-    """What CMD's environment is; None where its Python cannot be read."""
+    """The environment of CMD; None if its Python cannot be inspected."""
     try:
         here = stack.attest_here(Path(python))
-    except Exception as error:  # a command need not be Python at all
-        tell.say(f"The environment of {python} could not be read: {error}")
+    except Exception as error:  # the command need not be Python
+        tell.say(f"The environment of {python} could not be inspected: {error}")
         return None
     return {
         "digest": here.digest,
@@ -165,6 +165,6 @@ def _stack(python: str, tell: Progress) -> dict[str, Any] | None:
 
 
 def left_behind(profile: Path | str, overrides: Sequence[str]) -> list[tuple[str, str]]:
-    """What a sync of the profile's code does not send: (path, why)."""
+    """The files that a sync of the profile's code does not send: (path, reason)."""
     wanted = load(Path(profile), overrides=tuple(overrides))
     return list(sync.scan(wanted.code.path, ignore=code_ignored(wanted)).skipped)

@@ -1,4 +1,4 @@
-"""resume-check: whether a job that is killed after a checkpoint goes on as if it never was."""
+"""resume-check: whether a job that is killed after a checkpoint resumes exactly."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def resume_check(
     budget: float = RESUME_BUDGET,
     progress: Progress | None = None,
 ) -> ResumeCheck:
-    """Run `command` in copies of the current folder: without a break, killed after a checkpoint, resumed.
+    """Run `command` in copies of the current folder: uninterrupted, killed after a checkpoint, and resumed.
 
-    `checkpoints`: folders or files in which it writes them, below the current folder; none: what is called
-    like one. Nothing of the user's is written. The runs and what they left are removed.
+    `checkpoints`: folders or files below the current folder in which it writes checkpoints; default: paths
+    whose names look like one. The user's files are not changed, and the runs are removed afterwards.
     """
     tell = progress or Silent()
     project = Project.at(folder)
@@ -36,7 +36,7 @@ def resume_check(
 
 
 def _below(name: str, cwd: Path) -> str:
-    """A folder of checkpoints as it is called below the working folder. Raises UsageError."""
+    """A checkpoint folder relative to the working folder. Raises UsageError."""
     place = (cwd / name).resolve()
     if place == cwd.resolve() or not place.is_relative_to(cwd.resolve()):
         raise UsageError(

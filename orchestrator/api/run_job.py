@@ -1,7 +1,4 @@
-"""run: up, train, down in one call, for a scheduled job that may be started twice.
-
-What that takes is loaded once the profile was read.
-"""
+"""run: up, train and down in one call, for a scheduled job that may be started twice."""
 
 from __future__ import annotations
 
@@ -33,12 +30,12 @@ from orchestrator.session.turns import exclusive_use, shared_use
 if TYPE_CHECKING:
     from orchestrator.training.one_run import Output, RunOptions
 
-_ENDED = "The machine was ended; nothing costs."
+_ENDED = "The machine was deleted; nothing costs money any more."
 
 
 @dataclass(frozen=True)
 class _Call:
-    """One call of `run`. `words` is the command line that repeats it."""
+    """One call of `run`. `words`: the command line that repeats it."""
 
     project: Project
     profile: Profile
@@ -62,12 +59,13 @@ def run(
     output: Output | None = None,
     progress: Progress | None = None,
 ) -> RunRecord:
-    """up, train, down. Called again with the same `run_id` it finds what it left: record, run or machine.
+    """Run up, train and down. A call with the same `run_id` continues from the record, run or machine that
+    exists.
 
-    A success is returned at once where command, code, data and lock are those of its record; else UsageError
-    names what differs. A run that failed, or was lost with its machine, is tried again as a new attempt with
-    the project as it is now; without `retry_failed` its failure is raised again, and nothing is rented. Of
-    two calls with one id the second waits, and gets what the first got. `parallel`: see `train`.
+    A success is returned at once if command, code, data and lock are those of its record; otherwise
+    UsageError names the difference. A failed or lost run is tried again as a new attempt with the current
+    project; without `retry_failed`, its failure is raised and nothing is rented. If two calls use one id, the
+    second waits and gets the same result. `parallel`: see `train`.
 
     The machine is ended in every case but three, which `progress` or the error's `exists` name with the
     price: results on it could not be brought home, another call uses it, or it was there before (`up`).
@@ -113,7 +111,7 @@ def _run(call: _Call, output: Output | None) -> RunRecord:
 
 
 def _ended_on_error(call: _Call, output: Output | None) -> RunRecord:
-    """The run's record; where there is none, what the call made is ended."""
+    """The run's record; if there is none, what the call created is deleted."""
     try:
         with shared_use(call.project, call.profile.name):
             return _to_the_end(call, output)
@@ -123,7 +121,7 @@ def _ended_on_error(call: _Call, output: Output | None) -> RunRecord:
 
 
 def _to_the_end(call: _Call, output: Output | None) -> RunRecord:
-    """One attempt, or several where the profile's `retry` allows it; each looks for its machine itself."""
+    """One attempt, or several if the profile's `retry` allows it; each attempt finds its own machine."""
     from orchestrator.training.retrying import Course, until_it_ends
 
     def attempt(wish: RunOptions) -> RunRecord:
@@ -135,7 +133,7 @@ def _to_the_end(call: _Call, output: Output | None) -> RunRecord:
 
 
 def _require(call: _Call) -> None:
-    """Refuse what would fail once a machine is there."""
+    """Refuse what would fail after a machine was created."""
     from orchestrator.training.resume import require_checkpoints
 
     if call.wish.resume_proof:
@@ -159,7 +157,7 @@ def _words(profile: str | Path, run_id: str, overrides: Sequence[str], wish: Run
 
 
 def _answered(call: _Call) -> RunRecord | None:
-    """The record that needs no machine. A run whose machine is gone is settled first."""
+    """The record, if it needs no machine. A run whose machine is gone is settled first."""
     lease = _lease(call)
     if lease is not None and lease.uncollected:
         _settle_where_gone(call, lease)
@@ -184,7 +182,7 @@ def _settle_where_gone(call: _Call, lease: Lease) -> None:
 
 
 def _made(call: _Call, output: Output | None) -> RunRecord:
-    """An attempt, on the machine of the profile; or the end of one that goes on there."""
+    """Make an attempt on the profile's machine, or follow an active one to its end."""
     _require_space(call)
     from orchestrator.training import elsewhere
 
@@ -201,8 +199,9 @@ def _made(call: _Call, output: Output | None) -> RunRecord:
 
 
 def _with_machine(call: _Call) -> Lease:
-    """The lease of the profile, its machine ready; not where an earlier attempt was interrupted, if another
-    place has an offer."""
+    """The profile's lease with its machine ready, in another zone than an interrupted attempt if one has an
+    offer.
+    """
     from orchestrator.leases.provision import provision
     from orchestrator.leases.replace import end_interrupted, free_to_move
     from orchestrator.runs import attempts
@@ -235,7 +234,9 @@ def _lease(call: _Call) -> Lease | None:
 
 
 def _end(call: _Call) -> str | None:
-    """End the machine that `run` made; what is left, and why, where it must not. Raises what `down` does."""
+    """Delete the machine that `run` created; returns what is left and why, if it must stay. Raises what
+    `down` does.
+    """
     from orchestrator.leases.down import down
 
     with exclusive_use(call.project, call.profile.name) as nobody:
@@ -260,7 +261,7 @@ def _left(lease: Lease, why: str) -> str:
 
 
 def _end_after(call: _Call, error: BaseException) -> None:
-    """The same after a failure, which then says what is left, and what to do, as things are now."""
+    """Delete the machine after a failure; the error then says what is left and what to do."""
     lease = _lease(call)
     had = lease is not None and lease.machine is not None
     try:

@@ -1,4 +1,4 @@
-"""schema and init: what a profile and a record may hold, and a first profile."""
+"""schema and init: JSON Schemas, and a first profile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def schema(which: str) -> dict[str, Any]:
         text = files("orchestrator.report").joinpath(f"{which}.schema.json").read_text()
         value: dict[str, Any] = json.loads(text)
         return value
-    raise UsageError(f"There is no schema {which!r}; there are: profile, run, lint.")
+    raise UsageError(f"There is no schema {which!r}. Schemas: profile, run, lint.")
 
 
 def start_profile(
@@ -33,7 +33,7 @@ def start_profile(
 ) -> tuple[Path, str]:
     """Write a profile for `project` at `output` (relative to it); returns its path and text.
 
-    `ground`: what terraform made, for a machine there.
+    `ground`: terraform outputs, for a machine in that cloud.
     """
     from orchestrator.lint import checkpoint_folders
     from orchestrator.profile import FoundData, load, starter
@@ -54,7 +54,7 @@ def start_profile(
 
 
 def _there_already(path: Path, output: Path) -> UsageError:
-    """With what the code reads and the profile does not declare."""
+    """The error for an existing profile; it names what the code reads and the profile does not declare."""
     from orchestrator.profile import load
     from orchestrator.reads.advice import of_profile
     from orchestrator.reads.undeclared_words import declare_command, undeclared_sentence
@@ -68,11 +68,11 @@ def _there_already(path: Path, output: Path) -> UsageError:
     next_command = (
         f"{declare_command(found, path)}    # or, to write it anew: {replace}" if found else replace
     )
-    return UsageError(f"{path} is there already.{said}", next_command=next_command)
+    return UsageError(f"{path} exists already.{said}", next_command=next_command)
 
 
 def missing_lock(profile: Path) -> str | None:
-    """The command that makes the lock which the profile lacks; None where it has one."""
+    """The command that creates the missing lock file; None if there is one."""
     from orchestrator.profile import load
     from orchestrator.profile.resolve import lock_command
 

@@ -1,4 +1,4 @@
-"""setup: make in an account what `up` needs there, and nothing else; or remove it again."""
+"""setup: create what `up` needs in a cloud account, or remove it again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.model import Progress, Silent, clouds
 from orchestrator.model.setup import Setup, SetupStep
 
 WHO_AM_I = "https://checkip.amazonaws.com"
-"""It answers the public address of who asks, one line of plain text."""
+"""Answers the caller's public address in one line of plain text."""
 
 _LONGEST = 100
 Approve = Callable[[str, Sequence[SetupStep]], bool]
@@ -22,7 +22,10 @@ Approve = Callable[[str, Sequence[SetupStep]], bool]
 
 @dataclass(frozen=True)
 class SetupReport:
-    """`where`: account and region. `changed`: what was made, or removed; () where nothing had to be."""
+    """`where`: account and region.
+
+    `changed`: the steps that were carried out; () if nothing had to be done.
+    """
 
     where: str
     undone: bool
@@ -39,10 +42,10 @@ def setup(
     environ: Mapping[str, str] = os.environ,
     progress: Progress | None = None,
 ) -> SetupReport:
-    """Make what lacks, each after the other; killed between, the next call goes on.
+    """Create what is missing, one step after another; after an interruption the next call continues.
 
-    `source`: the addresses that ssh may come from, as CIDR; default: this computer's public address.
-    Raises UsageError where it is not approved, ProviderError where the cloud refuses.
+    `source`: the addresses that may use ssh, as CIDR; default: this computer's public address. Raises
+    UsageError if not approved, ProviderError if the cloud refuses.
     """
     tell = progress or Silent()
     known = _setup_of(cloud)
@@ -53,7 +56,7 @@ def setup(
     if steps and approve and not approve(where, steps):
         raise UsageError("Not approved; nothing was changed.")
     for step in steps:
-        tell.say(f"{'Removing' if undo else 'Making'} {step.name}: {step.detail}")
+        tell.say(f"{'Removing' if undo else 'Creating'} {step.name}: {step.detail}")
         step.act()
     return SetupReport(where, undo, tuple(steps))
 
@@ -62,7 +65,7 @@ def _setup_of(cloud: str) -> Setup:
     able = [each.name for each in clouds.every() if each.setup]
     if cloud not in able:
         raise UsageError(
-            f"There is nothing to set up for {cloud!r}; there are {', '.join(able)}.",
+            f"There is nothing to set up for {cloud!r}. Clouds with a setup: {', '.join(able)}.",
             next_command="orch doctor",
         )
     found: Setup = importlib.import_module(clouds.traits(cloud).setup)
@@ -70,7 +73,7 @@ def _setup_of(cloud: str) -> Setup:
 
 
 def own_address(cloud: str, url: str = WHO_AM_I) -> str:
-    """This computer's public address. Raises UsageError where it cannot be learned."""
+    """This computer's public address. Raises UsageError if it cannot be found out."""
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return str(ipaddress.ip_address(answer.read(_LONGEST).decode("ascii").strip()))
@@ -83,7 +86,7 @@ def own_address(cloud: str, url: str = WHO_AM_I) -> str:
 
 
 def _range(source: str) -> str:
-    """CIDR in its one spelling. Refuses what lets in everybody."""
+    """Normalise a CIDR. Refuses ranges that let everybody in."""
     try:
         found = ipaddress.ip_network(source, strict=False)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""ssh: a person's own door to the machine, with the host key that orch verified."""
+"""ssh: open the machine for the user, with the host key that orch verified."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from orchestrator.session.project import Project
 def ssh_command(
     command: Sequence[str] = (), *, lease: str | None = None, folder: Path | str | None = None
 ) -> list[str]:
-    """The `ssh` command line of the machine: its own key and known_hosts, nothing of the user's."""
+    """The `ssh` command line for the machine.
+
+    It uses the lease's key and known_hosts, nothing of the user's.
+    """
     project = Project.at(folder)
     held = project.lease(lease)
     with naming(project.ledger(held.id), shlex.join(["orch", "ssh", *command])):
@@ -45,12 +48,12 @@ def ssh_command(
     argv = ["ssh", "-F", "/dev/null", "-i", str(project.identity(held.id)), "-p", str(endpoint.port)]
     for name, value in options.items():
         argv += ["-o", f'{name}="{value}"' if " " in value else f"{name}={value}"]
-    if endpoint.proxy:  # the rest of the option is a line of shell: no quotes around it
+    if endpoint.proxy:  # the rest of the option is parsed by a shell, so it is not quoted
         argv += ["-o", "ProxyCommand=" + shlex.join(endpoint.proxy).replace("%", "%%")]
     argv += [f"{endpoint.user}@{endpoint.address}"]
     return [*argv, "--", shlex.join(command)] if command else argv
 
 
 def exec_ssh(argv: Sequence[str]) -> NoReturn:
-    """Give this process to ssh: its terminal, its signals, its exit code."""
+    """Replace this process by ssh, which keeps the terminal, signals and exit code."""
     os.execvp(argv[0], list(argv))

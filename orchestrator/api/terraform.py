@@ -1,4 +1,4 @@
-"""Where terraform keeps its outputs: a state here, a file, or whatever its own program can read."""
+"""Read terraform outputs from a local state, a file, or the terraform program."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ _OUTPUT_S = 120.0
 
 
 def terraform_outputs(path: Path) -> TerraformOutputs:
-    """What terraform made, as the folder or file at `path` tells it.
+    """Read the outputs of the terraform folder or file at `path`.
 
-    A file is a state or the JSON of `terraform output -json`. A folder is one in which terraform was
-    applied; where its state is elsewhere, terraform or tofu is run to ask for it. Raises UsageError.
+    A file is a state, or the output of `terraform output -json`. For a folder whose state is stored
+    elsewhere, terraform or tofu is run to ask for it. Raises UsageError.
     """
     if path.is_file():
         return read_ground(_text(path), str(path))
     if not path.is_dir():
         raise UsageError(f"{path} is neither a folder nor a file.")
-    if (path / ".terraform" / "terraform.tfstate").is_file():  # it names a backend: the state is elsewhere
+    # the folder names a backend: its state is elsewhere
+    if (path / ".terraform" / "terraform.tfstate").is_file():
         return read_ground(_asked(path), f"terraform output in {path}")
     state = _state(path)
     if state.is_file():
@@ -37,7 +38,7 @@ def terraform_outputs(path: Path) -> TerraformOutputs:
 
 
 def _state(folder: Path) -> Path:
-    """The state of the workspace that is chosen there."""
+    """The state of the selected workspace."""
     chosen = folder / ".terraform" / "environment"
     workspace = _text(chosen).strip() if chosen.is_file() else "default"
     name = "terraform.tfstate"
@@ -59,7 +60,7 @@ def _asked(folder: Path) -> str:
 
 
 def _program(folder: Path) -> str:
-    """The one that was used there, where that shows; else the one that is installed."""
+    """The program that was used in the folder, if that is known; else the installed one."""
     lock = folder / ".terraform.lock.hcl"
     wanted = _PROGRAMS[::-1] if lock.is_file() and "registry.opentofu.org" in _text(lock) else _PROGRAMS
     found = next((name for name in wanted if shutil.which(name)), None)

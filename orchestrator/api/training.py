@@ -1,4 +1,4 @@
-"""train, attach: one run on a lease's machine. What a run needs is loaded once it is known which is meant."""
+"""train, attach: one run on a lease's machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def train(
     approve: Approve | None = None,
     progress: Progress | None = None,
 ) -> RunRecord:
-    """Sync, prove, run, follow, pull, check: the record of one run of the lease's profile.
+    """Send, verify, run, follow, pull and check one run of the lease's profile; returns its record.
 
     `local_parity` first runs the first steps here and there and stops where they differ. `resume_proof`
     first kills the command here after a checkpoint, resumes it, and stops where that is not the run without

@@ -1,4 +1,4 @@
-"""watch: see a run to its end that somebody began, whoever did and however it was interrupted."""
+"""watch: follow a run to its end, whoever started it and however that was interrupted."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ def watch(
     approve: Approve | None = None,
     progress: Progress | None = None,
 ) -> RunRecord:
-    """Follow the run until it ends, and bring it home; begin it again as its profile's `retry` allows.
+    """Follow the run until it ends and download its results; retry it as its profile's `retry` allows.
 
-    As the command that began it, which it need not know: `train` goes on in its lease, what `run` began ends
-    its machine, too. May be called at any time and several times at once. A run that has ended is returned,
-    or its failure raised, with nothing started. `overrides`: secrets of train.env that are kept nowhere.
-    Raises what `train` and `run` raise, UsageError where the project is not what made a success.
+    It acts as the command that started the run: `train` continues in its lease, and for `run` the machine is
+    deleted at the end. It may be called at any time, and several times at once. A run that has ended is
+    returned, or its failure raised, without starting anything. `overrides`: secrets of train.env, which are
+    stored nowhere. Raises what `train` and `run` raise, and UsageError if the project differs from that of a
+    success.
     """
     project, name = Project.at(folder), check_run_id(run_id)
     lease = _lease_of(project, name)
@@ -68,16 +69,16 @@ def watch(
 
 
 def _lease_of(project: Project, run_id: str) -> Lease | None:
-    """The lease of the run's last attempt: an open one, else the one that was opened last.
+    """The lease of the run's last attempt: an open one if possible, else the latest.
 
-    A run that died before its job began is known by the lease that was made for it.
+    A run that ended before its job started is known by the lease that was opened for it.
     """
     having = [lease for lease in project.leases() if run_id in lease.runs or lease.for_run == run_id]
     return max(having, key=lambda lease: (lease.open, lease.opened_at), default=None)
 
 
 def _given(lease: Lease) -> tuple[str, ...]:
-    """What the call that began the run changed in its profile; not the cloud that `any` became."""
+    """The overrides of the call that started the run, without the cloud that `any` resolved to."""
     given = tuple(str(each) for each in lease.profile["overrides"])
     path, chosen = Path(lease.profile["path"]), f"cloud={lease.profile['cloud']}"
     if given[-1:] == (chosen,) and load(path, overrides=given[:-1]).cloud == clouds.ANY:

@@ -48,7 +48,7 @@ class Outcome(StrEnum):
     """What became of a candidate for the cause."""
 
     CONFIRMED = "confirmed"
-    """With it alone, or with the other confirmed ones, the runs are equal to the bit."""
+    """With it alone, or with the other confirmed ones, the runs are bitwise identical."""
     PART = "part"
     """It moves the first difference to a later place, or what makes it differ was not tried."""
     FOLLOWS = "follows"

@@ -52,7 +52,7 @@ VARIABLES = frozenset(
 
 @dataclass(frozen=True)
 class Omission:
-    """One thing that was not restored. `confirmed`: with it put back, the resumed run is equal to the bit.
+    """One thing that was not restored. `confirmed`: with it put back, the resumed run is bitwise identical.
 
     `names`: the variables, files or callbacks. `step`: of the uninterrupted run, the first that differs (0:
     not known). `stage`: where in that step. `like`: the step of which the batch was seen instead.
@@ -71,7 +71,7 @@ class Omission:
 class ResumeCheck:
     """The outcome. `steps`: of the uninterrupted run; `kept`: the step before the checkpoint;
     `killed`: the last step before the kill; `resumed`: the step after which the resumed run went on;
-    `compared`: steps that are equal to the bit after that."""
+    `compared`: steps that are bitwise identical after that."""
 
     verdict: Resumed
     checkpoint: tuple[str, ...] = ()

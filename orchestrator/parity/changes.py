@@ -1,6 +1,6 @@
 """What differs between the facts of two recorded runs, each difference as one value. Pure.
 
-Versions are left out: measured, several versions of TensorFlow and NumPy are equal to the bit.
+Versions are left out: measured, several versions of TensorFlow and NumPy are bitwise identical.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ def repeats_needed(results: Sequence[int], tried: int = 0) -> int:
 
 
 def repeats_shown(equal: int, results: Sequence[int]) -> str:
-    """What runs showed of a remedy, for people: "3 runs with it are equal to the bit, …"."""
+    """What runs showed of a remedy, for people: "3 runs with it are bitwise identical, …"."""
     return (
-        f"{equal} runs with the fix are equal to the bit; {len(results)} runs without it have "
+        f"{equal} runs with the fix are bitwise identical; {len(results)} runs without it have "
         f"{len(set(results))} different results"
     )

@@ -57,7 +57,7 @@ def judge(a: Recording, b: Recording, names: SideNames = LETTERS) -> Verdict:
     if len(a.steps) != len(b.steps) and a.requested == b.requested:
         return _uneven(a, b, outcome, names)
     found = (
-        f"All {outcome.compared} tensors of the first {_steps(outcome.steps)} are equal to the bit: "
+        f"All {outcome.compared} tensors of the first {_steps(outcome.steps)} are bitwise identical: "
         f"{_stages(outcome)}."
     )
     if outcome.light:
@@ -153,7 +153,7 @@ def _absorbed(a: Recording, b: Recording, outcome: Comparison, finding: Finding,
     dtypes = difference(finding, names)
     found = (
         f"The batches have another dtype ({finding.tensor}: {dtypes}), and that changes nothing: "
-        f"what is computed from them in the first {_steps(steps)} is equal to the bit."
+        f"what is computed from them in the first {_steps(steps)} is bitwise identical."
     )
     unseen = _unseen(a, b)
     more = f"{_other_files(a, b, names)}{_versions(a, b, names)}{_too_short(a, b)}"
@@ -173,7 +173,7 @@ def _absorbed(a: Recording, b: Recording, outcome: Comparison, finding: Finding,
 
 def _first_difference(finding: Finding, names: SideNames) -> str:
     kind = " That is the size of rounding." if finding.rounding else ""
-    before = "" if finding.stage == Stage.FILES else " Everything before it is equal to the bit."
+    before = "" if finding.stage == Stage.FILES else " Everything before it is bitwise identical."
     shows = f" It shows in {located(finding.shows, names)}." if finding.shows else ""
     return f"{differ_first(finding.step, located(finding, names))}{kind}{before}{shows}"
 
@@ -195,14 +195,14 @@ def _uneven(a: Recording, b: Recording, outcome: Comparison, names: SideNames) -
         if side.failure and len(side.steps) < side.requested:
             detail = (
                 f"{name[:1].upper()}{name[1:]} ended after {_steps(len(side.steps))}: {side.failure}. "
-                f"The first {_steps(outcome.steps)}, which both have, are equal to the bit."
+                f"The first {_steps(outcome.steps)}, which both have, are bitwise identical."
             )
             return Verdict(
                 Conclusion.NOT_COMPARED, compared=outcome.compared, steps=outcome.steps, detail=detail
             )
     divergence = Divergence(outcome.steps + 1, Stage.STEPS, "", None, counts)
     because = "the data or the arguments differ, so that one side makes fewer steps"
-    found = f"The runs make different numbers of steps: {counts}. Those that both have are equal to the bit."
+    found = f"The runs make different numbers of steps: {counts}. Those that both have are bitwise identical."
     return Verdict(
         Conclusion.DIVERGENT,
         divergence,

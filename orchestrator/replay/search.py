@@ -270,11 +270,12 @@ class Search:
     def _equal(self, how: str) -> str:
         names = self._sides.names
         mine, theirs = (names.of_a, names.of_b) if self._sides.base == "A" else (names.of_b, names.of_a)
-        equal = f"the first steps {mine}, repeated {how} changed, are equal to those {theirs}"
+        repeated = f"the first steps {mine}, repeated {how} changed, are"
         if self._self_place is None:
-            return f"{equal} to the bit"
+            return f"{repeated} bitwise identical to those {theirs}"
         step, stage = self._self_place
-        return f"{equal} until the script differs from itself (step {step}, {STAGES[stage]})"
+        where = f"step {step}, {STAGES[stage]}"
+        return f"{repeated} equal to those {theirs} until the script differs from itself ({where})"
 
     def _explains(self, now: Place | None) -> bool:
         return now is None or (self._self_place is not None and now >= self._self_place)

@@ -1,4 +1,4 @@
-"""What leases have cost, as text."""
+"""The output of `orch costs`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from orchestrator.report.units import duration, money, table
 
 
 def costs_text(costs: Mapping[str, Any]) -> str:
-    """A row for each lease, then projects, months, and what runs now. See `orch costs --json`."""
+    """Tables of leases, projects and months, then totals. `costs`: as `orch costs --json` prints it."""
     leases = costs["leases"]
     if not leases:
-        return "Nothing was ever leased from here, or from another project that this computer knows."
+        return "No lease is recorded, in this project or in another one that this computer knows."
     rows = [["lease", "cloud", "state", "ran", "cost"]]
     rows += [
         [
@@ -33,8 +33,8 @@ def costs_text(costs: Mapping[str, Any]) -> str:
 
 
 def _total(costs: Mapping[str, Any]) -> str:
-    said = f"Together {money(costs['usd'])}, at the prices of the leases, without tax and traffic."
+    said = f"Total: {money(costs['usd'])}, at the prices of the leases, without tax and network traffic."
     if not costs["usd_hour"]:
-        return f"{said} Nothing runs now."
+        return f"{said} Nothing is running."
     now, rest = money(costs["usd_hour"]), money(costs["to_come"])
-    return f"{said} What runs now costs {now}/h, and {rest} more if it runs until its deadline."
+    return f"{said} Running machines cost {now}/h, and {rest} more if they run until their deadlines."

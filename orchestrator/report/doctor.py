@@ -1,4 +1,4 @@
-"""What `orch doctor` found, as text."""
+"""The output of `orch doctor`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from orchestrator.model.counted import counted
 from orchestrator.report.units import table
 
 _TIERS = {
-    "netns": "a machine of its own: file system, network, processes, limits",
-    "userns": "a machine of its own without root: some limits are lost",
-    "process": "an sshd of its own on this system: no isolation",
+    "netns": "isolated: own file system, network, processes and limits",
+    "userns": "isolated without root: some limits are not enforced",
+    "process": "not isolated: an sshd on this system",
 }
 
 
 def doctor_text(found: Mapping[str, Any]) -> str:
     tier = found.get("tier")
-    lines = [f"local machines: {tier}: {_TIERS.get(str(tier), 'none can be made here')}"]
+    lines = [f"local machines: {tier}: {_TIERS.get(str(tier), 'not possible on this computer')}"]
     lines += [f"  lost: {each}" for each in found.get("lost") or ()]
     lines += [f"  missing: {each}" for each in found.get("missing") or ()]
     if found.get("fix"):
@@ -33,7 +33,7 @@ def doctor_text(found: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------- a cloud
 
 _MANY = 4
-"""Permissions of one state that share a line from so many on."""
+"""From this number on, permissions in the same state share one line."""
 
 _MARKS = {
     CheckState.OK: "ok",
@@ -44,9 +44,9 @@ _MARKS = {
 
 
 def readiness_text(readiness: Readiness, profile: Path | None) -> str:
-    """What was found, a line for each check; then what mends each, and what to do next."""
+    """One line per check, then the remedies, then the next command."""
     return "\n".join(
-        [*_head(readiness), "", *_checked(readiness), *_mending(readiness), "", _next(readiness, profile)]
+        [*_head(readiness), "", *_checked(readiness), *_remedies(readiness), "", _next(readiness, profile)]
     )
 
 
@@ -73,12 +73,12 @@ def _checked(readiness: Readiness) -> Iterator[str]:
             rows.append([mark, topic, f"{len(alike)} granted", ""])
         else:
             names = ", ".join(check.name for check in alike)
-            rows.append([mark, topic, f"{len(alike)} not told", f"{names}; --json tells why"])
+            rows.append([mark, topic, f"{len(alike)} not known", f"{names}; --json says why"])
     yield table(rows)
 
 
 def _alike(checks: Sequence[Check]) -> Iterator[list[Check]]:
-    """In order; permissions that are granted, and those that were not told, are taken together."""
+    """Group permissions that are granted, and those that are not known; other checks stay alone."""
     taken: set[CheckState] = set()
     for check in checks:
         if check.topic is not Topic.PERMISSION or check.state is CheckState.MISSING:
@@ -88,16 +88,16 @@ def _alike(checks: Sequence[Check]) -> Iterator[list[Check]]:
             yield [one for one in checks if (one.topic, one.state) == (check.topic, check.state)]
 
 
-def _mending(readiness: Readiness) -> Iterator[str]:
+def _remedies(readiness: Readiness) -> Iterator[str]:
     lacking = [check for check in readiness.missing if check.remedy]
     covered = [check for check in lacking if check.topic is Topic.PERMISSION] if readiness.grant else []
     rest = [check for check in lacking if check not in covered]
     if rest:
-        yield "\nTo mend:"
+        yield "\nTo fix:"
     yield from (f"  {check.name}: {check.remedy}" for check in rest)
     if covered:
         count = counted(len(covered), "permission")
-        yield f"\n{count} missing; who administers the account adds:\n{readiness.grant}"
+        yield f"\n{count} missing. Ask the account's administrator to add:\n{readiness.grant}"
     odd = [check for check in readiness.checks if check.state is CheckState.WARNING and check.remedy]
     if odd:
         yield "\nWorth changing:"
@@ -105,23 +105,21 @@ def _mending(readiness: Readiness) -> Iterator[str]:
     untold = [check for check in readiness.checks if check.state is CheckState.UNKNOWN and check.remedy]
     untold = [check for check in untold if check.topic is not Topic.PERMISSION]
     if untold:
-        yield "\nTo learn what could not be told:"
+        yield "\nTo find out what is not known:"
     yield from (f"  {check.name}: {check.remedy}" for check in untold)
 
 
 def _next(readiness: Readiness, profile: Path | None) -> str:
     unknown = [check for check in readiness.checks if check.state is CheckState.UNKNOWN]
-    untold = f" {counted(len(unknown), 'check')} could not tell." if unknown else ""
+    untold = f" The result of {counted(len(unknown), 'check')} is not known." if unknown else ""
     again = " ".join(["orch doctor", readiness.cloud, *([shlex.quote(str(profile))] if profile else [])])
     if readiness.missing:
         return (
-            f"Not ready: {len(readiness.missing)} missing.{untold}\nNext: mend what is missing, then: {again}"
+            f"Not ready: {len(readiness.missing)} missing.{untold}\nNext: fix what is missing, then: {again}"
         )
     if profile:
-        return f"Ready, as far as can be seen.{untold}\nNext: orch up {shlex.quote(str(profile))}"
-    return (
-        f"Ready, as far as can be seen.{untold}\nNext: {again} PROFILE    # quota and image for its machine"
-    )
+        return f"Ready.{untold}\nNext: orch up {shlex.quote(str(profile))}"
+    return f"Ready.{untold}\nNext: {again} PROFILE    # also checks quota and image for its machine"
 
 
 def _line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The runs of a project, as a table."""
+"""The output of `orch runs`."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _RUN = 30
 
 
 def history_text(history: History, up: str) -> str:
-    """A row for each run, the newest first. `up`: the command that leases a first machine."""
+    """One row per run, newest first. `up`: the command that leases a first machine."""
     parts = [_table(history)] if history.runs else []
     parts += [f"Not listed, {one.place}: {one.why}" for one in history.damaged]
     if history.stale:
-        parts.append(f"{history.ledger} was not read now; this is its last copy here.")
+        parts.append(f"{history.ledger} could not be read now; its last local copy is shown.")
     if history.more:
-        parts.append(f"Older ones: orch runs --last {2 * len(history.runs)}")
+        parts.append(f"To list older runs: orch runs --last {2 * len(history.runs)}")
     if not history.runs:
-        parts.append(f"No run of this project is known here.\nNext: {up}")
+        parts.append(f"This project has no runs yet.\nNext: {up}")
     return "\n".join(parts)
 
 
 def _table(history: History) -> str:
-    """One line a run, and one below it with what it proved and measured."""
+    """One row per run, and a line below it with its verdict and metrics."""
     rows = [_row(one) for one in history.runs]
-    heading = ["run", "began", "ended", "cost", "tries", "results"]
+    heading = ["run", "started", "ended", "cost", "attempts", "results"]
     widths = [min(_RUN, max(len(row[c]) for row in (heading, *rows))) for c in range(len(heading))]
     lines = _lines(heading, widths)
     for one, row in zip(history.runs, rows, strict=True):
@@ -40,7 +40,7 @@ def _table(history: History) -> str:
 
 
 def _lines(row: list[str], widths: list[int]) -> list[str]:
-    """A run id that is too long for its column has a line of its own, so that it can be copied."""
+    """Format a row. A run id that is too long for its column gets a line of its own, so it can be copied."""
     run, *others = row
     alone = [run] if len(run) > widths[0] else []
     cells = ["" if alone else run, *others]
@@ -87,13 +87,13 @@ def _metrics(one: PastRun) -> str:
 
 
 def _where(one: PastRun) -> str:
-    """Where its results are, unless they are here or nowhere."""
+    """The machine or computer that has the results; "" if they are here or lost."""
     if one.where is Where.MACHINE:
         return f"on {_cut(one.place)}"
     return f"with {_cut(one.place)}" if one.where is Where.ELSEWHERE else ""
 
 
 def _cut(text: str) -> str:
-    """One line of at most so many characters."""
+    """Shorten a text to one line of at most _LONGEST characters."""
     line = " ".join(plain(text).split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

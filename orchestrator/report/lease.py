@@ -1,4 +1,4 @@
-"""Leases, plans and what `down` ended, as text."""
+"""Format leases, plans and the result of `orch down`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from orchestrator.report.units import duration, money, share, size, table
 
 
 def status_text(leases: Sequence[LeaseStatus], now: float | None = None) -> str:
-    """One block a lease: what runs, until when, what it costs, its runs."""
+    """One block per lease: what runs, until when, its cost and its runs."""
     return "\n\n".join(_lease(lease, time.time() if now is None else now) for lease in leases)
 
 
 def nothing_leased(elsewhere: Sequence[str], up: str) -> str:
-    """No lease in this folder. `elsewhere`: machines of the user; `up`: the command that leases one."""
+    """The text for a project without a lease. `elsewhere`: other machines of the user. `up`: the command that
+    leases one.
+    """
     return f"{_nothing(elsewhere)}\nNext: {up}"
 
 
@@ -38,12 +40,16 @@ def _lease(lease: LeaseStatus, now: float) -> str:
         left = lease.deadline - now
         ends = f"powers itself off at {at}, in {duration(left)}"
         ends = ends if lease.deadline_proven else f"{at}, in {duration(left)}; no timer is known"
-        passed = f"passed at {at}, {duration(-left)} ago by the clock of this computer"
+        passed = f"passed at {at}, {duration(-left)} ago by this computer's clock"
         lines.append(f"  {'deadline':<9} {ends if left > 0 else passed}")
     if lease.state == "stopped":
-        lines.append(f"  {lease.detail.get('stopped') or 'It runs nothing, and may still cost: orch down'}")
+        lines.append(
+            f"  {lease.detail.get('stopped') or 'It is stopped and may still cost money: orch down'}"
+        )
     if lease.state == "gone":
-        lines.append("  The machine is gone (deadline, power-off, or ended by its provider). Next: orch down")
+        lines.append(
+            "  The machine is gone (deadline, power-off, or deleted by its provider). Next: orch down"
+        )
     if lease.unseen:
         lines.append(f"  {'unknown':<9} {lease.unseen}")
     if lease.damaged:
@@ -59,15 +65,13 @@ def _lease(lease: LeaseStatus, now: float) -> str:
 def _damaged(lease: LeaseStatus) -> str:
     said = f"  {'ledger':<9} damaged: .orch/{lease.lease}/ledger.jsonl has lines that cannot be read"
     if lease.stale:
-        said = f"  {'ledger':<9} not read now: {lease.stale.rstrip('.')}; this is its last copy here"
+        said = f"  {'ledger':<9} not readable now: {lease.stale.rstrip('.')}; its last local copy is shown"
     if lease.state == "gone":
         return f"{said}; the machine may have had runs that are not listed"
     if not lease.runs_known:
         why = "was not asked" if lease.state == "unknown" else "does not answer"
-        return (
-            f"{said}, and the machine {why}: it may have runs that are not listed. Next: orch status --live"
-        )
-    return f"{said}; the machine was asked which runs it has"
+        return f"{said}, and the machine {why}. It may have unlisted runs. Next: orch status --live"
+    return f"{said}; the runs are listed as the machine reports them"
 
 
 def _collected(run: Mapping[str, Any]) -> str:
@@ -89,21 +93,21 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     for miss in (plan.get("rejected") or [])[:5]:
         lines.append(f"  not {miss['instance_type']}: {miss['reason']}")
     if any(offer.get("price_is_bound") for offer in offers[:10]):
-        lines.append("  ≤: the price on demand, which spot never exceeds; spot's own is not recorded.")
+        lines.append("  ≤: the on-demand price, an upper bound: the spot price is not recorded.")
     lines += [f"  {warning}" for warning in plan.get("warnings") or []]
     return "\n".join(lines)
 
 
 def _beside(plan: Mapping[str, Any]) -> Iterator[str]:
-    """What costs in addition to the machine, or was paid for already."""
+    """Costs besides the machine: an extra disk, a reservation."""
     disk = plan.get("disk")
     if disk:
         asked = [f"{disk['iops']} IOPS"] if disk["iops"] else []
         asked += [f"{disk['throughput']} MiB/s"] if disk["throughput"] else []
         what = ", ".join([f"{size(disk['size'])} {disk['type']}", *asked])
-        yield f"  disk: {what}, {money(disk['usd_hour'])}/h in addition (price of {disk['priced_in']})"
+        yield f"  disk: {what}, an additional {money(disk['usd_hour'])}/h (price in {disk['priced_in']})"
     if plan.get("reservation"):
-        yield f"  reservation: {plan['reservation']}; what is paid for it is not in these prices"
+        yield f"  reservation: {plan['reservation']}; its cost is not part of these prices"
 
 
 def _action(action: Mapping[str, Any]) -> str:
@@ -126,7 +130,7 @@ def _offer(offer: Mapping[str, Any]) -> list[str]:
 
 
 def _saving(offer: Mapping[str, Any]) -> str:
-    """The share of the price on demand that spot saves, where both are known."""
+    """The share of the on-demand price that spot saves, if both are known."""
     on_demand = offer.get("on_demand")
     if not on_demand or offer.get("price_is_bound"):
         return "-"
@@ -135,16 +139,15 @@ def _saving(offer: Mapping[str, Any]) -> str:
 
 def _nothing(elsewhere: Sequence[str]) -> str:
     if not elsewhere:
-        return "Nothing is leased from this folder or one above it."
+        return "This project has no leased machine."
     return (
-        "Nothing is leased from this folder or one above it. From elsewhere, "
-        f"{counted(len(elsewhere), 'machine')} of yours on this computer: {', '.join(elsewhere)}. "
-        "To end them too: orch down --all"
+        f"This project has no leased machine. Other projects have {counted(len(elsewhere), 'machine')} on "
+        f"this computer: {', '.join(elsewhere)}. To delete them too: orch down --all"
     )
 
 
 def targets_text(targets: Sequence[Mapping[str, Any]], *, others: bool = False) -> str:
-    """One row a machine that `down --all` found; `others`: those of other owners are ended too."""
+    """One row per machine that `down --all` found. `others`: machines of other owners are deleted too."""
     rows = [["", "machine", "where", "owner", "state", "$/h", "runs"]]
     for one in targets:
         ended = one["mine"] or others
@@ -152,7 +155,7 @@ def targets_text(targets: Sequence[Mapping[str, Any]], *, others: bool = False) 
         owner = "you" if one["mine"] else one["owner"] or "unknown"
         rows.append(
             [
-                "end" if ended else "leave",
+                "delete" if ended else "keep",
                 one["id"] or f"of {one['lease']}",
                 where,
                 owner,
@@ -166,8 +169,8 @@ def targets_text(targets: Sequence[Mapping[str, Any]], *, others: bool = False) 
 
 def _runs(target: Mapping[str, Any]) -> str:
     if not target["known"]:
-        return "not known here"
-    said = ["not known: its ledger is damaged"] if target["damaged"] else []
+        return "not known on this computer"
+    said = ["not known: the ledger is damaged"] if target["damaged"] else []
     said += [f"{name} running" for name in target["running"]]
     said += [f"{name} not pulled" for name in target["uncollected"]]
     return ", ".join(said) or "-"
@@ -177,18 +180,18 @@ def down_text(report: DownReport, elsewhere: Sequence[str] = ()) -> str:
     if not report.machines and not report.leases:
         return "\n".join([*_unseen(report), *_left(report)]) or _nothing(elsewhere)
     ended = (
-        counted(len(report.machines), "machine") if report.machines else "no machine (it was gone already)"
+        counted(len(report.machines), "machine") if report.machines else "no machine (it was already gone)"
     )
-    took = f"It took {duration(report.seconds)} and cost {money(report.cost)}."
+    took = f"The lease took {duration(report.seconds)} and cost {money(report.cost)}."
     left = "no machine is left" if report.lost else "nothing is left"
-    left = left if report.proven_gone else "not every region could be looked at"
-    first = f"Ended {ended}; {left}. {took}"
+    left = left if report.proven_gone else "not every region could be checked"
+    first = f"Deleted {ended}; {left}. {took}"
     return "\n".join([first, *_unseen(report), *_lost(report), *_unnoted(report), *_left(report)])
 
 
 def _unseen(report: DownReport) -> list[str]:
     return [
-        f"{region} did not answer; machines may run there, and cost: {why}"
+        f"{region} did not answer; machines may be running there and cost money: {why}"
         for region, why in report.unseen.items()
     ]
 
@@ -197,28 +200,28 @@ def _lost(report: DownReport) -> list[str]:
     if not report.lost:
         return []
     return [
-        "Results that nobody had fetched are lost with it:",
+        "Results that were not pulled are lost with the machine:",
         *(f"  {run['run_id']}: {run['detail']}" for run in report.lost),
-        "What is known of them, and what they printed as far as it was followed, is in runs/.",
+        "Their records, and the output that was received, are in runs/.",
     ]
 
 
 def _left(report: DownReport) -> list[str]:
-    """The leases without a machine, whose records `down` in their folder would close."""
+    """Leases without a machine, which `orch down` in their folder closes."""
     if not report.left:
         return []
     where = (
         f"  {one['lease']}: cd {shlex.quote(one['folder'])} && orch down {one['lease']}"
         for one in report.left
     )
-    return ["No machine is left of these leases; they stay open until they are closed:", *where]
+    return ["These leases have no machine but are still open. To close them:", *where]
 
 
 def _unnoted(report: DownReport) -> list[str]:
     if not report.unnoted:
         return []
     return [
-        "The end could not be recorded in this folder:",
+        "The end of the lease could not be recorded in this folder:",
         *(f"  {text}" for text in report.unnoted),
-        "Until it is, `orch status` shows the lease as open. Next, once that is fixed: orch down",
+        "`orch status` shows the lease as open until it is. Once that is fixed: orch down",
     ]

@@ -1,4 +1,4 @@
-"""Findings as people read them: by file, one line each, and one for the way out."""
+"""Format lint findings: grouped by file, one line each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from orchestrator.model.counted import counted
 
 
 def lint_text(checked: Checked) -> str:
-    """Every finding, why it matters and its fix where these are first met, and the count at the end."""
+    """List the findings, with reason and fix at the first finding of each rule, and a count at the end."""
     lines: list[str] = []
     said: set[str] = set()
     for path, group in groupby(checked.findings, key=lambda each: each.path):

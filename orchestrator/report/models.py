@@ -1,4 +1,4 @@
-"""Render the check of a run's models, weights and scalers for the screen after a run."""
+"""Format the result of the model check for the screen after a run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _group(files: Sequence[File], one: str, many: str) -> str:
 
 
 def _held(files: Sequence[File]) -> str:
-    """Of values alone nothing is known but that they are the same, and whether they are numbers at all."""
+    """Files with values only: whether the values are equal, and whether they are finite."""
     said = _group(files, "holds the same values", "hold the same values")
     values = sum(each.get("values") or 0 for each in files)
     if not values:
@@ -65,7 +65,7 @@ def _held(files: Sequence[File]) -> str:
 
 
 def _not_checked(files: Sequence[File]) -> list[str]:
-    """One line for each reason, with its files."""
+    """One line per reason, with its files."""
     by_reason: dict[tuple[str, str], list[File]] = {}
     for each in files:
         reason = str(each.get("reason") or "not checked")

@@ -1,4 +1,4 @@
-"""The verdict on two runs as a letter: finding, evidence, cause, what was cleared, treatment, prognosis."""
+"""The report on two runs: finding, evidence, cause, cleared candidates, treatment, prognosis."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from orchestrator.model.outcomes import Conclusion, Outcome, Stage
 from orchestrator.parity.wording import STAGE_WORDS
 
 WIDTH = 80
-"""Columns, where nothing else is known of the terminal."""
+"""Columns, if the width of the terminal is not known."""
 
 MOST = 4
-"""Things that were cleared, and as many that were not tried, that are told one by one."""
+"""The most candidates of one outcome that are listed; the rest is counted."""
 
 _UNTRIED = (Outcome.NOT_TRIED, Outcome.INTERNAL_ERROR)
 
 _MARGIN = 12
 
 _HEADS: Mapping[str, str] = {
-    Conclusion.IDENTICAL: "the two runs are equal to the bit",
-    Conclusion.EQUIVALENT: "the two runs differ, by rounding only",
+    Conclusion.IDENTICAL: "the two runs are bitwise identical",
+    Conclusion.EQUIVALENT: "the two runs differ by rounding only",
     Conclusion.DIVERGENT: "the two runs are not the same",
-    Conclusion.UNSTABLE: "the script differs from itself, on one machine",
-    Conclusion.NOT_COMPARED: "nothing can be said of the two runs",
+    Conclusion.UNSTABLE: "the script gives different results on one machine",
+    Conclusion.NOT_COMPARED: "the two runs could not be compared",
 }
-_UNRECORDED = "no tensors were recorded of both runs; their records do not contradict each other"
+_UNRECORDED = "tensors were not recorded for both runs; what their records hold is equal"
 _BEFORE = {
-    Stage.BATCH: "The data that were seen to be read are equal.",
-    Stage.INITIAL: "The batch before it is equal to the bit.",
-    Stage.ACTIVATION: "Batch and initial weights before it are equal to the bit.",
-    Stage.LOSS: "Batch, initial weights and layer outputs before it are equal to the bit.",
-    Stage.GRADIENT: "Everything before it, from the batch to the loss, is equal to the bit.",
-    Stage.UPDATE: "Everything before it, from the batch to the gradients, is equal to the bit.",
-    Stage.METRICS: "Everything before it, from the batch to the updated weights, is equal to the bit.",
+    Stage.BATCH: "The data files that were seen to be read are equal.",
+    Stage.INITIAL: "The batch before it is bitwise identical.",
+    Stage.ACTIVATION: "Batch and initial weights before it are bitwise identical.",
+    Stage.LOSS: "Batch, initial weights and layer outputs before it are bitwise identical.",
+    Stage.GRADIENT: "Everything before it, from the batch to the loss, is bitwise identical.",
+    Stage.UPDATE: "Everything before it, from the batch to the gradients, is bitwise identical.",
+    Stage.METRICS: "Everything before it, from the batch to the updated weights, is bitwise identical.",
 }
 _OTHER_FILES = "The files that differ do not bring that about."
 _OTHER_CACHES = (
     "The data that were seen to be read are equal; files that libraries keep for themselves are not."
 )
 _MANY = (Stage.INITIAL, Stage.UPDATE)
-"""Stages whose words are in the plural."""
-_SEEN_BEFORE = "Everything that was seen before it, from the batch on, is equal to the bit."
+"""Stages whose names are plural."""
+_SEEN_BEFORE = "Everything that was observed before it, from the batch on, is bitwise identical."
 _COLOURS: Mapping[str, str] = {Conclusion.IDENTICAL: "32", Conclusion.EQUIVALENT: "33"}
 
 Parity = Mapping[str, Any]
@@ -52,7 +52,7 @@ Paint = Callable[[str, str], str]
 
 
 def letter(parity: Parity, *, width: int = WIDTH, colour: bool = False) -> str:
-    """The verdict on one screen, `parity` as in run.json. `colour`: with the codes of a terminal."""
+    """Format a verdict for one screen. `parity`: as in run.json. `colour`: with terminal colours."""
     verdict = str(parity["verdict"])
     paint = _painted if colour else _plain
     head = (
@@ -90,7 +90,7 @@ def _parts(parity: Parity) -> tuple[tuple[str, Iterable[str]], ...]:
 
 
 def _recorded(parity: Parity) -> Iterator[str]:
-    """A row for each fact that two records do not have in common."""
+    """One row for each fact that differs between two records."""
     for fact in parity.get("recorded") or ():
         if not fact["equal"]:
             values = (textwrap.shorten(fact[side] or "not recorded", 30, placeholder=" …") for side in "ab")
@@ -98,19 +98,19 @@ def _recorded(parity: Parity) -> Iterator[str]:
 
 
 def _summary(parity: Parity) -> str:
-    """What was found; older records have the whole detail alone."""
+    """The summary; older records have only the detail."""
     return str(parity.get("summary") or parity.get("detail") or "no detail was recorded")
 
 
 def _unseen(parity: Parity) -> tuple[str, ...]:
-    """What was not compared, as one sentence."""
+    """What was not compared, in one sentence."""
     notes = parity.get("not_compared") or ()
     return (f"{'; '.join(notes)}.",) if notes else ()
 
 
 def _part(name: str, texts: Sequence[str], width: int, paint: Paint) -> list[str]:
-    """`name` in the margin of its first line; nothing where there is nothing to say. A line that begins with
-    a blank is a row of a table, and stays as it is."""
+    """Wrap texts with `name` in the margin of the first line. A text that begins with a space is a table row
+    and is not wrapped."""
     margin = " " * _MARGIN
     lines: list[str] = []
     for text in texts:
@@ -141,7 +141,7 @@ def _finding(parity: Parity) -> Iterator[str]:
     shows = parity.get("shows")
     if shows:
         verb = "differ" if shows["stage"] in _MANY else "differs"
-        yield f"What that does: {_stage(shows['stage'])} of step {shows['step']} {verb}, {shows['tensor']}."
+        yield f"As a result {_stage(shows['stage'])} of step {shows['step']} {verb}: {shows['tensor']}."
 
 
 def _stage(name: str) -> str:
@@ -169,7 +169,7 @@ def _evidence(parity: Parity) -> Iterator[str]:
 
 
 def _measured(words: str, relative: float | None, tensor: str) -> str:
-    """A sentence; the name of a tensor or file keeps its letters at the beginning, too."""
+    """A sentence. The first letter is capitalised unless it belongs to the name of a tensor or file."""
     text = f"{_sized(words, relative)}."
     return text if tensor and text.startswith(tensor) else text[:1].upper() + text[1:]
 
@@ -187,26 +187,26 @@ def _cause(parity: Parity) -> Iterator[str]:
     candidates = parity.get("candidates") or ()
     confirmed = [each["why"] for each in candidates if each["outcome"] == Outcome.CONFIRMED and each["why"]]
     if confirmed and parity.get("confirmed"):
-        yield f"How that is known: {confirmed[0]}."
+        yield f"Shown by: {confirmed[0]}."
     for each in candidates:
         if each["outcome"] == Outcome.PART:
             yield f"In part: {each['words']} ({each['why']})."
     follows = [each["words"] for each in candidates if each["outcome"] == Outcome.FOLLOWS]
     if follows:
-        yield f"It brings about: {textwrap.shorten('; '.join(follows[:MOST]), 200, placeholder=' …')}."
+        yield f"It also causes: {textwrap.shorten('; '.join(follows[:MOST]), 200, placeholder=' …')}."
     if parity.get("untried") and not any(each["outcome"] in _UNTRIED for each in candidates):
         yield parity["untried"]
 
 
 def _listed(parity: Parity, outcome: str) -> Iterator[str]:
-    """Those of an outcome, one line for all that have the same reason."""
+    """The candidates with this outcome, grouped by reason."""
     found = [each for each in parity.get("candidates") or () if each["outcome"] == outcome]
     by_reason = sorted(found[:MOST], key=lambda each: str(each["why"]))
     for why, group in groupby(by_reason, key=lambda each: str(each["why"])):
         words = "; ".join(textwrap.shorten(each["words"], 110, placeholder=" …") for each in group)
         yield f"{words} ({why})." if why else f"{words}."
     if len(found) > MOST:
-        yield f"And {counted(len(found) - MOST, 'other thing')}; --json lists all."
+        yield f"And {counted(len(found) - MOST, 'more candidate')}; --json lists all."
 
 
 # ---------------------------------------------------------------- what follows
@@ -217,9 +217,9 @@ def _prognosis(parity: Parity) -> Iterator[str]:
     if verdict == Conclusion.DIVERGENT:
         yield ("Fix this first: the two runs train different models, so their metrics cannot be compared.")
     if verdict == Conclusion.UNSTABLE:
-        yield "Fix this first: no two runs of this script can be compared, on one machine or on two."
+        yield "Fix this first: runs of this script cannot be compared, not even on one machine."
     if verdict == Conclusion.EQUIVALENT and not band and parity.get("relative") is not None:
-        yield "Rounding grows with every step: final metrics agree in their leading digits only."
+        yield "Rounding differences grow with every step: final metrics agree in their leading digits only."
     if band:
         yield from _rows(parity, band)
 
@@ -233,7 +233,7 @@ _NAMES: Mapping[str, str] = {
 
 
 def _rows(parity: Parity, band: Mapping[str, Any]) -> Iterator[str]:
-    """How far the runs are apart, and how far rounding alone goes."""
+    """A table of the distance between the runs and the distance that rounding alone explains."""
     shown = [stage for stage, steps in band["drift"].items() if steps and band["limit"].get(stage)]
     shown = [stage for stage in shown if band["drift"][stage][-1] or band["limit"][stage][-1]]
     count = max((len(band["drift"][stage]) for stage in shown), default=0)
@@ -248,7 +248,7 @@ def _rows(parity: Parity, band: Mapping[str, Any]) -> Iterator[str]:
     yield f"Rounding alone was measured on this model here ({flips}), times {band['margin']:g}."
     if parity["verdict"] == Conclusion.EQUIVALENT:
         grown = [stage for stage in shown if band["drift"][stage][-1] > band["limit"][stage][-1]]
-        more = "The difference began at the size of rounding and has grown beyond these. " if grown else ""
+        more = "The difference started at the size of rounding and has grown beyond it. " if grown else ""
         yield f"{more}It grows with every step: final metrics agree in their leading digits only."
 
 

@@ -1,4 +1,4 @@
-"""What a training's input costs, on one screen."""
+"""The output of `orch profile`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH = 108
 
 
 def profile_text(profile: Mapping[str, Any]) -> str:
-    """The screen of `orch profile`, from its published object."""
+    """The output of `orch profile`, from the value that --json prints."""
     parts = [f"profile {profile['run_id']}: {' '.join(profile['command'])}"]
     found = profile["differential"]
     if found:
@@ -30,7 +30,7 @@ def profile_text(profile: Mapping[str, Any]) -> str:
     if profile["tried"]:
         parts.append(_tried(profile))
     elif profile["untried"]:
-        parts.append(_wrapped("  ", f"tried: nothing could be tried: {profile['untried']}."))
+        parts.append(_wrapped("  ", f"tried: nothing, because {profile['untried']}."))
     if profile["files"]:
         parts.append(_files(profile["files"]))
     if profile.get("trace"):
@@ -43,15 +43,17 @@ def _stalls(found: Mapping[str, Any], bottleneck: Mapping[str, Any], *, helped: 
     step = found["step"]
     actual = step["cold" if found["files_cold"] else "warm"]
     rows = [
-        ("held up by", f"{bottleneck['kind']}: {bottleneck['words']}"),
+        ("bottleneck", f"{bottleneck['kind']}: {bottleneck['words']}"),
         ("step", _step(actual, found)),
         (
             "fetch stall",
-            _gap(found["fetch_stall"], actual) if found["fetch_stall"] else "none: no disk was read from",
+            _gap(found["fetch_stall"], actual)
+            if found["fetch_stall"]
+            else "none: nothing was read from a disk",
         ),
         ("prep stall", _gap(found["prep_stall"], actual)),
         ("rates", _rates(found["rates"])),
-        ("first batch", f"{found['first_batch']:.2f} s after an epoch begins"),
+        ("first batch", f"{found['first_batch']:.2f} s after the start of an epoch"),
         ("read from", f"{counted(found['files'], 'file')}, {size(found['file_bytes'])}"),
     ]
     rows += [("also", finding["words"]) for finding in bottleneck["findings"]]
@@ -67,8 +69,8 @@ def _wrapped(begin: str, text: str) -> str:
 
 def _step(actual: float, found: Mapping[str, Any]) -> str:
     if not found["stall"]["significant"]:
-        return f"{_ms(actual)}; it does not wait for its batch"
-    return f"{_ms(actual)}; {_ms(found['ideal_step'])} if it never waited for its batch"
+        return f"{_ms(actual)}; no wait for its batch"
+    return f"{_ms(actual)}; {_ms(found['ideal_step'])} without waiting for its batch"
 
 
 def _ms(seconds: float) -> str:
@@ -76,7 +78,7 @@ def _ms(seconds: float) -> str:
 
 
 def _gap(gap: Mapping[str, Any], step: float) -> str:
-    """As a share of the step as it is: fetching and preparing add up to no more than all of it."""
+    """A stall as a share of the measured step. Fetch and prep stall together are at most the whole step."""
     if not gap["significant"]:
         noise = "unknown" if gap["noise"] is None else _ms(gap["noise"])
         return f"not significant ({_ms(max(0.0, gap['seconds']))}, noise {noise})"
@@ -95,7 +97,7 @@ def _rates(rates: Mapping[str, Any]) -> str:
 def _tried(profile: Mapping[str, Any]) -> str:
     rows = [["tried", "predicted", "achieved", "batches"]]
     rows += [
-        [each["name"], _times(each["predicted"]) or "no claim", _achieved(each), _parity(each["parity"])]
+        [each["name"], _times(each["predicted"]) or "-", _achieved(each), _parity(each["parity"])]
         for each in profile["tried"]
     ]
     text = table(rows, indent="  ")
@@ -104,7 +106,7 @@ def _tried(profile: Mapping[str, Any]) -> str:
         return f"{text}\n  None of them helped."
     if profile["change"]:
         shown = "\n".join(f"    {line}" for line in profile["change"].splitlines())
-        return f"{text}\n\n  {best['name']}, {_times(best['achieved'])} as fast, is this change:\n\n{shown}"
+        return f"{text}\n\n  Change for {best['name']} ({_times(best['achieved'])} as fast):\n\n{shown}"
     return f"{text}\n\n  {best['name']}, {_times(best['achieved'])} as fast: {_deed(best)}"
 
 
@@ -117,14 +119,14 @@ def _achieved(each: Mapping[str, Any]) -> str:
         return "not measured"
     if each["helped"]:
         return _times(each["achieved"])
-    return _times(each["achieved"]) + (": no stall to mend" if each["chance"] else ": did not help")
+    return _times(each["achieved"]) + (": no stall to remove" if each["chance"] else ": did not help")
 
 
 def _parity(parity: Mapping[str, Any]) -> str:
     said = {
         "order": f"the same {parity['batches']}, in the same order",
         "examples": "the same examples in another order",
-        "none": "OTHER batches",
+        "none": "DIFFERENT batches",
     }
     return said.get(parity["same"]) or f"not compared: {parity['why']}"
 
@@ -132,9 +134,9 @@ def _parity(parity: Mapping[str, Any]) -> str:
 def _deed(best: Mapping[str, Any]) -> str:
     if best["name"] == "staging":
         data = counted(best["files"], "file")
-        return f"copy {data} from {best['folder']} to a local disk, and read them there."
+        return f"copy {data} from {best['folder']} to a local disk and read them there."
     if best["name"] == "more cores":
-        return f"let it have {counted(best['cores'], 'core')}."
+        return f"give it {counted(best['cores'], 'core')}."
     edits = "; ".join(
         f"{edit['file']}:{edit['line']}: {edit.get('keyword') or edit.get('after') or edit.get('before')}"
         for edit in best["edits"]
@@ -158,12 +160,12 @@ def _files(files: Sequence[Mapping[str, Any]]) -> str:
     ]
     more = len(files) - MOST_FILES
     left = f"\n  and {counted(more, 'more folder')}" if more > 0 else ""
-    each = "\n  --json tells of each file" if many else ""
+    each = "\n  --json lists each file" if many else ""
     return table(rows, indent="  ") + left + each
 
 
 def _folders(files: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """What was read of each folder, the most first."""
+    """Sum the reads per folder, largest first."""
     found: dict[str, dict[str, Any]] = {}
     for each in files:
         folder = str(PurePath(each["path"]).parent)

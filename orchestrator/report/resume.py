@@ -1,4 +1,4 @@
-"""The words of a resume check: what it found, how that is known, and what to change."""
+"""The output of `orch resume-check`: what was not restored, how that is known, and what to change."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ _FIX = {
 
 _TITLE = {
     Resumed.EXACT: "the resumed run is equal to the run without a break",
-    Resumed.NOT_EXACT: "the resumed run is not the run without a break",
-    Resumed.UNSTABLE: "the job differs from itself without any kill",
+    Resumed.NOT_EXACT: "the resumed run differs from the uninterrupted one",
+    Resumed.UNSTABLE: "two uninterrupted runs of the job differ",
     Resumed.NO_CHECKPOINT: "there is nothing to resume from",
-    Resumed.NOT_CHECKED: "the check could not be made",
+    Resumed.NOT_CHECKED: "the check could not be carried out",
 }
 
 
 def letter(found: ResumeCheck, width: int = 100) -> str:
-    """The whole outcome as text."""
+    """Format the whole outcome."""
     rows = [f"{found.verdict}: {_TITLE[found.verdict]}", ""]
     rows += [_row(name, text, width) for name, text in _rows(found)]
     return "\n".join(rows)
@@ -68,17 +68,17 @@ def _rows(found: ResumeCheck) -> list[tuple[str, str]]:
         )
     if found.verdict == Resumed.EXACT:
         rows.append(
-            ("Evidence", f"Equal to the bit after step {found.resumed}: {counted(found.compared, 'step')}.")
+            ("Evidence", f"Bitwise identical after step {found.resumed}: {counted(found.compared, 'step')}.")
         )
     for number, each in enumerate(found.omissions):
-        rows += _omission(each, "Finding" if not number else "Besides", found.tried)
+        rows += _omission(each, "Finding" if not number else "Also", found.tried)
     if found.why:
         rows.append(("Why", f"{found.why}."))
     if found.verdict == Resumed.UNSTABLE:
         rows.append(("Treatment", "Seed the job first: keras.utils.set_random_seed(1), and see orch lint. "
-                     "No checkpoint can be blamed before."))  # fmt: skip
+                     "Checkpoints can only be judged after that."))  # fmt: skip
     if found.verdict == Resumed.NO_CHECKPOINT:
-        rows.append(("Treatment", "Write one in its folder: keras.callbacks.BackupAndRestore('ckpt'), "
+        rows.append(("Treatment", "Write one in the project: keras.callbacks.BackupAndRestore('ckpt'), "
                      "tf.train.CheckpointManager, or a file that is renamed into place. Name its folder: "
                      "orch resume-check --checkpoints ckpt -- python train.py"))  # fmt: skip
     if found.not_compared:
@@ -90,11 +90,11 @@ def _omission(each: Omission, title: str, tried: int) -> list[tuple[str, str]]:
     names = f": {', '.join(each.names[:4])}" if each.names else ""
     more = f" and {len(each.names) - 4} more" if len(each.names) > 4 else ""
     known = (
-        "Confirmed: with it put back, the resumed run is equal to the bit."
+        "Confirmed: with it restored, the resumed run is bitwise identical."
         if each.confirmed and tried
         else "Confirmed."
         if each.confirmed
-        else "Suspected: it could not be shown by putting it back."
+        else "Suspected: this could not be tested by restoring it."
     )
     rows = [(title, f"Not restored: {each.lost}{names}{more}. {_where(each)}".strip())]
     return [*rows, ("Cause", known), ("Treatment", _FIX[each.lost])]

@@ -1,4 +1,4 @@
-"""One run on one screen."""
+"""The summary of a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAMED = 5
 
 
 def summary(record: RunRecord) -> str:
-    """The end of `orch train`: what ended how, what was proven, what it cost, where the time went."""
+    """The last screen of `orch train`: how the run ended, what was verified, its cost and its profile."""
     facts = [
         ("exit", _exit(record.exit)),
         *(("noticed", line) for line in _noticed(record)),
@@ -62,25 +62,25 @@ def _gate(record: RunRecord) -> str:
 
 
 def cancel_text(report: CancelReport) -> str:
-    """Whether the run was cancelled, or had ended before, how and when; what comes next."""
+    """Whether the run was cancelled or had already ended, how and when, and the next command."""
     where = (
         f"Its results are here: runs/{report.run_id}"
         if report.fetched
         else f"Next: orch pull {report.run_id}"
     )
     if report.cancelled:
-        return f"Cancelled {report.run_id}. What it wrote is on the machine.\n{where}"
+        return f"Cancelled {report.run_id}. Its files are on the machine.\n{where}"
     at = f" on {moment(report.ended_at)}" if report.ended_at else ""
     how = f"{report.reason}: {report.detail}" if report.detail else f"{report.reason}."
-    return f"{report.run_id} had ended already{at}: {how} Nothing was cancelled.\n{where}"
+    return f"{report.run_id} had already ended{at}: {how} Nothing was cancelled.\n{where}"
 
 
 def pulled_text(pulled: PullReport) -> str:
-    """What `pull --all` says below the screens of the runs."""
+    """The last lines of `pull --all`, after the runs."""
     ids = ", ".join(pulled.running)
     going = f"Still running: {ids}. Next: orch logs -f {pulled.running[0]}" if pulled.running else ""
     if not pulled.records:
-        return f"No run waits to be fetched. {going}".rstrip()
+        return f"All ended runs have been pulled. {going}".rstrip()
     return going
 
 
@@ -91,17 +91,17 @@ def _resume_line(found: Mapping[str, Any] | None) -> str:
     return _RESUMED.format(**found) if found["verdict"] == Resumed.EXACT else f"{found['verdict']}: {lost}"
 
 
-_RESUMED = "{verdict}: killed after step {killed_step} of {steps} and resumed, equal to the bit to the end"
+_RESUMED = "{verdict}: killed after step {killed_step} of {steps} and resumed, bitwise identical to the end"
 
 
 def parity_line(parity: Mapping[str, Any] | None) -> str:
-    """The verdict; a difference comes with its place, its size, its suspected cause and the way out."""
+    """The verdict; for a difference also its place, size, suspected cause and remedy."""
     if not parity:
         return ""
     verdict = parity["verdict"]
     if verdict == Conclusion.IDENTICAL:
         steps, compared = parity.get("steps") or 0, parity.get("compared") or 0
-        return f"IDENTICAL: {counted(compared, 'tensor')} of {counted(steps, 'step')} equal to the last bit"
+        return f"IDENTICAL: {counted(compared, 'tensor')} of {counted(steps, 'step')} bitwise identical"
     return f"{verdict}: {parity.get('detail') or 'no detail was recorded'}"
 
 
@@ -117,28 +117,28 @@ def _exit(exit_: Exited) -> str:
 
 
 def _noticed(record: RunRecord) -> list[str]:
-    """What was wrong while it went on, unless it ended for that."""
+    """Problems that were noticed during the run and did not end it."""
     reason = record.exit["reason"]
     return [each.get("detail", "") for each in record.exit.get("noticed", ()) if each["what"] != reason]
 
 
 def _memory(record: RunRecord) -> str:
-    """What a run that lacked memory used and had, and how to have more."""
+    """For a run that ran out of memory: what it used and had, and how to find out what it needs."""
     if not record.lacked:
         return ""
     seen = record.profile or {} if record.lacked == "resources.memory" else {}
     had = f" of {size(seen['memory'])}" if seen.get("memory") else ""
-    used = f"seen to hold up to {size(seen['peak_memory'])}{had}. " if seen.get("peak_memory") else ""
-    return f"{used}Next: orch size PROFILE.yaml --write measures what it needs, and sets {record.lacked}"
+    used = f"at least {size(seen['peak_memory'])}{had} were used. " if seen.get("peak_memory") else ""
+    return f"{used}Next: orch size PROFILE.yaml --write    # measures what it needs, sets {record.lacked}"
 
 
 def _attempt(attempts: Sequence[AttemptFacts]) -> str:
-    """Which attempt at its run id it was, how those before ended, and what changed since the last of them."""
+    """The number of the attempt, how earlier ones ended, and what changed since the last of them."""
     if len(attempts) < 2:
         return ""
     before = ", ".join(str(each["reason"]) for each in attempts[:-1])
-    changed = "; ".join(attempts[-1]["changed"]) or "nothing here"
-    return f"{attempts[-1]['number']}; before: {before}; changed since: {changed}"
+    changed = "; ".join(attempts[-1]["changed"]) or "nothing in this project"
+    return f"{attempts[-1]['number']}; earlier attempts: {before}; changed since: {changed}"
 
 
 def attempt_lines(attempts: Sequence[AttemptFacts]) -> list[str]:
@@ -171,7 +171,7 @@ def stack_line(stack: StackFacts | None) -> str:
     named = [d["name"] for d in stack["differences"] if d["declared"]]
     tail = f"; expected to differ: {_few(named)}" if named else ""
     equal = "equals" if stack.get("packages") == 1 else "equal"
-    against = f"{equal} the lock, hash for hash" if stack.get("lock") else "recorded"
+    against = f"{equal} the lock file, hash for hash" if stack.get("lock") else "recorded"
     return f"{count} {against}; Python {stack.get('python', 'unknown')}{tail}"
 
 
@@ -185,7 +185,7 @@ def data_line(data: DataFacts | None) -> str:
         return ""
     facts = f"{counted(data['files'], 'file')}, {size(data.get('bytes'))}"
     if altered := data.get("altered"):
-        return f"{facts}; {counted(len(altered), 'file')} written while the run went on: {altered[0]}"
+        return f"{facts}; {counted(len(altered), 'file')} changed during the run: {altered[0]}"
     if mounts := data.get("mounts"):
         first = mounts[0]
         where = f" on {first['target']}" if first["target"] else ""
@@ -193,8 +193,8 @@ def data_line(data: DataFacts | None) -> str:
             f"{facts} sent; what the run read is not proven: {first['program']} called {first['call']}{where}"
         )
     if not data.get("checked", True):
-        return f"{facts} sent; whether the run read just these bytes is not known"
-    return f"{facts}, the same bytes on both sides"
+        return f"{facts} sent; whether the run read exactly these bytes is not known"
+    return f"{facts}, identical on both sides"
 
 
 def _metrics(metrics: Mapping[str, Any]) -> str:
@@ -204,7 +204,7 @@ def _metrics(metrics: Mapping[str, Any]) -> str:
 
 def _model(record: RunRecord) -> list[str]:
     if record.unchecked:
-        return [f"not checked, orch was ended before. Next: orch pull {record.run_id}"]
+        return [f"not checked, because orch was interrupted. Next: orch pull {record.run_id}"]
     check = record.model_check
     if not check:
         return []
@@ -213,10 +213,10 @@ def _model(record: RunRecord) -> list[str]:
 
 
 def _unconfined(check: Mapping[str, Any]) -> str:
-    """Protections that this computer lacked when the files were read; "" for an older record."""
+    """Protections that were missing when the files were read; "" for an older record."""
     isolation = check.get("isolation")
     open_ = [name for name in ("files", "network") if isolation and not isolation.get(name)]
-    return f" (it was read without isolation of {' and '.join(open_)}: docs/security.md)" if open_ else ""
+    return f" (read without isolation of {' and '.join(open_)}: docs/security.md)" if open_ else ""
 
 
 def _files(record: RunRecord) -> str:
@@ -231,18 +231,18 @@ def _not_fetched(record: RunRecord) -> str:
         return ""
     named = [f"{each['path']}: {each['detail']}" for each in record.not_fetched[:_NAMED]]
     more = len(record.not_fetched) - _NAMED
-    rest = f"; {more:,} more are named in run.json" if more > 0 else ""
-    return f"{counted(len(record.not_fetched), 'path')} stayed on the machine: {'; '.join(named)}{rest}"
+    rest = f"; run.json names {more:,} more" if more > 0 else ""
+    return f"{counted(len(record.not_fetched), 'path')} left on the machine: {'; '.join(named)}{rest}"
 
 
 def _unwritten(record: RunRecord) -> list[str]:
-    """One line for each output of the profile that the run did not write."""
+    """One line for each output of the profile that does not exist after the run."""
     lines = []
     for each in record.unwritten[:_NAMED]:
-        nearest = f"; the nearest that it wrote: {each['nearest']}" if each["nearest"] else ""
-        lines.append(f"{each['pattern']} of train.outputs: nothing at {each['looked_for']}{nearest}")
+        nearest = f"; the run wrote {each['nearest']}" if each["nearest"] else ""
+        lines.append(f"{each['pattern']} of train.outputs: {each['looked_for']} does not exist{nearest}")
     more = len(record.unwritten) - _NAMED
-    return [*lines, f"{more:,} more are named in run.json"] if more > 0 else lines
+    return [*lines, f"run.json names {more:,} more"] if more > 0 else lines
 
 
 def cost_line(cost: CostFacts | None) -> str:
@@ -251,7 +251,7 @@ def cost_line(cost: CostFacts | None) -> str:
         return ""
     whose = "" if "run_usd" in cost else "the machine so far: "
     charged = cost.get("charged_seconds", cost["seconds"])
-    beside = f" (charged as {duration(charged)}, as other runs ran beside it)"
+    beside = f" (charged as {duration(charged)}, because other runs shared the machine)"
     shared = beside if cost["seconds"] - charged > 0.05 else ""
     own = f"{money(cost['usd'])} for {duration(cost['seconds'])}{shared} at {money(cost['price_usd_hour'])}/h"
     lease = f"; the machine so far: {money(cost['lease_usd'])}" if "lease_usd" in cost else ""

@@ -1,4 +1,4 @@
-"""Findings as SARIF 2.1.0, which code review tools read."""
+"""Findings as SARIF 2.1.0, the format of code review tools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: 
 
 
 def sarif(checked: Checked, version: str) -> Mapping[str, Any]:
-    """One run of the tool, with every rule, so that its index says which."""
+    """One run of the tool. Every rule is listed, so that findings can refer to rules by index."""
     order = {rule: number for number, rule in enumerate(RULES)}
     driver = {
         "name": "orch lint",

@@ -1,4 +1,4 @@
-"""What a training needs, as text."""
+"""The output of `orch size`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from orchestrator.report.units import duration, money, size, table
 
 COLUMNS = 100
-"""Characters of a line, at most."""
+"""The longest line, in characters."""
 
 LEAST_READ = 1024
-"""Bytes of a batch below which nothing is said of reading: they are no data of the training."""
+"""Fewer bytes read per batch are not reported: they are not training data."""
 
 
 def size_text(sized: Mapping[str, Any]) -> str:
-    """One screen: what was measured, formula and fit, the minimums with their reasons, offers that fit."""
+    """One screen: the measurement, formula and fit, minimums with reasons, and offers that fit."""
     parts = [_head(sized), _memory(sized), _input(sized), _minimums(sized), _offers(sized)]
     parts += [f"Note: {_note(note)}" for note in sized["notes"] if note["why"] != "began"]
     parts += sized["warnings"]
@@ -72,9 +72,9 @@ def _range(estimate: Mapping[str, Any], show: Any) -> str:
 def _input(sized: Mapping[str, Any]) -> str:
     step, given = sized["step"], sized["input"]
     if given["cpu"] is None:
-        made = "how a batch is made could not be measured"
+        made = "the cost of preparing a batch could not be measured"
     else:
-        made = f"a batch takes {_seconds(given['cpu'])} of a core{_read(given['bytes_read'])}"
+        made = f"preparing a batch takes {_seconds(given['cpu'])} of a core{_read(given['bytes_read'])}"
     return f"Input: {made}; a step here takes {_seconds(step['seconds'])}, {_seconds(step['cpu'])} of cores."
 
 
@@ -93,16 +93,14 @@ def _minimums(sized: Mapping[str, Any]) -> str:
         rows.append([f"  {each['key']}", each["text"], f"{sure}{each['reason']}"])
     text = table(rows, fit=COLUMNS)
     if sized["estimated"]:
-        text += (
-            "\n  No GPU was here to measure on: what is said of one is estimated from the CPU's allocator."
-        )
+        text += "\n  This computer has no GPU; GPU memory is estimated from the CPU's allocator."
     return f"{text}\n\nFor the profile:\n{sized['snippet'].rstrip()}"
 
 
 def _offers(sized: Mapping[str, Any]) -> str:
     offers = sized["offers"]
     if not offers:
-        return "\nNothing that is recorded of the clouds fits these minimums."
+        return "\nNo recorded offer of a cloud fits these minimums."
     rows = [["\noffers that fit", "cloud", "region", "CPUs", "memory", "accelerator", "$/h"]]
     rows += [
         [
@@ -125,6 +123,6 @@ def _note(note: Mapping[str, Any]) -> str:
         return f"a batch of {batch} was not tried: it would have taken about {duration(note['seconds'])}."
     if note["why"] == "memory":
         return (
-            f"a batch of {batch} was not tried: it needs about {size(note['bytes'])}, which is not free here."
+            f"a batch of {batch} was not tried: it needs about {size(note['bytes'])}, more than is free here."
         )
     return f"a batch of {batch} failed: {note['error']}: {note['detail']}"

@@ -1,4 +1,4 @@
-"""The leases of a team, as a table."""
+"""The output of `orch status --team`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _ENDED = 10
 
 
 def team_text(leases: Sequence[LeaseStatus], up: str) -> str:
-    """A row for each open lease and for the newest that ended; then what they cost together."""
+    """One row for each open lease and for the latest closed ones, then their total cost."""
     if not leases:
-        return f"Nobody of the team has leased anything yet.\nNext: {up}"
+        return f"The team has no leases yet.\nNext: {up}"
     there = [one for one in leases if one.state != "closed"]
     over = [one for one in leases if one.state == "closed"]
     rows = [["lease", "owner", "state", "machine", "run", "$/h", "cost"]]
     rows += [_row(one) for one in [*there, *over[:_ENDED]]]
     parts = [table(rows, fit=COLUMNS)]
     if len(over) > _ENDED:
-        parts.append(f"{counted(len(over) - _ENDED, 'older lease')} that ended: orch status --team --json")
-    parts += [f"{one.lease} was not read now: {one.stale}" for one in leases if one.stale]
+        parts.append(f"{counted(len(over) - _ENDED, 'older closed lease')}: orch status --team --json")
+    parts += [f"{one.lease} could not be read now: {one.stale}" for one in leases if one.stale]
     parts.append(_together(there, leases))
     return "\n".join(parts)
 
@@ -36,7 +36,7 @@ def _row(one: LeaseStatus) -> list[str]:
         one.lease,
         one.owner or "unknown",
         "open" if one.state == "unknown" else one.state,
-        "-" if ended else plain(one.machine or "not made yet"),
+        "-" if ended else plain(one.machine or "not created yet"),
         "-" if ended else _run(one),
         "-" if ended else money(one.price),
         money(one.cost),
@@ -44,7 +44,7 @@ def _row(one: LeaseStatus) -> list[str]:
 
 
 def _run(one: LeaseStatus) -> str:
-    """The run that goes on, as far as is known, and who began it; of several the newest."""
+    """The newest active run that is known, and who started it."""
     going = [run for run in one.runs if _goes_on(run)]
     if not going:
         return "-"
@@ -60,4 +60,4 @@ def _goes_on(run: Any) -> bool:
 def _together(there: Sequence[LeaseStatus], leases: Sequence[LeaseStatus]) -> str:
     spent = money(sum(one.cost for one in leases))
     rate = money(sum(one.price for one in there))
-    return f"Together {spent}; what is open costs {rate}/h."
+    return f"Total: {spent}; open leases cost {rate}/h."

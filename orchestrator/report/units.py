@@ -1,4 +1,4 @@
-"""Numbers as people read them. Sizes are powers of 1024, as memory and disks of machines are sold."""
+"""Format numbers for people. Sizes are powers of 1024, as memory and disks of machines are sold."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def duration(seconds: float | None) -> str:
 
 
 def money(dollars: float) -> str:
-    """Cents from ten cents on, finer below: nothing that cost something is shown as nothing."""
+    """Format dollars: in cents, or with four decimals below ten cents so that small amounts are not shown as
+    0.
+    """
     if dollars == 0:
         return "$0.00"
     return f"${dollars:.2f}" if dollars >= 0.1 else f"${dollars:.4f}"
@@ -60,7 +62,7 @@ def table(rows: list[list[str]], *, indent: str = "", fit: int | None = None) ->
 
 
 def _lines(row: list[str], widths: list[int]) -> Iterator[str]:
-    """The lines of one row: a cell that is too wide goes on below itself."""
+    """The lines of one row; a cell that is too wide continues below itself."""
     cells = [
         textwrap.wrap(cell, width, subsequent_indent="  ") if len(cell) > width else [cell]
         for cell, width in zip(row, widths, strict=True)

@@ -1,4 +1,4 @@
-"""Where a run's time went, what one change would give, and which machine would have been right."""
+"""The profile of a run: where its time went, what one change would gain, which machine fits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from orchestrator.report.units import duration, money, share, size, table
 
 _WIDTH = 108
 _WAITED = 0.1
-"""The least number of cores waited for that is reported."""
+"""Fewer cores that threads waited for are not reported."""
 _MORE = 2
-"""Further changes that are named after the first."""
+"""Changes that are listed after the first."""
 _SPEED = "steps/s (median step)"
 
 
 def where_time_went(profile: Mapping[str, Any], run_id: str = "RUN") -> str:
-    """The screen after a run, from `profile` of its `run.json`."""
+    """The screen after a run. `profile`: as in run.json."""
     lines = [io_table(profile)]
     labelled = [
         *_speed(profile),
@@ -50,7 +50,7 @@ def machine_notes(profile: Mapping[str, Any], run_id: str) -> list[Row]:
 
 
 def like_text(profile: object, run_id: str | None, overrides: Sequence[str], reasons: Sequence[str]) -> str:
-    """What a plan for a machine like a run's adds: what the run needed, and how to have it."""
+    """What `orch plan --like RUN` adds: what the run needed, and the command for such a machine."""
     if run_id is None:
         return ""
     sets = " ".join(f"--set {shlex.quote(each)}" for each in overrides)
@@ -96,7 +96,7 @@ def _cores(profile: Mapping[str, Any]) -> str:
 
 
 def _wanted(profile: Mapping[str, Any]) -> str:
-    """Cores busy, and those that its threads waited for; only where they did."""
+    """Cores that were busy or waited for; "unknown" if threads never waited for one."""
     busy, cores, waited = (profile.get(key) for key in ("cpu_utilisation", "cores", "cpu_waiting"))
     if busy is None or not cores or waited is None or waited < _WAITED:
         return "unknown"
@@ -117,21 +117,21 @@ Row = tuple[str, str]
 
 
 def _speed(profile: Mapping[str, Any]) -> Iterator[Row]:
-    """Over what the steps a second were measured, beside the whole time, which has more in it."""
+    """Explain the steps per second next to the total time, which includes more."""
     steps, seconds, wall = (profile.get(key) for key in ("steps", "train_s", "wall_s"))
     if profile.get("steps_per_s") is None or not steps or not seconds or not wall:
         return
     yield (
         "steps/s",
-        "By the median time from step to step, without start-up, validation and pauses. All in all "
-        f"{counted(steps, 'step')} in {duration(wall)}, {duration(seconds)} of it from the first step to "
-        "the last.",
+        "From the median time of a step, without start-up, validation and pauses. In total "
+        f"{counted(steps, 'step')} in {duration(wall)}, {duration(seconds)} of it between the first and the "
+        "last step.",
     )
 
 
 def _said(profile: Mapping[str, Any]) -> Iterator[Row]:
     for number, text in enumerate(profile.get("alarms") or ()):
-        yield ("" if number else "it was said"), str(text)
+        yield ("" if number else "warning"), str(text)
 
 
 def _one_change(profile: Mapping[str, Any]) -> Iterator[Row]:
@@ -147,7 +147,7 @@ def _one_change(profile: Mapping[str, Any]) -> Iterator[Row]:
         yield "", f"Price: {first['price']}."
     yield "", f"{first['parity']}"
     if first.get("trial"):
-        yield "", "Prove it: orch profile --try"
+        yield "", "To verify: orch profile --try"
     for other in found[1 : 1 + _MORE]:
         yield "or", f"{other['change']}{_times(other)}."
 
@@ -175,18 +175,18 @@ def _machine(profile: Mapping[str, Any], run_id: str) -> Iterator[Row]:
     if faster:
         yield "", f"With enough cores: {_offer(faster)}, {_cost(faster)}, at the predicted speed."
     yield "", f"A run like this needs {_and(found['reasons'])}."
-    yield "", "Cores count as equally fast, GPUs as in their data sheets."
+    yield "", "This assumes equally fast cores, and GPUs as fast as their data sheets say."
     yield "", f"See: orch plan PROFILE.yaml --like {run_id}"
 
 
 def _verdict(found: Mapping[str, Any]) -> str:
     keep, change = found["keep"], found["change"]
     if change is None:
-        return "No machine in the catalog of the clouds would have run it as fast."
+        return "No machine in the catalog would have run it as fast."
     if found["better"]:
         return (
-            f"{_offer(change)} would have done: {_longer(change)}, {_cost(change)} in place of {_cost(keep)} "
-            f"on {_here(keep)}."
+            f"{_offer(change)} would have been enough: {_longer(change)}, {_cost(change)} instead of "
+            f"{_cost(keep)} on {_here(keep)}."
         )
     if keep["price_usd_hour"]:
         return (

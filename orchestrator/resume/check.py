@@ -152,7 +152,7 @@ def _judged(context: Context, begun: ResumeCheck, whole: Attempt, resumed: Attem
 def _confirmed(
     context: Context, found: ResumeCheck, whole: Attempt, omissions: list[Omission]
 ) -> ResumeCheck:
-    """Put the first cause back, then what differs next with it, until the run is equal to the bit."""
+    """Put the first cause back, then what differs next with it, until the run is bitwise identical."""
     causes = [omissions[0]]
     for tried in range(1, _ROUNDS + 1):
         wish = _wish(context, whole, found.resumed, causes, tried)

@@ -1,7 +1,7 @@
-"""Data in buckets: listed, pinned for a lease, and given to its machine by links; samples of them here.
+"""Data in buckets: listed, pinned for a lease, and downloaded by its machine through signed links.
 
-The pin is the manifest of the first use (key, size, version, checksum), beside the lease's ledger. Later runs
-of the lease see these bytes, or are refused with the names of the objects that changed.
+The pin is a manifest (key, size, version, checksum) that is written at the first use, beside the lease's
+ledger. Later runs of the lease get the same bytes, or are refused with the names of the objects that changed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from orchestrator.sync.scan import shown
 ACCEPT = "orch train --new-data"
 LINK_LASTS = 3600.0
 LARGEST_HERE = 2 << 30
-"""Bytes that are fetched to this computer where the profile names no sample."""
+"""The most bytes that are downloaded to this computer if the profile names no sample."""
 
 
 @dataclass(frozen=True)
 class Pin:
-    """The objects of a source as they were at first. `single`: the name of the one object that it is."""
+    """The objects of a source at the first use. `single`: the name of its only object, if the source is one
+    object.
+    """
 
     source: str
     single: str
@@ -49,21 +51,21 @@ class Pin:
 
 
 class DataChanged(SyncError):
-    """A source is no longer what a lease's runs are pinned to; each of the three holds keys."""
+    """A source differs from what a lease's runs are pinned to. Each of the three fields holds keys."""
 
     def __init__(self, source: str, changed: list[str], added: list[str], removed: list[str]) -> None:
         told = (("changed", changed), ("new", added), ("gone", removed))
         phrases = [f"{what}: {shown(keys)}" for what, keys in told if keys]
         super().__init__(
-            f"{source} is not what the runs of this lease were given before ({'; '.join(phrases)}). "
+            f"{source} differs from the data of this lease's earlier runs ({'; '.join(phrases)}). "
             "Nothing was fetched.",
-            next_command=f"{ACCEPT}    # train on the objects as they are now, from here on",
+            next_command=f"{ACCEPT}    # train on the current objects from now on",
         )
         self.source, self.changed, self.added, self.removed = source, changed, added, removed
 
 
 def listed(source: str) -> Pin:
-    """The objects of a source as they are now. Raises SyncError where there is none, StorageError."""
+    """The current objects of a source. Raises SyncError if there are none, and StorageError."""
     above, _, name = source.rstrip("/").rpartition("/")
     if not above.endswith("/") and not source.endswith("/"):
         one = open_store(above).head(name)
@@ -72,7 +74,7 @@ def listed(source: str) -> Pin:
     objects = tuple(open_store(source.rstrip("/")).list())
     if not objects:
         raise SyncError(
-            f"{source} holds no objects.", next_command="correct data[].source, or put the data there"
+            f"{source} holds no objects.", next_command="correct data[].source, or upload the data"
         )
     wanted = [Wanted(each.key, each.size, each.version, each.checksum) for each in objects]
     for key, why in hostile(rows_of(wanted), sealed=False):
@@ -81,9 +83,9 @@ def listed(source: str) -> Pin:
 
 
 def pinned(path: Path, source: str, *, accept: bool = False) -> Pin:
-    """The pin at `path`, made of what is there now where there is none, or to `accept` that.
+    """The pin at `path`; written now if it does not exist or `accept` is set.
 
-    Raises DataChanged where the objects are no longer the pinned ones.
+    Raises DataChanged if the objects differ from the pin.
     """
     now, before = listed(source), None if accept else _read(path)
     if before is None or before.source != source:
@@ -103,7 +105,9 @@ def linker(pin: Pin, lasts: float = LINK_LASTS) -> Linker:
 
 
 class Linker:
-    """Makes links to objects of a store. `key_of`: where one lies that is called otherwise on the machine."""
+    """Creates links to objects of a store. `key_of`: the key of an object that has another name on the
+    machine.
+    """
 
     def __init__(
         self, store: Store, source: str, key_of: Callable[[str], str] = str, lasts: float = LINK_LASTS
@@ -128,9 +132,10 @@ class Linker:
 
 
 def mirror(tree: DataTree, pin: Pin, progress: Progress) -> None:
-    """Make `tree.source` the objects that its sample names, each of its pinned version, and nothing else.
+    """Download the sample of `tree` to `tree.source`, each object at its pinned version, and remove other
+    files there.
 
-    Raises UsageError where that would be too much, or where no object matches.
+    Raises UsageError if the sample is too large or matches nothing.
     """
     wanted = _sampled(tree, pin)
     size = sum(each.size for each in wanted)
@@ -173,7 +178,7 @@ def _file(tree: DataTree, pin: Pin, of: Stored) -> Path:
 
 
 def _remove_others(tree: DataTree, pin: Pin, keep: set[str]) -> None:
-    """What is not of the sample would be read by the script, though it is not its data."""
+    """Remove files that are not in the sample: the script would read them as data."""
     tree.source.parent.mkdir(parents=True, exist_ok=True)
     if pin.single or not tree.source.is_dir() or tree.source.is_symlink():
         if not keep:
@@ -201,7 +206,7 @@ def _store_of(pin: Pin) -> Store:
 
 
 def _same(one: Stored, other: Stored) -> bool:
-    """Whether two versions of an object have the same bytes, as far as the store tells."""
+    """Whether two versions of an object have the same bytes, as far as the store reports."""
     if one.version == other.version:
         return True
     return bool(one.checksum) and (one.size, one.checksum) == (other.size, other.checksum)
@@ -214,7 +219,7 @@ def _keep(path: Path, pin: Pin) -> Pin:
 
 
 def _read(path: Path) -> Pin | None:
-    """None where there is none. A damaged one raises: to pin anew would hide a change."""
+    """Read a pin; None if there is none. A damaged pin raises, because a new one would hide changes."""
     try:
         return decoded(Pin, regular_bytes(path, LONG), most=LONG)
     except FileNotFoundError:
@@ -223,5 +228,5 @@ def _read(path: Path) -> Pin | None:
         raise SyncError(
             f"{path} is damaged: {error}.",
             exists="What the machine fetched before is there; whether the bucket changed is not known.",
-            next_command=f"{ACCEPT}    # train on the objects as they are now, from here on",
+            next_command=f"{ACCEPT}    # train on the current objects from now on",
         ) from None

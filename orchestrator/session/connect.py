@@ -1,4 +1,4 @@
-"""The door of a lease's machine: opened with the lease's own key once the machine has proved itself."""
+"""Connect to a lease's machine with the lease's own key, after the machine proved its host key."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _ANSWER_SECONDS = 10.0
 def connect_verified(
     project: Project, lease: Lease, provider: Provider, machine: Machine, endpoint: Endpoint
 ) -> Host:
-    """A connection whose host key nobody else can have.
+    """Connect with a host key that nobody else can have.
 
-    Where the machine was made with a key that travelled to it, that key serves for this once: the
-    machine makes another, which the provider and this folder know it by from then on.
+    If the machine was created with a host key that travelled to it, that key is accepted once: the machine
+    generates another one, which the provider and this folder use from then on.
     """
     if not _travelled(machine):
         return connect(project, lease, machine, endpoint)
     with _alone(project, lease):
         now = provider.find(machine) or machine
         vouched = provider.endpoint(now) or endpoint
-        if not _travelled(now):  # another command was quicker
+        if not _travelled(now):  # another command was faster
             return connect(project, lease, now, vouched)
         return _renewed(project, lease, provider, now, vouched)
 
@@ -42,7 +42,7 @@ def _travelled(machine: Machine) -> bool:
 
 @contextmanager
 def _alone(project: Project, lease: Lease) -> Iterator[None]:
-    """One command of this folder at a time."""
+    """One command per project at a time."""
     with open(project.known_hosts(lease.id).with_name("door.lock"), "w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -74,7 +74,7 @@ def _renewed(
 def connect(
     project: Project, lease: Lease, machine: Machine, endpoint: Endpoint, timeout: float = _CONNECT_SECONDS
 ) -> Host:
-    """The door of a machine, opened with the lease's own key after its host key was verified."""
+    """Connect with the lease's own key after verifying the machine's host key."""
     if team.is_key_elsewhere(project.identity(lease.id), lease):
         raise HostError(
             team.key_elsewhere(lease, machine.id),
@@ -96,7 +96,7 @@ def connect(
 
 
 def is_answering(host: Host) -> bool:
-    """Whether this connection serves still: it may be broken, or its machine stand still."""
+    """Whether the connection still works: it may be broken, or its machine stopped."""
     try:
         return host.run(("true",), timeout=_ANSWER_SECONDS).returncode == 0
     except HostError:

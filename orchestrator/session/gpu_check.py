@@ -1,4 +1,7 @@
-"""Whether a machine that was rented for its GPUs shows them: TensorFlow would go on without, on the CPU."""
+"""Check that a machine that was rented for its GPUs shows them.
+
+Otherwise TensorFlow would train on the CPU.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _NO_PROGRAM = 127
 
 
 def require_gpus(session: Session) -> None:
-    """StackError where fewer NVIDIA GPUs answer than the profile asks for. A driver may need a minute."""
+    """Raise StackError if fewer NVIDIA GPUs answer than the profile asks for. A driver may need a minute."""
     need = session.profile.need().accelerator
     if need is None or clouds.is_here(session.profile.cloud) or _is_of_others(session):
         return
@@ -34,7 +37,7 @@ def require_gpus(session: Session) -> None:
 
 
 def _is_of_others(session: Session) -> bool:
-    """GPUs of AMD, chips of AWS: their drivers have other programs."""
+    """Whether the accelerators are AMD GPUs or AWS chips, whose drivers have other programs."""
     from orchestrator import catalog
 
     if session.machine.provider not in catalog.clouds():
@@ -56,12 +59,12 @@ def _without(session: Session, wanted: Bound, seen: int, said: Completed) -> Sta
     variable = clouds.traits(machine.provider).image_variable
     first, note = (
         f"unset {variable}; " if variable else "",
-        "    # or one with the driver" if variable else "",
+        "    # or an image with the driver" if variable else "",
     )
     if session.profile.image:
-        first, note = "", "    # without `image`, or with one that has the driver"
+        first, note = "", "    # without `image`, or with an image that has the driver"
     error = StackError(
-        f"{machine.instance_type} was rented for its GPU, and {why} Training would go on on its CPU.",
+        f"{machine.instance_type} was rented for its GPU, but {why} Training would run on its CPU.",
         exists=f"{machine.id} runs on, at ${machine.price:.2f}/h, until its deadline.",
         next_command=f"{first}orch down && orch up {path}{note}",
     )

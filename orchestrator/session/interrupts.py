@@ -1,4 +1,4 @@
-"""An interrupt before a run was started, and one after it."""
+"""Tell an interrupt before a run has started from one after it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from orchestrator.errors import BeforeTheRun
 
 
 class Interrupts:
-    """An interrupt lets go of a run that `begun`; before, there is none to let go of: BeforeTheRun."""
+    """An interrupt detaches from a run that has `begun`; before that it raises BeforeTheRun."""
 
     begun = False
 

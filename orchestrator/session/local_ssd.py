@@ -1,8 +1,8 @@
-"""Put everything of ours on the SSD inside a machine, where its type has one: packages, data and runs.
+"""Put packages, data and runs on the machine's local SSD, if its type has one.
 
-It is found, formatted and mounted on our own folder at first contact, while that is still empty, so that no
-path changes. Only a device without any content is formatted. AWS's Deep Learning images mount theirs
-themselves, at /opt/dlami/nvme; Google's arrive blank.
+The SSD is found, formatted and mounted over orch's folder at the first connection, while that folder is
+empty, so that no path changes. Only blank devices are formatted. AWS's Deep Learning images mount the SSD
+themselves, at /opt/dlami/nvme; Google's are blank.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DEVICES = (
     "/dev/disk/by-id/google-local-nvme-ssd-*",
     "/dev/disk/by-id/google-local-ssd-*",
 )
-"""The names under which the images of the clouds list such devices."""
+"""Device names of local SSDs in the clouds' images."""
 
 READY = "/opt/dlami/nvme"
 MOUNT = "/mnt/orch-ssd"
@@ -96,7 +96,9 @@ def has_one(machine: Machine) -> bool:
 
 
 def use(host: Host, machine: Machine, base: str, user: str, progress: Progress) -> None:
-    """Mount the machine's SSD on `base`, unless it is there. Without it the machine serves all the same."""
+    """Mount the machine's SSD on `base` unless it is mounted. Failure is not an error: the machine works
+    without it.
+    """
     if not has_one(machine):
         return
     root = () if user == "root" else ("sudo", "-n")
@@ -104,11 +106,11 @@ def use(host: Host, machine: Machine, base: str, user: str, progress: Progress) 
     try:
         done = host.run(argv, stdin=SCRIPT.encode(), timeout=_SECONDS)
     except HostError as error:
-        progress.say(f"The local SSD stays unused: {error.message}")
+        progress.say(f"The local SSD is not used: {error.message}")
         return
     if done.returncode:
         why = last_words(done.stderr) or f"code {done.returncode}"
-        progress.say(f"The local SSD stays unused: {why}")
+        progress.say(f"The local SSD is not used: {why}")
     elif done.stdout.strip():
         progress.say(f"Packages, data and runs lie on {_which(done.stdout.decode(errors='replace'))}.")
 

@@ -1,7 +1,7 @@
-"""The machines that a lease holds: found by its label and by their ids, ended, and proven gone.
+"""The machines of a lease: found by label and by id, deleted, and confirmed gone.
 
-A cloud's list may lag behind, so an empty list proves nothing: an id that the ledger knows is always asked
-for by itself.
+A cloud's list may lag behind, so an empty list proves nothing: an id that the ledger knows is always queried
+itself.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _GONE_LIMIT = 300.0
 _ASK_AGAIN_SECONDS = 10.0
 _LIST_SECONDS = 1.0
 _CALL_SECONDS = 1.0
-"""How long after its intent a create call is under way."""
+"""Seconds after its intent in which a create call may still be running."""
 _CLOCK_SECONDS = 60.0
-"""By how much the times that a cloud tells may be off: they are of several of its clocks, some rounded."""
+"""Tolerance for times that a cloud reports: they come from several clocks, some rounded."""
 _EMPTY_ANSWERS = 3
-"""Empty lists in a row after which a create call is taken to have made nothing."""
+"""Empty lists in a row after which a create call is taken to have created nothing."""
 
 
 class RegionUnseen(ProviderError):
-    """A region in which the lease has a machine, or may have one, refuses these credentials; or the machine
-    is on another computer of the team.
+    """A region in which the lease has or may have a machine refuses these credentials, or the machine is on
+    another computer of the team.
     """
 
     @property
@@ -39,9 +39,10 @@ class RegionUnseen(ProviderError):
 
 
 def machines_of(provider: Provider, lease: Lease) -> tuple[Machine, ...]:
-    """Every machine of the lease that exists; the one that serves comes first.
+    """Every existing machine of the lease; the active one comes first.
 
-    Raises ProviderError; RegionUnseen where a region refused that may have one."""
+    Raises ProviderError, and RegionUnseen if a region that may have one refused.
+    """
     found = {machine.id: machine for machine in _listed(provider, lease)}
     for holding in lease.holdings:
         if holding.ended_at is None and holding.id not in found:
@@ -53,7 +54,7 @@ def machines_of(provider: Provider, lease: Lease) -> tuple[Machine, ...]:
 
 
 def _listed(provider: Provider, lease: Lease) -> Sequence[Machine]:
-    """What its label finds. A region that is unseen is no matter where the lease has nothing there."""
+    """The machines with the lease's label. A refusing region is ignored if the lease has nothing there."""
     found = provider.list({LABEL_LEASE: lease.id})
     unseen = unseen_in(found)
     zones = _zones_of(lease) if unseen else ()
@@ -70,15 +71,15 @@ def _listed(provider: Provider, lease: Lease) -> Sequence[Machine]:
 
 
 def _zones_of(lease: Lease) -> set[str]:
-    """Where it has a machine, or may have one: "" where the ledger does not tell."""
+    """The zones in which the lease has or may have a machine; "" if the ledger does not say."""
     held = (str(one.machine.get("zone", "")) for one in lease.holdings if one.ended_at is None)
     return {*held, *(attempt.zone for attempt in lease.attempts if not attempt.settled)}
 
 
 def serving(provider: Provider, lease: Lease) -> Machine | None:
-    """The machine that serves the lease, None where it is gone. Raises ProviderError.
+    """The active machine of the lease; None if it is gone. Raises ProviderError.
 
-    Beside it another may exist that is on its way out.
+    Another machine may exist beside it that is being deleted.
     """
     known = lease.holding
     if known is not None:
@@ -87,9 +88,9 @@ def serving(provider: Provider, lease: Lease) -> Machine | None:
 
 
 def note_ends(ledger: Ledger, provider: Provider, lease: Lease, found: Sequence[Machine]) -> Lease:
-    """Record when each machine stopped that is not among those `found`, or is stopped. The lease then.
+    """Record when each machine stopped that is not in `found` or is stopped; returns the updated lease.
 
-    From then on it costs nothing. A ledger that cannot be written keeps nothing from going on.
+    A stopped machine costs nothing. A ledger that cannot be written is ignored.
     """
     running = {machine.id for machine in found if machine.state is not MachineState.STOPPED}
     over = [holding for holding in lease.holdings if holding.ended_at is None and holding.id not in running]
@@ -102,8 +103,9 @@ def note_ends(ledger: Ledger, provider: Provider, lease: Lease, found: Sequence[
 
 
 def _stopped_at(provider: Provider, holding: Holding, now_here: float) -> float:
-    """When it stopped, by its cloud's clock: as the cloud says, where that is between its creation and now;
-    else at its deadline or now, whichever comes first: it cost at most so long."""
+    """When the machine stopped, by its cloud's clock: as the cloud reports, if that is between its creation
+    and now; otherwise its deadline or now, whichever is earlier, so that the cost is an upper bound.
+    """
     now = holding.created_at + max(0.0, now_here - holding.begun_at)
     ending = ending_of(provider, machine_from_holding(holding))
     at = ending.at if ending is not None else None
@@ -113,9 +115,9 @@ def _stopped_at(provider: Provider, holding: Holding, now_here: float) -> float:
 
 
 def machine_from_holding(holding: Holding) -> Machine:
-    """The machine that the ledger knows, as far as its provider needs it to be asked about it.
+    """A machine built from the ledger, with what its provider needs to query it.
 
-    Its `created_at` is by this computer's clock: it tells how young the machine is.
+    Its `created_at` is by this computer's clock and tells how old the machine is.
     """
     facts = holding.machine
     return Machine(
@@ -133,17 +135,17 @@ def machine_from_holding(holding: Holding) -> Machine:
 
 
 def ends_itself(lease: Lease, holding: Holding) -> bool:
-    """Whether an end at its deadline is proven: its cloud keeps deadlines, or a timer was seen."""
+    """Whether the deadline is certain to be enforced: by the cloud, or by a timer that was observed."""
     cloud = str(lease.profile["cloud"])
     kept = clouds.exists(cloud) and clouds.traits(cloud).keeps_deadlines
     return kept or holding.armed or "late" in machine_from_holding(holding).detail.get("alarms", ())
 
 
 def await_existing(provider: Provider, lease: Lease, tell: Progress) -> tuple[Machine, ...]:
-    """The lease's machines. What came of a create call that nobody answered is asked for until it must show.
+    """The lease's machines. If a create call has no known result, wait until its machine must be visible.
 
-    A cloud may list late what it made, and an empty list proves nothing: without an id to ask for, several
-    empty answers in a row do, once the call is old enough.
+    A cloud may list a new machine late. Without an id to query, several empty lists in a row are taken as
+    proof once the call is old enough.
     """
     found = machines_of(provider, lease)
     unsettled = not lease.whole or any(not attempt.settled for attempt in lease.attempts)
@@ -151,7 +153,7 @@ def await_existing(provider: Provider, lease: Lease, tell: Progress) -> tuple[Ma
         return found
     fresh_until = (lease.attempted_at or 0.0) + _CALL_SECONDS + provider.list_lag_s
     if lease.now() < fresh_until:
-        tell.say("Nothing is listed, but a create call is young: waiting for what it may have made")
+        tell.say("No machine is listed yet, but one may just have been created: waiting for it")
     empty = 1
     while not found and (empty < _EMPTY_ANSWERS or lease.now() < fresh_until):
         time.sleep(_LIST_SECONDS)
@@ -163,12 +165,13 @@ def await_existing(provider: Provider, lease: Lease, tell: Progress) -> tuple[Ma
 def await_interruption(
     provider: Provider, lease: Lease, machines: Sequence[Machine], run_id: str, tell: Progress
 ) -> tuple[Machine, ...]:
-    """The lease's machines, once the one that its cloud is ending is gone, where `run_id` alone is lost by
-    that: the run goes on elsewhere then. Others may still be fetched meanwhile: nothing is waited for."""
+    """The lease's machines, after the one that its cloud is interrupting is gone, if only `run_id` loses by
+    that; the run then continues elsewhere. If other runs can still be pulled from it, return at once.
+    """
     found, limit = tuple(machines), time.monotonic() + _GONE_LIMIT
     if [run.run_id for run in lease.uncollected] != [run_id] or not _is_ending(found, lease):
         return found
-    tell.say(f"{found[0].id} is being taken back; {run_id} goes on elsewhere once it is gone")
+    tell.say(f"{found[0].id} is being preempted; {run_id} continues on another machine once it is gone")
     while _is_ending(found, lease) and time.monotonic() < limit:
         time.sleep(_LIST_SECONDS)
         found = machines_of(provider, lease)
@@ -183,7 +186,7 @@ def _is_ending(machines: Sequence[Machine], lease: Lease) -> bool:
 def end_and_prove(
     provider: Provider, machines: Sequence[Machine], lease: Lease | None, tell: Progress
 ) -> None:
-    """End them, and what else the lease has where one is given, and see each gone by its id.
+    """Delete machines, and with a lease everything else it has, and confirm by id that each is gone.
 
     Raises CleanupUnproven.
     """
@@ -207,13 +210,13 @@ def end_and_prove(
 
 
 def _found(provider: Provider, machines: Iterable[Machine]) -> dict[str, Machine]:
-    """Those of them that exist, each asked for by its id."""
+    """The machines that still exist, each queried by id."""
     found = (provider.find(machine) for machine in machines)
     return {machine.id: machine for machine in found if machine is not None}
 
 
 def _ask_for_the_end(provider: Provider, machine: Machine, asked: dict[str, float], tell: Progress) -> None:
-    """Once, and again after a while where the machine shows no sign of ending."""
+    """Request deletion, and request it again if the machine shows no sign of it after a while."""
     now = time.monotonic()
     if machine.id not in asked:
         tell.say(f"Ending {machine.id}")

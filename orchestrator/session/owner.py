@@ -1,7 +1,7 @@
-"""Who a machine belongs to, and in which folder a lease of theirs lies.
+"""The owner of a machine, and the folders that hold a user's leases.
 
-The owner is the account of the cloud credentials. Where nobody logs in it is a random id in the user's
-state folder. Either names one user, whatever their computers and folders are called.
+The owner is the account of the cloud credentials. Without a login it is a random id in the user's state
+folder. Both identify one user, whatever their computers and folders are called.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 
 def owner(provider: Provider) -> str:
-    """The owner's label for a new machine. Raises LocalError where no id can be kept."""
+    """The owner label for a new machine. Raises LocalError if the id cannot be stored."""
     principal = provider.principal()
     return _label(principal) if principal else _own_id()
 
 
 def is_mine(provider: Provider, machine: Machine) -> bool:
-    """Whether this user made the machine, by either of their identities."""
+    """Whether this user created the machine, under either identity."""
     principal = provider.principal()
     mine = {_label(principal)} if principal else set()
     with suppress(LocalError):
@@ -38,13 +38,13 @@ def is_mine(provider: Provider, machine: Machine) -> bool:
 
 
 def _label(principal: str) -> str:
-    """Readable, unique, and in the alphabet that every cloud takes for a label."""
+    """A readable and unique label, in the characters that every cloud accepts."""
     name = re.sub(r"[^a-z0-9]+", "-", principal.rpartition(":")[2].lower()).strip("-")
     return f"{name[:40].strip('-')}-{hashlib.sha256(principal.encode()).hexdigest()[:12]}"
 
 
 def _own_id() -> str:
-    """32 hex digits, made once for this user."""
+    """32 hex digits, generated once per user."""
     path = _home() / "owner"
     for _ in range(2):
         try:
@@ -57,13 +57,13 @@ def _own_id() -> str:
             return found
         _make(path)
     raise LocalError(
-        f"{path} should hold the id by which orch knows your machines, and holds something else.",
-        next_command=f"rm {shlex.quote(str(path))}    # a new id is made; end older machines by their lease",
+        f"{path} should hold the id by which orch recognises your machines, but holds something else.",
+        next_command=f"rm {shlex.quote(str(path))}    # a new id is generated",
     )
 
 
 def _make(path: Path) -> None:
-    """Whole at once, and the first of two that are made at once stays."""
+    """Write the id atomically; of two concurrent writers the first one wins."""
     part = path.with_name(f".owner-{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -71,7 +71,7 @@ def _make(path: Path) -> None:
         try:
             os.link(part, path)
         except FileExistsError:
-            if not _ID.fullmatch(_read(path)):  # cut by a full disk
+            if not _ID.fullmatch(_read(path)):  # truncated by a full disk
                 part.replace(path)
         finally:
             part.unlink(missing_ok=True)
@@ -86,8 +86,8 @@ def _read(path: Path) -> str:
 def _unkept(path: Path, error: OSError) -> LocalError:
     return LocalError(
         f"Your machines are marked with an id in {path}, which cannot be kept there: {error.strerror}.",
-        exists="Nothing was made by this command.",
-        next_command="export ORCH_STATE_HOME=DIR    # a folder that can be written",
+        exists="This command created nothing.",
+        next_command="export ORCH_STATE_HOME=DIR    # a writable folder",
     )
 
 
@@ -99,7 +99,7 @@ def _home() -> Path:
 
 
 def note_folder(lease: str, folder: Path) -> None:
-    """Remember where a lease's ledger is, for `down --all` from elsewhere. Best effort."""
+    """Remember the folder of a lease's ledger for `down --all` in other folders. Best effort."""
     with suppress(OSError):
         path = _home() / "leases" / lease
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -116,12 +116,12 @@ def forget_folder(lease: str) -> None:
 
 
 def noted_folders() -> Iterator[Path]:
-    """Every folder that may hold open leases of this user, each once. A damaged note is passed over."""
+    """Every folder that may hold open leases of this user. Damaged entries are skipped."""
     yield from _noted("leases")
 
 
 def known_projects() -> Iterator[Path]:
-    """Every folder in which this user leased something, each once: their ledgers tell what it has cost."""
+    """Every project in which this user leased something; their ledgers hold its costs."""
     yield from _noted("projects")
 
 

@@ -1,4 +1,4 @@
-"""A project's folder: where its leases, keys and pulled runs lie, and which lease is meant."""
+"""A project folder: its leases, keys and runs, and which lease a command means."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from orchestrator.session.team import Team
 
 @dataclass(frozen=True)
 class Project:
-    """`root` holds `.orch/` (state) and `runs/` (what was pulled)."""
+    """`root` contains `.orch/` (state) and `runs/` (results)."""
 
     root: Path
 
     @classmethod
     def at(cls, start: Path | str | None = None) -> Project:
-        """The nearest folder upwards that has leases; else `start` (default: the current folder)."""
+        """The nearest folder upwards with leases; otherwise `start` (default: the current folder)."""
         here = Path(start or Path.cwd()).resolve()
         for folder in (here, *here.parents):
             if any((folder / ".orch").glob("*/ledger.jsonl")) or team.remembered(folder / ".orch"):
@@ -36,7 +36,7 @@ class Project:
 
     @property
     def up_command(self) -> str:
-        """What leases a machine: with the orch.yaml that is here, if there is one."""
+        """The command that leases a machine, with the orch.yaml of this folder if there is one."""
         near = next((each for each in (Path("orch.yaml"), self.root / "orch.yaml") if each.is_file()), None)
         return f"orch up {shlex.quote(os.path.relpath(near)) if near else 'PROFILE.yaml'}"
 
@@ -46,7 +46,7 @@ class Project:
 
     @property
     def here(self) -> Path:
-        """The base of what runs on this computer, laid out like a machine's."""
+        """The base folder of what runs on this computer, laid out like a machine's."""
         return self.state / "here"
 
     @property
@@ -58,11 +58,11 @@ class Project:
 
     @property
     def team(self) -> Team | None:
-        """Who shares the leases of this folder; None where they are of this computer alone."""
+        """The team that shares this project's leases; None if they are kept on this computer only."""
         return team.team_of(self.state)
 
     def share(self, url: str) -> None:
-        """Keep the ledgers of new leases in the store of this url, as the profile says."""
+        """Keep the ledgers of new leases in the store at this URL, as the profile says."""
         if url and not os.environ.get(team.ENVIRONMENT):
             self.ignore_state()
             Team(url, self.state).remember()
@@ -72,7 +72,10 @@ class Project:
         return team.ledger_of(folder) or Ledger(folder / "ledger.jsonl")
 
     def new_ledger(self, name: str) -> Ledger:
-        """That of a new lease of the profile `name`. Raises StorageError where the team's store refuses."""
+        """The ledger of a new lease for the profile `name`.
+
+        Raises StorageError if the team's store refuses.
+        """
         shared = self.team
         lease = shared.new_lease(name) if shared else new_lease_id(name)
         if shared:
@@ -80,36 +83,36 @@ class Project:
         return self.ledger(lease)
 
     def identity(self, lease: str) -> Path:
-        """The private key that opens this lease's machine, and nothing else."""
+        """The private key for this lease's machine, used for nothing else."""
         return self.state / lease / "identity"
 
     def known_hosts(self, lease: str) -> Path:
         return self.state / lease / "known_hosts"
 
     def ledgers(self) -> list[Ledger]:
-        with suppress(StorageError, LocalError):  # each ledger tells what it could not read
+        with suppress(StorageError, LocalError):  # each ledger reports the lines that it could not read
             if shared := self.team:
                 shared.refresh()
         return [self.ledger(path.parent.name) for path in sorted(self.state.glob("*/ledger.jsonl"))]
 
     def leases(self) -> list[Lease]:
-        """Every lease of this folder, oldest first, those with a damaged ledger among them.
+        """Every lease of this project, oldest first, including those with a damaged ledger.
 
-        One whose opening a full disk kept out is none.
+        A lease whose opening failed because of a full disk does not count.
         """
-        read = ((ledger, ledger.contents()) for ledger in self.ledgers())  # a team's store is asked once each
+        read = ((ledger, ledger.contents()) for ledger in self.ledgers())  # ask a team's store once for each
         begun = (ledger.lease_in(known) for ledger, known in read if self._has_begun(ledger, known))
         return sorted(begun, key=lambda lease: lease.opened_at)
 
     def _has_begun(self, ledger: Ledger, known: Contents) -> bool:
-        """A key is made before the first machine, and after the lease was opened."""
+        """Whether the lease was opened: its key is created between that and the first machine."""
         return bool(known.events) or not known.whole or self.identity(ledger.path.parent.name).exists()
 
     def open_leases(self) -> list[Lease]:
         return [lease for lease in self.leases() if lease.open]
 
     def lease(self, wanted: str | None = None) -> Lease:
-        """The open lease that is meant: by id or profile name, or the only one there is."""
+        """The open lease that is meant: by id or profile name, or the only one."""
         found = [
             lease
             for lease in self.open_leases()
@@ -120,7 +123,7 @@ class Project:
         if found:
             names = ", ".join(lease.id for lease in found)
             raise UsageError(
-                f"Several machines are leased in {self.root}: {names}. Say which one is meant.",
+                f"{self.root} has several leased machines: {names}. Choose one.",
                 next_command=f"orch status    # then add --lease {found[-1].id}",
             )
         meant = f" named {wanted}" if wanted else ""
@@ -130,14 +133,14 @@ class Project:
         )
 
     def ignore_state(self) -> None:
-        """Keep our state out of the project's version control."""
+        """Exclude `.orch/` from the project's version control."""
         self.state.mkdir(parents=True, exist_ok=True)
         marker = self.state / ".gitignore"
         if not marker.exists() or marker.read_text() != "*\n":
             atomic_write(marker, b"*\n")
 
     def ignore_runs(self) -> None:
-        """Keep what runs leave out of version control, unless the folder is the user's own, too."""
+        """Exclude `runs/` from version control, unless the folder already belongs to the user."""
         self.ignore_state()
         runs = self.root / "runs"
         if all((entry / "run.json").is_file() for entry in _entries(runs)):
@@ -145,9 +148,10 @@ class Project:
                 atomic_write(runs / ".gitignore", b"*\n")
 
     def require_runs(self, run_id: str) -> None:
-        """Raise LocalError, before anything runs, where `runs/` or the run's folder could not take a run: a
-        file or a link to nowhere in its place, a folder that may not be written, a read-only project. A full
-        disk is not one of these: who needs room asks for it."""
+        """Raise LocalError, before anything runs, if `runs/` or the run's folder cannot hold a run: it is a
+        file or a dangling link, it is not writable, or the project is read-only. A full disk is checked
+        elsewhere.
+        """
         try:
             self.ignore_state()
         except OSError as error:
@@ -155,14 +159,14 @@ class Project:
                 return
             copy = shlex.quote(f"{self.root.name}-copy")
             raise LocalError(
-                f"{self.root} cannot take the run's files: {error.strerror}: {error.filename}. "
+                f"The run's files cannot be written to {self.root}: {error.strerror}: {error.filename}. "
                 "Nothing was run.",
                 next_command=f"cp -r {shlex.quote(str(self.root))} ~/{copy} && cd ~/{copy}"
                 "    # then the same command again",
             ) from error
         for place in (self.root / "runs", self.run(run_id)):
             if os.path.lexists(place) and not place.is_dir():
-                what = "a link that leads to no folder" if place.is_symlink() else "no folder"
+                what = "a link to a folder that does not exist" if place.is_symlink() else "no folder"
                 aside = shlex.quote(f"{place}.aside")
                 raise LocalError(
                     f"{place} is {what}, so the run's files have no place. Nothing was run.",
@@ -175,7 +179,7 @@ class Project:
                 )
 
     def remove_abandoned(self) -> None:
-        """Remove what commands that were killed left unfinished, keys among it."""
+        """Remove what interrupted commands left unfinished, including keys."""
         for folder in (self.root / "runs", self.state, *_entries(self.state)):
             remove_abandoned(folder)
 
@@ -185,7 +189,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def new_lease_id(name: str) -> str:
-    """`<profile name>-<6 hex>`: unique enough, and safe as a label and as a host name."""
+    """`<profile name>-<6 hex>`: unique enough, and valid as a label and host name."""
     return f"{name[:40].rstrip('-')}-{secrets.token_hex(3)}"
 
 
@@ -194,7 +198,7 @@ def new_run_id(name: str) -> str:
 
 
 def check_run_id(run_id: str) -> str:
-    """A caller's run id is a folder's name on two machines: letters, digits, . _ - only, at most 100."""
+    """Check a run id: it names a folder on two machines. Letters, digits, . _ - only, at most 100."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", run_id):
         raise UsageError(
             f"The run id {run_id!r} cannot be a folder's name everywhere; use letters, digits, '.', '_' "

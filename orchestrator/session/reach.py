@@ -1,4 +1,4 @@
-"""Waiting until a lease's machine answers; what became of one that does not exist any more."""
+"""Wait until a lease's machine answers, or find out why it does not exist any more."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _SOON_SECONDS = 10.0
 _QUIET_SECONDS = 2.0
 _MANY_GPUS = 8
 _TOLD_AFTER = (0.0, 0.5, 1.0, 2.0)
-"""Pauses, in seconds, before a provider is asked whether a machine that fell silent has ended."""
+"""Pauses, in seconds, before each question to a provider whether a machine that stopped
+answering has ended.
+"""
 
 _OVER = (MachineState.STOPPED, MachineState.STOPPING)
 
@@ -34,7 +36,7 @@ _OVER = (MachineState.STOPPED, MachineState.STOPPING)
 class Reached:
     """A machine that answers, and the provider that found it.
 
-    `limit_s`: how long its boot may take; `until`: when that is over, by time.monotonic().
+    `limit_s`: how long its boot may take. `until`: the end of that time, by time.monotonic().
     """
 
     provider: Provider
@@ -45,9 +47,10 @@ class Reached:
 
 
 class MachineGone(HostError):
-    """The lease's machine runs no more. `ending` is what its provider says of that, None where nothing.
+    """The lease's machine is gone. `ending`: the provider's reason, None if it gives none.
 
-    `came`: the runs whose results were not pulled from it, and came from the store into which it put them.
+    `came`: runs that were not pulled from the machine but were downloaded from the store to which it uploaded
+    them.
     """
 
     ending: Ending | None = None
@@ -59,7 +62,10 @@ class MachineGone(HostError):
 
 
 def wait_until_reachable(provider: Provider, lease: Lease, progress: Progress) -> Reached:
-    """The lease's machine once it answers. Raises MachineGone, or HostError where it stays silent."""
+    """Wait for the lease's machine to answer.
+
+    Raises MachineGone, or HostError if it does not answer in time.
+    """
     require_seen(provider, lease)
     threading.Thread(target=_load_ssh, daemon=True).start()
     begun, limit = time.monotonic(), _BOOT_SECONDS
@@ -74,7 +80,8 @@ def wait_until_reachable(provider: Provider, lease: Lease, progress: Progress) -
         endpoint = provider.endpoint(machine) if machine and machine.state not in _OVER else None
         if machine and endpoint and machine.state is MachineState.RUNNING:
             return Reached(provider, machine, endpoint, limit, begun + limit)
-        if endpoint or machine is None:  # it was listed before it ran, or is not listed yet: ask again
+        # the list is older than the machine, or does not show it yet: ask again
+        if endpoint or machine is None:
             listed = -_LIST_SECONDS
         waiting.say(_awaited(machine, endpoint), limit)
         time.sleep(_POLL_SECONDS if waited < _SOON_SECONDS else _POLL_SECONDS * 5)
@@ -82,12 +89,12 @@ def wait_until_reachable(provider: Provider, lease: Lease, progress: Progress) -
         f"The machine of {lease.id} did not answer within {limit / 60:.0f} min; "
         f"the last that was waited for is {waiting.awaited}.",
         exists=f"It may be running, at ${lease.price:.2f}/h.",
-        next_command="orch down    # or orch up again, to wait on",
+        next_command="orch down    # or, to wait longer: orch up",
     )
 
 
 class Waiting:
-    """Says what is waited for: after two seconds, when it changes, and every minute."""
+    """Reports what is being waited for: after two seconds, when it changes, and every minute."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -116,7 +123,9 @@ def _awaited(machine: Machine | None, endpoint: Endpoint | NotYet | None) -> str
 
 
 def boot_limit_s(machine: Machine) -> float:
-    """Bare metal may take 20 minutes (canonical/pycloudlib#192), 8 GPUs more than 10."""
+    """Seconds that a boot may take. Bare metal may take 20 minutes (canonical/pycloudlib#192), 8 GPUs more
+    than 10.
+    """
     from orchestrator import catalog
 
     if "metal" in machine.instance_type:
@@ -127,12 +136,14 @@ def boot_limit_s(machine: Machine) -> float:
 
 
 def _load_ssh() -> None:
-    """While the machine boots: what is needed as soon as it answers takes a while to load."""
+    """Import the SSH client while the machine boots, because that takes a while."""
     import orchestrator.hosts.ssh  # noqa: F401
 
 
 def require_seen(provider: Provider, lease: Lease) -> None:
-    """ProviderError where the lease's machine cannot be seen as things are configured: it is not gone."""
+    """Raise ProviderError if the lease's machine is not visible with the current configuration: it may still
+    exist.
+    """
     if lease.holding:
         machine = machine_from_holding(lease.holding)
         provider.require_reach(machine)
@@ -141,29 +152,31 @@ def require_seen(provider: Provider, lease: Lease) -> None:
 
 
 def _require_of_this_computer(provider: Provider, lease: Lease, holding: Holding, machine: Machine) -> None:
-    """RegionUnseen where a local machine is on another computer of the team, and may run there still."""
+    """Raise RegionUnseen if a local machine belongs to another computer of the team and may be
+    running there.
+    """
     over = holding.ended_at is not None or (holding.deadline or 0.0) + _LATE_SECONDS < lease.now()
     if over or not holding.by or on_this_computer(holding.by) or provider.find(machine) is not None:
         return
     raise RegionUnseen(
         Fault.INVALID,
-        f"The machine of {lease.id} is on the computer of {holding.by}, and nobody can see it from this one.",
+        f"The machine of {lease.id} is on the computer of {holding.by} and not visible from this one.",
         exists=f"{machine.name} may run there until its deadline.",
         next_command=f"orch down {lease.id}    # there",
     )
 
 
 def ending_of_machine(provider: Provider, lease: Lease) -> Ending | None:
-    """What the provider says of the end of the lease's machine; None where it exists, or nobody knows."""
+    """The provider's reason for the end of the lease's machine; None if it exists or no reason is known."""
     return ending_of(provider, machine_from_holding(lease.holding)) if lease.holding else None
 
 
 def explain_silence(
     provider: Provider, lease: Lease, lost: HostError, answers: Callable[[], bool]
 ) -> HostError:
-    """MachineGone, with its provider's words, where the machine has ended; else `lost` itself.
+    """MachineGone with the provider's reason if the machine has ended; otherwise `lost` itself.
 
-    A machine falls silent before its provider tells of its end: one that does not answer is asked for again.
+    A machine stops answering before its provider reports its end, so the provider is asked several times.
     """
     for pause in _TOLD_AFTER:
         if answers():
@@ -179,14 +192,17 @@ def explain_silence(
 
 
 def _require_hope(provider: Provider, lease: Lease, machine: Machine | None, waited: float) -> None:
-    """MachineGone unless the machine may only not be listed yet."""
+    """Raise MachineGone unless the machine may be missing from the list only because it is new."""
     ending = ending_of(provider, machine) if machine else ending_of_machine(provider, lease)
     if ending is not None or machine is not None or waited > _gone_after(lease):
         raise _gone(lease, ending)
 
 
 def _gone_after(lease: Lease) -> float:
-    """A machine made seconds ago may not be listed yet; an older one that is not listed is gone."""
+    """Whether a machine that is not listed is gone.
+
+    One that was created seconds ago may not be listed yet.
+    """
     fresh = lease.holding is not None and lease.now() - lease.holding.begun_at < 120
     return 60.0 if fresh and not clouds.is_here(lease.profile["cloud"]) else 2.0
 
@@ -195,8 +211,9 @@ def _gone(lease: Lease, ending: Ending | None) -> MachineGone:
     lost = ", ".join(run.run_id for run in lease.uncollected)
     why = ending.message if ending else "its deadline came, it was powered off, or its provider ended it."
     error = MachineGone(
-        f"The machine of {lease.id} is gone: {why}" + (f" Not pulled from it: {lost}." if lost else ""),
-        exists="Nothing is running; nothing costs.",
+        f"The machine of {lease.id} is gone: "
+        f"{why}" + (f" Results that were not pulled: {lost}." if lost else ""),
+        exists="Nothing is running or costs money.",
         next_command=f"orch down && orch up {shlex.quote(lease.profile['path'])}",
     )
     error.ending = ending

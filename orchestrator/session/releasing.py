@@ -1,4 +1,6 @@
-"""Tell a machine that a run's results are here, so that it may count as idle; again until it was told."""
+"""Tell a machine that a run's results were pulled, so that it may count as idle; repeated until
+it was told.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from orchestrator.session.turns import free
 
 
 def release(ledger: Ledger, host: Host, agent: Agent, run_id: str) -> None:
-    """Tell the machine that the results of `run_id` are here, and note that it was told.
+    """Tell the machine that the results of `run_id` were pulled, and record that it was told.
 
-    A machine that was not reached counts as used until its deadline, or until the next command reaches it.
+    A machine that cannot be reached counts as used until its deadline or until the next command reaches it.
     """
     with suppress(HostError, OSError, UsageError, LocalError, StorageError):
         jobs.mark_collected(host, agent, run_id)
@@ -23,11 +25,11 @@ def release(ledger: Ledger, host: Host, agent: Agent, run_id: str) -> None:
 
 
 def release_again(project: Project, ledger: Ledger, host: Host, agent: Agent | None = None) -> None:
-    """Tell the machine of every fetched run of which it was not told: a command was killed, or contact lost.
+    """Tell the machine about every pulled run of which it was not told because a command was killed or
+    contact was lost.
 
-    A run that another call works on is left to it: its id may get a new attempt there, and so it may have
-    where a line of the ledger cannot be read. `agent`: the runtime on the machine; else the one that each run
-    was started with.
+    A run that another call works on is left to that call: its id may get a new attempt, also if a ledger line
+    cannot be read. `agent`: the runtime on the machine; default: the one that each run was started with.
     """
     lease = ledger.lease()
     for run in lease.untold if lease.whole else ():

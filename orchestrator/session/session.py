@@ -1,4 +1,4 @@
-"""A lease's machine with its door open: connected, key verified, ready to install and to run."""
+"""A connection to a lease's machine: key verified, ready to install and to run."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Timer:
-    """The answer of the verb `watch`: seconds until the deadline that it keeps, None where it keeps none."""
+    """The answer of the verb `watch`: seconds until the deadline that it enforces, None without one."""
 
     left: Annotated[float, Between(-(1 << 34), 1 << 34)] | None
 
 
 @dataclass
 class Session:
-    """Everything that one command needs of a lease: the folder, its journal, the machine, the door."""
+    """Everything that one command needs of a lease: project, ledger, machine and connection."""
 
     project: Project
     ledger: Ledger
@@ -61,7 +61,7 @@ class Session:
     progress: Progress
 
     def install(self) -> stack.Installed:
-        """The lock's packages on the machine, exactly. Quick where they are there already."""
+        """Install exactly the lock's packages on the machine. Fast if they are installed."""
         lock = self.lock()
         return stack.install(
             self.host,
@@ -76,12 +76,13 @@ class Session:
         return read_lock(self.profile)
 
     def local(self) -> stack.LocalStack:
-        """The environment in which the user works, made from the lock where there is none."""
+        """The environment in which the user works, created from the lock if there is none."""
         return local_stack(self.profile, self.progress)
 
     def watch_idleness(self, *, at_least: float = 0.0) -> None:
-        """The machine powers itself off when nobody used it for the profile's `idle_duration`, or `at_least`
-        so many seconds, and at its deadline, having asked its jobs to save. The first deadline stays."""
+        """Start the idle watch: the machine powers itself off after `idle_duration` without use, or
+        `at_least` seconds, and at its deadline, after asking its jobs to save. The first deadline stays.
+        """
         seconds = max(self.profile.idle_duration or 0, at_least)
         early = float(self.machine.detail.get("ended_early_s", 0.0))
         late = float(self.machine.detail.get("ended_by_cloud_s", 0.0)) + early
@@ -91,19 +92,19 @@ class Session:
         notices = clouds.traits(self.machine.provider).notices
         if self.machine.detail.get("spot") and notices:
             argv = (*argv, "--spot", notices)
-        power_off = self.machine.detail.get("power_off")  # where the user who logs in may not, as such
+        power_off = self.machine.detail.get("power_off")  # if the login user may not do this itself
         argv = (*argv, "--", *power_off) if power_off else argv
         done = self.host.run(argv, timeout=30)
         if done.returncode != 0:
             raise HostError(
-                f"The machine did not start its idle watch: {last_words(done.stderr)}",
+                f"The machine could not start its idle watch: {last_words(done.stderr)}",
                 exists=f"{self.machine.id} runs on, at ${self.machine.price:.2f}/h.",
                 next_command="orch up " + str(self.profile.path),
             )
         self._note_timer(done.stdout)
 
     def _note_timer(self, answer: bytes) -> None:
-        """Record once that a timer for the deadline runs there. HostError where the machine shows none."""
+        """Record once that a timer enforces the deadline. Raises HostError if the machine shows none."""
         shown = parse_timer(answer, self.machine.name)
         if self.machine.deadline and shown.left is None:
             raise HostError(
@@ -116,19 +117,20 @@ class Session:
             self.ledger.append("machine.armed", machine=held.id, left=shown.left)
 
     def confine(self) -> None:
-        """Take from the machine's user what could stop the deadline, where that is within its reach."""
+        """Deny the machine's user what could stop the deadline, as far as possible."""
         command = tuple(self.machine.detail.get("confine", ()))
         if not command:
             return
         done = self.host.run(command, timeout=60)
         if done.returncode != 0:
             why = last_words(done.stderr) or f"status {done.returncode}"
-            self.progress.say(f"Jobs on this machine can become root, and so could stop its deadline: {why}")
+            self.progress.say(f"Jobs on this machine can become root and could disable its deadline: {why}")
 
     def _left(self) -> float:
-        """Seconds until the deadline. Both times are by this computer's clock, so that
-        it does not matter how wrong it is. One that was set meanwhile ends no machine that still runs, and
-        cannot lengthen its life: whoever else keeps the deadline does so by another clock."""
+        """Seconds until the deadline. Both times are by this computer's clock, so an incorrect clock does not
+        matter. A deadline that was set meanwhile neither ends a running machine early nor extends its life,
+        because the cloud enforces the original one by its own clock.
+        """
         assert self.machine.deadline is not None
         left = self.machine.deadline.timestamp() - time.time()
         longest = float(self.profile.max_duration)
@@ -136,7 +138,7 @@ class Session:
 
 
 def parse_timer(answer: bytes, name: str) -> Timer:
-    """The answer of the verb `watch` of machine `name`. Raises MalformedAnswer for anything else."""
+    """Parse the answer of the verb `watch` on machine `name`. Raises MalformedAnswer for anything else."""
     try:
         return decoded(Timer, answer)
     except Malformed as error:
@@ -175,7 +177,7 @@ def check_stack(session: Session, installed: stack.Installed, here: Fingerprint)
 
 
 def tell_inherited(session: Session) -> None:
-    """Name the variables that the run gets as they are in this shell, unless the last run got the same."""
+    """Report the variables that the run inherits from this shell, unless the last run had the same."""
     last = max(session.ledger.lease().runs.values(), key=lambda run: run.started_at, default=None)
     before = last.inherited if last else {}
     for line in inherited_lines(before, session.profile.train.inherited()):
@@ -183,12 +185,12 @@ def tell_inherited(session: Session) -> None:
 
 
 def inherited_lines(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """What to say of inherited variables, as the run `before` got them and as this one does."""
+    """Lines about inherited variables, compared with those of the run `before`."""
     if now and now != before:
         listed = ", ".join(f"{name}={value}" for name, value in now.items())
-        yield f"The run gets these variables of your shell, because they can change numbers: {listed}"
+        yield f"The run inherits these variables of your shell, because they can change results: {listed}"
     if gone := [name for name in before if name not in now]:
-        yield f"The run before got variables that your shell does not set now: {', '.join(gone)}"
+        yield f"The previous run had variables that your shell does not set now: {', '.join(gone)}"
 
 
 def told(difference: Difference) -> str:
@@ -211,10 +213,11 @@ def stack_facts(installed: stack.Installed) -> StackFacts:
 def open_session(
     project: Project, ledger: Ledger, profile: Profile, *, progress: Progress, reached: Reached | None = None
 ) -> Iterator[Session]:
-    """Wait until the machine answers, unless it was `reached` already; verify its key, put the runtime there.
+    """Wait until the machine answers (unless `reached`), verify its host key and install the runtime.
 
-    Raises HostKeyError before anything is sent where the key is not the one its provider vouches for. Where
-    contact is lost in the block, the provider is asked whether the machine is gone: MachineGone says why.
+    Raises HostKeyError, before anything is sent, if the key is not the one that its provider vouches for. If
+    contact is lost in the block, the provider is asked whether the machine is gone; MachineGone gives the
+    reason.
     """
     lease = ledger.lease()
     found = reached or wait_until_reachable(open_provider(profile.cloud), lease, progress)
@@ -247,7 +250,7 @@ def open_session(
 
 
 def _let_in_or_gone(project: Project, lease: Lease, found: Reached, waiting: Waiting | None) -> Host:
-    """Log in. A machine that is taken away meanwhile may answer and fall silent: MachineGone says so then."""
+    """Log in. A machine that is preempted meanwhile may stop answering: MachineGone then gives the reason."""
     try:
         return _let_in(project, lease, found, waiting)
     except HostKeyError:
@@ -257,7 +260,7 @@ def _let_in_or_gone(project: Project, lease: Lease, found: Reached, waiting: Wai
 
 
 def _let_in(project: Project, lease: Lease, found: Reached, waiting: Waiting | None) -> Host:
-    """Log in; with `waiting`, again until the boot limit: ssh may answer before the account exists."""
+    """Log in; with `waiting`, retry until the boot limit: ssh may answer before the account exists."""
     while True:
         try:
             return connect_verified(project, lease, found.provider, found.machine, found.endpoint)
@@ -269,11 +272,11 @@ def _let_in(project: Project, lease: Lease, found: Reached, waiting: Waiting | N
 
 
 def _make_base(host: Host, base: str, found: Reached, waiting: Waiting) -> None:
-    """Make our folder, again until the boot limit: a first boot may still make what it lies in."""
+    """Create orch's folder, retrying until the boot limit: a first boot may still create its parent."""
     while (done := host.run(("mkdir", "-p", base), timeout=30)).returncode != 0:
         if time.monotonic() > found.until:
             raise HostError(
-                f"{base} cannot be made on {found.machine.name}: {last_words(done.stderr)}",
+                f"{base} cannot be created on {found.machine.name}: {last_words(done.stderr)}",
                 exists=f"{found.machine.id} runs on, at ${found.machine.price:.2f}/h.",
                 next_command="orch down",
             )

@@ -1,4 +1,6 @@
-"""Data of this computer in the profile's store: put there once, by content, and fetched by every machine."""
+"""Data of this computer in the profile's store: uploaded once, by content, and downloaded by
+every machine.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,13 @@ from orchestrator.session.session import Session
 from orchestrator.storage import open_store
 
 _PUTS = 8
-"""Files that are put at a time."""
+"""Concurrent uploads."""
 
 
 def fill(session: Session, found: sync.Scan, name: str) -> None:
-    """Where the machine has nothing of the tree `name` yet, let it fetch the contents from the store. The
-    push that follows sends what is still missing, and proves that all of it is there."""
+    """If the machine has nothing of the tree `name` yet, let it download the contents from the store. The
+    push that follows sends the rest and verifies all of it.
+    """
     if session.profile.store is None or sync.is_there(session.host, session.agent, name):
         return
     store, bodies = open_store(session.profile.store), _bodies(found)
@@ -39,11 +42,11 @@ def fill(session: Session, found: sync.Scan, name: str) -> None:
     except (StorageError, SyncError) as error:
         if isinstance(error, sync.ObjectRefused):
             store.delete(store_keys.blob(error.key))
-        session.progress.say(f"{name} is sent from here, as the store does not give it: {error}")
+        session.progress.say(f"{name} is sent from this computer, because the store failed: {error}")
 
 
 def _bodies(found: sync.Scan) -> dict[str, Entry]:
-    """A file of each content, by its digest."""
+    """One file for each distinct content, by digest."""
     return {entry.digest: entry for entry in found.manifest.entries if entry.kind == "file" and entry.size}
 
 
@@ -53,14 +56,16 @@ def _put_missing(session: Session, store: Store, found: sync.Scan, bodies: Mappi
     if not lacking:
         return
     size = sum(entry.size for entry in lacking)
-    session.progress.say(f"{counted(len(lacking), 'file')} of {size:,} bytes go into {store.url}, once")
+    session.progress.say(
+        f"{counted(len(lacking), 'file')} of {size:,} bytes are uploaded to {store.url}, once"
+    )
     with ThreadPoolExecutor(_PUTS) as pool:
         for _ in pool.map(lambda entry: _put(store, found, entry), lacking):
             pass
 
 
 def _put(store: Store, found: sync.Scan, entry: Entry) -> None:
-    """One content; not one that is written to meanwhile, as its name would be another's."""
+    """Upload one content, unless the file is being written to: its digest would not match."""
     path = Path(found.root) if found.single else Path(found.root) / entry.path
     key = store_keys.blob(entry.digest)
     store.put(key, path)

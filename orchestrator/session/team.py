@@ -1,4 +1,4 @@
-"""What a team shares by its ledger's store: leases, and the right to work on one thing at a time."""
+"""What a team shares through its ledger store: leases, and locks on runs and machines."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _WAIT_SECONDS = 3600.0
 _MOST_URL = 2000
 
 _held: dict[Path, list[StoreLock]] = {}
-"""The locks of this process that an append to a ledger below the folder counts on."""
+"""The locks of this process that appends to ledgers below a folder rely on."""
 
 
 @dataclass(frozen=True)
 class Team:
-    """`url` is the store of the ledgers, `state` this folder's `.orch`."""
+    """`url`: the store of the ledgers. `state`: this project's `.orch`."""
 
     url: str
     state: Path
@@ -43,12 +43,12 @@ class Team:
         return open_store(self.url)
 
     def remember(self) -> None:
-        """For the verbs that read no profile."""
+        """Remember the URL for verbs that read no profile."""
         if remembered(self.state) != self.url:
             atomic_write(self.state / _REMEMBERED, self.url.encode())
 
     def new_lease(self, name: str) -> str:
-        """The id of the profile's next lease: the same one on every computer, until it was opened."""
+        """The id of the profile's next lease: the same one on every computer until it is opened."""
         store, number = self.store, 0
         while True:
             digest = hashlib.sha256(f"{self.url}\n{name}\n{number}".encode()).hexdigest()[:6]
@@ -58,7 +58,7 @@ class Team:
             number += 1
 
     def join(self, lease: str) -> None:
-        """From now on the ledger of this lease is in the store."""
+        """Keep the ledger of this lease in the store from now on."""
         folder = self.state / lease
         if read_note(folder) is None:
             Note(self.url, key_of(lease)).write(folder)
@@ -73,7 +73,7 @@ class Team:
                 self._forget_key(lease)
 
     def _forget_key(self, lease: str) -> None:
-        """Remove the keys of a machine that another client has ended, and proven gone."""
+        """Remove the keys of a machine that another client has deleted and confirmed gone."""
         keys = [self.state / lease / name for name in ("identity", "known_hosts")]
         if any(key.exists() for key in keys):
             known = ledger_of(self.state / lease)
@@ -85,7 +85,7 @@ class Team:
     def lock(self, name: str, tell: Progress, what: str) -> Iterator[None]:
         """Hold a lock of the team in the block. Raises LockHeld, LockLost and StorageError.
 
-        No ledger below this folder is written any more where the lock is lost.
+        If the lock is lost, no ledger below this folder is written any more.
         """
         lock = StoreLock(self.store, f"locks/{name}.json", writer(), _LOCK_SECONDS)
         with lock.held(_WAIT_SECONDS, lambda owner: tell.say(f"{owner} {what}; waiting for it")):
@@ -97,11 +97,11 @@ class Team:
                 known.remove(lock)
 
 
-KEY_ADVICE = "orch down {lease}    # ends it from here; to use it from here, see docs/teams.md"
+KEY_ADVICE = "orch down {lease}    # deletes it from here; to use it from here, see docs/teams.md"
 
 
 def is_key_elsewhere(identity: Path, lease: Lease) -> bool:
-    """Whether the machine's key was made on another computer of the team, and is not here."""
+    """Whether the machine's key was created on another computer of the team and is not here."""
     return bool(lease.owner) and not identity.exists()
 
 
@@ -113,7 +113,7 @@ def key_elsewhere(lease: Lease, machine: str) -> str:
 
 
 def team_of(state: Path) -> Team | None:
-    """None where the ledgers of this folder are files of this computer."""
+    """The team of a project; None if its ledgers are files of this computer."""
     url = os.environ.get(ENVIRONMENT) or remembered(state)
     return Team(url, state) if url else None
 
@@ -125,7 +125,7 @@ def remembered(state: Path) -> str:
 
 
 def ledger_of(folder: Path) -> TeamLedger | None:
-    """None where the ledger of this lease is a file of this computer."""
+    """The shared ledger of this lease; None if it is a file of this computer."""
     note = read_note(folder)
     return TeamLedger(book_of(folder, open_store(note.url))) if note else None
 
@@ -141,7 +141,7 @@ def key_of(lease: str) -> str:
 
 
 def _lease_of(stored: Stored) -> str | None:
-    """The lease of an object in the store, which anybody may have named."""
+    """The lease that an object in the store belongs to; anybody may have chosen its name."""
     lease = Path(stored.key).parent.name
     sound = _LEASE.fullmatch(lease) is not None
     return lease if sound and stored.key == key_of(lease) else None
@@ -153,7 +153,7 @@ def _require(state: Path) -> None:
 
 
 def writer() -> str:
-    """Who writes: the user and the computer, as they call themselves."""
+    """The name of this user and computer, as written into ledgers."""
     try:
         name = getpass.getuser()
     except (KeyError, OSError):
@@ -162,5 +162,5 @@ def writer() -> str:
 
 
 def on_this_computer(client: str) -> bool:
-    """Whether it is a user of this computer, by its name."""
+    """Whether the writer is a user of this computer, by the computer's name."""
     return client.rpartition("@")[2] == writer().rpartition("@")[2]

@@ -1,4 +1,4 @@
-"""Code and data: scanned here, sent, proven equal there, and laid out the same on both sides."""
+"""Code and data: scanned here, sent, verified there, and laid out alike on both sides."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Trees:
 
 
 def send(session: Session, *, new_data: bool = False) -> Trees:
-    """Send what changed. With `new_data`, buckets are taken as they are now, whatever was pinned before.
+    """Send what changed. With `new_data`, buckets are accepted as they are now, whatever was pinned.
 
-    Raises SyncError; DataChanged, a kind of it, where a bucket is not what this lease's runs had.
+    Raises SyncError, and its subclass DataChanged if a bucket differs from this lease's earlier runs.
     """
     begun = time.monotonic()
     profile = session.profile
@@ -76,12 +76,12 @@ def _data(session: Session, tree: DataTree, name: str, pin: buckets.Pin | None) 
 
 
 def pin_path(session: Session, number: int) -> Path:
-    """Where the objects of the profile's data of this number are pinned for the lease."""
+    """Where the pin of the profile's data entry with this number is stored for the lease."""
     return session.ledger.path.parent / f"data-{number}.json"
 
 
 def mirror_samples(session: Session) -> None:
-    """Put here what the first steps read of the buckets that are pinned for the lease."""
+    """Download what the first steps read of the pinned buckets."""
     for number, each in enumerate(session.profile.data):
         if each.bucket:
             pin = buckets.pinned(pin_path(session, number), each.bucket)
@@ -89,7 +89,7 @@ def mirror_samples(session: Session) -> None:
 
 
 def _fetched(session: Session, name: str, pin: buckets.Pin) -> Manifest:
-    """The tree `name` on the machine made of a bucket's objects, which the machine fetches itself."""
+    """Create the tree `name` on the machine from a bucket's objects, which the machine downloads itself."""
     done = sync.fetch(
         session.host,
         session.agent,
@@ -101,7 +101,8 @@ def _fetched(session: Session, name: str, pin: buckets.Pin) -> Manifest:
     )
     if done.damaged:
         session.progress.say(
-            f"Note: {counted(done.damaged, 'object')} of {pin.source} came damaged and were fetched again"
+            f"Note: {counted(done.damaged, 'object')} of {pin.source} arrived damaged and were "
+            "downloaded again"
         )
     return done.manifest
 
@@ -115,7 +116,7 @@ def _sent(
     data: bool = False,
     staged: bool = False,
 ) -> sync.Scan:
-    """The tree `name` on the machine made equal to what is at `root`; the scan that it equals."""
+    """Make the tree `name` on the machine equal to `root`; returns the scan that it equals."""
 
     def look() -> sync.Scan:
         return sync.scan(root, ignore=ignore, cache=session.project.cache, data=data)
@@ -129,7 +130,9 @@ def _sent(
 
 
 def code_ignored(profile: Profile) -> tuple[str, ...]:
-    """The profile's patterns, the data's folders (they travel as data), and what this command prints to."""
+    """Ignore patterns for code: the profile's, the data folders (sent as data), and the files that this
+    command prints to.
+    """
     root = profile.code.path.resolve()
     inside = [
         "/" + _literal(each.source.resolve().relative_to(root).as_posix())
@@ -154,7 +157,7 @@ def _current_models(root: Path) -> list[str]:
 
 
 def _printed_to(root: Path) -> set[Path]:
-    """The files below `root` that standard output and error of this process are: `orch run >nightly.log`."""
+    """Files below `root` that receive this process's stdout or stderr: `orch run >nightly.log`."""
     found = set()
     for number in (1, 2):
         with contextlib.suppress(OSError):
@@ -165,7 +168,7 @@ def _printed_to(root: Path) -> set[Path]:
 
 
 def _literal(path: str) -> str:
-    """A path as a pattern that matches only itself."""
+    """A pattern that matches this path only."""
     return re.sub(r"([\\*?\[\]#! ])", r"\\\1", path)
 
 
@@ -174,8 +177,9 @@ def _link(agent: Agent, name: str, target: str, sent: Manifest, *, copied: bool 
 
 
 def check_targets(profile: Profile) -> None:
-    """Refuse a reference run that would not find its data: a script that expects them at an absolute path
-    must find them there on this computer, too. Raises UsageError."""
+    """Refuse a reference run that would not find its data: if a script expects data at an absolute path, it
+    must exist there on this computer too. Raises UsageError.
+    """
     for tree in profile.data:
         target = Path(tree.target)
         if target.is_absolute() and not target.exists():
@@ -200,12 +204,12 @@ def facts_of(manifests: Sequence[Manifest], streamed: int = 0) -> DataFacts:
 
 
 def prepare(session: Session, tree: DataTree) -> None:
-    """Make absent data by the profile's own command, here, in the local stack."""
+    """Create missing data with the profile's own command, here, in the local stack."""
     make(tree, session.profile, lambda: session.local().python, session.progress)
 
 
 def make(tree: DataTree, profile: Profile, python_of: Callable[[], Path], progress: Progress) -> None:
-    """As `prepare`; `python_of` finds the local stack's interpreter, where there is something to make."""
+    """Like `prepare`. `python_of` finds the local stack's interpreter if there is something to create."""
     if tree.bucket:
         buckets.mirror(tree, buckets.listed(tree.bucket), progress)
         return

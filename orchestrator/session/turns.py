@@ -1,4 +1,4 @@
-"""Who works on a run, or uses a machine, now: file locks, which the kernel frees when their holder dies.
+"""Who works on a run or uses a machine now: file locks, which the kernel releases when their holder dies.
 
 The holder writes its process id, verb and start time into the file, so that a waiting call can name it.
 """
@@ -27,7 +27,7 @@ _MOST_BYTES = 1000
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds a lock, the verb that it carries out, and since when, in Unix seconds."""
+    """The process that holds a lock, its verb, and since when, in Unix seconds."""
 
     pid: int
     verb: str
@@ -40,10 +40,10 @@ class Holder:
 
 
 class Turn:
-    """The right to work on one thing. It may be given back before its block ends, and taken again.
+    """The right to work on one thing. It can be released before its block ends, and taken again.
 
-    `what` the holder does, after its name: "works on one". `verb`: for whoever waits for us. `far`: the same
-    lock where the team's other computers see it.
+    `what`: what the holder does, after its name: "works on one". `verb`: shown to those who wait for us.
+    `far`: the same lock for the team's other computers.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Turn:
         self._held = False
 
     def take(self) -> None:
-        """Wait for the lock. If that takes a while, say who holds it, and when the wait is over."""
+        """Wait for the lock. After a while, report who holds it, and when the wait is over."""
         self.wait(fcntl.LOCK_EX)
         self._held = True
         try:
@@ -74,7 +74,7 @@ class Turn:
         _sign(self._handle, Holder(os.getpid(), self._verb, time.time()))
 
     def wait(self, lock: int) -> None:
-        """Wait until `lock` (LOCK_EX, or LOCK_SH beside others who only wait) is ours."""
+        """Wait until `lock` (LOCK_EX, or LOCK_SH to share it with others who only wait) is acquired."""
         if _soon(self._handle, lock):
             return
         holder = _signed(self._handle)
@@ -96,9 +96,10 @@ class Turn:
 def _taking(
     handle: IO[str], verb: str, what: str, tell: Progress, project: Project, name: str
 ) -> Iterator[Turn]:
-    """Hold the lock of `handle` in the block, or until the turn is given back; wait for its holder first.
+    """Hold the lock of `handle` in the block or until it is released; wait for its holder first.
 
-    In a team's project also the store's lock `name`. Raises LockHeld, LockLost and StorageError then.
+    In a team's project this includes the store's lock `name`. Raises LockHeld, LockLost and StorageError
+    then.
     """
 
     def far() -> AbstractContextManager[None]:
@@ -115,7 +116,7 @@ def _taking(
 
 @contextmanager
 def turn_of(project: Project, run_id: str, verb: str, tell: Progress) -> Iterator[Turn]:
-    """One call at a time starts the run `run_id`, or brings it home. The next one finds what was done."""
+    """One call at a time starts the run `run_id` or pulls it. The next one finds the result."""
     with (
         _opened(project, f"run-{run_id}") as handle,
         _taking(handle, verb, f"works on {run_id} in this folder", tell, project, f"run-{run_id}") as turn,
@@ -152,10 +153,11 @@ def promoting(project: Project, model: str, verb: str, tell: Progress) -> Iterat
 
 @contextmanager
 def changing(project: Project, lease: str, verb: str, tell: Progress) -> Iterator[None]:
-    """One call at a time makes a machine for `lease`, or ends its machines and closes it.
+    """One call at a time creates a machine for `lease`, or deletes its machines and closes it.
 
-    `up` holds it from the look whether the lease is open to the receipt of the create call; `down` from
-    the look for machines to the closing line. So no machine is made for a lease whose key was deleted.
+    `up` holds it from the check that the lease is open to the receipt of the create call; `down` holds it
+    from the list of machines to the closing entry. So no machine is created for a lease whose key was
+    deleted.
     """
     with (
         _opened(project, f"lease-{lease}") as handle,
@@ -166,7 +168,7 @@ def changing(project: Project, lease: str, verb: str, tell: Progress) -> Iterato
 
 @contextmanager
 def one_at_a_time(project: Project, name: str, verb: str, tell: Progress) -> Iterator[None]:
-    """Two `up` of one profile take turns; the second finds the first one's machine and its stack."""
+    """Two `up` of one profile take turns; the second finds the machine and stack of the first."""
     project.ignore_state()
     with (
         _file(project.state / f"up-{name}.lock") as handle,
@@ -176,14 +178,14 @@ def one_at_a_time(project: Project, name: str, verb: str, tell: Progress) -> Ite
 
 
 def after_up(project: Project, name: str, tell: Progress) -> None:
-    """Let an `up` of the profile `name` go first that is at work."""
+    """Wait for an `up` of the profile `name` that is running."""
     project.ignore_state()
     with _file(project.state / f"up-{name}.lock") as handle:
         Turn(handle, "", f"makes the machine of {name} ready", tell).wait(fcntl.LOCK_SH)
 
 
 def working_on(project: Project, run_id: str) -> Holder | None:
-    """The process that starts the run `run_id` or brings it home now; None where there is none."""
+    """The process that starts or pulls the run `run_id` now; None if there is none."""
     path = project.state / "turns" / f"run-{run_id}.lock"
     if not path.exists():
         return None
@@ -197,7 +199,7 @@ def working_on(project: Project, run_id: str) -> Holder | None:
 
 @contextmanager
 def shared_use(project: Project, name: str) -> Iterator[None]:
-    """The machine of the profile `name` is used in the block: no `run` ends it meanwhile."""
+    """The machine of the profile `name` is used in the block: no `run` deletes it meanwhile."""
     with _opened(project, f"use-{name}") as handle:
         fcntl.flock(handle, fcntl.LOCK_SH)
         yield
@@ -221,13 +223,13 @@ def _opened(project: Project, name: str) -> Iterator[IO[str]]:
 
 @contextmanager
 def _file(path: Path) -> Iterator[IO[str]]:
-    """Opened for reading and writing; what its holder wrote into it stays."""
+    """Open for reading and writing; what its holder wrote into it stays."""
     with open(path, "a+") as handle:
         yield handle
 
 
 def _taken(handle: IO[str]) -> bool:
-    """Take the lock, unless another holds it."""
+    """Take the lock unless another process holds it."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -236,7 +238,7 @@ def _taken(handle: IO[str]) -> bool:
 
 
 def _soon(handle: IO[str], lock: int) -> bool:
-    """Whether the lock could be had without a wait that anybody notices."""
+    """Whether the lock was acquired without a noticeable wait."""
     limit = time.monotonic() + _GRACE_SECONDS
     while True:
         try:
@@ -249,7 +251,7 @@ def _soon(handle: IO[str], lock: int) -> bool:
 
 
 def _sign(handle: IO[str], holder: Holder | None) -> None:
-    """Write the holder into the lock's file, past its buffer, which would be written again at its closing.
+    """Write the holder into the lock's file, unbuffered, because closing the file would write a buffer again.
 
     A full disk is ignored.
     """
@@ -260,7 +262,7 @@ def _sign(handle: IO[str], holder: Holder | None) -> None:
 
 
 def _signed(handle: IO[str]) -> Holder | None:
-    """Who holds the lock, where it can be read."""
+    """The holder of the lock, if it can be read."""
     handle.seek(0)
     try:
         value = json.loads(handle.read(_MOST_BYTES))

@@ -1,4 +1,4 @@
-"""Runs of a lease's machine that its damaged ledger does not tell: the machine itself is asked."""
+"""Find runs that a lease's damaged ledger does not list by asking its machine."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ANSWER_SECONDS = 20.0
 
 
 def ask(project: Project, lease: Lease, provider: Provider, machines: Sequence[Machine]) -> Lease:
-    """The lease with the runs that its machines have and its ledger does not tell, which are recorded.
+    """Record the runs that the lease's machines have and its ledger does not list; returns the updated lease.
 
-    A lease whose ledger is whole is returned as it is. Raises HostError where a machine cannot be asked; one
-    that is ending already is not asked.
+    A lease with an intact ledger is returned unchanged. Raises HostError if a machine cannot be asked;
+    machines that are ending are skipped.
     """
     if lease.whole:
         return lease
@@ -30,7 +30,7 @@ def ask(project: Project, lease: Lease, provider: Provider, machines: Sequence[M
 
 
 def require(project: Project, lease: Lease, provider: Provider, machines: Sequence[Machine]) -> Lease:
-    """As `ask`, before machines are ended. Raises CleanupUnproven where one cannot be asked."""
+    """Like `ask`, before machines are deleted. Raises CleanupUnproven if one cannot be asked."""
     try:
         return ask(project, lease, provider, machines)
     except HostError as error:
@@ -45,7 +45,9 @@ def require(project: Project, lease: Lease, provider: Provider, machines: Sequen
 
 
 def ask_if_possible(project: Project, lease: Lease) -> Lease:
-    """As `ask`, of whatever machine its provider knows; the lease as it is where nobody can be asked."""
+    """Like `ask`, for machines that their provider knows; the lease is returned unchanged if none can be
+    asked.
+    """
     if lease.whole:
         return lease
     from orchestrator.providers import exists, open_provider
@@ -61,7 +63,7 @@ def ask_if_possible(project: Project, lease: Lease) -> Lease:
 
 
 def ask_host(ledger: Ledger, host: Host, base: str, agent: Agent) -> None:
-    """Record the runs below `base` of a machine that is connected. Raises HostError, OSError, UsageError."""
+    """Record the runs below `base` of a connected machine. Raises HostError, OSError, UsageError."""
     lease = ledger.lease()
     if not lease.whole:
         for run in _found(lease, jobs.waiting(host, base), agent):
@@ -84,7 +86,7 @@ def _waiting(
 
 
 def _record(ledger: Ledger, lease: Lease, waiting: Sequence[jobs.Waiting]) -> Lease:
-    """Return the lease with these runs, whether or not its ledger can be written."""
+    """The lease with these runs, whether or not its ledger can be written."""
     agent = Agent(**lease.agent) if lease.agent and set(lease.agent) == {"python", "root", "base"} else None
     found = _found(lease, waiting, agent)
     with suppress(OSError, UsageError, LocalError, StorageError):
@@ -100,7 +102,7 @@ def _append(ledger: Ledger, run: LeasedRun) -> None:
 
 
 def _found(lease: Lease, waiting: Sequence[jobs.Waiting], agent: Agent | None) -> list[LeasedRun]:
-    """The runs that the lease does not know; a new attempt where an earlier one was brought home or lost."""
+    """Runs that the lease does not know; a new attempt if an earlier one was pulled or lost."""
     found, begun = [], lease.created_at or lease.opened_at
     for one in waiting:
         known = lease.runs.get(one.run_id)
@@ -111,5 +113,5 @@ def _found(lease: Lease, waiting: Sequence[jobs.Waiting], agent: Agent | None) -
 
 
 def _awaits(run: LeasedRun) -> bool:
-    """Whether it is known that something of the run is on its machine."""
+    """Whether something of the run is known to be on its machine."""
     return run.lost is None and (not run.collected or any(each.can_come for each in run.left))

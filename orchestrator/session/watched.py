@@ -1,4 +1,4 @@
-"""Whether parity can watch what a profile trains with, by the packages of its lock."""
+"""Whether parity can observe a profile's training, judged by the packages of its lock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_observable(profile: Profile) -> bool:
 
 
 def next_after_up(profile: str | Path, overrides: Sequence[str] = ()) -> str:
-    """The command after `up`: with parity, where it could compare anything."""
+    """The command to suggest after `up`: with parity if there is something to compare."""
     if is_observable(load(Path(profile), overrides=tuple(overrides), files=True)):
         return "orch train --local-parity"
     return "orch train"

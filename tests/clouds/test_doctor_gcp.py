@@ -331,7 +331,7 @@ def test_as_it_is_typed(cloud: Cloud) -> None:
     assert done.returncode == 3, done.stderr
     assert "NO  permission   compute.instances.create" in done.stdout
     assert "--permissions=compute.instances.create" in done.stdout
-    assert "Next: mend what is missing, then: orch doctor gcp" in done.stdout
+    assert "Next: fix what is missing, then: orch doctor gcp" in done.stdout
 
 
 # ---------------------------------------------------------------- zones without the GPU

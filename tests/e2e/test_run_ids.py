@@ -92,7 +92,7 @@ def test_a_cancelled_run_and_lost_results_have_their_own_exit_codes(shared: Proj
 def test_run_fails_is_tried_again_and_leaves_no_machine(project: Project) -> None:
     (project.folder / "train.py").write_text("raise SystemExit(3)\n")
     failed = project.json("run", "orch.yaml", "--run-id", "nightly", code=6)
-    assert failed["error"]["exists"].startswith("The machine was ended; nothing costs.")
+    assert failed["error"]["exists"].startswith("The machine was deleted; nothing costs money any more.")
     assert failed["error"]["next_command"] == "orch run orch.yaml --run-id nightly"
     assert project.json("status")["leases"] == []
     project.json("run", "orch.yaml", "--run-id", "nightly", "--no-retry-failed", code=6)

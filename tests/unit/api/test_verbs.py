@@ -97,7 +97,7 @@ def test_pull_names_the_older_runs_that_wait_and_all_fetches_them(
     value = json.loads(said.out)
     assert (value["run_id"], value["unfetched"], value["running"]) == ("c", ["a", "b"], ["going"])
     jsonschema.Draft202012Validator(orch_schema("run")).validate(value)
-    assert "Ended too, and not fetched yet: a, b. Next: orch pull --all" in said.err
+    assert "Also ended and not pulled yet: a, b. Next: orch pull --all" in said.err
     assert not (job.folder / "runs/a/run.json").exists()
 
     with pytest.raises(orch.UsageError) as kept:
@@ -157,7 +157,7 @@ def test_pull_without_an_id_shows_no_old_run_while_another_goes_on(job: Job) -> 
     job.ended("old")
     orch.pull(folder=job.folder)
     job.start("long", WAITS)
-    with pytest.raises(orch.Busy, match=r"long is still running. No other run waits") as refused:
+    with pytest.raises(orch.Busy, match=r"long is still running. All other ended runs") as refused:
         orch.pull(folder=job.folder)
     assert refused.value.exit_code == 15
     assert refused.value.next_command == "orch logs -f long    # old was fetched before: orch pull old"
@@ -208,7 +208,7 @@ def test_cancel_of_what_ended_says_how_and_when(
     assert abs(value["ended_at"] - time.time()) < 600
     assert job.cli(monkeypatch, "cancel", "one") == 0
     said = capsys.readouterr().out
-    assert "one had ended already on 2" in said and "completed" in said
+    assert "one had already ended on 2" in said and "completed" in said
     assert "Nothing was cancelled.\nNext: orch pull one" in said
 
     orch.pull("one", folder=job.folder)
@@ -269,7 +269,7 @@ def test_cancel_of_a_run_that_is_being_started_names_the_call(job: Job) -> None:
 
 def test_cancel_text_without_a_time() -> None:
     text = cancel_text(CancelReport("one", False, "completed", fetched=True))
-    assert text.startswith("one had ended already: completed. Nothing was cancelled.")
+    assert text.startswith("one had already ended: completed. Nothing was cancelled.")
 
 
 # ---------------------------------------------------------------- who waits for whom

@@ -57,11 +57,11 @@ def test_the_plan_shows_what_the_disk_costs(tmp_path: Path) -> None:
     assert planned.disk is not None
     assert planned.disk.usd_hour == pytest.approx((8.0 + 5.0 + 5.0) / 730, abs=1e-6)
     text = plan_text(planned.as_json())
-    assert "disk: 100.0 GiB gp3, 4000 IOPS, 250 MiB/s, $0.0247/h in addition (price of us-east-1)" in text
+    assert "disk: 100.0 GiB gp3, 4000 IOPS, 250 MiB/s, an additional $0.0247/h (price in us-east-1)" in text
 
 
 def test_the_plan_shows_the_reservation(tmp_path: Path) -> None:
     path = profile(tmp_path, instance_type="p5.48xlarge")
     path.write_text(path.read_text() + "reservation: cr-0123456789abcdef0\n")
     text = plan_text(plan(path, folder=tmp_path).as_json())
-    assert "reservation: cr-0123456789abcdef0; what is paid for it is not in these prices" in text
+    assert "reservation: cr-0123456789abcdef0; its cost is not part of these prices" in text

@@ -37,7 +37,7 @@ def test_the_verdict_is_the_first_word_and_the_exit_code(tmp_path: Path, verdict
     assert said.startswith(f"{verdict}: ")
     assert code == (0 if verdict == "IDENTICAL" else 7)
     assert "--confirm" not in said, "neither can be run again here"
-    why = "A cannot be run again here: nothing was noted of how it was started"
+    why = "A cannot be run again here: its recording does not say how it was started"
     assert (why in said) == (verdict in ("EQUIVALENT", "DIVERGENT"))
     assert "\x1b" not in said, "no colours where there is no terminal"
 

@@ -67,7 +67,7 @@ def test_leases_projects_and_months_are_summed_up(tmp_path: Path) -> None:
     assert (found.to_come(), found.to_come(one)) == (7.0, 0.0)
     text = costs_text(found.as_json())
     assert "Together $8.50" in text
-    assert "What runs now costs $3.50/h, and $7.00 more if it runs until its deadline." in text
+    assert "Running machines cost $3.50/h, and $7.00 more if they run until their deadlines." in text
 
 
 def test_a_machine_that_may_have_been_made_counts_until_its_deadline(tmp_path: Path) -> None:

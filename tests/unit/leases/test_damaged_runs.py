@@ -98,7 +98,7 @@ def test_down_refuses_where_the_machine_does_not_tell_which_runs_it_has(
         orch.down(folder=folder, everything=True, clouds=("memory",))
     (told,) = orch.status(folder=folder, ask=True)
     assert told.damaged and not told.runs_known
-    assert "may have runs that are not listed" in status_text([told])
+    assert "may have unlisted runs" in status_text([told])
     assert len(cloud.alive()) == 1
     assert orch.down(folder=folder, discard=True).machines
     assert not cloud.alive()

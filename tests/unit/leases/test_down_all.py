@@ -141,7 +141,7 @@ def test_what_the_preview_does_not_list_is_neither_settled_nor_summed(
     assert f"cd {tmp_path / 'b'} && orch down b" in down_text(report)
     again = down(folder=tmp_path / "a", everything=True)
     assert (again.leases, again.cost, again.left) == ((), 0, report.left)
-    assert "cd " in down_text(again) and "Nothing is leased" not in down_text(again)
+    assert "cd " in down_text(again) and "no leased machine" not in down_text(again)
     (told,) = down(folder=tmp_path / "b").lost
     assert told["run_id"] == "one"
 

@@ -88,7 +88,7 @@ def test_a_variable_that_a_program_makes_threads_of_is_the_cause_and_the_threads
         "environment": "confirmed",
     }
     text = letter(found.as_json())
-    assert "It brings about: an operation uses 2 threads in A and 1 in B" in text
+    assert "It also causes: an operation uses 2 threads in A and 1 in B" in text
     assert "Cleared" not in text and "Export WORKERS=2 on both sides" in text
 
 
@@ -196,9 +196,7 @@ def test_stages_in_the_plural() -> None:
     shows = Divergence(1, "initial", "sgd/learning_rate", 0.5, "0.01 in A and 0.02 in B")
     divergence = Divergence(1, "files", "args.txt", None, "args.txt differs", shows)
     found = Verdict("DIVERGENT", divergence=divergence)
-    assert "What that does: the initial weights of step 1 differ, sgd/learning_rate." in _flat(
-        found.as_json()
-    )
+    assert "As a result the initial weights of step 1 differ: sgd/learning_rate." in _flat(found.as_json())
 
 
 def _flat(parity: dict[str, Any]) -> str:
@@ -208,8 +206,8 @@ def _flat(parity: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("outcome", "said"),
     [
-        (None, "The data that were seen to be read are equal."),
-        ("cleared", "The files that differ do not bring that about."),
+        (None, "The data files that were seen to be read are equal."),
+        ("cleared", "The files that differ do not cause this."),
         ("confirmed", ""),
     ],
 )
@@ -231,7 +229,7 @@ def test_files_that_libraries_keep_and_that_differ_are_not_called_equal() -> Non
 def test_rounding_that_has_grown_is_not_called_beyond() -> None:
     band = {"limit": {"loss": [1e-7]}, "drift": {"loss": [1e-5]}, "flips": ["oneDNN off"], "margin": 4.0}
     finding = {"step": 1, "stage": "loss", "tensor": "loss", "difference": "1 of 9 elements differ"}
-    for verdict, said in (("EQUIVALENT", "has grown beyond these"), ("DIVERGENT", "BEYOND")):
+    for verdict, said in (("EQUIVALENT", "has grown beyond it"), ("DIVERGENT", "BEYOND")):
         text = _flat({"verdict": verdict, **finding, "band": band})
         assert said in text and ("BEYOND" in text) == (verdict == "DIVERGENT")
 

@@ -16,7 +16,7 @@ GOLDEN = ROOT / "tests/golden/report"
 
 def _equal(names: SideNames = LETTERS) -> str:
     repeated = f"the first steps {names.of_a}, repeated with this alone changed"
-    return f"{repeated}, are equal to those {names.of_b} to the bit"
+    return f"{repeated}, are bitwise identical to those {names.of_b}"
 
 
 _EQUAL = _equal()
@@ -129,7 +129,7 @@ IDENTICAL = Verdict(
     "IDENTICAL",
     compared=168,
     steps=3,
-    summary="All 168 tensors of the first 3 steps are equal to the bit: batches, initial weights, layer "
+    summary="All 168 tensors of the first 3 steps are bitwise identical: batches, initial weights, layer "
     "outputs, losses, gradients, updated weights and optimizer state.",
     not_compared=("metrics of the compiled part: XLA",),
 )

@@ -171,7 +171,7 @@ def test_a_remedy_that_holds_in_every_run_is_confirmed_with_their_number(tmp_pat
     assert found.cause == "Confirmed: nothing seeds the data (shuffle, augmentation, generated records)."
     (remedy,) = [each for each in found.tried if each.outcome == "confirmed"]
     assert (
-        remedy.why == "3 runs with the fix are equal to the bit; 3 runs without it have 3 different results"
+        remedy.why == "3 runs with the fix are bitwise identical; 3 runs without it have 3 different results"
     )
     assert runs.asked.count(Intervention(plan={"seed": 1})) >= 3
 

@@ -214,7 +214,9 @@ def test_in_how_many_runs_it_was_seen_is_said(tmp_path: Path) -> None:
     found, _ = searched(
         tmp_path, lambda env: {"loss_loss": [9.0]} if "ONE" in env else {}, [differing("ONE", "order")]
     )
-    assert found.confirmed and found.tried[0].why.endswith("to the bit, in each of 3 runs")
+    assert found.confirmed and found.tried[0].why.endswith(
+        "bitwise identical to those of B, in each of 3 runs"
+    )
 
 
 def test_where_nothing_explains_it_a_replay_locates_it(tmp_path: Path) -> None:

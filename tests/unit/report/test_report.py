@@ -218,4 +218,4 @@ def test_differences_that_are_expected_are_named() -> None:
 def test_a_deadline_that_has_passed_by_the_clock_here_is_told_as_such() -> None:
     assert LEASE.deadline
     (line,) = [each for each in status_text([LEASE], LEASE.deadline + 90).splitlines() if "deadline" in each]
-    assert "ago by the clock of this computer" in line and "-" not in line.partition("UTC")[2]
+    assert "ago by this computer's clock" in line and "-" not in line.partition("UTC")[2]

@@ -198,7 +198,7 @@ SIZE: dict[str, Any] = {
     [
         ({}, "Keep c5.4xlarge ($0.68/h), $0.50 an epoch: the cheapest that keeps up"),
         ({"better": True}, "$0.48 an epoch in place of $0.50 an epoch on c5.4xlarge"),
-        ({"change": None}, "No machine in the catalog of the clouds would have run it as fast."),
+        ({"change": None}, "No machine in the catalog would have run it as fast."),
         (
             {"keep": {**SIZE["keep"], "price_usd_hour": 0.0}},
             "On a cloud, the cheapest that keeps up is aws",

@@ -303,7 +303,7 @@ def test_a_machine_that_could_not_be_made_ready_is_ended(job: Job, monkeypatch: 
     monkeypatch.setattr(session.Session, "install", full)
     error = job.fails(orch.StackError, "one")
     assert job.created() == 1 and not job.cloud.alive()
-    assert error.exists == "The machine was ended; nothing costs."
+    assert error.exists == "The machine was deleted; nothing costs money any more."
 
     def pressed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -312,7 +312,7 @@ def test_a_machine_that_could_not_be_made_ready_is_ended(job: Job, monkeypatch: 
     with pytest.raises(KeyboardInterrupt):
         job.run("two")
     assert job.created() == 2 and not job.cloud.alive()
-    assert job.told.heard("The machine was ended; nothing costs.")
+    assert job.told.heard("The machine was deleted; nothing costs money any more.")
 
 
 def test_a_machine_that_cannot_be_ended_is_said_and_ended_by_the_next_call(

@@ -131,7 +131,7 @@ def test_the_screen_says_formula_fit_reasons_and_what_is_estimated() -> None:
     assert f"{(100 + 100 + 200 + 64 + 9 * 64) / 1024:.1f} GiB" in text, "what the terms add up to"
     assert "50.0 ms of a core and 1.0 MiB read; a step" in text
     assert "× batch" in text.split("fit", 1)[1]
-    assert "No GPU was here" in text
+    assert "This computer has no GPU" in text
     assert "a batch of 64 was not tried: it would have taken about 90 s." in text
     assert sized.snippet in text + "\n"
     for each in found:

@@ -236,7 +236,7 @@ def test_the_screen_says_why_nothing_could_be_tried(
     (tmp_path / "feeding.json").write_text(json.dumps(asked))
     same = Scratch(tmp_path, tmp_path)
     text = profile_text(scratch_run.read(tmp_path, "r", ("python",), {"reason": "completed"}, same).as_json())
-    assert f"nothing could be tried: {untried_fixes(asked)}." in " ".join(text.split())
+    assert f"tried: nothing, because {untried_fixes(asked)}." in " ".join(text.split())
 
 
 def test_a_command_that_failed_shows_its_last_lines(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_fix_of_what_is_no_stall_helped_by_chance(tmp_path: Path) -> None:
     (tmp_path / "feeding.json").write_text(json.dumps(asked))
     same = Scratch(tmp_path, tmp_path)
     text = profile_text(scratch_run.read(tmp_path, "r", ("python",), {"reason": "completed"}, same).as_json())
-    assert "1.33x: no stall to mend" in text
+    assert "1.33x: no stall to remove" in text
 
 
 def test_input_holds_up_no_more_than_making_a_batch_takes() -> None:
@@ -337,7 +337,7 @@ def test_many_files_are_told_by_folder(tmp_path: Path) -> None:
     many = [*({**one, "path": f"/data/{number}"} for number in range(40)), {**one, "path": "/more/x"}]
     text = profile_text({**told, "files": many})
     assert "/data (40 files)  40     80     40.0 MiB  20.00 s" in text and "/more (1 file)" in text
-    assert "/data/3" not in text and "--json tells of each file" in text
+    assert "/data/3" not in text and "--json lists each file" in text
 
 
 def test_reads_of_all_processes_are_added_up(tmp_path: Path) -> None:
