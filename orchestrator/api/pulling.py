@@ -192,7 +192,7 @@ def _still_running(session: Session, run_id: str, others: str = "") -> Busy:
     shown = f"    # {old[-1]} was fetched before: orch pull {old[-1]}" if old and others else ""
     return Busy(
         f"{run_id} is still running. {others}".rstrip(),
-        exists=f"The machine runs on, at ${lease.price:.2f}/h.",
+        exists=f"The machine is still running, at ${lease.price:.2f}/h.",
         next_command=f"orch logs -f {run_id}{shown}",
     )
 

@@ -69,7 +69,7 @@ def _require(budget: float, known: Costs, project: Path | None, worst_case: floa
         f"month, what runs may cost ${to_come:.2f} more until its deadlines, and this machine "
         f"${worst_case:.2f} until its own.",
         code="Budget",
-        exists="Nothing was made by this call.",
+        exists="This call created nothing.",
         next_command="orch costs    # then a shorter max_duration, a cheaper machine, or a larger budget",
     )
 

@@ -47,7 +47,7 @@ class Consent:
                 f"What was approved cannot be had. The next, {offer.instance_type} in "
                 f"{offer.zone or offer.region}, costs ${offer.price:.4g}/h, not ${approved:.4g}/h.",
                 code="DearerNotApproved",
-                exists="Nothing was made; nothing costs.",
+                exists="Nothing was created; nothing costs money.",
                 next_command=f"orch up {shlex.quote(str(self._wanted.path))} --yes "
                 f"--set max_price={offer.price:.4g}    # or without --yes, to be asked",
             )

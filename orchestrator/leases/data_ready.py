@@ -8,7 +8,7 @@ from orchestrator.profile.units import show_size
 from orchestrator.runtime.http import Client, HttpError
 from orchestrator.session import buckets
 
-_NOTHING = "Nothing was made; nothing costs."
+_NOTHING = "Nothing was created; nothing costs money."
 
 
 def require_data(wanted: Profile) -> tuple[buckets.Pin, ...]:

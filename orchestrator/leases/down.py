@@ -234,7 +234,7 @@ def _require_listed(lease: Lease, new: Sequence[Machine]) -> None:
     if new:
         raise UsageError(
             f"{', '.join(machine.id for machine in new)} of {lease.id} was made after the list was shown.",
-            exists=f"It runs on, at ${sum(machine.price for machine in new):.2f}/h.",
+            exists=f"It is still running, at ${sum(machine.price for machine in new):.2f}/h.",
             next_command="orch down --all    # lists it, too",
         )
 
@@ -256,7 +256,7 @@ def _refuse(lease: Lease) -> None:
     bring = one if len(lease.uncollected) == 1 else f"pull --all --lease {lease.id}"
     raise Busy(
         f"Results of {ids} are on the machine only; ending it would lose them.",
-        exists=f"The machine runs on, at ${lease.price:.2f}/h.",
+        exists=f"The machine is still running, at ${lease.price:.2f}/h.",
         next_command=f"orch {bring}    # or, to lose them: orch down {lease.id} --discard",
     )
 
@@ -268,7 +268,7 @@ def _settle_left(lease: Lease, discard: bool, tell: Progress) -> None:
         if coming and not discard:
             raise Busy(
                 f"{few(coming)} of {run.run_id} is on the machine only, and can still be fetched.",
-                exists=f"The machine runs on, at ${lease.price:.2f}/h.",
+                exists=f"The machine is still running, at ${lease.price:.2f}/h.",
                 next_command=f"orch pull --again {run.run_id}    "
                 f"# or, to lose it: orch down {lease.id} --discard",
             )

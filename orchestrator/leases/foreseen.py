@@ -46,6 +46,6 @@ def refuse_foreseen(profile: Profile, local: stack.LocalStack) -> None:
         names = ", ".join(difference.name for difference in found)
         raise StackMismatch(
             f"The machine's stack would not be the one here, and the profile does not allow it:\n{listed}",
-            exists="Nothing was made; nothing costs.",
+            exists="Nothing was created; nothing costs money.",
             next_command=f"fix the difference, or allow it by name: stack.allow: [{names}]",
         )

@@ -128,6 +128,6 @@ def _unused(session: Session, why: str) -> StackError:
     machine, path = session.machine, shlex.quote(str(session.profile.path))
     return StackError(
         f"{why} Training would go on on its CPU.",
-        exists=f"{machine.id} runs on, at ${machine.price:.2f}/h, until its deadline.",
+        exists=f"{machine.id} is still running, at ${machine.price:.2f}/h, until its deadline.",
         next_command=f"orch down && orch up {path}",
     )

@@ -54,7 +54,7 @@ def machine_of(
             _delete(ledger, known, provider, action, tell)
     kept = next((action.machine for action in planned.actions if isinstance(action, Keep)), None)
     if kept:
-        _require_key(project, lease, kept.id, f"{kept.id} runs on, at ${kept.price:.2f}/h.")
+        _require_key(project, lease, kept.id, f"{kept.id} is still running, at ${kept.price:.2f}/h.")
         with changing(project, lease.id, "up", tell):
             _require_open(ledger, wanted)
             _adopt(ledger, lease, provider, kept, wanted, tell)
@@ -92,7 +92,7 @@ def _adopt(
     if machine.labels.get(LABEL_SPEC) not in (None, spec):
         raise UsageError(
             f"The machine {machine.id} was made for other resources than {wanted.name} asks for now.",
-            exists=f"It runs on, at ${machine.price:.2f}/h.",
+            exists=f"It is still running, at ${machine.price:.2f}/h.",
             next_command=f"orch down --lease {lease.id} && orch up {shlex.quote(str(wanted.path))}",
         )
     if lease.machine is None or lease.machine["id"] != machine.id:
@@ -186,7 +186,7 @@ def _require_open(ledger: Ledger, wanted: Profile) -> None:
         return
     raise Busy(
         f"The lease {lease.id} was ended by another call, before its machine was ready.",
-        exists="Nothing is running; nothing costs.",
+        exists="Nothing is running; nothing costs money.",
         next_command=f"orch up {shlex.quote(str(wanted.path))}",
     )
 

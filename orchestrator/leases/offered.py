@@ -72,7 +72,7 @@ def _cheapest_cloud(wanted: Profile, avoid: frozenset[Place]) -> str:
         raise ProviderError(
             Fault.CAPACITY,
             planned.refusal or "Nothing is offered that fits.",
-            exists="Nothing was made; nothing costs.",
+            exists="Nothing was created; nothing costs money.",
             next_command=f"orch plan {shlex.quote(str(wanted.path))}",
         )
     return planned.offers[0].cloud

@@ -74,7 +74,7 @@ def _refusal(lacking: Sequence[Check], region: str) -> ProviderError:
         _FAULTS.get(first.topic, Fault.INVALID),
         " ".join(_sentence(check, region) for check in lacking),
         code=f"Before{first.topic.title()}",
-        exists="Nothing was made; nothing costs.",
+        exists="Nothing was created; nothing costs money.",
         next_command=first.remedy,
     )
 

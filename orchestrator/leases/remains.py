@@ -53,7 +53,7 @@ def naming(ledger: Ledger | None, again: str) -> Iterator[None]:
 def _complete(error: OrchError, lease: Lease | None, profile: object = "", *, again: str = "") -> None:
     """Fill in what the error leaves open; what it says stays."""
     if error.exists is None:
-        error.exists = _what(lease) if lease else "Nothing was made; nothing costs."
+        error.exists = _what(lease) if lease else "Nothing was created; nothing costs money."
     if error.next_command is not None:
         return
     costs = lease is not None and _maybe(lease) is not None
@@ -68,12 +68,12 @@ def _what(lease: Lease) -> str:
     maybe = _maybe(lease)
     if isinstance(maybe, Holding):
         until = _until(maybe.deadline) if ends_itself(lease, maybe) else _UNPROVEN
-        return f"{maybe.id} runs on, at ${maybe.price:.2f}/h{until}."
+        return f"{maybe.id} is still running, at ${maybe.price:.2f}/h{until}."
     if isinstance(maybe, Attempt):
         kept = clouds.exists(lease.profile["cloud"]) and clouds.traits(lease.profile["cloud"]).keeps_deadlines
         until = _until(maybe.deadline) if kept else _UNPROVEN
         return f"A {maybe.instance_type} in {maybe.zone} may have been made, at ${maybe.price:.2f}/h{until}."
-    return "Nothing was made; nothing costs."
+    return "Nothing was created; nothing costs money."
 
 
 def _maybe(lease: Lease) -> Holding | Attempt | None:

@@ -20,5 +20,5 @@ def require_store(wanted: Profile) -> None:
         store.put(key, b"orch")
         store.delete(key)
     except OrchError as error:
-        error.exists = "Nothing was made; nothing costs."
+        error.exists = "Nothing was created; nothing costs money."
         raise

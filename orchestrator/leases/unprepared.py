@@ -61,4 +61,4 @@ def _ended(project: Project, lease: str, made: Holding, tell: Progress) -> str:
         return f"{made.id} could not be ended: {why} It may cost ${made.price:.2f}/h until it is."
     except KeyboardInterrupt:
         return f"{made.id} may run on, at ${made.price:.2f}/h: its end was interrupted."
-    return f"{made.id} was ended, and cost ${report.cost:.2f}. Nothing is running; nothing costs."
+    return f"{made.id} was ended, and cost ${report.cost:.2f}. Nothing is running; nothing costs money."

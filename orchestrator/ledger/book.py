@@ -77,7 +77,7 @@ class SharedBook:
                 if first and version:
                     raise Busy(
                         f"Another client opened {self.path.parent.name} at the same moment.",
-                        exists="Nothing was made by this call.",
+                        exists="This call created nothing.",
                         next_command="orch status    # then the same command again",
                     )
                 ours = {"by": self._writer, "nonce": secrets.token_hex(8)}

@@ -26,7 +26,7 @@ def require(programs: Mapping[str, str], purpose: str) -> None:
                 Fault.INVALID,
                 f"{purpose} goes by the program {name}, which is not installed here.",
                 code="NoTunnelProgram",
-                exists="Nothing was made by this command.",
+                exists="This command created nothing.",
                 next_command=install,
             )
 

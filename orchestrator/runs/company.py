@@ -28,7 +28,7 @@ def require_no_other_run(session: Session, run_id: str, parallel: bool) -> None:
     if not parallel:
         raise Busy(
             f"{found}, and {run_id} would run beside it. Free there now: {free}. Nothing was started.",
-            exists=f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h.",
+            exists=f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h.",
             next_command=f"orch logs -f {others[0]}    # then this one; or now, beside it: add --parallel",
         )
     session.progress.say(f"{found}; {run_id} runs beside it. Free there now: {free}")

@@ -68,7 +68,7 @@ def _held(record: RunRecord) -> str:
 
 def _runs_on(record: RunRecord) -> str:
     machine = record.machine or {}
-    return f"{machine.get('id', 'The machine')} runs on, at ${machine.get('price_usd_hour') or 0.0:.2f}/h."
+    return f"{machine.get('id', 'The machine')} is still running, at ${machine.get('price_usd_hour') or 0.0:.2f}/h."
 
 
 def complete_record(record: RunRecord, *, leased: bool = True) -> RunRecord:

@@ -57,7 +57,7 @@ def require_given(lease: Lease, overrides: Sequence[str]) -> None:
         again = " ".join(f"--set {name}=…" for name in names)
         raise UsageError(
             f"`orch up` was given {', '.join(names)}. Such a value may be a secret, so it is kept nowhere.",
-            exists=f"The machine of {lease.id} runs on, at ${lease.price:.2f}/h.",
+            exists=f"The machine of {lease.id} is still running, at ${lease.price:.2f}/h.",
             next_command=f"orch train {again}    # or, in the profile: train.env: NAME: {{from_env: NAME}}",
         )
 

@@ -78,7 +78,7 @@ def connect(
     if team.is_key_elsewhere(project.identity(lease.id), lease):
         raise HostError(
             team.key_elsewhere(lease, machine.id),
-            exists=f"{machine.id} runs on, at ${machine.price:.2f}/h.",
+            exists=f"{machine.id} is still running, at ${machine.price:.2f}/h.",
             next_command=team.KEY_ADVICE.format(lease=lease.id),
         )
     try:
@@ -90,7 +90,7 @@ def connect(
             timeout=timeout,
         )
     except HostKeyError as error:
-        error.exists = error.exists or f"{machine.id} runs on, at ${machine.price:.2f}/h; nothing was sent."
+        error.exists = error.exists or f"{machine.id} is still running, at ${machine.price:.2f}/h; nothing was sent."
         error.next_command = error.next_command or "orch down --discard"
         raise
 

@@ -65,7 +65,7 @@ def _without(session: Session, wanted: Bound, seen: int, said: Completed) -> Sta
         first, note = "", "    # without `image`, or with an image that has the driver"
     error = StackError(
         f"{machine.instance_type} was rented for its GPU, but {why} Training would run on its CPU.",
-        exists=f"{machine.id} runs on, at ${machine.price:.2f}/h, until its deadline.",
+        exists=f"{machine.id} is still running, at ${machine.price:.2f}/h, until its deadline.",
         next_command=f"{first}orch down && orch up {path}{note}",
     )
     error.once_ended = f"{first}orch up {path}{note}" if note else None

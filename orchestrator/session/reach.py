@@ -213,7 +213,7 @@ def _gone(lease: Lease, ending: Ending | None) -> MachineGone:
     error = MachineGone(
         f"The machine of {lease.id} is gone: "
         f"{why}" + (f" Results that were not pulled: {lost}." if lost else ""),
-        exists="Nothing is running or costs money.",
+        exists="Nothing is running; nothing costs money.",
         next_command=f"orch down && orch up {shlex.quote(lease.profile['path'])}",
     )
     error.ending = ending

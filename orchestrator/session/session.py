@@ -98,7 +98,7 @@ class Session:
         if done.returncode != 0:
             raise HostError(
                 f"The machine could not start its idle watch: {last_words(done.stderr)}",
-                exists=f"{self.machine.id} runs on, at ${self.machine.price:.2f}/h.",
+                exists=f"{self.machine.id} is still running, at ${self.machine.price:.2f}/h.",
                 next_command="orch up " + str(self.profile.path),
             )
         self._note_timer(done.stdout)
@@ -109,7 +109,7 @@ class Session:
         if self.machine.deadline and shown.left is None:
             raise HostError(
                 f"{self.machine.name} shows no timer for its deadline.",
-                exists=f"{self.machine.id} runs on, at ${self.machine.price:.2f}/h.",
+                exists=f"{self.machine.id} is still running, at ${self.machine.price:.2f}/h.",
                 next_command="orch down",
             )
         held = self.ledger.lease().holding
@@ -277,7 +277,7 @@ def _make_base(host: Host, base: str, found: Reached, waiting: Waiting) -> None:
         if time.monotonic() > found.until:
             raise HostError(
                 f"{base} cannot be created on {found.machine.name}: {last_words(done.stderr)}",
-                exists=f"{found.machine.id} runs on, at ${found.machine.price:.2f}/h.",
+                exists=f"{found.machine.id} is still running, at ${found.machine.price:.2f}/h.",
                 next_command="orch down",
             )
         waiting.say(f"the folder {base}", found.limit_s)

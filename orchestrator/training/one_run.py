@@ -112,7 +112,7 @@ def one_run(
 
 def _require_space(project: Project, lease: Lease, profile: Profile, name: str, wish: RunOptions) -> None:
     """Of a detached run the results may wait on the machine. Raises LocalError."""
-    exists = f"Nothing was sent. The machine of {lease.id} runs on, at ${lease.price:.2f}/h."
+    exists = f"Nothing was sent. The machine of {lease.id} is still running, at ${lease.price:.2f}/h."
     again = f"orch train --run-id {name}"
     if wish.detach:
         space.require_records(project, exists, again)
@@ -188,7 +188,7 @@ def opened(
 def _refused_here(session: Session, lease: Lease, run_id: str, error: OSError) -> LocalError:
     refused, once = space.refusal_of(error, session.project)
     began = any(run.run_id == run_id for run in session.project.ledger(lease.id).lease().uncollected)
-    machine = f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h."
+    machine = f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h."
     if not began:
         return LocalError(
             f"This computer refused: {refused}. What was here stays; {run_id} was not started.",

@@ -55,7 +55,7 @@ def refusal(session: Session, found: ResumeCheck) -> ResumeRefused:
     command = shlex.join(["orch", "resume-check", *named, "--", *profile.train.command])
     return ResumeRefused(
         f"{found.verdict}: {what}. The run was not started.",
-        exists=f"{machine.id} runs on, at ${machine.price:.2f}/h.",
+        exists=f"{machine.id} is still running, at ${machine.price:.2f}/h.",
         next_command=f"{command}    # in {profile.code.path}: names the fix; try it with fewer epochs",
     )
 

@@ -80,7 +80,7 @@ def compare_first_steps(
 def mismatch(session: Session, run_id: str, verdict: Mapping[str, Any]) -> ParityMismatch:
     """Make the error for a verdict (as JSON) that stops the run."""
     profile, machine = session.profile, session.machine
-    runs_on = f"{machine.id} runs on, at ${machine.price:.2f}/h."
+    runs_on = f"{machine.id} is still running, at ${machine.price:.2f}/h."
     if verdict["undeclared"]:
         found = [Undeclared(**{**each, "path": Path(each["path"])}) for each in verdict["undeclared"]]
         return DataNotSent(

@@ -169,7 +169,7 @@ def _require_open(session: Session, run_id: str) -> None:
     if not lease.open:
         raise Busy(
             f"The machine of {lease.id} was ended by another call, before {run_id} was started.",
-            exists="Nothing is running; nothing costs.",
+            exists="Nothing is running; nothing costs money.",
             next_command=f"orch up {lease.profile['path']}",
         )
 
@@ -252,7 +252,7 @@ def _start(session: Session, run_id: str) -> bool:
         grant = upload_grant(session, run)
         started = follow.reconnecting(session, lambda: _begun(session, job, saved, grant))
     except UsageError as refused:
-        refused.exists = f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h."
+        refused.exists = f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h."
         refused.next_command = f"orch logs -f {run_id} && orch pull {run_id}    # the run that is there"
         raise
     if started:
@@ -320,7 +320,7 @@ def _refuse_undeclared(session: Session, differences: Sequence[Difference]) -> N
     names = ", ".join(d.name for d in undeclared)
     raise StackMismatch(
         f"The machine's stack is not the one here, and the profile does not allow the difference:\n{listed}",
-        exists=f"{session.machine.id} runs on, at ${session.machine.price:.2f}/h.",
+        exists=f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h.",
         next_command=f"fix the difference, or allow it by name: stack.allow: [{names}]",
     )
 

@@ -185,7 +185,7 @@ def test_a_store_that_takes_nothing_stops_before_anything_is_rented(
     profile = here_cloud.project(tmp_path / "p", LEAVES, more=f"store: {url}\n")
     with pytest.raises((StorageError, LocalError)) as caught:
         orch.up(profile, folder=tmp_path / "p")
-    assert caught.value.exists == "Nothing was made; nothing costs." and caught.value.next_command
+    assert caught.value.exists == "Nothing was created; nothing costs money." and caught.value.next_command
     assert cloud.alive() == []
 
 

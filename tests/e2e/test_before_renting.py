@@ -36,7 +36,7 @@ def test_a_variable_of_this_shell_that_changes_numbers_is_given_to_the_run(proje
 def test_a_variable_that_is_right_for_one_machine_only_is_refused(project: Project) -> None:
     environ = {"TF_XLA_FLAGS": "--tf_xla_dump_to=/home/me/dump"}
     error = project.json("up", "orch.yaml", code=7, **environ)["error"]
-    assert (error["kind"], error["exists"]) == ("StackMismatch", "Nothing was made; nothing costs.")
+    assert (error["kind"], error["exists"]) == ("StackMismatch", "Nothing was created; nothing costs money.")
     assert "TF_XLA_FLAGS" in error["message"]
     assert project.json("status")["leases"] == []
     (warning,) = [w for w in project.json("plan", "orch.yaml", **environ)["warnings"] if "TF_XLA" in w]

@@ -77,7 +77,7 @@ def refused(project: Project, *argv: str) -> dict[str, str]:
 def test_nothing_is_rented_without_room(small: Project) -> None:
     (small.folder / ".orch").mkdir()
     fill(small)
-    assert "Nothing was made" in refused(small, "up", "orch.yaml")["exists"]
+    assert "created nothing" in refused(small, "up", "orch.yaml")["exists"]
     assert "Nothing was rented" in refused(small, "run", "orch.yaml", "--run-id", "one")["exists"]
     assert small.json("status")["leases"] == []
 

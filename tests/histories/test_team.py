@@ -226,7 +226,7 @@ def test_without_the_store_nothing_is_rented(two: Team) -> None:
     two.store.cut = True
     refused = two.alone(0, "up")
     assert isinstance(refused, StorageUnreachable)
-    assert refused.exists == "Nothing was made; nothing costs."
+    assert refused.exists == "Nothing was created; nothing costs money."
     assert not two.world.cloud.alive()
 
 

@@ -336,7 +336,7 @@ class GcpProvider(NothingBeside):
                 Fault.UNKNOWN,
                 f"The first boot of {machine.name} ended with an error: {state}.",
                 code="FirstBoot",
-                exists=f"{machine.name} runs on, at ${machine.price:.2f}/h, until its deadline.",
+                exists=f"{machine.name} is still running, at ${machine.price:.2f}/h, until its deadline.",
                 next_command=f"gcloud compute instances get-serial-port-output {machine.name} "
                 f"--zone={machine.zone}",
             )

@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_train_names_the_machine_and_its_own_command(folder: Path) -> None:
     with pytest.raises(orch.StackError) as refused:
         orch.train(run_id="one", folder=folder)
-    assert "runs on, at $0.05/h until" in str(refused.value.exists)
+    assert "is still running, at $0.05/h until" in str(refused.value.exists)
     assert str(refused.value.next_command).startswith("orch train --run-id one ")
     assert "orch down" in str(refused.value.next_command)
 
@@ -41,7 +41,7 @@ def test_the_command_to_repeat_shows_no_secret(folder: Path) -> None:
 def test_up_again_names_the_machine(folder: Path) -> None:
     with pytest.raises(orch.StackError) as refused:
         orch.up(folder / "orch.yaml", folder=folder)
-    assert "runs on, at $0.05/h until" in str(refused.value.exists)
+    assert "is still running, at $0.05/h until" in str(refused.value.exists)
     assert refused.value.next_command
 
 
@@ -51,4 +51,4 @@ def test_without_a_machine_nothing_costs(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "p/requirements.lock").write_text("six\n")
     with pytest.raises(orch.StackError) as refused:
         orch.up(profile, folder=tmp_path / "p")
-    assert refused.value.exists == "Nothing was made; nothing costs."
+    assert refused.value.exists == "Nothing was created; nothing costs money."

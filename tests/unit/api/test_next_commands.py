@@ -41,7 +41,7 @@ def test_a_failed_run_names_its_machine_and_its_price_while_it_is_leased(
     for _ in range(2):
         with pytest.raises(orch.RunFailed) as failed:
             orch.train(run_id="one", folder=folder)
-        assert f"{held.machine} runs on, at $0.05/h." in str(failed.value.exists)
+        assert f"{held.machine} is still running, at $0.05/h." in str(failed.value.exists)
     orch.down(folder=folder)
     with pytest.raises(orch.RunFailed) as failed:
         orch.run(profile, run_id="one", folder=folder, retry_failed=False)

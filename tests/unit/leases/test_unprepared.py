@@ -89,7 +89,7 @@ def test_what_could_not_be_prepared_is_ended(job: Job, at: str, monkeypatch: pyt
     assert job.alive == 0
     assert isinstance(failed.value, (type(failure), LocalError))
     told = failed.value.exists if isinstance(failed.value, orch.OrchError) else job.told.lines[-1]
-    assert "was ended, and cost $" in str(told) and str(told).endswith("nothing costs.")
+    assert "was ended, and cost $" in str(told) and str(told).endswith("nothing costs money.")
     if isinstance(failed.value, orch.OrchError):
         assert failed.value.next_command == f"orch up {job.profile}"
     assert not orch.status(folder=job.profile.parent), "its lease is closed"
@@ -102,7 +102,7 @@ def test_keep_leaves_it_and_says_what_it_costs(job: Job, at: str, monkeypatch: p
         with pytest.raises(orch.OrchError) as failed:
             job.up(keep=True)
     assert job.alive == 1
-    assert "runs on, at $0.05/h until" in str(failed.value.exists)
+    assert "is still running, at $0.05/h until" in str(failed.value.exists)
     assert "orch down" in str(failed.value.next_command)
     assert job.up().state == "running" and job.alive == 1, "the same machine, prepared"
 
@@ -112,7 +112,7 @@ def test_a_machine_of_an_earlier_call_stays(job: Job, monkeypatch: pytest.Monkey
     fail("install", monkeypatch)
     with pytest.raises(orch.StackError) as failed:
         job.up()
-    assert f"{held.machine} runs on, at $0.05/h" in str(failed.value.exists)
+    assert f"{held.machine} is still running, at $0.05/h" in str(failed.value.exists)
     assert job.alive == 1
 
 

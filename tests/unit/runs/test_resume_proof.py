@@ -71,7 +71,7 @@ def test_a_run_that_goes_on_exactly_begins_and_one_that_does_not_is_refused(
     with pytest.raises(orch.ResumeRefused, match="Python random state") as refused:
         train("train.env.FORGET=1", run_id="two")
     assert refused.value.exit_code == 7
-    assert "runs on, at $0.05/h" in str(refused.value.exists)
+    assert "is still running, at $0.05/h" in str(refused.value.exists)
     assert str(refused.value.next_command).startswith(
         "orch resume-check --checkpoints ckpt -- python train.py"
     )
