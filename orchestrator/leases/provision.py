@@ -66,9 +66,7 @@ def provision(
     """
     project.share(wanted.ledger)
     wanted, overrides = one_cloud(project, wanted, overrides, avoid or frozenset())
-    space.require_records(
-        project, "This call created nothing.", f"orch up {shlex.quote(str(wanted.path))}"
-    )
+    space.require_records(project, "This call created nothing.", f"orch up {shlex.quote(str(wanted.path))}")
     with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
         read_lock(wanted)  # what cannot be installed is refused before anything is made
         require_gpu_lock(wanted)

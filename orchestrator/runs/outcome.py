@@ -68,7 +68,8 @@ def _held(record: RunRecord) -> str:
 
 def _runs_on(record: RunRecord) -> str:
     machine = record.machine or {}
-    return f"{machine.get('id', 'The machine')} is still running, at ${machine.get('price_usd_hour') or 0.0:.2f}/h."
+    name, price = machine.get("id", "The machine"), machine.get("price_usd_hour") or 0.0
+    return f"{name} is still running, at ${price:.2f}/h."
 
 
 def complete_record(record: RunRecord, *, leased: bool = True) -> RunRecord:

@@ -90,7 +90,8 @@ def connect(
             timeout=timeout,
         )
     except HostKeyError as error:
-        error.exists = error.exists or f"{machine.id} is still running, at ${machine.price:.2f}/h; nothing was sent."
+        running = f"{machine.id} is still running, at ${machine.price:.2f}/h; nothing was sent."
+        error.exists = error.exists or running
         error.next_command = error.next_command or "orch down --discard"
         raise
 

@@ -95,7 +95,8 @@ def test_what_stays_is_classified_and_names_what_exists(
         assert error.next_command
     ground.calm()
     if ground.alive("job"):
-        assert "is still running, at $" in str(refused[-1].exists) or "may have been made" in str(refused[-1].exists)
+        exists = str(refused[-1].exists)
+        assert "is still running, at $" in exists or "may have been made" in exists
     nothing_is_left(project, ground)
 
 

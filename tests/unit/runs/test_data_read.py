@@ -18,17 +18,17 @@ MOUNT = jobs.Mount("bwrap\x1b[2J", "mount", "/x/data")
 @pytest.mark.parametrize(
     ("left", "words"),
     [
-        (jobs.Left(()), "2 files, 9 B, the same bytes on both sides"),
-        (jobs.Left((), altered=("a",)), "2 files, 9 B; 1 file written while the run went on: a"),
+        (jobs.Left(()), "2 files, 9 B, identical on both sides"),
+        (jobs.Left((), altered=("a",)), "2 files, 9 B; 1 file changed during the run: a"),
         (
             jobs.Left((), mounts=(MOUNT,)),
             "2 files, 9 B sent; what the run read is not proven: bwrap called mount on /x/data",
         ),
         (
             jobs.Left((), watched=False),
-            "2 files, 9 B sent; whether the run read just these bytes is not known",
+            "2 files, 9 B sent; whether the run read exactly these bytes is not known",
         ),
-        (None, "2 files, 9 B sent; whether the run read just these bytes is not known"),
+        (None, "2 files, 9 B sent; whether the run read exactly these bytes is not known"),
     ],
 )
 def test_the_data_are_called_the_same_bytes_only_where_that_is_known(
