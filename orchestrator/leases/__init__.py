@@ -1,1 +1,1 @@
-"""From a plan to a machine that is ready, what it costs, and its proven end."""
+"""From a plan to a ready machine, its cost, and its confirmed deletion."""

@@ -1,4 +1,6 @@
-"""What a run costs: the time of its machine, each moment of it split by the runs that ran then."""
+"""The cost of a run: the time of its machine, divided at every moment among the runs that
+were active then.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,16 @@ _DIGITS = 6
 
 @dataclass(frozen=True)
 class Span:
-    """When a job ran: from `begun` until `ended`, in seconds of one clock."""
+    """The time of a job, from `begun` to `ended`, in seconds of one clock."""
 
     begun: float
     ended: float
 
 
 def share(run: Span, others: Iterable[Span]) -> float:
-    """The machine's seconds that are the run's: of each moment the part that is one by the jobs that ran.
+    """The seconds of the machine that a run is charged: each moment is divided by the number of active jobs.
 
-    Summed up over jobs, these are the seconds in which at least one ran.
+    Summed over all jobs, these are the seconds in which at least one job was active.
     """
     beside = [other for other in others if other.begun < run.ended and other.ended > run.begun]
     edges = {run.begun, run.ended}
@@ -37,10 +39,11 @@ def share(run: Span, others: Iterable[Span]) -> float:
 
 
 def cost_of(lease: Lease, ran: Ran | None, beside: Iterable[Span], now: float) -> CostFacts:
-    """What a run cost, and apart from it what its lease cost until `now`: install, sync, waiting, other runs.
+    """The cost of a run and, separately, of its lease until `now`, which includes install, sync, waiting and
+    other runs.
 
-    `ran`: when its job ran, None where it never did. `beside`: jobs that go on, besides those that the ledger
-    knows. What all runs of a lease cost together is never more than the lease. US dollars, seconds.
+    `ran`: when its job was active, None if it never was. `beside`: active jobs that the ledger does not know.
+    The runs of a lease together never cost more than the lease. US dollars, seconds.
     """
     own = ran.ended - ran.begun if ran else 0.0
     seconds = share(Span(ran.begun, ran.ended), [*_others(lease, ran), *beside]) if ran else 0.0
@@ -58,8 +61,9 @@ def cost_of(lease: Lease, ran: Ran | None, beside: Iterable[Span], now: float) -
 
 
 def spans_of_ledger(lease: Lease, run: LeasedRun, now: float, ended: float | None = None) -> Ran:
-    """When a run's job ran, as far as this folder saw it: from its start until `now`, or its machine's
-    deadline or end where that came first. `ended`: when its cloud says that the machine stopped."""
+    """When a run's job was active, as far as this folder knows: from its start until `now`, or until its
+    machine's deadline or end if that was earlier. `ended`: when its cloud says that the machine stopped.
+    """
     held = lease.holding
     ends = [held.here(at) for at in (held.ended_at, ended) if at is not None] if held else []
     limits = [limit for limit in (now, lease.deadline, *ends) if limit is not None]
@@ -74,18 +78,18 @@ def cost_so_far(lease: Lease, run_id: str, now: float) -> list[Span]:
 
 
 def charge(ran: Ran, cost: CostFacts | None) -> Ran:
-    """As the ledger keeps it: with what its record says that it cost."""
+    """A run's charge as the ledger stores it, together with the cost that its record states."""
     return replace(ran, usd=(cost or {}).get("usd", 0.0))
 
 
 def _others(lease: Lease, ran: Ran) -> list[Span]:
-    """The jobs of the same machine whose times the ledger knows."""
+    """Jobs on the same machine whose times the ledger knows."""
     known = [each for each in lease.ran if each.machine == ran.machine and not _same(each, ran)]
     return [Span(each.begun, each.ended) for each in known]
 
 
 def _left(lease: Lease, ran: Ran | None, now: float) -> float:
-    """What the lease cost and no other run was charged. Clocks of two computers may disagree."""
+    """The part of the lease's cost that no other run was charged. Clocks of two computers may disagree."""
     spent = sum(each.usd for each in lease.ran if ran is None or not _same(each, ran))
     return max(0.0, lease.cost(now) - spent)
 
@@ -95,6 +99,6 @@ def _same(one: Ran, other: Ran) -> bool:
 
 
 def _down(usd: float) -> float:
-    """Rounded, and never up: a sum of such costs is not more than the whole."""
+    """Round down, so that a sum of costs does not exceed the total."""
     scale = 10**_DIGITS
     return float(int(usd * scale) / scale)

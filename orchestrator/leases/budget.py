@@ -1,4 +1,4 @@
-"""The budget of a month: what a project's profile allows, and ORCH_BUDGET for all of them together."""
+"""Monthly budgets: that of a project's profile, and ORCH_BUDGET for all projects together."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ VARIABLE = "ORCH_BUDGET"
 
 
 def require_budget(project: Project, wanted: Profile, worst_case: float) -> None:
-    """Raise ProviderError(QUOTA), with the figures, where a machine could exceed a budget.
+    """Raise ProviderError(QUOTA), with the figures, if a machine could exceed a budget.
 
-    Counted are what this month has cost, what the machines that are there may cost until their deadlines, and
-    `worst_case`, US dollars of the new machine until its deadline.
+    The sum of this month's costs, what running machines may cost until their deadlines, and `worst_case`, US
+    dollars for the new machine until its deadline.
     """
     overall = _from_environment(os.environ)
     if worst_case <= 0 or (wanted.budget is None and overall is None):
@@ -36,7 +36,7 @@ def require_budget(project: Project, wanted: Profile, worst_case: float) -> None
 
 
 def worst_case(offer: Offer, wanted: Profile) -> float:
-    """US dollars of a machine of `offer` and its disk until its deadline."""
+    """US dollars for a machine of `offer` and its disk until its deadline."""
     need = wanted.need()
     disk = disk_cost(offer.cloud, offer.instance_type, need.disk, need.volume)
     hour = offer.price + (disk.usd_hour if disk and offer.price else 0.0)
@@ -44,14 +44,14 @@ def worst_case(offer: Offer, wanted: Profile) -> float:
 
 
 def require_planned(project: Project, wanted: Profile, planned: Plan) -> None:
-    """As `require_budget`, for the first offer of a plan."""
+    """Like `require_budget`, for the first offer of a plan."""
     if planned.offers:
         require_budget(project, wanted, worst_case(planned.offers[0], wanted))
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Hold back other calls of this user between the look at the budget and the note of what is asked for."""
+    """Block other calls of this user between checking the budget and recording the new intent."""
     path = state_home(os.environ) / "budget.lock"
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with path.open("a") as file:
@@ -66,7 +66,7 @@ def _require(budget: float, known: Costs, project: Path | None, worst_case: floa
     raise ProviderError(
         Fault.QUOTA,
         f"The {name} is ${budget:.2f} a month, and this machine could exceed it: ${spent:.2f} was spent this "
-        f"month, what runs may cost ${to_come:.2f} more until its deadlines, and this machine "
+        f"month, running machines may cost ${to_come:.2f} more until their deadlines, and this machine "
         f"${worst_case:.2f} until its own.",
         code="Budget",
         exists="This call created nothing.",

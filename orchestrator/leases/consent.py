@@ -1,4 +1,4 @@
-"""The price that was approved, and the question that is asked again where only a dearer offer is left."""
+"""The approved price, and the question that is asked again if only a more expensive offer is left."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Approve = Callable[[Plan], bool]
 
 
 class Consent:
-    """Of one `up`. Without `approve`, as for scripts that ask nobody, every offer that fits will do.
+    """The approval of one `up`. Without `approve` (scripts), every offer that fits is accepted.
 
-    `agreed`: US dollars an hour to which somebody said yes before.
+    `agreed`: US dollars per hour that were approved before.
     """
 
     def __init__(self, approve: Approve | None, wanted: Profile, agreed: float | None = None) -> None:
@@ -26,9 +26,10 @@ class Consent:
         self._price = agreed
 
     def require(self, planned: Plan, offer: Offer) -> None:
-        """Raise ProviderError where `offer` is dearer than what was approved, and is not approved now.
+        """Raise ProviderError if `offer` costs more than was approved and is not approved now.
 
-        The first offer is what the plan showed."""
+        The first offer is the one that the plan showed.
+        """
         approved = self._price
         self._price = offer.price if approved is None else max(approved, offer.price)
         if self._approve is None or approved is None or offer.price <= approved:
@@ -44,7 +45,7 @@ class Consent:
         if not self._approve(again):
             raise ProviderError(
                 Fault.CAPACITY,
-                f"What was approved cannot be had. The next, {offer.instance_type} in "
+                f"The approved machine is not available. The next offer, {offer.instance_type} in "
                 f"{offer.zone or offer.region}, costs ${offer.price:.4g}/h, not ${approved:.4g}/h.",
                 code="DearerNotApproved",
                 exists="Nothing was created; nothing costs money.",

@@ -1,4 +1,4 @@
-"""What leases have cost so far: by lease, project and month, from the ledgers and the prices in them."""
+"""Costs of leases so far, by lease, project and month, from the ledgers and their prices."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _DIGITS = 6
 
 @dataclass(frozen=True)
 class LeaseCost:
-    """One lease. `months`: US dollars by month (UTC, "2026-11"). `usd_hour`: what runs of it costs now.
+    """One lease. `months`: US dollars by month (UTC, "2026-11"). `usd_hour`: what its running machine costs
+    now.
 
-    `to_come`: the most that it costs from now on, if nobody ends it before its deadline.
+    `to_come`: the most that it still costs if it is not deleted before its deadline.
     """
 
     lease: str
@@ -39,7 +40,7 @@ class LeaseCost:
 
 @dataclass(frozen=True)
 class Costs:
-    """US dollars, at the prices for which the machines were rented; neither tax nor traffic is in them."""
+    """US dollars, at the prices for which the machines were rented, without tax and network traffic."""
 
     leases: tuple[LeaseCost, ...]
     now: float
@@ -57,12 +58,12 @@ class Costs:
         return _summed(each for one in self.leases for each in one.months.items())
 
     def this_month(self, project: Path | None = None) -> float:
-        """Of one project, or of all."""
+        """The costs of this month, of one project or of all."""
         mine = (one for one in self.leases if project is None or one.project == str(project))
         return sum(one.months.get(_month(self.now), 0.0) for one in mine)
 
     def to_come(self, project: Path | None = None) -> float:
-        """What the machines that are there now may cost until their deadlines."""
+        """What the existing machines may cost until their deadlines."""
         return sum(one.to_come for one in self.leases if project is None or one.project == str(project))
 
     def as_json(self) -> dict[str, Any]:
@@ -77,7 +78,7 @@ class Costs:
 
 
 def costs(folder: Path | str | None = None, *, now: float | None = None) -> Costs:
-    """Read every ledger of this project, and of the others that this computer knows. Asks no cloud."""
+    """Read every ledger of this project and of the other projects that this computer knows. Asks no cloud."""
     moment = time.time() if now is None else now
     here = Project.at(folder)
     roots = dict.fromkeys((here.root, *known_projects()))
@@ -122,13 +123,13 @@ def _left(held: Holding, now: float) -> float:
 
 
 def _asked_for(lease: Lease, now: float) -> float:
-    """What a machine may cost whose create call was sent, and of which nothing is known yet."""
+    """What a machine may cost whose create call was sent and has no known result."""
     waiting = (attempt for attempt in lease.attempts if lease.open and not attempt.settled)
     return sum(attempt.price * max(0.0, attempt.deadline - now) / 3600 for attempt in waiting)
 
 
 def by_month(begun: float, ended: float) -> Iterator[tuple[str, float]]:
-    """(month, seconds of it) for each month of UTC that a time touches."""
+    """(month in UTC, seconds in it) for each month of a time span."""
     while begun < ended:
         end = min(ended, _next_month(begun))
         yield _month(begun), end - begun

@@ -1,4 +1,4 @@
-"""Prove that a machine could fetch the data of buckets, before one is rented."""
+"""Check that a machine could download the data of buckets, before one is rented."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ _NOTHING = "Nothing was created; nothing costs money."
 
 
 def require_data(wanted: Profile) -> tuple[buckets.Pin, ...]:
-    """What the buckets hold now.
+    """Check the data in buckets. Returns its size.
 
-    Raises what would stop the first run: a bucket that is absent or may not be read, objects that a link made
-    here does not open, or more bytes than the machine's disk.
+    Raises what would stop the first run: a bucket that does not exist or is not readable, objects that a link
+    signed here does not open, or more bytes than the machine's disk.
     """
     pins = tuple(buckets.listed(each.bucket) for each in wanted.data if each.bucket)
     size = sum(pin.size for pin in pins)
     if size >= wanted.resources.disk:
         raise UsageError(
-            f"The data have {show_size(size)}, and the machine's disk {show_size(wanted.resources.disk)}.",
+            f"The data has {show_size(size)}, but the machine's disk only "
+            f"{show_size(wanted.resources.disk)}.",
             exists=_NOTHING,
             next_command="ask for a larger resources.disk in the profile",
         )
@@ -31,7 +32,7 @@ def require_data(wanted: Profile) -> tuple[buckets.Pin, ...]:
 
 
 def _require_readable(pin: buckets.Pin) -> None:
-    """Read one byte as the machine will."""
+    """Read one byte in the way the machine will."""
     first = next((each for each in pin.objects if each.size), None)
     if first is None:
         return

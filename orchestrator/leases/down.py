@@ -1,4 +1,4 @@
-"""down: end what a lease holds, and prove that it is gone."""
+"""down: delete the machines of a lease and confirm that they are gone."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def down(
     approve: Approve | None = None,
     progress: Progress | None = None,
 ) -> DownReport:
-    """End the lease's machine and prove it gone. Nothing leased is success.
+    """Delete the lease's machine and confirm that it is gone. No lease is a success.
 
-    Refuses while results were not pulled, unless `discard`. `everything` ends all machines of this user,
+    Refuses while results were not pulled, unless `discard`. `everything` deletes all machines of this user,
     whichever folder leased them, and with `others` those of other owners: on this computer, on `clouds` and
-    on the clouds of the leases. `approve` sees all of them before one is ended.
-    Raises Busy, UsageError, ProviderError, CleanupUnproven (something may still cost).
+    on the clouds of the leases. `approve` gets the list before anything is deleted. Raises Busy, UsageError,
+    ProviderError, and CleanupUnproven if something may still cost money.
     """
     tell = progress or Silent()
     project = Project.at(folder)
@@ -63,7 +63,7 @@ def down(
 
 
 class _Notes:
-    """A ledger for events on the way. An event that cannot be written is reported, and nothing stops."""
+    """A ledger that reports an event that it cannot write, instead of raising."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -95,15 +95,15 @@ class _Notes:
 def _down_one(
     project: Project, lease: Lease, discard: bool, tell: Progress, only: frozenset[str] | None = None
 ) -> DownReport:
-    """End the lease's machine. A run that another call is about to start there counts as one that goes on.
+    """Delete the lease's machine. A run that another call is about to start there counts as active.
 
-    A machine that another call makes for the lease meanwhile is waited for, and ended; `only` those with
-    these ids where they are given: another one is refused.
+    A machine that another call creates for the lease meanwhile is waited for and deleted. `only`: if given,
+    other machine ids are refused.
     """
     turns = (changing,) if discard else (starting, changing)
     with ExitStack() as locks:
         for turn in turns:
-            # a folder or a store that takes no lock takes nobody the power to end a machine
+            # a folder or store that cannot be locked must not prevent deleting a machine
             with suppress(OSError, LocalError, StorageError):
                 locks.enter_context(turn(project, lease.id, "down", tell))
         return _down_now(project, project.ledger(lease.id).lease(), discard, tell, only)
@@ -112,10 +112,10 @@ def _down_one(
 def _down_now(
     project: Project, lease: Lease, discard: bool, tell: Progress, only: frozenset[str] | None
 ) -> DownReport:
-    """End the lease's machine on its cloud; on every cloud where its ledger does not tell which it was."""
+    """Delete the lease's machine on its cloud, or on every cloud if its ledger does not say which."""
     if not lease.whole:
         tell.say(
-            f"The ledger of {lease.id} {lease.flaw}: the cloud and the machine are asked for what it lacks"
+            f"The ledger of {lease.id} {lease.flaw}: asking the cloud and the machine for what is missing"
         )
     clouds = _clouds_of(lease)
     notes = _Notes(project.ledger(lease.id))
@@ -138,10 +138,10 @@ def _down_now(
 def _gone_before(
     project: Project, lease: Lease, clouds: Sequence[str], notes: _Notes
 ) -> tuple[Mapping[str, str], ...]:
-    """Settle uncollected runs of a machine that was gone already; return how each ended.
+    """Settle runs that were not pulled from a machine that is already gone; returns how each ended.
 
-    Lost results that an earlier command settled are returned again: it may have been a `status` that
-    nobody read.
+    Lost results that an earlier command settled are returned again, because a `status` that nobody read may
+    have done it.
     """
     before = tuple(
         {"run_id": run.run_id, "reason": run.exit_reason, "detail": run.lost}
@@ -176,7 +176,7 @@ def _end_on(
     tell: Progress,
     only: frozenset[str] | None,
 ) -> Sequence[Machine]:
-    """Delete the machines of the lease and prove that they are gone. Return those that existed."""
+    """Delete the machines of the lease and confirm that they are gone. Returns those that existed."""
     provider = open_provider(cloud)
     require_seen(provider, lease)
     machines = await_existing(provider, lease, tell)
@@ -209,7 +209,7 @@ def _closed(
     notes: _Notes,
     lost: Sequence[Mapping[str, str]],
 ) -> DownReport:
-    """Close the lease last: where this is killed before, the next `down` finds it open, and closes it."""
+    """Close the lease last: if this is interrupted, the next `down` finds it open and closes it."""
     ledger = project.ledger(lease.id)
     for secret in (project.identity(lease.id), project.known_hosts(lease.id)):
         notes.remove(secret)
@@ -230,21 +230,21 @@ def _closed(
 
 
 def _require_listed(lease: Lease, new: Sequence[Machine]) -> None:
-    """Refuse to end machines that were made after `down --all` had listed what it would end."""
+    """Refuse to delete machines that were created after `down --all` listed its targets."""
     if new:
         raise UsageError(
-            f"{', '.join(machine.id for machine in new)} of {lease.id} was made after the list was shown.",
+            f"{', '.join(machine.id for machine in new)} of {lease.id} was created after the list was shown.",
             exists=f"It is still running, at ${sum(machine.price for machine in new):.2f}/h.",
-            next_command="orch down --all    # lists it, too",
+            next_command="orch down --all    # lists it too",
         )
 
 
 def _unasked(lease: Lease, unseen: Mapping[str, ProviderError]) -> CleanupUnproven:
     said = " ".join(f"{cloud}: {error.message}" for cloud, error in unseen.items())
     return CleanupUnproven(
-        f"The ledger of {lease.id} does not tell on which cloud its machine is. It is not on those that "
-        f"answered; these did not: {said}",
-        exists="A machine may run there, and cost.",
+        f"The ledger of {lease.id} does not say on which cloud its machine is. It is not on the clouds "
+        f"that answered; these did not: {said}",
+        exists="A machine may be running there and cost money.",
         next_command=f"orch down {lease.id}    # with credentials for that cloud",
     )
 
@@ -255,19 +255,22 @@ def _refuse(lease: Lease) -> None:
     one = f"{'logs -f' if first.exit_reason is None else 'pull'} {first.run_id}"
     bring = one if len(lease.uncollected) == 1 else f"pull --all --lease {lease.id}"
     raise Busy(
-        f"Results of {ids} are on the machine only; ending it would lose them.",
+        f"Results of {ids} are on the machine only; deleting it would lose them.",
         exists=f"The machine is still running, at ${lease.price:.2f}/h.",
         next_command=f"orch {bring}    # or, to lose them: orch down {lease.id} --discard",
     )
 
 
 def _settle_left(lease: Lease, discard: bool, tell: Progress) -> None:
-    """Say what of collected runs ends with the machine. Refuse where fetching it again would bring it."""
+    """Report which parts of pulled runs are lost with the machine.
+
+    Refuse if pulling again would save them.
+    """
     for run in lease.runs.values():
         coming = [each.path for each in run.left if each.can_come]
         if coming and not discard:
             raise Busy(
-                f"{few(coming)} of {run.run_id} is on the machine only, and can still be fetched.",
+                f"{few(coming)} of {run.run_id} is on the machine only and can still be pulled.",
                 exists=f"The machine is still running, at ${lease.price:.2f}/h.",
                 next_command=f"orch pull --again {run.run_id}    "
                 f"# or, to lose it: orch down {lease.id} --discard",
@@ -275,7 +278,7 @@ def _settle_left(lease: Lease, discard: bool, tell: Progress) -> None:
         if run.left:
             paths = [each.path for each in run.left]
             tell.say(
-                f"{few(paths)} of {run.run_id} could not be brought here and will be lost with the machine"
+                f"{few(paths)} of {run.run_id} could not be downloaded and will be lost with the machine"
             )
 
 

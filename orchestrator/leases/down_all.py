@@ -1,4 +1,4 @@
-"""down --all: every machine of this user, listed with its owner and its runs before anything is ended."""
+"""down --all: list every machine of this user with its owner and runs, then delete them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from orchestrator.session.unrecorded import ask
 
 @dataclass(frozen=True)
 class Target:
-    """One machine that exists, or may. `price` in US dollars an hour.
+    """A machine that exists or may exist. `price` in US dollars per hour.
 
-    `known`: its ledger is at hand, in `folder`. `running` and `uncollected` are ids of runs, as far as that
-    ledger tells; of a machine whose ledger is not at hand nothing is known. `certain`: it was seen; where
-    not, the ledger leaves open whether `lease` has a machine, and `id` is empty. `damaged`:
-    its ledger is, and the machine did not tell which runs it has.
+    `known`: its ledger is available, in `folder`. `running` and `uncollected`: run ids according to that
+    ledger; empty without a ledger. `certain`: the machine was seen; otherwise the ledger leaves open whether
+    `lease` has one, and `id` is empty. `damaged`: the ledger is damaged and the machine did not report its
+    runs.
     """
 
     cloud: str
@@ -55,7 +55,10 @@ class Target:
 
     @property
     def busy(self) -> bool:
-        """Whether something would be lost with it, or may be. Of one that was not seen, its end tells."""
+        """Whether deleting it would lose something, or might.
+
+        A machine that was not seen reports that when it is deleted.
+        """
         if not self.certain:
             return False
         return not self.known or self.damaged or bool(self.running or self.uncollected)
@@ -66,7 +69,7 @@ class Target:
 
 @dataclass(frozen=True)
 class _Found:
-    """A target, and what ends it."""
+    """A target, and the function that deletes it."""
 
     provider: Provider
     machine: Machine
@@ -75,7 +78,9 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Unseen:
-    """Regions that refused, as "cloud region", with what they said; leases that may have a machine there."""
+    """Regions that refused, as "cloud region", with their errors, and leases that may have a
+    machine there.
+    """
 
     regions: dict[str, str]
     leases: set[str]
@@ -95,12 +100,12 @@ def down_all(
     end_lease: End,
     tell: Progress,
 ) -> list[DownReport]:
-    """End what `approve` has seen: this user's machines, and with `others` those of other owners too.
+    """Delete what `approve` has seen: this user's machines, and with `others` those of other owners.
 
-    Nothing else is ended, settled or summed: a lease without a machine stays as it is, and is reported.
-    Nothing is ended where one of them has a run that goes on, or results that were not pulled, or is not
-    known well enough to tell, unless `discard`. A region that refuses hides no other; the report names it.
-    Raises Busy, UsageError, and what ending a lease raises.
+    Nothing else is deleted or settled; a lease without a machine is only reported. Nothing is deleted if one
+    of the machines has an active run, results that were not pulled, or an unknown state, unless `discard`. A
+    region that refuses does not hide others; the report names it. Raises Busy, UsageError, and what deleting
+    a lease raises.
     """
     leases = list(leases_at_hand(project))
     unseen = _Unseen({}, set())
@@ -117,7 +122,7 @@ def down_all(
         _require_idle([one.target for one in ours], again)
     shown = [*(one.target for one in found), *(_unseen(folder, lease) for folder, lease in open_)]
     if shown and approve and not approve(shown):
-        raise UsageError("Not approved; nothing was ended.")
+        raise UsageError("Not approved; nothing was deleted.")
     ended = [(folder, lease) for folder, lease in leases if lease.id in seen]
     reports = [end_lease(folder, lease, discard, tell, seen[lease.id]) for folder, lease in ended]
     reports += [end_lease(folder, lease, discard, tell, None) for folder, lease in open_]
@@ -136,7 +141,7 @@ def down_all(
 
 
 def _by_lease(found: Sequence[_Found]) -> dict[str, frozenset[str]]:
-    """The ids of the machines that were seen of each lease at hand."""
+    """The ids of the machines that were seen, by lease."""
     seen: dict[str, frozenset[str]] = {}
     for one in found:
         if one.target.known:
@@ -145,7 +150,7 @@ def _by_lease(found: Sequence[_Found]) -> dict[str, frozenset[str]]:
 
 
 def _may_have_one(lease: Lease) -> bool:
-    """Whether its ledger leaves that open: a create call has no answer, or a line is damaged."""
+    """Whether the ledger leaves that open: a create call has no result, or a line is damaged."""
     return not lease.whole or any(not attempt.settled for attempt in lease.attempts)
 
 
@@ -168,7 +173,7 @@ def _unseen(project: Project, lease: Lease) -> Target:
 
 
 def leases_at_hand(project: Project) -> Iterator[tuple[Project, Lease]]:
-    """The open leases of this folder, and of the folders that this user leased from."""
+    """The open leases of this folder and of the folders that this user leased from."""
     for root in dict.fromkeys((project.root, *noted_folders())):
         project = Project(root)
         yield from ((project, lease) for lease in project.open_leases())
@@ -200,7 +205,7 @@ def _found(provider: Provider, leases: Sequence[tuple[Project, Lease]], unseen: 
 
 
 def _machines(provider: Provider, lease: Lease, listed: Sequence[Machine]) -> Sequence[Machine]:
-    """Those of one lease. A damaged ledger may not tell on which cloud they are: their labels do."""
+    """The machines of one lease. If a damaged ledger does not say on which cloud they are, labels do."""
     if lease.profile["cloud"] == provider.name:
         return machines_of(provider, lease)
     if providers.exists(lease.profile["cloud"]):
@@ -209,7 +214,7 @@ def _machines(provider: Provider, lease: Lease, listed: Sequence[Machine]) -> Se
 
 
 def _of_lease(provider: Provider, machine: Machine, project: Project, lease: Lease) -> Target:
-    """A lease in a folder of this user's is theirs, whatever its machine's label says."""
+    """The owner of a lease. A lease in one of this user's folders is theirs, whatever its label says."""
     damaged = False
     try:
         lease = ask(project, lease, provider, (machine,))
@@ -255,14 +260,15 @@ def _require_idle(targets: Sequence[Target], again: str) -> None:
     price = sum(target.price for target in targets)
     many = "1 machine runs" if len(targets) == 1 else f"{len(targets)} machines run"
     raise Busy(
-        f"Ending these would lose what is on them: {'; '.join(map(_why_busy, busy))}. Nothing was ended.",
+        f"Deleting these machines would lose what is on them: {'; '.join(map(_why_busy, busy))}. Nothing "
+        "was deleted.",
         exists=f"{many} on, at ${price:.2f}/h.",
         next_command=f"{_fetch(busy)}    # or, to lose them: {again}",
     )
 
 
 def _fetch(busy: Sequence[Target]) -> str:
-    """The command that brings the first of them home, where their ledgers are at hand."""
+    """The command that pulls the first results, if a ledger is available."""
     for target in busy:
         runs = [f"pull {run}" for run in target.uncollected] + [f"logs -f {run}" for run in target.running]
         if runs:
@@ -272,8 +278,8 @@ def _fetch(busy: Sequence[Target]) -> str:
 
 def _why_busy(target: Target) -> str:
     if not target.known:
-        return f"{target.id} (its ledger is not at hand, so nobody knows whether a run goes on there)"
-    said = ["its ledger is damaged, and it does not tell which runs it has"] if target.damaged else []
+        return f"{target.id} (its ledger is not available here, so it may have an active run)"
+    said = ["its ledger is damaged, and it does not report its runs"] if target.damaged else []
     said += [f"{', '.join(target.running)} may be running"] if target.running else []
     said += [f"results of {', '.join(target.uncollected)} were not pulled"] if target.uncollected else []
     return f"{target.id} ({'; '.join(said)}; leased in {target.folder})"

@@ -1,4 +1,4 @@
-"""Where the data of a profile lie, and what it costs that a machine is elsewhere."""
+"""Where the data of a profile is stored, and the transfer cost if the machine is elsewhere."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _LEAST_USD = 0.05
 
 
 def region_of_data(wanted: Profile) -> str | None:
-    """The one region of the profile's cloud in which all its buckets are; None where there is none."""
+    """The region of the profile's cloud that holds all its buckets; None if there is no single one."""
     urls = [each.bucket for each in wanted.data if each.bucket]
     places = {_place(url) for url in urls}
     owners = (_owner(url) for url in urls)
     near = all(owner is not None and owner.name == wanted.cloud for owner in owners)
     (place,) = places if near and len(places) == 1 else ("",)
-    return place if "-" in place else None  # that of several regions has no such name
+    return place if "-" in place else None  # a bucket in several regions has no such name
 
 
 def usd_per_gib(url: str, where: str, cloud: str, region: str) -> float:
-    """Of a bucket in `where`, a region or a continent, for a machine in that region of that cloud."""
+    """The transfer price from `where` (a region or continent) to a machine in that region of that cloud."""
     owner = _owner(url)
     if owner is None or not owner.egress or (owner.name, where) == (cloud, region):
         return 0.0
@@ -36,7 +36,7 @@ def usd_per_gib(url: str, where: str, cloud: str, region: str) -> float:
 
 
 def transfer_warnings(pins: Sequence[buckets.Pin], offer: Offer | None) -> tuple[str, ...]:
-    """What the machine of the first offer adds to the bill of each bucket that is not beside it."""
+    """Transfer costs that the first offer adds for each bucket in another place."""
     return tuple(_warnings(pins, offer)) if offer else ()
 
 
@@ -47,20 +47,20 @@ def _warnings(pins: Sequence[buckets.Pin], offer: Offer) -> Iterator[str]:
         if place and usd >= _LEAST_USD:
             yield (
                 f"{pin.source} ({show_size(pin.size)}) is in {place}, and the machine in {offer.region} of "
-                f"{offer.cloud}: each machine that fetches it adds about ${usd:.2f} for data transfer "
-                "(list prices as this version has them)"
+                f"{offer.cloud}: each machine that downloads it adds about ${usd:.2f} for data transfer "
+                "(at recorded list prices)"
             )
 
 
 def _owner(url: str) -> CloudTraits | None:
-    """The cloud in whose object storage a url is."""
+    """The cloud whose object storage a URL belongs to."""
     scheme = url.partition("://")[0]
     return next((each for each in clouds.every() if each.buckets == scheme), None)
 
 
 @lru_cache(maxsize=64)
 def _place(url: str) -> str:
-    """A bucket stays where it was made."""
+    """The location of a bucket, which never changes."""
     above = url.rstrip("/").partition("://")
     try:
         return open_store(f"{above[0]}://{above[2].partition('/')[0]}").region()

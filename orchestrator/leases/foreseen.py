@@ -14,7 +14,7 @@ from orchestrator.session.session import read_lock, told
 
 
 def _found(profile: Profile, local: stack.LocalStack) -> tuple[Difference, ...]:
-    """Find the differences that `check_stack` would refuse and that are known before there is a machine."""
+    """Differences that `check_stack` would refuse and that are known without a machine."""
     variables = profile.train.environment()
     here = stack.attest_here(local.python, environment=variables)
     return stack.foreseen(read_lock(profile), here, acting_variables(variables), profile.stack.allow)
@@ -33,19 +33,20 @@ def foreseen_problems(profile: Profile) -> tuple[str, ...]:
 
 
 def refuse_idle_gpu(profile: Profile) -> None:
-    """As `require_gpu_lock`; a lock that cannot be read is among `foreseen_problems`."""
+    """Like `require_gpu_lock`; an unreadable lock is reported by `foreseen_problems`."""
     with contextlib.suppress(StackError):
         require_gpu_lock(profile)
 
 
 def refuse_foreseen(profile: Profile, local: stack.LocalStack) -> None:
-    """Raise StackMismatch for what is found, before anything is rented."""
+    """Raise StackMismatch, before anything is rented, for the differences that are found."""
     found = _found(profile, local)
     if found:
         listed = "\n".join(f"  {told(difference)}" for difference in found)
         names = ", ".join(difference.name for difference in found)
         raise StackMismatch(
-            f"The machine's stack would not be the one here, and the profile does not allow it:\n{listed}",
+            "The machine's stack would differ from the one here, and the profile does not allow "
+            f"that:\n{listed}",
             exists="Nothing was created; nothing costs money.",
             next_command=f"fix the difference, or allow it by name: stack.allow: [{names}]",
         )

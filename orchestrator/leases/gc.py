@@ -1,11 +1,11 @@
-"""gc: end the machines of orch that outlived their deadline, and only those.
+"""gc: delete orch machines that are past their deadline.
 
-A machine ends itself at its deadline. One that is still there a while later could not: this is the second
-line of defence, to be run on a schedule. It goes by labels and needs no ledger and no folder. A ledger that
-is at hand keeps its machine from being ended while results are on that machine only, as with `down`.
+A machine ends itself at its deadline. One that still exists a while later failed to do so; this is the second
+line of defence, to be run on a schedule. It goes by labels and needs no ledger or folder. A ledger that is
+available protects its machine while results are on that machine only, as with `down`.
 
-How old a machine is, its provider tells by its own clock. This computer's clock decides nothing: it may be
-wrong. A machine of which no age is told is left.
+The age of a machine is measured by its provider's clock, because this computer's clock may be wrong. A
+machine of unknown age is left alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from orchestrator.session.owner import is_mine
 from orchestrator.session.project import Project
 
 MARGIN = timedelta(minutes=10)
-"""How long after its deadline a machine may still be ending by itself."""
+"""Seconds after its deadline in which a machine may still be ending by itself."""
 
 _POLL_S = 1.0
 _GONE_LIMIT_S = 300.0
@@ -47,11 +47,11 @@ Open = Callable[[str], Provider]
 
 @dataclass(frozen=True)
 class Found:
-    """One machine of orch: what becomes of it, and why.
+    """One orch machine: its outcome and the reason.
 
-    `outcome`: ended (and proven gone), due (a dry run left it), left (not ours to end), kept (it is due,
-    and results are on it only), unproven (it was due, and may still exist). `since`: US dollars that it cost
-    since its deadline.
+    `outcome`: ended (and confirmed gone), due (left by a dry run), left (not ours to delete), kept (due, but
+    results are on it only), unproven (due, and may still exist). `since`: US dollars that it cost since its
+    deadline.
     """
 
     cloud: str
@@ -70,8 +70,10 @@ class Found:
 
 @dataclass(frozen=True)
 class GcReport:
-    """What one look at the clouds came to. `unseen`: clouds that did not answer, and regions
-    of others as "cloud region", with what they said."""
+    """The result of one sweep.
+
+    `unseen`: clouds that did not answer, and regions of others as "cloud region", with their errors.
+    """
 
     clouds: tuple[str, ...]
     machines: tuple[Found, ...]
@@ -80,7 +82,7 @@ class GcReport:
 
     @property
     def proven(self) -> bool:
-        """Every cloud answered, and nothing that was to be ended may still exist."""
+        """Every cloud answered, and nothing that was due may still exist."""
         return not self.unseen and not self.of("unproven") and not self.of("kept")
 
     def of(self, outcome: str) -> tuple[Found, ...]:
@@ -99,7 +101,7 @@ class GcReport:
 
 
 def clouds_of(folder: Path | str | None = None) -> tuple[str, ...]:
-    """This computer, and every cloud that a lease of this folder ever was on."""
+    """This computer, and every cloud on which this folder ever had a lease."""
     return tuple(sorted({clouds.LOCAL, *(lease.profile["cloud"] for lease in Project.at(folder).leases())}))
 
 
@@ -114,13 +116,14 @@ def gc(
     opened: Open = open_provider,
     progress: Progress | None = None,
 ) -> GcReport:
-    """End this user's machines of orch on `clouds` whose deadline passed MARGIN ago, and see them gone.
+    """Delete this user's machines on `clouds` whose deadline passed MARGIN ago, and confirm that they are
+    gone.
 
-    With `others`, those of other owners too. A machine whose ledger lies in `folder`, or in another folder
-    that this user leased from, is kept while that ledger has runs that were not pulled, unless `discard`.
-    `now`: the moment to judge at; by default each machine's own: its creation and its age, as its provider
-    tells them. Safe to run again and beside itself. One cloud or one machine that refuses does not keep the
-    others: look at `proven`. Raises ProviderError where the only cloud that was asked does not answer.
+    With `others`, those of other owners too. A machine whose ledger is in `folder`, or in another folder that
+    this user leased from, is kept while that ledger has runs that were not pulled, unless `discard`. `now`:
+    the time to compare with; by default each machine's own, from its creation and age as its provider reports
+    them. Safe to repeat and to run concurrently. One cloud or machine that refuses does not stop the others:
+    see `proven`. Raises ProviderError if the only cloud that was asked does not answer.
     """
     tell = progress or Silent()
     unpulled = {} if discard else _unpulled(Project.at(folder))
@@ -134,7 +137,9 @@ def gc(
             unseen |= {f"{cloud} {region}": why for region, why in refused.items()}
         except ProviderError as error:
             if len(set(clouds)) == 1:
-                error.exists = error.exists or "What outlived its deadline there may run, and cost."
+                error.exists = (
+                    error.exists or "Machines past their deadline may be running there and cost money."
+                )
                 error.next_command = error.next_command or f"orch gc --cloud {cloud}"
                 raise
             unseen[cloud] = error.message
@@ -142,27 +147,27 @@ def gc(
 
 
 def now_of(machine: Machine) -> datetime | None:
-    """The time by the clock of the machine's provider, when it was listed; None where that is not known."""
+    """The time by the clock of the machine's provider when it was listed; None if unknown."""
     return None if machine.age is None else machine.created_at + timedelta(seconds=machine.age)
 
 
 def due(machine: Machine, now: datetime | None) -> tuple[bool, str]:
-    """Whether a machine is to be ended, and the reason in words. Pure.
+    """Whether a machine is to be deleted, and why. Pure.
 
-    `now`: by the clock that told when it was made; None where no such time is known.
+    `now`: by the clock that reported its creation; None if there is no such time.
     """
     if LABEL_LEASE not in machine.labels:
-        return False, f"it has no label {LABEL_LEASE}: not orch's"
+        return False, f"it has no label {LABEL_LEASE}, so it is not orch's"
     expires = expiry(machine)
     if expires is None:
-        return False, f"its label {LABEL_EXPIRES} tells no time"
+        return False, f"its label {LABEL_EXPIRES} is not a time"
     if now is None:
         return (
             False,
-            "its age is not known: its provider told no time, and this computer's clock may be wrong",
+            "its age is not known: its provider reported no time, and this computer's clock may be wrong",
         )
     late = now - expires
-    by = "" if _digits(machine, LABEL_LASTS) is not None else "by the clock of whoever made it, "
+    by = "" if _digits(machine, LABEL_LASTS) is not None else "by the clock of its creator, "
     if late < timedelta(0):
         return False, f"{by}its deadline is in {_span(-late)}"
     if late < MARGIN:
@@ -171,8 +176,9 @@ def due(machine: Machine, now: datetime | None) -> tuple[bool, str]:
 
 
 def expiry(machine: Machine) -> datetime | None:
-    """Its deadline: so long after its creation, by its provider's clock, as its label tells; of a machine
-    without that label, the time that its maker's clock told. None where neither label tells a time."""
+    """The deadline: the lifetime in its label after its creation by its provider's clock; without that label,
+    the time in its other label. None without either.
+    """
     lasts, text = _digits(machine, LABEL_LASTS), _digits(machine, LABEL_EXPIRES)
     try:
         if lasts is not None:
@@ -188,7 +194,7 @@ def _digits(machine: Machine, label: str) -> int | None:
 
 
 def _unpulled(project: Project) -> dict[str, str]:
-    """By lease, of those whose ledger is at hand: which runs were not pulled, and from where they can be."""
+    """Runs that were not pulled, by lease, for available ledgers: which, and how to pull them."""
     found = {}
     for folder, lease in leases_at_hand(project):
         if not lease.whole and not lease.uncollected:
@@ -207,7 +213,7 @@ def _unpulled(project: Project) -> dict[str, str]:
 
 
 def _stopped(machine: Machine) -> str:
-    """That a machine runs nothing and is left all the same, with what that costs where its provider tells."""
+    """A note that a stopped machine is left, with its cost if the provider reports that."""
     if machine.state is not MachineState.STOPPED:
         return ""
     return f". {machine.detail.get('stopped') or 'It runs nothing, and may still cost: orch down'}"
@@ -218,7 +224,7 @@ def _stopped(machine: Machine) -> str:
 
 @dataclass(frozen=True)
 class _Sweep:
-    """One cloud, what may be ended there, and why the rest may not."""
+    """One cloud: what may be deleted there, and why the rest may not."""
 
     provider: Provider
     now: datetime | None
@@ -227,7 +233,7 @@ class _Sweep:
     unpulled: Mapping[str, str]
 
     def report(self, tell: Progress) -> tuple[list[Found], dict[str, str]]:
-        """What was found, and the regions that refused, each with what it said."""
+        """What was found, and the regions that refused, with their errors."""
         seen = self.provider.list({})
         judged = [(machine, *self._judged(machine)) for machine in seen]
         late = [machine for machine, outcome, _ in judged if outcome == "ended"]
@@ -243,22 +249,22 @@ class _Sweep:
         return self.now or now_of(machine)
 
     def _judged(self, machine: Machine) -> tuple[str, str]:
-        """What is to become of a machine, and why."""
+        """The outcome of a machine, and why."""
         is_due, reason = due(machine, self._now(machine))
         if not is_due:
             return "left", f"{reason}{_stopped(machine)}"
         if not self.others and not is_mine(self.provider, machine):
-            return "left", f"{reason}, and it is another owner's: orch gc --others ends it"
+            return "left", f"{reason}, but it has another owner: orch gc --others deletes it"
         if _lease(machine) in self.unpulled:
             return "kept", f"{reason}, and {self.unpulled[_lease(machine)]}"
         return ("due" if self.dry_run else "ended"), reason
 
 
 def _ended(provider: Provider, late: Iterable[Machine], tell: Progress) -> dict[str, str]:
-    """Ask for the end of each; what refused, by the machine's id."""
+    """Request the deletion of each; returns the refusals by machine id."""
     refused = {}
     for machine in late:
-        tell.say(f"Ending {machine.id}: {_lease(machine)} should have ended it at {_iso(expiry(machine))}")
+        tell.say(f"Deleting {machine.id}: {_lease(machine)} should have ended at {_iso(expiry(machine))}")
         try:
             provider.delete(machine)
         except ProviderError as error:
@@ -267,14 +273,14 @@ def _ended(provider: Provider, late: Iterable[Machine], tell: Progress) -> dict[
 
 
 def _left(provider: Provider, late: Sequence[Machine], refused: Mapping[str, str]) -> set[str]:
-    """Which of them still exist, asked for by their ids, once time is up; none where all are gone."""
+    """The machines that still exist after the time limit, each queried by id."""
     awaited = [machine for machine in late if machine.id not in refused]
     limit = time.monotonic() + _GONE_LIMIT_S
     while awaited:
         try:
             awaited = [machine for machine in awaited if provider.find(machine) is not None]
         except ProviderError:
-            break  # nobody saw them gone
+            break  # not confirmed gone
         if time.monotonic() >= limit:
             break
         time.sleep(_POLL_S if awaited else 0)
@@ -290,9 +296,9 @@ def _found(
     left: set[str],
 ) -> Found:
     if machine.id in refused:
-        outcome, reason = "unproven", f"{reason}, and its end was refused: {refused[machine.id]}"
+        outcome, reason = "unproven", f"{reason}, and its deletion was refused: {refused[machine.id]}"
     elif machine.id in left:
-        outcome, reason = "unproven", f"{reason}, and it is listed still, long after its end was accepted"
+        outcome, reason = "unproven", f"{reason}, and it is still listed long after its deletion was accepted"
     expires = expiry(machine)
     return Found(
         cloud=machine.provider,

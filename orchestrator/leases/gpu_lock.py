@@ -1,4 +1,4 @@
-"""Refuse, before anything is rented, a lock or an image with which a rented GPU would not be used."""
+"""Refuse, before anything is rented, a lock or image with which a rented GPU would not be used."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _RECIPE = {
 
 
 def require_gpu_lock(profile: Profile) -> None:
-    """Raise ProfileError, with the place in the lock and a remedy, where the GPU would stay idle."""
+    """Raise ProfileError, with the place in the lock and a remedy, if the GPU would stay idle."""
     if profile.stack.lock is None or not wants_nvidia(profile):
         return
     lock = read_lock(profile)
@@ -60,7 +60,7 @@ def require_gpu_lock(profile: Profile) -> None:
 
 
 def wants_nvidia(profile: Profile) -> bool:
-    """Whether the profile asks for GPUs of NVIDIA: no catalog knows its name as another vendor's."""
+    """Whether the profile asks for NVIDIA GPUs, that is, no catalog knows the name as another vendor's."""
     gpu = profile.resources.accelerator
     if gpu is None or clouds.is_here(profile.cloud):
         return False
@@ -70,13 +70,13 @@ def wants_nvidia(profile: Profile) -> bool:
 
 
 def target_pins(profile: Profile, lock: Lock) -> tuple[Pin, ...]:
-    """The lock's pins for the machine to be: Linux, the profile's processor, the Python of this side."""
+    """The lock's pins for the target: Linux, the profile's architecture, this Python."""
     here = stack.local_interpreter(lock, profile.code.path, profile.stack.python)
     return applicable(lock.pins, linux_markers(here.markers, _arch(profile)))
 
 
 def keras_backend(profile: Profile) -> str | None:
-    """KERAS_BACKEND as the run will have it."""
+    """KERAS_BACKEND as the run will see it."""
     value = profile.train.env.get("KERAS_BACKEND", os.environ.get("KERAS_BACKEND"))
     return value if isinstance(value, str) else None
 
@@ -95,9 +95,9 @@ def _without_gpu(profile: Profile, lock: Lock, found: Unfit) -> ProfileError:
         else f"ask for {what} instead, lock again, and name that lock as stack.lock"
     )
     return ProfileError(
-        f"{pin.name} {pin.version} {_WHY[found.framework, found.lack]}: the rented {rented} would stay idle, "
-        f"and the training run on the CPU. To use it, {how}. "
-        f"To rent it all the same: stack.allow: [{ALLOWED}].",
+        f"{pin.name} {pin.version} {_WHY[found.framework, found.lack]}: the rented {rented} would stay "
+        f"idle and the training would run on the CPU. To use it, {how}. To rent it anyway: stack.allow: "
+        f"[{ALLOWED}].",
         where=place_of(lock, pin),
         next_command=f"orch plan {shlex.quote(str(profile.path))} --set resources.arch=x86_64"
         if found.lack is Lack.NO_SUCH_WHEEL
@@ -106,7 +106,7 @@ def _without_gpu(profile: Profile, lock: Lock, found: Unfit) -> ProfileError:
 
 
 def _locking(profile: Profile, lock: Lock, what: str) -> str:
-    """The command that locks `what` beside what the lock was made of, or takes the lock that lies there."""
+    """The command that locks `what` together with the lock's requirements, or uses an existing lock."""
     if lock.kind == "uv.lock":
         return f"uv add --project {shlex.quote(str(lock.path.parent))} {shlex.quote(what)}"
     made = lock.path.with_name("pylock.gpu.toml" if lock.kind == "pylock" else "requirements-gpu.lock")
@@ -118,11 +118,14 @@ def _locking(profile: Profile, lock: Lock, what: str) -> str:
 
 
 def _require_old_gpu_served(profile: Profile, cuda: int) -> None:
-    """CUDA 13 holds no code for GPUs before Turing (CUDA Toolkit 13.0 release notes)."""
+    """Refuse CUDA 13 on GPUs older than Turing, which it does not support (CUDA Toolkit 13.0
+    release notes).
+    """
     gpu = profile.resources.accelerator
     if cuda >= 13 and gpu and gpu.name and is_before_turing(gpu.name):
         raise ProfileError(
-            f"{gpu.name} is older than Turing, and CUDA {cuda} of {profile.stack.lock} begins with Turing. "
+            f"{gpu.name} is older than Turing, and CUDA {cuda} of {profile.stack.lock} requires Turing "
+            "or newer. "
             "Lock packages for CUDA 12, or rent a newer GPU.",
             where=profile.where("resources.accelerator"),
             next_command=f"orch plan {shlex.quote(str(profile.path))} --set resources.accelerator=T4",
@@ -134,7 +137,7 @@ def _require_driver_of_image(profile: Profile, cuda: int) -> None:
     if oldest and told and int(told[1]) < oldest[0]:
         raise ProfileError(
             f"The image's driver is {told[1]}, and CUDA {cuda} of {profile.stack.lock} needs "
-            f"{oldest[0]}.{oldest[1]} or newer. Leave `image` out, or name one with such a driver.",
+            f"{oldest[0]}.{oldest[1]} or newer. Remove `image`, or choose one with such a driver.",
             where=profile.where("image"),
             next_command=f"orch plan {shlex.quote(str(profile.path))}",
         )

@@ -1,4 +1,4 @@
-"""Whether a machine's own driver and packages use the GPUs that it was rented for."""
+"""Check that a machine's driver and packages use the GPUs that it was rented for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _VERSION = re.compile(rb"\A\s*(\d{1,4})\.(\d{1,4})")
 
 
 class Cause(StrEnum):
-    """Why a framework lists fewer GPUs than wanted, as `runtime.attest.gpus` finds it by trying."""
+    """Why a framework lists fewer GPUs than wanted, as `runtime.attest.gpus` determines."""
 
     NONE = ""
     HIDDEN = "hidden"
@@ -40,16 +40,16 @@ class Cause(StrEnum):
 
 
 _WORDS = {
-    Cause.HIDDEN: "CUDA_VISIBLE_DEVICES={!r} hides them; leave it out of train.env",
+    Cause.HIDDEN: "CUDA_VISIBLE_DEVICES={!r} hides them; remove it from train.env",
     Cause.NO_DRIVER: "the driver's library libcuda.so.1 does not load: {}",
     Cause.OLD_DRIVER: "the driver serves CUDA {} at most, and the lock pins CUDA {cuda}; name an `image` "
     "with a newer driver, or lock packages for an older CUDA",
     Cause.DRIVER_FAILS: "the driver does not start: cuInit returns {}",
     Cause.SHADOWED: "LD_LIBRARY_PATH={} puts other CUDA libraries before those of the lock; without it they "
     'are listed. Set LD_LIBRARY_PATH: "" in train.env',
-    Cause.NO_LIBRARY: "none of the CUDA libraries that the lock should bring is installed",
+    Cause.NO_LIBRARY: "none of the lock's CUDA libraries is installed",
     Cause.LIBRARY_FAILS: "a CUDA library of the lock does not load: {}",
-    Cause.FRAMEWORK_FAILS: "driver and CUDA libraries load; it said: {}",
+    Cause.FRAMEWORK_FAILS: "driver and CUDA libraries load; its message: {}",
 }
 
 
@@ -64,7 +64,10 @@ class Listing:
 
 
 def require_driver(session: Session) -> None:
-    """StackError where the driver is too old for the CUDA that the lock pins. Nothing need be installed."""
+    """Raise StackError if the driver is too old for the CUDA that the lock pins.
+
+    Needs no installed packages.
+    """
     pins = _pins(session)
     oldest = OLDEST_DRIVER.get(cuda_of(pins) or 0)
     found = _VERSION.match(session.host.run(_SMI, timeout=60).stdout) if oldest else None
@@ -79,13 +82,13 @@ def require_driver(session: Session) -> None:
 
 
 def require_listed(session: Session, installed: stack.Installed) -> None:
-    """StackError, with the cause, where a framework of the lock does not list the GPUs of the profile."""
+    """Raise StackError, with the cause, if a framework of the lock does not list the profile's GPUs."""
     pins, need = _pins(session), session.profile.need()
     frameworks = able(pins, need.arch or "x86_64", keras_backend(session.profile))
     if need.accelerator is None or not frameworks:
         return
     want, cuda = int(need.accelerator.count.value), cuda_of(pins) or 0
-    session.progress.say(f"Asking {' and '.join(frameworks)} for the GPUs")
+    session.progress.say(f"Checking that {' and '.join(frameworks)} can use the GPUs")
     argv = ("gpus", "--want", str(want), "--cuda", str(cuda), *frameworks)
     done = session.host.run(
         ("env", *_variables(session), installed.python, *session.agent.argv(*argv)[1:]), timeout=_LISTING_S
@@ -102,7 +105,7 @@ def require_listed(session: Session, installed: stack.Installed) -> None:
 
 
 def parse_listing(text: bytes, name: str) -> Listing:
-    """The answer of the verb `gpus`. Raises MalformedAnswer for anything else."""
+    """Parse the answer of the verb `gpus`. Raises MalformedAnswer for anything else."""
     try:
         return decoded(Listing, text)
     except Malformed as error:
@@ -110,7 +113,7 @@ def parse_listing(text: bytes, name: str) -> Listing:
 
 
 def _pins(session: Session) -> Sequence[Pin]:
-    """Those for the machine; () where its GPUs are not NVIDIA's, or may stay idle."""
+    """The pins for the machine; () if its GPUs are not NVIDIA's or may stay idle."""
     profile = session.profile
     if not wants_nvidia(profile) or is_allowed("lock", ALLOWED, profile.stack.allow):
         return ()
@@ -118,7 +121,7 @@ def _pins(session: Session) -> Sequence[Pin]:
 
 
 def _variables(session: Session) -> tuple[str, ...]:
-    """NAME=VALUE of the job's variables that decide which GPUs and libraries it finds; no secrets."""
+    """NAME=VALUE of the job's variables that affect which GPUs and libraries it finds; no secrets."""
     job = session.profile.train.environment()
     path = {name: value for name, value in job.items() if name == "LD_LIBRARY_PATH"}
     return tuple(f"{name}={value}" for name, value in {**acting_variables(job), **path}.items())
@@ -127,7 +130,7 @@ def _variables(session: Session) -> tuple[str, ...]:
 def _unused(session: Session, why: str) -> StackError:
     machine, path = session.machine, shlex.quote(str(session.profile.path))
     return StackError(
-        f"{why} Training would go on on its CPU.",
+        f"{why} Training would run on its CPU.",
         exists=f"{machine.id} is still running, at ${machine.price:.2f}/h, until its deadline.",
         next_command=f"orch down && orch up {path}",
     )

@@ -1,4 +1,4 @@
-"""The machine of a lease: kept, or made of the best offer that can be had; it answers then."""
+"""The machine of a lease: kept, or created from the best available offer, and answering."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ def machine_of(
     consent: Consent,
     avoid: frozenset[Place] | None = None,
 ) -> Reached:
-    """Carry the plan out: the lease's one machine, kept or made of the best offer that can be had.
+    """Carry out the plan: keep the lease's machine, or create it from the best available offer.
 
-    It answers then: a cloud may accept a machine and take it back before it runs. `avoid`: places to try
-    last, that of a run that went with its machine among them; None for `up`, whose plan was shown."""
+    Returns when it answers, because a cloud may accept a machine and preempt it before it runs. `avoid`:
+    zones to try last, such as that of a lost machine; None for `up`, whose plan was shown.
+    """
     lease = ledger.lease()
     for action in planned.actions:
         if isinstance(action, Delete):
@@ -74,12 +75,12 @@ def machine_of(
 def _delete(ledger: Ledger, lease: Lease, provider: Provider, action: Delete, tell: Progress) -> None:
     if lease.uncollected and lease.machine and lease.machine["id"] == action.machine.id:
         raise Busy(
-            f"The machine {action.machine.id} cannot serve any more ({action.reason}), and results of "
+            f"The machine {action.machine.id} cannot be used any more ({action.reason}), and results of "
             f"{lease.uncollected[0].run_id} were not pulled from it.",
-            exists=f"It is still there, at ${action.machine.price:.2f}/h.",
+            exists=f"It still exists, at ${action.machine.price:.2f}/h.",
             next_command="orch down --discard    # those results are lost then",
         )
-    tell.say(f"Ending {action.machine.id}: {action.reason}")
+    tell.say(f"Deleting {action.machine.id}: {action.reason}")
     ledger.append("delete.intent", machines=[action.machine.id])
     provider.delete(action.machine)
 
@@ -87,11 +88,11 @@ def _delete(ledger: Ledger, lease: Lease, provider: Provider, action: Delete, te
 def _adopt(
     ledger: Ledger, lease: Lease, provider: Provider, machine: Machine, wanted: Profile, tell: Progress
 ) -> None:
-    """Note a machine whose create call the ledger has no end of; what that call did last is done again."""
+    """Adopt a machine whose create call has no recorded end; the last effects of that call are repeated."""
     spec = spec_labels(lease.id, wanted, "")[LABEL_SPEC]
     if machine.labels.get(LABEL_SPEC) not in (None, spec):
         raise UsageError(
-            f"The machine {machine.id} was made for other resources than {wanted.name} asks for now.",
+            f"The machine {machine.id} was created for other resources than {wanted.name} asks for now.",
             exists=f"It is still running, at ${machine.price:.2f}/h.",
             next_command=f"orch down --lease {lease.id} && orch up {shlex.quote(str(wanted.path))}",
         )
@@ -148,7 +149,7 @@ def _served(
     consent: Consent,
     left_out: LeftOut,
 ) -> Reached | list[ProviderError]:
-    """The machine of the first offer that can be had; else why each could not."""
+    """Create the machine from the first available offer, or raise with the reason for each."""
     refusals: list[ProviderError] = []
     for spec in _specs(ledger.lease(), planned.offers, wanted, owner(provider)):
         if left_out.has(spec.offer):
@@ -171,7 +172,7 @@ def _served(
 
 
 def _require_key(project: Project, lease: Lease, machine: str, exists: str) -> None:
-    """Refuse a machine that another computer of the team made, or may have made: its key is there."""
+    """Refuse a machine that another computer of the team created, or may have created: its key is there."""
     if team.is_key_elsewhere(project.identity(lease.id), lease):
         advice = team.KEY_ADVICE.format(lease=lease.id)
         at_work = lease.for_run is not None or lease.uncollected
@@ -180,12 +181,12 @@ def _require_key(project: Project, lease: Lease, machine: str, exists: str) -> N
 
 
 def _require_open(ledger: Ledger, wanted: Profile) -> None:
-    """Refuse to make or adopt a machine for a lease that `down` has closed since this call began."""
+    """Refuse to create or adopt a machine for a lease that `down` has closed since this call started."""
     lease = ledger.lease()
     if lease.open:
         return
     raise Busy(
-        f"The lease {lease.id} was ended by another call, before its machine was ready.",
+        f"The lease {lease.id} was ended by another call before its machine was ready.",
         exists="Nothing is running; nothing costs money.",
         next_command=f"orch up {shlex.quote(str(wanted.path))}",
     )
@@ -194,14 +195,14 @@ def _require_open(ledger: Ledger, wanted: Profile) -> None:
 def _made(
     ledger: Ledger, provider: Provider, spec: MachineSpec, wanted: Profile, project: Project, tell: Progress
 ) -> Machine | ProviderError:
-    """Make one create call. Return the machine, or the refusal where another offer may do.
+    """Make one create call. Returns the machine, or the refusal if another offer may succeed.
 
-    The lease's key is made here at first, and again where a `down` that was killed has deleted it.
+    The lease's key is created here, and again if an interrupted `down` deleted it.
     """
     lease, offer = ledger.lease(), spec.offer
     repeated = any(attempt.number == spec.attempt for attempt in lease.attempts)
     if repeated:
-        _require_key(project, lease, spec.id, f"{spec.id} may have been made, at ${offer.price:.2f}/h.")
+        _require_key(project, lease, spec.id, f"{spec.id} may have been created, at ${offer.price:.2f}/h.")
     key = public_key(project.identity(lease.id), f"orch-{lease.id}")
     tell.say(f"Creating {offer.instance_type} in {offer.zone or offer.region} at ${offer.price:.2f}/h")
     with budget.alone():
@@ -227,12 +228,17 @@ def _made(
 
 def _say_unguarded(machine: Machine, tell: Progress) -> None:
     if machine.detail.get("no_alarm"):
-        tell.say(f"Its cloud will not end it where it cannot end itself: {machine.detail['no_alarm']}")
+        tell.say(
+            "If the machine cannot end itself, its cloud will not end it either: "
+            f"{machine.detail['no_alarm']}"
+        )
 
 
 def _accept(ledger: Ledger, provider: Provider, spec: MachineSpec, machine: Machine, wanted: Profile) -> None:
-    """Note the machine. Where another computer went on with the lease meanwhile, without this attempt, end
-    it: no two machines of one lease run."""
+    """Record the machine.
+
+    If another computer continued with the lease meanwhile, delete it: a lease never has two running machines.
+    """
     try:
         ledger.append("create.accepted", **receipt(spec.attempt, machine, wanted))
     except LockLost as lost:
@@ -240,15 +246,17 @@ def _accept(ledger: Ledger, provider: Provider, spec: MachineSpec, machine: Mach
         if now.open and any(a.number == spec.attempt and not a.refused for a in now.attempts):
             raise  # whoever goes on finds it by its label, and keeps it
         provider.delete(machine)
-        lost.exists = f"{machine.id} was made late, and is being ended."
+        lost.exists = f"{machine.id} was created too late and is being deleted."
         raise
 
 
 def _note_gone(
     ledger: Ledger, provider: Provider, machine: Machine, gone: MachineGone, tell: Progress
 ) -> None:
-    """A machine that the lease had is taken back. One that served was no refusal: it cost what it cost, and
-    the runs on it were its runs."""
+    """Record that the lease's machine was preempted.
+
+    One that answered is not a refusal: it cost money, and its runs remain.
+    """
     served = any(held.id == machine.id and held.armed for held in ledger.lease().holdings)
     if not served:
         _taken_back(ledger, provider, machine, gone)
@@ -262,9 +270,9 @@ def _note_gone(
 
 
 def _taken_back(ledger: Ledger, provider: Provider, machine: Machine, gone: MachineGone) -> ProviderError:
-    """Why a machine that was accepted never served, recorded as its attempt's refusal.
+    """The reason why an accepted machine never answered, recorded as the refusal of its attempt.
 
-    Raises it where another offer would fare no better, and `gone` where no provider refused anything.
+    Raises it if another offer would not help, and `gone` if no provider refused.
     """
     ending = gone.ending
     if ending is None or ending.fault is None:
@@ -286,8 +294,11 @@ def _note_refusal(ledger: Ledger, attempt: int, error: ProviderError) -> None:
 
 
 def _specs(lease: Lease, offers: Sequence[Offer], wanted: Profile, owner: str) -> Iterator[MachineSpec]:
-    """One spec an offer, in order, without a key. An attempt that a killed `up` left open comes first,
-    unchanged: the provider then finds what it may have made already."""
+    """One spec per offer, in order, without a key.
+
+    An attempt that an interrupted `up` left open comes first, unchanged, so that the provider finds what it
+    may have created.
+    """
     number = max((attempt.number for attempt in lease.attempts), default=-1) + 1
     left = next((a for a in lease.attempts if not a.settled and a.deadline > lease.now()), None)
     if left:
@@ -300,7 +311,7 @@ def _specs(lease: Lease, offers: Sequence[Offer], wanted: Profile, owner: str) -
 
 
 class _Life(NamedTuple):
-    """When a machine ends by this computer's clock, and how many seconds that is from its start."""
+    """When a machine ends by this computer's clock, and how many seconds that is after its start."""
 
     deadline: datetime
     lasts: float | None

@@ -1,4 +1,4 @@
-"""What is offered for a profile, and on which cloud: the plan, before anything is made."""
+"""The offers for a profile, and their cloud: the plan, before anything is created."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from orchestrator.session.project import Project
 
 
 def foreseen_plan(project: Project, wanted: Profile, overrides: Sequence[str]) -> Plan:
-    """What `up` would do, with what it would refuse among the warnings. Changes nothing.
+    """What `up` would do, with its refusals as warnings. Changes nothing.
 
-    Raises ProfileError where the GPU that it would rent could not be used."""
+    Raises ProfileError if the GPU that it would rent could not be used.
+    """
     lease = open_lease_of(project, wanted)
     if lease:
         wanted, _ = one_cloud(project, wanted, overrides)
@@ -44,7 +45,7 @@ def foreseen_plan(project: Project, wanted: Profile, overrides: Sequence[str]) -
 
 
 def _data_warnings(wanted: Profile, planned: Plan) -> tuple[str, ...]:
-    """What the data add to the bill, or why that is not known."""
+    """Transfer costs of the data, or why they are not known."""
     if not planned.offers or not any(each.bucket for each in wanted.data):
         return ()
     try:
@@ -57,7 +58,7 @@ def _data_warnings(wanted: Profile, planned: Plan) -> tuple[str, ...]:
 def one_cloud(
     project: Project, wanted: Profile, overrides: Sequence[str], avoid: frozenset[Place] = frozenset()
 ) -> tuple[Profile, tuple[str, ...]]:
-    """`cloud: any` becomes the cloud of its open lease, else that of the best offer on record."""
+    """Resolve `cloud: any` to the cloud of its open lease, or to that of the best recorded offer."""
     if wanted.cloud != clouds.ANY:
         return wanted, tuple(overrides)
     lease = open_lease_of(project, wanted)
@@ -71,7 +72,7 @@ def _cheapest_cloud(wanted: Profile, avoid: frozenset[Place]) -> str:
     if not planned.offers:
         raise ProviderError(
             Fault.CAPACITY,
-            planned.refusal or "Nothing is offered that fits.",
+            planned.refusal or "No offer fits.",
             exists="Nothing was created; nothing costs money.",
             next_command=f"orch plan {shlex.quote(str(wanted.path))}",
         )
@@ -89,7 +90,7 @@ def planned_of(
     machines: Sequence[Machine],
     avoid: frozenset[Place] = frozenset(),
 ) -> Plan:
-    """Offers are asked for only where no machine serves already; those of places to `avoid` come last."""
+    """The plan. Offers are requested only if no machine exists; zones in `avoid` come last."""
     kept = _planned(wanted, (), machines)
     if any(isinstance(action, Keep) for action in kept.actions):
         return kept
@@ -100,14 +101,14 @@ def planned_of(
 
 
 def narrowed(wanted: Profile, planned: Plan, offers: Sequence[Offer]) -> Plan:
-    """The same plan of `offers` alone."""
+    """The same plan with `offers` only."""
     made = _planned(wanted, offers, ())
     warnings = (*_shared(made.offers), *warnings_for(_preferring(wanted), made.offers))
     return replace(made, rejected=planned.rejected, warnings=warnings)
 
 
 def avoiding(planned: Plan, avoid: frozenset[Place]) -> Plan:
-    """The same plan, with the offers of these places last."""
+    """The same plan with the offers of these zones last."""
     offers = tuple(sorted(planned.offers, key=lambda offer: offer.place in avoid))
     if offers == planned.offers:
         return planned
@@ -115,7 +116,7 @@ def avoiding(planned: Plan, avoid: frozenset[Place]) -> Plan:
 
 
 def require_known_type(wanted: Profile) -> None:
-    """Raise ProfileError, with the nearest name, for an instance type that no catalog has."""
+    """Raise ProfileError, with the nearest name, for an instance type that no catalog contains."""
     name = wanted.resources.instance_type
     if name is None or not is_recorded(wanted.cloud):
         return
@@ -123,24 +124,26 @@ def require_known_type(wanted: Profile) -> None:
     if name in known:
         return
     near = nearest(name, known)
-    advice = f"did you mean {near}?" if near else f"renew it with: orch catalog refresh {wanted.cloud}"
+    advice = (
+        f"did you mean {near}?" if near else f"to refresh the catalog: orch catalog refresh {wanted.cloud}"
+    )
     text = f"resources.instance_type: the catalog of {wanted.cloud} has no {name}; {advice}"
     raise ProfileError(text, where=wanted.where("resources.instance_type"))
 
 
 def _shared(offers: Sequence[Offer]) -> Iterator[str]:
-    """That the first offer is no machine for steady work, and which is."""
+    """Warn that the first offer is a burstable machine, and name one that is not."""
     if offers and offers[0].burstable:
         lasting = next((offer for offer in offers if not offer.burstable), None)
         other = f" {lasting.instance_type} (${lasting.price:.4f}/h) keeps them." if lasting else ""
         yield (
-            f"{offers[0].instance_type} has its cores to itself for a part of the time only: steady training "
-            f"slows down there, or costs more.{other}"
+            f"{offers[0].instance_type} is a burstable machine: steady training slows down there, or "
+            f"costs more.{other}"
         )
 
 
 def _preferring(wanted: Profile) -> Need:
-    """What is wanted; where no region is named, first from that of the data, else from the user's own."""
+    """The need, with a preferred region if none is named: that of the data, otherwise the user's own."""
     need = wanted.need()
     if need.region or need.regions or need.zone or wanted.cloud == clouds.ANY:
         return need

@@ -1,4 +1,4 @@
-"""A machine that is ready for runs: made or found, reached, with its stack installed and proven."""
+"""A machine that is ready for runs: created or found, connected, with its stack installed and verified."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from orchestrator.session.turns import one_at_a_time
 from orchestrator.stack import Installed
 
 PREPARING_S = 1800.0
-"""How long a machine waits, unused, while it is prepared: a download here does not show there."""
+"""Idle seconds that a machine tolerates while it is prepared: a download here is not visible there."""
 
 _NOBODY_WAS_ASKED = frozenset(("DefaultCredentialsError", "NoCredentialsError", "PartialCredentialsError"))
-"""The clients' own refusals where there are no credentials: nothing was sent, so nothing was made."""
+"""Errors of the cloud clients without credentials: nothing was sent, so nothing was created."""
 
 
 def provision(
@@ -59,16 +59,16 @@ def provision(
     agreed: float | None = None,
     avoid: frozenset[Place] | None = None,
 ) -> LeaseStatus:
-    """As `up`, once its profile was read. What `run` made it ends itself.
+    """Like `up`, after its profile was read. `run` deletes the machine that it created.
 
-    `agreed`: US dollars an hour to which somebody said yes before; only a dearer machine is asked about.
-    `avoid`: where a machine was lost; it is asked for there last. None: nothing is begun again.
+    `agreed`: US dollars per hour that were approved before; only a more expensive machine needs approval.
+    `avoid`: zones where a machine was lost, tried last. None: the run is not retried.
     """
     project.share(wanted.ledger)
     wanted, overrides = one_cloud(project, wanted, overrides, avoid or frozenset())
     space.require_records(project, "This call created nothing.", f"orch up {shlex.quote(str(wanted.path))}")
     with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
-        read_lock(wanted)  # what cannot be installed is refused before anything is made
+        read_lock(wanted)  # what cannot be installed is refused before anything is created
         require_gpu_lock(wanted)
         hazards = check_project(wanted, strict=strict)
     provider = open_provider(wanted.cloud)
@@ -82,9 +82,9 @@ def provision(
             machines = _existing(provider, lease, for_run if avoid is not None else None, tell)
             planned = _planned(project, wanted, provider, machines, avoid or frozenset())
         if approve and agreed is None and not approve(planned):
-            raise UsageError("Not approved; nothing was made.")
+            raise UsageError("Not approved; nothing was created.")
         with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
-            local = local_stack(wanted, tell)  # may take minutes, and fail
+            local = local_stack(wanted, tell)  # may take minutes and fail
             if not machines:
                 foreseen.refuse_foreseen(wanted, local)
                 store_ready.require_store(wanted)
@@ -103,7 +103,7 @@ def provision(
 def _existing(
     provider: Provider, lease: Lease | None, again: str | None, tell: Progress
 ) -> tuple[Machine, ...]:
-    """The machines of the lease. `again`: the run that may go on elsewhere."""
+    """The machines of the lease. `again`: the run that may continue elsewhere."""
     if lease is None:
         return ()
     machines = await_existing(provider, lease, tell)
@@ -112,7 +112,7 @@ def _existing(
 
 @contextmanager
 def _turn(project: Project, wanted: Profile, verb: str, tell: Progress) -> Iterator[None]:
-    """One at a time, with what exists told where a team's store gives nobody the right to go on."""
+    """One call at a time. If the team's store cannot be locked, the error names what exists."""
     with ExitStack() as turn:
         with describe_remains(_ledger_at_hand(project, wanted), wanted.path):
             turn.enter_context(one_at_a_time(project, wanted.name, verb, tell))
@@ -126,7 +126,7 @@ def _planned(
     machines: Sequence[Machine],
     avoid: frozenset[Place],
 ) -> Plan:
-    """What is to be made or kept, within the budget. Raises ProviderError."""
+    """The plan, within the budget. Raises ProviderError."""
     planned = planned_of(wanted, provider, machines, avoid)
     require_planned(project, wanted, planned)
     if not machines:
@@ -136,7 +136,7 @@ def _planned(
 
 
 def _ready_plan(wanted: Profile, planned: Plan) -> Plan:
-    """Plan without the offers that quotas are known to refuse, with what readiness and data warn of."""
+    """The plan without offers that are known to exceed a quota, with warnings about readiness and data."""
     ready = require_ready(wanted, planned.offers)
     if ready.offers != planned.offers:
         planned = narrowed(wanted, planned, ready.offers)
@@ -146,7 +146,7 @@ def _ready_plan(wanted: Profile, planned: Plan) -> Plan:
 
 @contextmanager
 def _telling_attempts(project: Project, ledger: Ledger, *, first: bool) -> Iterator[None]:
-    """Add the create calls to a refusal. `first`: the lease is new, and closed where nobody was asked."""
+    """Add the create calls to a refusal. `first`: the lease is new, and closed if no cloud was called."""
     try:
         yield
     except ProviderError as error:
@@ -157,7 +157,7 @@ def _telling_attempts(project: Project, ledger: Ledger, *, first: bool) -> Itera
 
 
 def _prepare(session: Session, tell: Progress) -> None:
-    if session.ledger.lease().stack is None:  # whatever becomes of the rest, the machine ends itself
+    if session.ledger.lease().stack is None:  # whatever happens next, the machine ends itself
         session.watch_idleness(at_least=PREPARING_S)
     require_gpus(session)
     require_driver(session)
@@ -167,7 +167,7 @@ def _prepare(session: Session, tell: Progress) -> None:
 
 
 def _ledger_at_hand(project: Project, wanted: Profile) -> Ledger | None:
-    """That of the open lease: its machine goes on to cost whatever is refused here."""
+    """The ledger of the open lease: its machine continues to cost whatever is refused here."""
     lease = open_lease_of(project, wanted)
     return project.ledger(lease.id) if lease else None
 
@@ -192,7 +192,7 @@ def _ledger_for(
 
 
 def _forget_unmade(project: Project, ledger: Ledger) -> None:
-    """Close a lease that never had a machine: without credentials `down` could not even ask for one."""
+    """Close a lease that never had a machine: without credentials, `down` could not even ask for one."""
     lease = ledger.lease()
     if all(attempt.settled and attempt.outcome != "accepted" for attempt in lease.attempts):
         project.identity(lease.id).unlink(missing_ok=True)

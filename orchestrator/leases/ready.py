@@ -1,4 +1,4 @@
-"""Ask a cloud, before anybody is asked to approve a price, for what would make the create call fail."""
+"""Ask a cloud, before a price is approved, for what would make the create call fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.model import Check, CheckState, Offer, Topic, Wanted, clouds
 from orchestrator.profile import Profile
 
 MOST_REGIONS = 4
-"""In how many regions the quota is asked for: each takes a few questions, and most lists have dozens."""
+"""Regions whose quota is checked: each takes a few requests, and most lists have dozens."""
 
 _FAULTS = {Topic.QUOTA: Fault.QUOTA, Topic.CREDENTIALS: Fault.AUTH}
 """What a lack of each topic is; of the others INVALID."""
@@ -19,14 +19,17 @@ _FAULTS = {Topic.QUOTA: Fault.QUOTA, Topic.CREDENTIALS: Fault.AUTH}
 
 @dataclass(frozen=True)
 class Ready:
-    """`offers`, best first; nothing known refuses the first of them. `warnings`: what makes it less sure."""
+    """`offers`: best first, the first one without a known refusal.
+
+    `warnings`: reasons why it may still fail.
+    """
 
     offers: tuple[Offer, ...]
     warnings: tuple[str, ...]
 
 
 def require_ready(wanted: Profile, offers: Sequence[Offer]) -> Ready:
-    """Return the offers without those of regions whose quota is used up, which the warnings name.
+    """The offers without regions whose quota is used up; warnings name those.
 
     Raise ProviderError where credentials lack, where network, plan or a policy refuse the first of them, or
     the quota of every region that was asked. What cannot be told, for a permission or for an answer that
@@ -52,7 +55,7 @@ def require_ready(wanted: Profile, offers: Sequence[Offer]) -> Ready:
 
 
 def _asked(wanted: Profile, offers: Sequence[Offer]) -> Sequence[Check]:
-    """What is known to stand in the way of the first offer, and what to warn of."""
+    """The known refusals of the first offer, and warnings."""
     module = clouds.traits(wanted.cloud).readiness
     if not module or not offers:
         return ()
@@ -82,7 +85,7 @@ def _refusal(lacking: Sequence[Check], region: str) -> ProviderError:
 def _sentence(check: Check, region: str) -> str:
     told = check.detail.rstrip(".")
     return (
-        f"The quota {check.name} of {region} does not do: {told}."
+        f"The quota {check.name} of {region} is not enough: {told}."
         if check.topic is Topic.QUOTA
         else f"{told}."
     )

@@ -1,7 +1,7 @@
-"""`orch gc --others` as a function that a cloud calls on a schedule; it needs the cloud's own library alone.
+"""`orch gc --others` as a function that a cloud runs on a schedule; it needs only the cloud's own library.
 
-A machine that may have outlived its deadline fails the call, as does a region that did not answer: terraform/
-sends mail then.
+The call fails if a machine may be past its deadline, or a region did not answer; terraform/ sets up a mail
+alert.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CLOUD = "ORCH_REAPER_CLOUD"
 
 
 class Unproven(RuntimeError):
-    """Not every machine that outlived its deadline is proven gone."""
+    """Not every machine past its deadline is confirmed gone."""
 
 
 class Printed(Silent):
@@ -28,7 +28,10 @@ class Printed(Silent):
 
 
 def handler(event: object, context: object) -> dict[str, Any]:  # noqa: ARG001 (as Lambda calls it)
-    """End what is late on the cloud that the environment names. Raises Unproven, and what `gc` raises."""
+    """Delete machines past their deadline on the cloud that the environment names.
+
+    Raises Unproven, and what `gc` raises.
+    """
     report = gc([os.environ[CLOUD]], others=True, progress=Printed())
     value = report.as_json()
     print(json.dumps(value), flush=True)

@@ -1,4 +1,4 @@
-"""Complete an error: what still exists, its price and deadline, and the next command."""
+"""Complete an error with what still exists, its price and deadline, and the next command."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _UNPROVEN = ", and no timer is known to end it"
 
 @contextmanager
 def describe_remains(ledger: Ledger | None, profile: object = "PROFILE.yaml") -> Iterator[None]:
-    """Complete the errors of the block by what the ledger knows to exist. An OSError becomes a LocalError.
+    """Complete errors of the block with what the ledger knows to exist. An OSError becomes a LocalError.
 
-    Without a ledger nothing was made yet. A UsageError says itself what is wrong.
+    Without a ledger nothing was created yet. A UsageError is complete already.
     """
     try:
         yield
@@ -30,16 +30,17 @@ def describe_remains(ledger: Ledger | None, profile: object = "PROFILE.yaml") ->
         raise
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
-        refused = LocalError(f"This computer refused: {error.strerror or error}{where}")
+        refused = LocalError(f"Error on this computer: {error.strerror or error}{where}")
         _complete(refused, ledger.lease() if ledger else None, profile)
         raise refused from error
 
 
 @contextmanager
 def naming(ledger: Ledger | None, again: str) -> Iterator[None]:
-    """As `telling`, for a verb that makes no machine: `again` is its command. OSErrors are not its business.
+    """Like `describe_remains`, for a verb that creates no machine; `again` is its command. OSErrors pass
+    through.
 
-    How a run ended says itself what is left of it.
+    The end of a run is complete already.
     """
     try:
         yield
@@ -51,14 +52,14 @@ def naming(ledger: Ledger | None, again: str) -> Iterator[None]:
 
 
 def _complete(error: OrchError, lease: Lease | None, profile: object = "", *, again: str = "") -> None:
-    """Fill in what the error leaves open; what it says stays."""
+    """Fill in the missing fields of an error."""
     if error.exists is None:
         error.exists = _what(lease) if lease else "Nothing was created; nothing costs money."
     if error.next_command is not None:
         return
     costs = lease is not None and _maybe(lease) is not None
     if again:
-        error.next_command = f"{again}    # or, to end what costs: orch down" if costs else again
+        error.next_command = f"{again}    # or, to stop the costs: orch down" if costs else again
     else:
         up = shlex.join(["orch", "up", str(lease.profile["path"] if lease else profile)])
         error.next_command = f"orch down    # or, once that is fixed: {up}" if costs else up
@@ -72,12 +73,14 @@ def _what(lease: Lease) -> str:
     if isinstance(maybe, Attempt):
         kept = clouds.exists(lease.profile["cloud"]) and clouds.traits(lease.profile["cloud"]).keeps_deadlines
         until = _until(maybe.deadline) if kept else _UNPROVEN
-        return f"A {maybe.instance_type} in {maybe.zone} may have been made, at ${maybe.price:.2f}/h{until}."
+        return (
+            f"A {maybe.instance_type} in {maybe.zone} may have been created, at ${maybe.price:.2f}/h{until}."
+        )
     return "Nothing was created; nothing costs money."
 
 
 def _maybe(lease: Lease) -> Holding | Attempt | None:
-    """Whatever may still cost: a machine not seen to end, or a create call without a known outcome."""
+    """What may still cost money: a machine not confirmed gone, or a create call without a known result."""
     held = [holding for holding in lease.holdings if holding.ended_at is None]
     open_ = [attempt for attempt in lease.attempts if not attempt.settled]
     if held:

@@ -1,4 +1,4 @@
-"""Another machine for a run whose machine was taken back or lost: in the same lease, elsewhere first."""
+"""Another machine for a run whose machine was preempted or lost: in the same lease, in another zone first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from orchestrator.session.reach import require_seen
 from orchestrator.session.turns import changing
 
 _ENDING_S = 300.0
-"""A machine that its cloud takes back is gone by then."""
+"""Seconds after which a preempted machine is gone."""
 _POLL_S = 1.0
 
 
@@ -34,10 +34,10 @@ def another_machine(
     strict: bool,
     tell: Progress,
 ) -> LeaseStatus:
-    """The lease with a machine that is ready, made of the next offer where its machine is gone.
+    """The lease with a ready machine, created from the next offer if its machine is gone.
 
-    `approve` is asked only about one that is dearer than the profile's max_price, or without one than those
-    that the lease had. Raises what `up` does.
+    `approve` is asked only about one that costs more than the profile's max_price or, without one, more than
+    the lease's machines so far. Raises what `up` does.
     """
     return provision(
         project,
@@ -54,10 +54,10 @@ def another_machine(
 
 
 def end_interrupted(project: Project, lease: Lease, machine: str, tell: Progress) -> None:
-    """See that `machine`, which is being taken back, is gone, if the lease has it still.
+    """Confirm that a preempted machine is gone, if it is still the lease's.
 
-    While it has results of other runs, its cloud ends it: they may be fetched until then. Raises Busy where
-    it stays.
+    While it holds results of other runs, it is left to its cloud, so that they can be pulled until then.
+    Raises Busy if it stays.
     """
     if lease.machine is None or lease.machine["id"] != machine:
         return
@@ -74,16 +74,19 @@ def end_interrupted(project: Project, lease: Lease, machine: str, tell: Progress
         if time.monotonic() > limit:
             ids = ", ".join(run.run_id for run in lease.uncollected)
             raise Busy(
-                f"{machine} is being taken back, and has results of {ids or 'a run'} that were not pulled.",
-                exists=f"It is still there, at ${lease.price:.2f}/h.",
-                next_command="orch pull --all    # then the same command",
+                f"{machine} is being preempted and has results of {ids or 'a run'} that were not pulled.",
+                exists=f"It still exists, at ${lease.price:.2f}/h.",
+                next_command="orch pull --all    # then repeat the command",
             )
         time.sleep(_POLL_S)
     note_ends(ledger, provider, ledger.lease(), ())
 
 
 def free_to_move(project: Project, lease: Lease, wanted: Profile, tell: Progress) -> bool:
-    """Close a lease that `run` made where its next machine may be on another cloud. Whether it was closed."""
+    """Close a lease that `run` opened if its next machine may be on another cloud.
+
+    Returns whether it was closed.
+    """
     if wanted.cloud != clouds.ANY or lease.for_run is None or lease.uncollected or not lease.whole:
         return False
     provider = open_provider(lease.profile["cloud"])

@@ -1,4 +1,4 @@
-"""Make a run's record from the ledger, and settle runs whose machine is gone."""
+"""Build a run's record from the ledger, and settle runs whose machine is gone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from orchestrator.session.reach import MachineGone
 from orchestrator.storage import open_store
 
 _NAMED = 5
-_UNEXPLAINED = "Its machine is gone: the deadline came, it was powered off, or its provider ended it."
+_UNEXPLAINED = (
+    "Its machine is gone: it reached its deadline, was powered off, or was deleted by its provider."
+)
 
 
 def record_of(
@@ -36,9 +38,10 @@ def record_of(
     beside: Sequence[billing.Span] | None = None,
     **facts: Any,
 ) -> RunRecord:
-    """The record of a run of `lease`; `facts` are those that only its end tells, `exit` among them.
+    """The record of a run of `lease`. `facts`: what only its end reveals, such as `exit`.
 
-    `ran`: when its job ran, and `beside`: other jobs that go on, as the machine tells; else the ledger.
+    `ran`: when its job was active, and `beside`: other active jobs, as the machine reports; default: the
+    ledger's.
     """
     now = lease.now()
     run = lease.runs.get(run_id)
@@ -79,9 +82,9 @@ def record_of(
 def settle(project: Project, ledger: Ledger, ending: Ending | None) -> tuple[RunRecord, ...]:
     """Record every run as lost whose results were on the lease's machine only. The machine must be gone.
 
-    Those that it put into its store come from there first, and are not lost. Such a run blocks nothing any
-    more. Safe to repeat. Returns the records of the lost ones. Raises StorageError where the store does not
-    tell what it has: nothing is recorded as lost then.
+    Results that it uploaded to its store are downloaded first and are not lost. A settled run blocks nothing.
+    Safe to repeat. Returns the records of the lost runs. Raises StorageError if the store does not answer;
+    nothing is recorded as lost then.
     """
     for run in ledger.lease().uncollected:
         if run.draft.store:
@@ -92,27 +95,29 @@ def settle(project: Project, ledger: Ledger, ending: Ending | None) -> tuple[Run
 
 
 def require_gone(provider: Provider, lease: Lease) -> None:
-    """ResultsLost where the machine is only stopped: its disk may have what was not pulled, and costs."""
+    """Raise ResultsLost if the machine is only stopped: its disk may hold results, and costs money."""
     machine = serving(provider, lease)
     if machine is None or machine.state is not MachineState.STOPPED or not lease.uncollected:
         return
     ids = ", ".join(run.run_id for run in lease.uncollected)
     raise ResultsLost(
         f"{machine.id} is stopped, and results of {ids} were not pulled from it.",
-        exists=str(machine.detail.get("stopped") or "Its disk exists, with those results, and may cost."),
+        exists=str(
+            machine.detail.get("stopped") or "Its disk still holds those results, and may cost money."
+        ),
         next_command=f"orch down {lease.id} --discard    # they are lost then; "
         f"or start it in the cloud's console and: orch pull {lease.uncollected[0].run_id}",
     )
 
 
 def lost_run(record: RunRecord) -> dict[str, str]:
-    """Describe a settled run for the report of `down`."""
+    """A settled run as `down` reports it."""
     ended = record.exit
     return {"run_id": record.run_id, "reason": str(ended["reason"]), "detail": str(ended.get("detail", ""))}
 
 
 def few(paths: Sequence[str]) -> str:
-    """The first of some paths, and how many more there are."""
+    """The first of some paths, and the number of others."""
     more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
     return ", ".join(paths[:_NAMED]) + more
 
@@ -136,19 +141,17 @@ def settle_on_exit(project: Project, ledger: Ledger, run_id: str) -> Iterator[No
 
 @contextmanager
 def _naming(run: LeasedRun) -> Iterator[None]:
-    """Add to a refusal of the store what is known of the run."""
+    """Add to an error of the store what is known of the run."""
     try:
         yield
     except (StorageError, SyncError) as error:
-        error.exists = (
-            f"The machine of {run.run_id} is gone. What it left is in {run.draft.store}, if anywhere."
-        )
+        error.exists = f"The machine of {run.run_id} is gone. Its results may be in {run.draft.store}."
         error.next_command = f"orch pull {run.run_id}    # once the store answers"
         raise
 
 
 def collect_stored(project: Project, ledger: Ledger, run: LeasedRun, url: str) -> None:
-    """Bring a run from the store into which its machine put all that it left; else what it has printed."""
+    """Download a run from the store if its machine uploaded all of it; otherwise only its output."""
     stored, attempt = StoredRun(open_store(url), run.run_id), run.draft.attempt.number
     found, folder = stored.ended(attempt), project.run(run.run_id)
     folder.mkdir(parents=True, exist_ok=True)
@@ -194,7 +197,7 @@ def _settled(
 
 
 def _end_of(run: LeasedRun, ending: Ending | None) -> Exit:
-    """If the run had ended, its results are lost, not the run."""
+    """How the run ended: if it had ended, its results are lost, not the run."""
     why = ending.message if ending else _UNEXPLAINED
     if run.exit_reason == ExitReason.PREEMPTED or (
         run.exit_reason in (None, ExitReason.LOST) and ending and ending.preempted

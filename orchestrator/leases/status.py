@@ -1,6 +1,6 @@
-"""status: what the ledger says, and what the provider still lists. Quick: no profile, no SDK.
+"""status: what the ledger says, and what the provider lists. Fast: reads no profile, imports no SDK.
 
-SSH only where a run's end was not seen from here: then its machine is asked.
+SSH is used only if a run's end was not observed: then its machine is asked.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _ANSWER_SECONDS = 5.0
 def status(
     *, folder: Path | str | None = None, ask: bool = False, team: bool = False
 ) -> tuple[LeaseStatus, ...]:
-    """Every open lease of this folder. `ask` asks clouds too; the local provider is always asked.
+    """Every open lease of this project. `ask` asks clouds too; the local provider is always asked.
 
-    `team`: every lease of the team's ledger, the newest first, also those that ended; of this computer's
-    machines only the ledger tells then, unless `ask`. Raises UsageError where no ledger is shared.
+    `team`: every lease of the team's ledger, newest first, including closed ones; without `ask`, they are
+    shown from the ledger only. Raises UsageError if no ledger is shared.
     """
     project = Project.at(folder)
     if not team:
@@ -39,7 +39,7 @@ def status(
     shared = [lease for lease in project.leases() if _is_shared(project, lease)]
     if not project.team:
         raise UsageError(
-            f"The leases of {project.root} are files of this computer: it shares no ledger with others.",
+            f"The leases of {project.root} are kept on this computer only; no ledger is shared.",
             next_command="export ORCH_LEDGER=s3://bucket/prefix    # or gs://, or ledger: in the profile, "
             "then orch up; see docs/teams.md",
         )
@@ -63,7 +63,7 @@ def _told(project: Project, lease: Lease, ask: bool) -> LeaseStatus:
     with describe_remains(project.ledger(lease.id)):
         try:
             return _asked(project, lease, ask)
-        except RegionUnseen as error:  # the other leases are shown all the same
+        except RegionUnseen as error:  # the other leases are still shown
             return replace(lease_status(lease, None, asked=False), unseen=error.message)
 
 
@@ -71,7 +71,7 @@ def _asked(project: Project, lease: Lease, ask: bool) -> LeaseStatus:
     cloud = lease.profile["cloud"]
     if not exists(cloud) or (
         not clouds.is_here(cloud) and not ask
-    ):  # a damaged ledger may not tell which it is
+    ):  # a damaged ledger may not say which one it is
         return lease_status(lease, None, asked=False)
     provider = open_provider(cloud)
     require_seen(provider, lease)
@@ -90,7 +90,7 @@ def _asked(project: Project, lease: Lease, ask: bool) -> LeaseStatus:
 
 
 def _settled(project: Project, lease: Lease, provider: Provider) -> Lease:
-    """Return the lease; runs not collected when its machine went away are marked as lost."""
+    """The lease, with runs marked as lost that were not pulled when its machine went away."""
     if not lease.uncollected:
         return lease
     from orchestrator.leases.settle import settle
@@ -99,15 +99,15 @@ def _settled(project: Project, lease: Lease, provider: Provider) -> Lease:
     ledger = project.ledger(lease.id)
     with suppress(
         OSError, UsageError, LocalError, StorageError
-    ):  # it is told as it was, where it cannot be written down
+    ):  # shown as it was, if the result cannot be recorded
         settle(project, ledger, ending_of_machine(provider, lease))
     return ledger.lease()
 
 
 def _now(project: Project, lease: Lease, provider: Provider, machine: Machine) -> Mapping[str, str]:
-    """How the runs stand whose end nobody here has seen, asked of the machine itself. By run id.
+    """The state of runs whose end was not observed here, from the machine itself, by run id.
 
-    The machine also learns which of its runs were fetched, if it was not told before.
+    The machine is also told which of its runs were pulled.
     """
     unseen = [
         (run, run.draft.agent) for run in lease.runs.values() if run.exit_reason is None and run.draft.agent
@@ -130,7 +130,7 @@ def _now(project: Project, lease: Lease, provider: Provider, machine: Machine) -
     ledger = project.ledger(lease.id)
     with suppress(
         OSError, UsageError, LocalError, StorageError
-    ):  # what was seen here is known also once the machine is gone
+    ):  # what was observed here is known even after the machine is gone
         for name, state in states.items():
             if state.exit:
                 ledger.append("run.ended", run_id=name, reason=state.exit.reason)
@@ -145,8 +145,11 @@ def lease_status(
     runs: Mapping[str, str] | None = None,
     runs_known: bool | None = None,
 ) -> LeaseStatus:
-    """`runs`: how runs stand by run id, where the machine was asked. `runs_known`: see LeaseStatus; None
-    where the ledger alone tells."""
+    """The status of a lease.
+
+    `runs`: states by run id, if the machine was asked. `runs_known`: see LeaseStatus; None if only the ledger
+    was read.
+    """
     facts = machine_facts(machine) if machine else lease.machine or {}
     lease = lease.seen(machine.id, machine.age) if machine else lease
     now = lease.now()
@@ -189,7 +192,7 @@ def _state(lease: Lease, machine: Machine | None, asked: bool) -> str:
 
 
 def machine_facts(machine: Machine) -> MachineFacts:
-    """A machine as the ledger, `status` and `run.json` tell it."""
+    """A machine as the ledger, `status` and `run.json` describe it."""
     return {
         "provider": machine.provider,
         "id": machine.id,

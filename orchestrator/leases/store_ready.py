@@ -1,4 +1,4 @@
-"""Prove that results could be put into the store of a profile, before a machine is rented."""
+"""Check that results could be uploaded to a profile's store, before a machine is rented."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from orchestrator.storage import open_store
 
 
 def require_store(wanted: Profile) -> None:
-    """Raise StorageError or LocalError for what would keep a run's results out of it: a small object is put
-    there and removed, as a run's are."""
+    """Upload and delete a small object, as a run does. Raises StorageError or LocalError."""
     if wanted.store is None:
         return
     key = f"runs/probe-{secrets.token_hex(8)}"

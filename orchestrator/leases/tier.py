@@ -1,4 +1,4 @@
-"""Which kind of machine this computer can make."""
+"""The kind of machine that this computer can create."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from orchestrator.model import Progress
 
 
 def describe_tier(tell: Progress) -> None:
-    """Which kind of local machine this computer allows, and what such a machine lacks."""
+    """The tier of local machine that this computer supports, and what it does not have."""
     from orchestrator.providers.local.survey import survey
 
     found = survey()
-    lost = f"; it lacks: {'; '.join(found.lost)}" if found.lost else ""
+    lost = f"; without: {'; '.join(found.lost)}" if found.lost else ""
     tell.say(f"Local machine, tier {found.tier}{lost}")

@@ -1,4 +1,4 @@
-"""End a machine that this call of `up` made and could not prepare."""
+"""Delete a machine that this call of `up` created and could not set up."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from orchestrator.session.project import Project
 
 @contextmanager
 def end_unprepared(project: Project, ledger: Ledger, *, keep: bool, tell: Progress) -> Iterator[None]:
-    """Where the block fails, end the machine that it made, unless `keep`. The error then says so.
+    """If the block fails, delete the machine that it created, unless `keep`; the error says so.
 
-    A machine that was there before, or that has results, stays. A first interrupt ends the machine too; a
+    A machine that existed before, or that holds results, stays. A first interrupt deletes the machine too; a
     second one leaves it.
     """
     before = ledger.lease()
@@ -41,8 +41,9 @@ def end_unprepared(project: Project, ledger: Ledger, *, keep: bool, tell: Progre
 
 
 def _made_since(before: Lease, now: Lease) -> Holding | None:
-    """The machine that was made since, if it may be ended: no earlier call may have made it, and no run
-    that anybody knows of has results on it."""
+    """The machine created since then, if it may be deleted: no earlier call may have created it, and it has
+    no results of a known run.
+    """
     earlier = {holding.id for holding in before.holdings}
     unknown = any(not attempt.settled for attempt in before.attempts)
     if unknown or not now.open or now.uncollected or not (before.whole and now.whole):
@@ -52,13 +53,13 @@ def _made_since(before: Lease, now: Lease) -> Holding | None:
 
 
 def _ended(project: Project, lease: str, made: Holding, tell: Progress) -> str:
-    """End the lease; what became of its machine, in words."""
-    tell.say(f"Ending {made.id}, which this call made and could not prepare (--keep leaves it)")
+    """Close the lease; returns what became of its machine."""
+    tell.say(f"Deleting {made.id}, which this call created and could not set up (use --keep to keep it)")
     try:
         report = down(lease, folder=project.root, discard=True, progress=tell)
     except (OrchError, OSError) as error:
         why = error.message if isinstance(error, OrchError) else str(error)
-        return f"{made.id} could not be ended: {why} It may cost ${made.price:.2f}/h until it is."
+        return f"{made.id} could not be deleted: {why} It may cost ${made.price:.2f}/h until it is."
     except KeyboardInterrupt:
-        return f"{made.id} may run on, at ${made.price:.2f}/h: its end was interrupted."
-    return f"{made.id} was ended, and cost ${report.cost:.2f}. Nothing is running; nothing costs money."
+        return f"{made.id} may still be running, at ${made.price:.2f}/h: its deletion was interrupted."
+    return f"{made.id} was deleted, and cost ${report.cost:.2f}. Nothing is running; nothing costs money."

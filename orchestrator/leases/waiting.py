@@ -1,4 +1,4 @@
-"""Wait for capacity: ask again after pauses that grow, until the profile's `wait` is over."""
+"""Wait for capacity: retry with growing pauses until the profile's `wait` is over."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ LONGEST_S = 300.0
 
 
 class CapacityWait:
-    """Nothing exists and nothing costs between two tries, so an interrupt leaves nothing behind.
+    """Pauses between tries. Nothing exists and nothing costs money between them, so an interrupt leaves
+    nothing behind.
 
-    Pause k is FIRST_S·2^k, at most LONGEST_S, and between half and all of that at random, so that many who
-    wait do not ask at one moment. `seconds`: how long to wait in all; None: not at all.
+    Pause k is FIRST_S·2^k, at most LONGEST_S, randomised between half and all of that so that many waiting
+    clients do not ask at once. `seconds`: the total time to wait; None: not at all.
     """
 
     def __init__(
@@ -37,14 +38,14 @@ class CapacityWait:
         self._random = random
 
     def again(self) -> bool:
-        """Pause; False where the time is over."""
+        """Pause; returns False if the time is over."""
         left = self._end - self._clock()
         if left <= 0:
             return False
         pause = min(self._pause * (0.5 + self._random() / 2), left)
         self._tell.say(
-            f"No capacity now. Asking again in {pause:.0f} s, and for {show_duration(round(left))} at most; "
-            "until then nothing costs."
+            f"No capacity now. Retrying in {pause:.0f} s, for {show_duration(round(left))} at most. "
+            "Waiting costs nothing."
         )
         self._sleep(pause)
         self._pause = min(2 * self._pause, LONGEST_S)

@@ -96,7 +96,7 @@ def test_what_stays_is_classified_and_names_what_exists(
     ground.calm()
     if ground.alive("job"):
         exists = str(refused[-1].exists)
-        assert "is still running, at $" in exists or "may have been made" in exists
+        assert "is still running, at $" in exists or "may have been created" in exists
     nothing_is_left(project, ground)
 
 

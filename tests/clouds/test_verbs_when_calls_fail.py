@@ -35,7 +35,7 @@ from tests.clouds.failing import EXPIRED, LASTING, PASSING, Ground, patience
 WHOLE = os.environ.get("ORCH_EVERY_FAULT") == "1"
 pytestmark = pytest.mark.timeout(7200 if WHOLE else 900)
 ARRIVED = "The door was reached."
-COSTS = re.compile(r"\$|may run, and cost")
+COSTS = re.compile(r"\$|cost money")
 COMMAND = re.compile(r"(orch|aws|gcloud|export|unset) ")
 DRAFT = {"stack": {}, "data": {}, "parity": None, "timings": {}}
 

@@ -137,7 +137,7 @@ def test_a_gpu_without_driver_is_noticed_before_anything_is_installed(project: P
     error = up(project, code=5)["error"]
     assert "there is no nvidia-smi" in error["message"]
     assert re.search(r"ami-[0-9a-f]{17} has no driver", error["message"])
-    assert "was ended, and cost $" in error["exists"] and not alive(cloud)
+    assert "was deleted, and cost $" in error["exists"] and not alive(cloud)
     assert error["next_command"].startswith("unset ORCH_AWS_IMAGE; orch up ")
 
 

@@ -70,11 +70,11 @@ def test_cores_that_are_shared_are_said_to_be() -> None:
     made = api.plan(PROFILES / "aws-t4.yaml", overrides=overrides)
     assert made.offers[0].burstable
     lasting = next(offer for offer in made.offers if not offer.burstable)
-    (warning,) = (warning for warning in made.warnings if "cores to itself" in warning)
+    (warning,) = (warning for warning in made.warnings if "burstable machine" in warning)
     assert made.offers[0].instance_type in warning and lasting.instance_type in warning
     asked = ["resources.memory=8 GiB", "resources.cpus=4"]
     lasting_first = api.plan(PROFILES / "aws-t4.yaml", overrides=[*overrides[:1], *asked])
-    assert not [warning for warning in lasting_first.warnings if "cores to itself" in warning]
+    assert not [warning for warning in lasting_first.warnings if "burstable machine" in warning]
 
 
 def test_what_cannot_be_had_is_said_with_its_nearest() -> None:

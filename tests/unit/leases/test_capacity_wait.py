@@ -93,7 +93,7 @@ def test_up_waits_until_there_is_capacity(
     assert [one.id for one in cloud.alive()] == [reached.machine.id]
     numbers = [attempt.number for attempt in ledger.lease().attempts]
     assert numbers == sorted(set(numbers)), "each try is an attempt of its own"
-    assert sum("until then nothing costs" in line for line in told.lines) == 3
+    assert sum("Waiting costs nothing" in line for line in told.lines) == 3
 
 
 def test_the_time_over_it_leaves_with_nothing_made(

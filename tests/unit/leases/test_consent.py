@@ -74,7 +74,7 @@ def test_off_a_terminal_yes_goes_as_far_as_max_price(
     if goes_on:
         carried_out(consent)
         return
-    with pytest.raises(ProviderError, match="What was approved cannot be had"):
+    with pytest.raises(ProviderError, match="The approved machine is not available"):
         carried_out(consent)
 
 

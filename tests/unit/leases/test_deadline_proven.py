@@ -73,7 +73,7 @@ def test_a_machine_that_may_have_been_made(tmp_path: Path, cloud: str, proven: b
     ledger.append("create.intent", attempt=0, spec_id="orch-tiny", **offer)
     with pytest.raises(HostError) as refused, describe_remains(ledger):
         raise HostError("The connection broke.")
-    assert "may have been made, at $0.05/h" in str(refused.value.exists)
+    assert "may have been created, at $0.05/h" in str(refused.value.exists)
     assert (" until " in str(refused.value.exists)) is proven
 
 

@@ -75,7 +75,7 @@ def test_another_home_s_machine_is_listed_and_left(
     assert [(one.id, one.mine) for one in seen] == [(theirs.id, False)]
     text = targets_text([one.as_json() for one in seen])
     assert "leave" in text and theirs.labels[LABEL_OWNER] in text
-    with pytest.raises(UsageError, match="nobody knows"):
+    with pytest.raises(UsageError, match="may have an active run"):
         down(folder=tmp_path / "mine", everything=True, others=True)
     assert len(cloud.alive()) == 1
     assert down(folder=tmp_path / "mine", everything=True, others=True, discard=True).machines == (theirs.id,)
@@ -177,7 +177,7 @@ def test_a_machine_that_was_made_after_the_list_is_left(tmp_path: Path, cloud: M
         Project(tmp_path / "a").ledger("a").append("create.accepted", **receipt(1, made))
         lease(tmp_path / "b", "b", cloud)
 
-    with pytest.raises(UsageError, match="was made after the list was shown") as refused:
+    with pytest.raises(UsageError, match="was created after the list was shown") as refused:
         down(folder=tmp_path / "a", everything=True, approve=Preview(replaced))
     assert len(cloud.alive()) == 2
     assert "/h" in (refused.value.exists or "")
@@ -210,7 +210,7 @@ def test_what_is_not_approved_stays(tmp_path: Path, cloud: MemoryProvider) -> No
 def test_a_machine_of_mine_without_its_ledger_needs_discard(tmp_path: Path, cloud: MemoryProvider) -> None:
     lease(tmp_path / "a", "a", cloud)
     Project(tmp_path / "a").ledger("a").path.unlink()
-    with pytest.raises(UsageError, match="nobody knows"):
+    with pytest.raises(UsageError, match="may have an active run"):
         down(folder=tmp_path, everything=True)
     assert len(down(folder=tmp_path, everything=True, discard=True).machines) == 1
 

@@ -150,7 +150,7 @@ def test_a_machine_of_which_no_age_is_known_is_left_and_said(monkeypatch: pytest
 
 def test_a_deadline_that_only_its_maker_s_clock_told_is_said_to_be_so() -> None:
     (one,) = run(cloud(late(60))).of("ended")
-    assert one.reason.startswith("by the clock of whoever made it, its deadline passed")
+    assert one.reason.startswith("by the clock of its creator, its deadline passed")
 
 
 # ---------------------------------------------------------------- on a cloud
@@ -193,7 +193,7 @@ def test_what_does_not_go_is_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_GONE_LIMIT_S", 0.05)
     report = run(cloud(late(60), gone_after=1000))
     (one,) = report.of("unproven")
-    assert "listed still" in one.reason
+    assert "still listed" in one.reason
     assert not report.proven
     assert report.as_json()["price_left_usd_hour"] == CATALOG[0].price
 
@@ -251,7 +251,7 @@ def test_another_owner_s_machine_is_left_unless_others_are_meant() -> None:
     report = swept(made)
     assert [one.lease for one in report.of("ended")] == ["mine"]
     (left,) = report.of("left")
-    assert "another owner's: orch gc --others" in left.reason
+    assert "another owner: orch gc --others" in left.reason
     assert report.proven
     assert [one.lease for one in swept(made, others=True).of("ended")] == ["job-60"]
 

@@ -75,7 +75,7 @@ def refused(job: Job, **options: Any) -> StackError:
 def test_gpus_that_the_packages_list_are_enough(job: Job) -> None:
     wanted(job, TORCH_GPUS="1")
     assert job.up().state == "running"
-    assert "Asking torch for the GPUs" in job.told.lines
+    assert "Checking that torch can use the GPUs" in job.told.lines
 
 
 def test_where_fewer_are_listed_the_cause_is_named_and_the_machine_ended(job: Job) -> None:
@@ -90,7 +90,7 @@ def test_where_fewer_are_listed_the_cause_is_named_and_the_machine_ended(job: Jo
     orch.down(folder=job.profile.parent)
     ended = refused(job)
     assert ended.exit_code == 5 and job.alive == 0
-    assert "was ended, and cost" in str(ended.exists)
+    assert "was deleted, and cost" in str(ended.exists)
 
 
 def test_a_driver_too_old_for_the_lock_is_seen_before_anything_is_installed(job: Job, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_it_is_told_with_its_price_and_down_ends_it(tmp_path: Path, monkeypatch:
     ledger = place.ledger("digits")
     with pytest.raises(ProviderError), describe_remains(ledger):
         raise refused.value
-    assert "may have been made, at $" in str(refused.value.exists)
+    assert "may have been created, at $" in str(refused.value.exists)
     assert not ledger.lease().attempts[-1].settled
     down(folder=place.root)
     assert not cloud.alive()

@@ -89,7 +89,7 @@ def test_what_could_not_be_prepared_is_ended(job: Job, at: str, monkeypatch: pyt
     assert job.alive == 0
     assert isinstance(failed.value, (type(failure), LocalError))
     told = failed.value.exists if isinstance(failed.value, orch.OrchError) else job.told.lines[-1]
-    assert "was ended, and cost $" in str(told) and str(told).endswith("nothing costs money.")
+    assert "was deleted, and cost $" in str(told) and str(told).endswith("nothing costs money.")
     if isinstance(failed.value, orch.OrchError):
         assert failed.value.next_command == f"orch up {job.profile}"
     assert not orch.status(folder=job.profile.parent), "its lease is closed"
@@ -188,5 +188,6 @@ def test_an_interrupt_ends_it_and_a_second_one_leaves_it(job: Job, monkeypatch: 
     monkeypatch.setattr(HereCloud, "delete", again)
     with pytest.raises(KeyboardInterrupt) as pressed:
         job.up()
-    assert "may run on, at $0.05/h" in str(pressed.value) and "Next: orch down" in str(pressed.value)
+    said = str(pressed.value)
+    assert "may still be running, at $0.05/h" in said and "Next: orch down" in said
     assert job.alive == 1
