@@ -1,1 +1,1 @@
-"""What a run is given, what it leaves, and its record; asks a machine only through a session."""
+"""The inputs of a run, its results and its record; a machine is reached only through a session."""

@@ -16,7 +16,7 @@ from orchestrator.session.project import Project
 
 
 def latest_attempt(folder: Path) -> RunRecord | None:
-    """Return the record of the last ended attempt, even if it was set aside for one that never began."""
+    """Return the record of the last ended attempt, even if it was set aside for one that never started."""
     return collect.read(folder) or next((record for _, record in reversed(set_aside.records(folder))), None)
 
 
@@ -25,9 +25,9 @@ def answering_record(
 ) -> RunRecord | None:
     """Return the record that answers a call for `run_id`; None if an attempt must be made.
 
-    `seen` is what `latest` gave when the call began: an attempt that ended since was made by another call,
-    and answers this one as well. Raises UsageError where a success was made of something else than is here
-    now, and the RunFailed of an attempt that is not to be tried again.
+    `seen`: the result of `latest_attempt` when the call started; an attempt that ended since was made by
+    another call and answers this one too. Raises UsageError if a success had other inputs than exist now, and
+    RunFailed for an attempt that is not to be retried.
     """
     done = latest_attempt(project.run(run_id))
     if done is None:
@@ -64,7 +64,7 @@ def changed_since(project: Project, run_id: str, now: Inputs) -> list[str]:
 
 
 def archive_attempt(project: Project, run_id: str) -> None:
-    """Move what the last attempt left into `attempts/<number>/`. Safe to be killed in, and to repeat."""
+    """Move the files of the last attempt into `attempts/<number>/`. Safe to interrupt and to repeat."""
     folder = project.run(run_id)
     done = collect.read(folder)
     part = folder / set_aside.FOLDER / "part"
@@ -73,7 +73,7 @@ def archive_attempt(project: Project, run_id: str) -> None:
         logs.set_aside(folder, part)
         stays = (set_aside.FOLDER, checkpoints.FOLDER, collect.RECORD)
         left = [path for path in folder.iterdir() if path.name not in stays]
-        for path in [*left, folder / collect.RECORD]:  # the record last: with it the folder is whole
+        for path in [*left, folder / collect.RECORD]:  # the record last: with it the folder is complete
             path.rename(part / path.name)
     moved = collect.read(part)
     if moved is not None:
@@ -81,7 +81,7 @@ def archive_attempt(project: Project, run_id: str) -> None:
 
 
 def describe_attempts(project: Project, run: AttemptFacts, record: RunRecord) -> list[AttemptFacts]:
-    """Make the `attempts` of a record: earlier ones and this one, of which `run` tells the draft's part."""
+    """The `attempts` of a record: earlier ones and this one, described by the draft of `run`."""
     earlier = [_own(each) for _, each in set_aside.records(project.run(record.run_id))]
     return [*(each for each in earlier if each["number"] < run["number"]), _told(record, run)]
 
@@ -119,9 +119,9 @@ def _require_same(project: Project, profile: Profile, done: RunRecord) -> None:
     found = differences(done, inputs_of(project, profile))
     if found:
         raise UsageError(
-            f"{done.run_id} has succeeded already, and not with what is here now: {'; '.join(found)}.",
+            f"{done.run_id} has succeeded already, with other inputs than exist now: {'; '.join(found)}.",
             exists=f"Its record is in {done.folder}. Nothing was started.",
-            next_command=f"repeat the command with another run id, such as {_another(done.run_id)}",
+            next_command=f"use another run id, for example {_another(done.run_id)}",
         )
 
 

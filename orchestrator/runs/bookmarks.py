@@ -1,4 +1,4 @@
-"""How far a folder's user has read a run's output."""
+"""How far a project's user has read a run's output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.model.files import regular_bytes
 
 
 class Bookmark:
-    """How far this folder's user has read a run's output, in bytes; survives this process."""
+    """How far a project's user has read a run's output, in bytes; kept across processes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -24,13 +24,13 @@ class Bookmark:
         atomic_write(self._path, str(self.offset).encode())
 
     def forget(self) -> None:
-        """The output begins again: nothing of it was read."""
+        """The output starts again: nothing of it was read."""
         self._path.unlink(missing_ok=True)
         self.offset = 0
 
 
 def _read(path: Path) -> int:
-    """A bookmark that is damaged tells nothing: the output begins anew."""
+    """Read the bookmark. A damaged one counts as 0."""
     try:
         text = regular_bytes(path, 20)
     except (FileNotFoundError, Malformed):
@@ -39,5 +39,5 @@ def _read(path: Path) -> int:
 
 
 def bookmark_of(ledger: Ledger, run_id: str) -> Bookmark:
-    """Kept beside the ledger of the lease that the run is of."""
+    """The bookmark beside the ledger of the run's lease."""
     return Bookmark(ledger.path.parent / f"read-{run_id}")

@@ -1,4 +1,4 @@
-"""Checkpoints of a run, brought here while it goes on, and put where they were for the next attempt.
+"""Checkpoints of a run: downloaded while it is active, and restored for the next attempt.
 
 `runs/<id>/checkpoints/<attempt>-<seq>/` holds the files, and `manifest.json`, which is written last.
 """
@@ -32,17 +32,17 @@ from orchestrator.session.session import Session
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
 KEPT = 2
-"""Copies that are kept here: the newest, and the one before."""
+"""Local copies: the newest and the previous one."""
 
 _FILES = "files"
 _EVERY_S = 5.0
 _LAST_S = 60.0
-"""For a copy that is on its way when the run ends."""
+"""Seconds to wait for a copy that is being downloaded when the run ends."""
 _NAME = re.compile(r"([1-9]\d{0,5})-(\d{6})")
 
 _WORDS = {
-    HindranceKind.OPEN: "{path} stays open for writing; name only what is closed when it is saved",
-    HindranceKind.INCOMPLETE: "{path} is not whole, or not of one save with the files beside it",
+    HindranceKind.OPEN: "{path} stays open for writing; name only files that are closed once saved",
+    HindranceKind.INCOMPLETE: "{path} is incomplete, or was saved at another time than the files beside it",
     HindranceKind.ROOM: "the disk of the machine is nearly full; ask for a larger resources.disk",
     HindranceKind.MANY: "train.checkpoints names more than {most} files; name fewer",
 }
@@ -50,7 +50,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Kept:
-    """A whole copy that is here. `folder` holds its files as they lay in the working folder."""
+    """A complete local copy. `folder` holds its files as they were in the working folder."""
 
     attempt: int
     snapshot: Snapshot
@@ -58,7 +58,7 @@ class Kept:
 
 
 def newest(run: Path) -> Kept | None:
-    """The newest copy of a run's folder here whose files are all there."""
+    """The newest local copy whose files are all there."""
     for attempt, seq in reversed(_numbers(run)):
         found = _read(_place(run, attempt, seq), attempt)
         if found:
@@ -67,9 +67,9 @@ def newest(run: Path) -> Kept | None:
 
 
 def newest_of(project: Project, profile: Profile, run_id: str) -> Kept | None:
-    """As `newest`; what the store has that is newer is fetched first.
+    """Like `newest`; a newer copy in the store is downloaded first.
 
-    Raises StorageError or SyncError where the store does not give it, and there is none here.
+    Raises StorageError or SyncError if the store fails and there is no local copy.
     """
     run = project.run(run_id)
     here = newest(run)
@@ -96,7 +96,7 @@ def _fetched(stored: StoredRun | None, run: Path, here: Kept | None) -> Kept | N
 
 
 def restore(session: Session, kept: Kept) -> TreeLink:
-    """Send the copy to the machine. Raises SyncError where it is not what was brought."""
+    """Send the copy to the machine. Raises SyncError if it was changed since it was downloaded."""
     name = f"checkpoint-{session.ledger.lease().id}"[:100]
     found = sync.push_latest(
         session.host, session.agent, lambda: sync.scan(kept.folder, data=True), name, session.progress
@@ -104,8 +104,8 @@ def restore(session: Session, kept: Kept) -> TreeLink:
     came = {entry.path: entry.digest for entry in found.manifest.entries if entry.kind == "file"}
     if came != {file.path: file.digest for file in kept.snapshot.files}:
         raise UsageError(
-            f"{kept.folder} is not the checkpoint that was brought here: its files were changed.",
-            next_command=f"rm -r {kept.folder.parent}    # the attempt then goes on from the one before",
+            f"{kept.folder} is not the checkpoint that was downloaded: its files were changed.",
+            next_command=f"rm -r {kept.folder.parent}    # the attempt then continues from the previous one",
         )
     return TreeLink(sync.tree_path(session.agent, name), ".", True, found.manifest.digest)
 
@@ -114,9 +114,9 @@ def restore(session: Session, kept: Kept) -> TreeLink:
 
 
 def bring(host: Host, agent: Agent, run_id: str, attempt: int, run: Path) -> Kept | None:
-    """Bring the newest copy that the machine holds, if it is not here; that copy. Safe to be killed in.
+    """Download the machine's newest copy if it is not here; returns it. Safe to interrupt.
 
-    Files that the copy before has are not fetched again.
+    Files that the previous copy has are not downloaded again.
     """
     return _bring_of(host, agent, run_id, attempt, run, jobs.checkpoints(host, agent, run_id))
 
@@ -142,9 +142,9 @@ def _bring_of(
 
 @contextlib.contextmanager
 def brought_meanwhile(session: Session, run_id: str) -> Iterator[Callable[[], None]]:
-    """Bring each new copy of the run's checkpoints while this lasts, over a connection of its own.
+    """Download each new copy of the run's checkpoints in the block, over a connection of its own.
 
-    At the end once more, unless what is given was called: a run that completed needs none.
+    Once more at the end, unless the yielded function was called: a run that completed needs none.
     """
     if not session.profile.train.checkpoints:
         yield lambda: None
@@ -161,7 +161,7 @@ def brought_meanwhile(session: Session, run_id: str) -> Iterator[Callable[[], No
 
 
 class _Bringing(threading.Thread):
-    """Never fails: what cannot be brought now is brought at the next look, or stays with the machine."""
+    """Never fails: what cannot be downloaded now is tried again later, or stays on the machine."""
 
     def __init__(self, session: Session, run_id: str) -> None:
         super().__init__(name="checkpoints", daemon=True)
@@ -206,10 +206,12 @@ class _Bringing(threading.Thread):
             self._close()
             if isinstance(error, (LocalError, SyncError, OSError)) and not self._told:
                 self._told = True
-                self._session.progress.say(f"A checkpoint of {self._run_id} could not be brought: {error}")
+                self._session.progress.say(f"A checkpoint of {self._run_id} could not be downloaded: {error}")
 
     def _store(self, kept: Kept | None) -> None:
-        """Put the copy into the store, if one is set and the machine does not; a refusal is told once."""
+        """Upload the copy to the store, if one is set and the machine does not; a refusal is
+        reported once.
+        """
         if kept is None or kept.snapshot.seq == self._stored:
             return
         try:
@@ -222,11 +224,11 @@ class _Bringing(threading.Thread):
             if not self._refused:
                 self._refused = True
                 self._session.progress.say(
-                    f"A checkpoint of {self._run_id} is here, and could not be put into the store: {error}"
+                    f"A checkpoint of {self._run_id} is here but could not be uploaded to the store: {error}"
                 )
 
     def _goes_by_itself(self) -> bool:
-        """Whether the machine puts its copies there; one that is gone meanwhile may not have done so."""
+        """Whether the machine uploads its copies; one that is gone may not have done so."""
         assert self._host is not None, "a copy was brought over it"
         try:
             return jobs.uploads(self._host, self._session.agent, self._run_id).is_trusted
@@ -237,7 +239,9 @@ class _Bringing(threading.Thread):
         if hindrance and hindrance.kind not in self._hindrances:
             self._hindrances.add(hindrance.kind)
             why = _WORDS[hindrance.kind].format(path=plain(hindrance.path), most=f"{MOST_FILES:,}")
-            self._session.progress.say(f"The checkpoints of {self._run_id} are not kept at present: {why}")
+            self._session.progress.say(
+                f"The checkpoints of {self._run_id} cannot be copied at present: {why}"
+            )
 
     def _connected(self) -> Host | None:
         session = self._session
@@ -260,7 +264,7 @@ def _place(run: Path, attempt: int, seq: int) -> Path:
 
 
 def _numbers(run: Path) -> list[tuple[int, int]]:
-    """(attempt, number) of every copy that was begun, ascending."""
+    """(attempt, number) of every copy that was started, ascending."""
     try:
         names = [path.name for path in (run / FOLDER).iterdir()]
     except OSError:
@@ -270,7 +274,7 @@ def _numbers(run: Path) -> list[tuple[int, int]]:
 
 
 def _read(place: Path, attempt: int) -> Kept | None:
-    """The copy, if its manifest can be read and its files have the sizes that it says."""
+    """The copy, if its manifest is readable and its files have the listed sizes."""
     try:
         snapshot = decoded(Snapshot, regular_bytes(place / MANIFEST, LONG), most=LONG)
         sizes = [(place / _FILES / file.path).lstat().st_size for file in snapshot.files]
@@ -282,7 +286,7 @@ def _read(place: Path, attempt: int) -> Kept | None:
 
 
 def _lend(before: Kept, snapshot: Snapshot, target: Path) -> None:
-    """Link the files that the copy before has too. They are verified like all that came."""
+    """Link files that the previous copy has too. They are verified like all others."""
     known = {(file.path, file.digest) for file in before.snapshot.files}
     for file in snapshot.files:
         if (file.path, file.digest) not in known:
@@ -294,7 +298,7 @@ def _lend(before: Kept, snapshot: Snapshot, target: Path) -> None:
 
 
 def _prune(run: Path) -> None:
-    """Remove all copies but the newest, and what was begun before them and never became whole."""
+    """Remove all but the newest copies, and older ones that were never completed."""
     numbers = _numbers(run)
     whole = [number for number in numbers if (_place(run, *number) / MANIFEST).exists()]
     for number in numbers:

@@ -1,4 +1,4 @@
-"""From a run that ended on a machine to `runs/<id>/` here: verified files, checks, one record."""
+"""Download a run that ended on a machine to `runs/<id>/`: verified files, checks, one record."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Needed(TypedDict):
 
 
 class Written(_Needed, total=False):
-    """The shape of run.json; each part is what `parity`, `stack` and the others make of it."""
+    """The shape of run.json. Each part is written by its own module, such as `parity` or `stack`."""
 
     command: Annotated[list[Annotated[str, Most(1 << 17)]], Most(100_000)] | None
     code: Facts | None
@@ -78,17 +78,17 @@ _BLOCK = 1 << 20
 _MOST_COPIED = 1 << 32
 _METRICS_BYTES = 1 << 20
 _METRICS = 1000
-"""Of one file, at most."""
+"""The largest file, in bytes."""
 _LONGEST_KEY = 300
 _LARGEST = 1e308
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """`entries` lie here now, verified; `refused` stayed on the machine.
+    """`entries`: files that are here, verified; `refused`: files that stayed on the machine.
 
-    `altered`: data files that were written on the machine while the run went on. `mounts`, `watched`: as
-    jobs.Left. `unwritten`: the outputs that the profile names and the run did not write.
+    `altered`: data files that were written on the machine during the run. `unwritten`: outputs that the
+    profile names and the run did not write.
     """
 
     entries: tuple[Entry, ...]
@@ -102,10 +102,10 @@ class Fetched:
 def fetch(
     host: Host, agent: Agent, run_id: str, folder: Path, progress: Progress, *, again: bool = False
 ) -> Fetched:
-    """Bring a run's files into `folder`, its log, end and trace first: verified, then renamed.
+    """Download a run's files into `folder`: its log, end and trace first; verified, then renamed.
 
-    With `again`, its outputs are listed anew on the machine. Safe to repeat, safe to interrupt. Raises
-    LocalError where this computer cannot take them, and leaves what was here.
+    With `again`, the outputs are listed anew on the machine. Safe to repeat and to interrupt. Raises
+    LocalError if this computer cannot store them, and keeps the existing files.
     """
     source = jobs.run_dir(agent, run_id)
     with begin_fetch(folder):
@@ -121,7 +121,7 @@ def fetch(
 
 
 def _fetch_story(host: Host, agent: Agent, run_id: str, folder: Path) -> list[NotFetched]:
-    """Its log, its end and its samples; one that will not come keeps nothing else back."""
+    """Its log, end and samples; a file that fails does not stop the others."""
     lacking = []
     for name in (LOG, "exit.json", "trace.jsonl"):
         try:
@@ -138,7 +138,7 @@ def _fetch_story(host: Host, agent: Agent, run_id: str, folder: Path) -> list[No
 
 
 def _fetch_longer(host: Host, source: str, target: Path) -> None:
-    """Fetch the log of a run. FileRefused, and what is here stays, where it became shorter there."""
+    """Download the log of a run. Raises FileRefused, and keeps the local log, if it became shorter there."""
     fresh = target.with_name(f".{target.name}.fetched")
     try:
         host.get(source, fresh)
@@ -151,7 +151,7 @@ def _fetch_longer(host: Host, source: str, target: Path) -> None:
 
 
 def copy_file(source: Path | str, target: Path | str) -> None:
-    """Copy a regular file of a run on this computer, 4 GiB of it at most; nothing else that lies there."""
+    """Copy a regular file of a run on this computer, at most 4 GiB; other kinds of files are refused."""
     with suppress(FileNotFoundError, Malformed), open_regular(Path(source)) as file:
         facts, left = os.fstat(file.fileno()), _MOST_COPIED
         Path(target).unlink(missing_ok=True)
@@ -163,9 +163,9 @@ def copy_file(source: Path | str, target: Path | str) -> None:
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copy the regular files of a folder of a run on this computer; links stay links.
+    """Copy the regular files of a run's folder on this computer; links stay links.
 
-    An earlier copy is replaced. Nothing is written through a link that lies in its place.
+    An earlier copy is replaced. Nothing is written through a link in its place.
     """
     if source.is_dir() and not source.is_symlink():
         if target.is_dir() and not target.is_symlink():
@@ -177,25 +177,27 @@ def copy_folder(source: Path, target: Path) -> None:
 
 @contextmanager
 def begin_fetch(folder: Path) -> Iterator[None]:
-    """Errors of this computer's disk as LocalError."""
+    """Turn errors of this computer's disk into LocalError."""
     try:
         yield
     except OSError as error:
         raise LocalError(
-            f"{folder} cannot take the run's files: {error.strerror or error}: {shown(folder)}. "
-            "What was here stays.",
+            f"{folder} cannot store the run's files: {error.strerror or error}: {shown(folder)}. "
+            "Existing files are unchanged.",
             exists="The run's results are still on its machine.",
             next_command=f"orch pull {folder.name}    # once there is room in {mount_of(folder)}",
         ) from error
 
 
 def _may_lack(name: str, state: RunState) -> bool:
-    """A run that was killed early has no trace; one whose supervisor was killed was never told its end."""
+    """Whether a file may be missing: a run that was killed early has no trace, and no end if its
+    supervisor was killed.
+    """
     return name == "trace.jsonl" or (name == "exit.json" and state.state == "lost")
 
 
 def not_fetched(fetched: Fetched, *, declared: bool) -> list[Unfetched]:
-    """Describe the files that stayed on the machine. `declared`: the profile names the outputs."""
+    """The files that stayed on the machine. `declared`: the profile names the outputs."""
     return [
         {
             "path": each.path,
@@ -209,7 +211,7 @@ def not_fetched(fetched: Fetched, *, declared: bool) -> list[Unfetched]:
 
 
 def unwritten(fetched: Fetched, there: str) -> list[NotWritten]:
-    """Describe the declared outputs that the run did not write. `there`: where the run worked."""
+    """The declared outputs that the run did not write. `there`: the run's working folder."""
     return [
         {
             "pattern": plain(each.pattern),
@@ -258,7 +260,7 @@ def artifacts(entries: Sequence[Entry]) -> list[Artifact]:
 
 
 def metrics(record: RunRecord) -> dict[str, float]:
-    """The numbers of the run's own metrics files (`metrics.json`, `eval_metrics.json`, ...), merged."""
+    """The numbers in the run's metrics files (`metrics.json`, `eval_metrics.json`, ...), merged."""
     found: dict[str, float] = {}
     for artifact in record.artifacts:
         if artifact["path"].endswith("metrics.json") and artifact["bytes"] <= _METRICS_BYTES:
@@ -269,7 +271,7 @@ def metrics(record: RunRecord) -> dict[str, float]:
 def _numbers(path: Path) -> dict[str, float]:
     try:
         found = json.loads(regular_bytes(path, _METRICS_BYTES))
-    except (ValueError, OSError, RecursionError):  # Malformed is a ValueError
+    except (ValueError, OSError, RecursionError):  # ValueError includes malformed JSON
         return {}
     numbers = (
         [(key, each) for key, each in found.items() if _is_metric(key, each)]
@@ -280,7 +282,7 @@ def _numbers(path: Path) -> dict[str, float]:
 
 
 def _is_metric(key: str, value: object) -> bool:
-    """Whether it is a number under a name that a record can show. What trains astray can be no number."""
+    """Whether it is a number with a name that a record can hold. A diverged training may have NaN."""
     huge = isinstance(value, int) and abs(value) > _LARGEST
     return isinstance(value, int | float) and not huge and len(key) <= _LONGEST_KEY
 
@@ -301,13 +303,13 @@ def exit_json(exit_: Exit | None) -> Exited:
 
 
 def write(record: RunRecord) -> None:
-    """`run.json`, whole or not at all: its presence says that the folder is complete. Raises LocalError."""
+    """Write `run.json` atomically; its presence says that the folder is complete. Raises LocalError."""
     with begin_fetch(record.folder):
         atomic_write(record.folder / RECORD, json.dumps(record.as_json(), indent=1).encode())
 
 
 def read(folder: Path) -> RunRecord | None:
-    """The record in `folder`; None where there is none. UsageError where what is there is none."""
+    """The record in `folder`; None if there is none. Raises UsageError if the file is no record."""
     path = folder / RECORD
     if not path.exists():
         return None
@@ -323,14 +325,14 @@ def read(folder: Path) -> RunRecord | None:
 
 
 def _require_version(path: Path, found: Any) -> None:
-    """UsageError where a later version wrote the record."""
+    """Raise UsageError if a later version wrote the record."""
     written = found.get("schema") if isinstance(found, dict) else None
     name, _, number = written.partition("/") if isinstance(written, str) else ("", "", "")
     ours = int(RUN_SCHEMA.partition("/")[2])
     if name == "orch.run" and number.isdecimal() and int(number) > ours:
         raise UsageError(
-            f"{path} was written by version {int(number)} of the record; this orch reads version {ours}.",
-            exists=f"What is in {path.parent} is kept as it is.",
+            f"{path} has version {int(number)} of the record; this orch reads version {ours}.",
+            exists=f"The files in {path.parent} are unchanged.",
             next_command="pip install --upgrade orch-train",
         )
 
@@ -340,6 +342,6 @@ def _unreadable(path: Path) -> UsageError:
     aside = shlex.join(["mv", str(folder), f"{folder}.damaged"])
     return UsageError(
         f"{path} is damaged: it is not the record of a run.",
-        exists=f"What else is in {folder} is kept as it is.",
+        exists=f"The other files in {folder} are unchanged.",
         next_command=f"orch pull {folder.name}    # while its machine exists; else: {aside}",
     )

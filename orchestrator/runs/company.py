@@ -1,4 +1,4 @@
-"""Runs beside each other on one machine: which there are, and what they leave free."""
+"""Several runs on one machine: which are active, and what they leave free."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GIB = 1 << 30
 
 
 def require_no_other_run(session: Session, run_id: str, parallel: bool) -> None:
-    """Busy while another run goes on there, with what is free; with `parallel` that is only said."""
+    """Raise Busy if another run is active there, with what is free; with `parallel` that is only reported."""
     others = [
         run.run_id
         for run in session.ledger.lease().uncollected
@@ -27,11 +27,11 @@ def require_no_other_run(session: Session, run_id: str, parallel: bool) -> None:
     free = _words(jobs.room(session.host, session.agent))
     if not parallel:
         raise Busy(
-            f"{found}, and {run_id} would run beside it. Free there now: {free}. Nothing was started.",
+            f"{found}, and {run_id} would share the machine. Free now: {free}. Nothing was started.",
             exists=f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h.",
-            next_command=f"orch logs -f {others[0]}    # then this one; or now, beside it: add --parallel",
+            next_command=f"orch logs -f {others[0]}    # then this run; or add --parallel",
         )
-    session.progress.say(f"{found}; {run_id} runs beside it. Free there now: {free}")
+    session.progress.say(f"{found}; {run_id} shares the machine. Free now: {free}")
 
 
 def _words(room: Room) -> str:

@@ -1,4 +1,4 @@
-"""Watching a run over a connection that may break: every byte once, from where the watcher left off."""
+"""Follow a run over an unreliable connection: every byte once, from where the reader stopped."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 _RECONNECT_SECONDS = 600.0
 _TRIES = 4
-"""Of what fails on a machine that answers. Successes in between start the count again, and so do minutes."""
+"""Failures in a row on a machine that answers. Progress, or a few minutes, reset the count."""
 _LONG_AGO = 60.0
 _ANSWER_SECONDS = 10.0
-"""For one try: a machine that is taken away stops answering, and then its provider is asked again."""
+"""Seconds of one try: a preempted machine stops answering, and then its provider is asked again."""
 
 _PAUSE_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0)
 
@@ -41,11 +41,11 @@ def bookmark(session: Session, run_id: str) -> Bookmark:
 
 
 def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None] | None) -> Exit | None:
-    """Pass on the run's output from the bookmark until it ends; None where the machine was lost.
+    """Pass on the run's output from the bookmark until it ends; None if the machine was lost.
 
-    All of it is kept in `runs/<id>/output.log` as it comes, whatever becomes of the machine.
-    A broken connection is made again for ten minutes: the run itself does not notice. An interrupt
-    leaves the bookmark behind the last byte that was shown.
+    All output is also kept in `runs/<id>/output.log`, whatever happens to the machine. A broken connection is
+    restored for ten minutes; the run is not affected. An interrupt leaves the bookmark after the last byte
+    that was shown.
     """
     mark = bookmark(session, run_id)
 
@@ -86,22 +86,21 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
 
 def _end_unseen(session: Session, run_id: str, shrank: jobs.OutputShrank) -> RunState:
     """Wait for the end of a run whose output cannot be followed any more."""
-    session.progress.say(f"{shrank.message} Waiting for the end of the run without its output.")
+    session.progress.say(f"{shrank.message} Waiting for the end of the run without showing its output.")
     while (state := jobs.state(session.host, session.agent, run_id)).state == "running":
         time.sleep(_PAUSE_SECONDS[1])
     return state
 
 
 KEPT_MOST = 1 << 30
-"""Bytes of a run's output that are kept while it is followed. The whole comes home at its end."""
+"""Bytes of output that are kept while a run is followed. All of it is downloaded at its end."""
 
 
 class Kept:
-    """What a run printed, as far as it was received here: bytes at the place that they have there, behind
-    what earlier attempts printed.
+    """The local copy of a run's output: bytes at their original offset, after the output of earlier attempts.
 
-    Two followers may write at once: the same bytes go to the same place. A disk that takes no more ends
-    the keeping, not the following; so does anything but a regular file in its place.
+    Two followers may write at once: they write the same bytes to the same place. A full disk ends the copy
+    but not the following, and so does anything but a regular file in its place.
     """
 
     def __init__(self, path: Path) -> None:
@@ -123,7 +122,7 @@ class Kept:
             os.close(self._file)
 
     def begin(self, shown: int) -> None:
-        """Go on from what was shown, or from what was kept where that is less."""
+        """Continue from what was shown, or from what was kept if that is less."""
         self.offset = shown if self._file is None else min(shown, self._here())
 
     def _here(self) -> int:
@@ -131,7 +130,7 @@ class Kept:
         return max(0, os.fstat(self._file).st_size - self._before)
 
     def add(self, data: bytes, shown: int) -> bytes:
-        """Keep `data`, which comes next; the part of it that lies behind the first `shown` bytes."""
+        """Keep `data`, the next bytes, except those before offset `shown`."""
         if self._file is not None:
             self._write(data)
         before, self.offset = self.offset, self.offset + len(data)
@@ -151,9 +150,9 @@ class Kept:
 
 @contextmanager
 def _interrupt_later() -> Iterator[None]:
-    """Ctrl-C waits for the end of what is done here, so that what was shown is what was counted.
+    """Delay Ctrl-C until the block ends, so that exactly what was shown is counted.
 
-    A second one does not wait: showing may hang, on a terminal that is held.
+    A second Ctrl-C is not delayed, because showing may block on a paused terminal.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -176,10 +175,10 @@ def _interrupt_later() -> Iterator[None]:
 
 
 def reconnecting(session: Session, act: Callable[[], T], *, advanced: Callable[[], int] = int) -> T | None:
-    """What `act` gives, done again where its connection broke; None where the machine was lost.
+    """The result of `act`, repeated if its connection broke; None if the machine was lost.
 
-    `act` is to be one that may be repeated; `advanced` grows with what it got done. A machine that answers
-    and still fails at it, without any advance, is given up: then the last HostError is raised.
+    `act` must be repeatable; `advanced` grows with its progress. If the machine answers and `act` still fails
+    without progress, the last HostError is raised.
     """
     done, tries, failed_at = advanced(), 0, time.monotonic()
     while True:
@@ -199,21 +198,21 @@ def reconnecting(session: Session, act: Callable[[], T], *, advanced: Callable[[
 
 
 def _reconnect(session: Session, lost: HostError) -> bool:
-    """A new connection in place of the broken one; False where the machine does not exist any more."""
+    """Replace the broken connection; False if the machine does not exist any more."""
     limit = time.monotonic() + _RECONNECT_SECONDS
     for count in range(10_000):
         time.sleep(_PAUSE_SECONDS[min(count, len(_PAUSE_SECONDS) - 1)])
         machine = session.provider.find(session.machine)
         if machine is None or machine.state is not MachineState.RUNNING:
             return False
-        session.progress.say("The connection broke; connecting again (what runs there goes on)")
+        session.progress.say("The connection broke; reconnecting (the run continues)")
         if _connected(session):
             return True
         if time.monotonic() > limit:
             break
     raise HostError(
         f"Contact with {session.machine.id} was lost: {lost.message}",
-        exists=f"What runs there goes on, at ${session.machine.price:.2f}/h, until its deadline.",
+        exists=f"The machine is still running, at ${session.machine.price:.2f}/h, until its deadline.",
         next_command="orch logs -f",
     ) from lost
 

@@ -1,7 +1,7 @@
-"""Which runs a project has had: from the records in `runs/`, and from its ledgers. Asks no machine.
+"""The runs of a project, from the records in `runs/` and from its ledgers. Asks no machine.
 
-A record is read only for a run that is listed: thousands of older ones cost a look at their names. With a
-team's ledger the runs of its other computers are among them.
+Only the records of listed runs are read, so thousands of older runs cost a directory listing. With a team's
+ledger, runs of its other computers are included.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ LAST = 20
 _METRICS = 6
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MADE = re.compile(r"(.+)-\d{8}-\d{6}-[0-9a-f]{4}")
-"""A run id that orch made: the profile's name, and when."""
+"""A run id that orch generated: the profile's name and a time."""
 
 
 @dataclass(frozen=True)
 class _Leased:
-    """A run id as the ledgers know it: `run` is its newest attempt, on `lease`; `usd` of all attempts."""
+    """A run id in the ledgers. `run`: its newest attempt, on `lease`. `usd`: the cost of all attempts."""
 
     lease: Lease
     run: LeasedRun
@@ -48,7 +48,7 @@ class _Leased:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A run that may be listed, and when it was, as far as that can be told without its record."""
+    """A run that may be listed, with its time as far as it is known without its record."""
 
     run_id: str
     at: float
@@ -59,7 +59,7 @@ class _Candidate:
 def history(
     profile: str | Path | None = None, *, folder: Path | str | None = None, last: int | None = LAST
 ) -> History:
-    """The newest `last` runs of this project, or all for None; only those of `profile`, a name or a file."""
+    """The newest `last` runs of this project (None: all); only those of `profile`, a name or a file."""
     project = Project.at(folder)
     leases = project.leases()
     damaged = [_unreadable(project, lease) for lease in leases if not lease.whole]
@@ -109,14 +109,14 @@ def _leased(leases: Sequence[Lease]) -> dict[str, _Leased]:
 
 
 def _together(one: _Leased, other: _Leased) -> _Leased:
-    """A run that had attempts on two machines."""
+    """Merge a run that had attempts on two machines."""
     older, newer = sorted((one, other), key=lambda each: each.run.started_at)
     usd = [each for each in (older.usd, newer.usd) if each is not None]
     return replace(newer, usd=sum(usd) if usd else None, first=min(older.first, newer.first))
 
 
 def _candidates(project: Project, leased: Mapping[str, _Leased]) -> list[_Candidate]:
-    """The newest first."""
+    """Newest first."""
     recorded = dict(_recorded(project))
     found = [
         _Candidate(name, one.run.started_at if one else recorded[name], one, recorded.get(name))
@@ -127,7 +127,7 @@ def _candidates(project: Project, leased: Mapping[str, _Leased]) -> list[_Candid
 
 
 def _recorded(project: Project) -> Iterator[tuple[str, float]]:
-    """The runs that have a record here, and when it was written."""
+    """Runs with a local record, and when it was written."""
     runs = project.root / "runs"
     with suppress(OSError):
         for name in os.listdir(runs):  # noqa: PTH208 (names are enough, of thousands)
@@ -137,7 +137,7 @@ def _recorded(project: Project) -> Iterator[tuple[str, float]]:
 
 
 def _profile(one: _Candidate) -> str:
-    """Its profile's name; "" where only its record may tell it."""
+    """The profile's name; "" if only the record may say it."""
     if one.leased:
         return one.leased.profile
     made = _MADE.fullmatch(one.run_id)
@@ -145,7 +145,7 @@ def _profile(one: _Candidate) -> str:
 
 
 def _name(profile: str | Path) -> str:
-    """A profile's name: that of the file, where one is named."""
+    """A profile's name, also given as its file."""
     text = str(profile)
     if not isinstance(profile, Path) and not text.endswith((".yaml", ".yml")):
         return text
@@ -157,12 +157,13 @@ def _name(profile: str | Path) -> str:
 def _no_runs_of(wanted: str, names: set[str]) -> UsageError:
     near = get_close_matches(wanted, names, n=3, cutoff=0.5) or sorted(names)[:3]
     said = f" There are runs of: {', '.join(near)}." if near else ""
-    return UsageError(f"No run of a profile {wanted!r} is known here.{said}", next_command="orch runs")
+    return UsageError(f"This project has no runs of a profile {wanted!r}.{said}", next_command="orch runs")
 
 
 def _unreadable(project: Project, lease: Lease) -> Unreadable:
     return Unreadable(
-        str(project.ledger(lease.id).path), f"The ledger {lease.flaw}: runs of it may be missing here."
+        str(project.ledger(lease.id).path),
+        f"The ledger {lease.flaw}: runs of it may be missing from this list.",
     )
 
 
@@ -170,7 +171,7 @@ def _unreadable(project: Project, lease: Lease) -> Unreadable:
 
 
 def _past(project: Project, one: _Candidate) -> tuple[PastRun | None, Unreadable | None]:
-    """The run; and what is wrong with its record, where that cannot be read."""
+    """The run, and what is wrong with its record if that is unreadable."""
     record, flaw = None, None
     if one.recorded_at is not None:
         try:
@@ -209,7 +210,7 @@ def _of_ledger(run_id: str, known: _Leased) -> PastRun:
 
 
 def _place(known: _Leased) -> tuple[Where, str]:
-    """Of a run whose record is not here."""
+    """The place of a run whose record is not here."""
     run = known.run
     if run.lost is not None:
         return Where.LOST, run.lost
@@ -251,14 +252,14 @@ def _number(record: RunRecord) -> int:
 
 
 def _usd(record: RunRecord) -> float | None:
-    """What its attempts cost together."""
+    """The cost of all its attempts."""
     told = [usd for each in record.attempts if (usd := _finite(each.get("usd"))) is not None]
     cost = record.cost or {}
     return sum(told) if told else _finite(cost.get("run_usd", cost.get("usd")))
 
 
 def _of_machine(name: str | None) -> str:
-    """The profile's name in a machine's, `orch-<profile>-<6 hex>`; "" where it is none."""
+    """The profile's name within a machine's name, `orch-<profile>-<6 hex>`; "" for other names."""
     found = re.fullmatch(r"orch-(.+)-[0-9a-f]{6}", name or "")
     return found[1] if found else ""
 

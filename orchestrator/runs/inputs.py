@@ -1,4 +1,4 @@
-"""The inputs of a run as they are here now (command, code, data, lock), compared with those of a record."""
+"""The current inputs of a run (command, code, data, lock), compared with those of a record."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ from orchestrator.session.trees import Trees, code_ignored, facts_of
 _FILES = "code.json"
 _Kept = Annotated[dict[str, str], Most(1_000_000)]
 _NAMED = 3
-"""How many files of the code are named; the others are counted."""
+"""Code files that are named; the others are counted."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """`code`: each path and what it is. `data` is None where some are absent, which `prepare`
-    makes, or in a bucket, where the lease's pin says what they are."""
+    """`code`: each path and its content.
+
+    `data`: None if some are missing, which `prepare` creates, or in a bucket, where the lease's pin describes
+    them.
+    """
 
     command: tuple[str, ...]
     code: dict[str, str]
@@ -38,7 +41,7 @@ class Inputs:
 
 
 def inputs_of(project: Project, profile: Profile) -> Inputs:
-    """Read now. Nothing is made and nothing is sent. Raises SyncError, StackError."""
+    """Read the current inputs. Creates and sends nothing. Raises SyncError, StackError."""
     code = sync.scan(profile.code.path, ignore=code_ignored(profile), cache=project.cache).manifest
     present = all(each.source.exists() and not each.bucket for each in profile.data)
     data = [
@@ -54,18 +57,21 @@ def inputs_of(project: Project, profile: Profile) -> Inputs:
 
 
 def inputs_sent(profile: Profile, trees: Trees, lock: str) -> Inputs:
-    """The same of what was sent just now."""
+    """The inputs that were just sent."""
     command = tuple(profile.train.command)
     return Inputs(command, _contents(trees.code), trees.code.digest, trees.data, lock)
 
 
 def keep_inputs(folder: Path, now: Inputs) -> None:
-    """Keep in the run's folder what its code was, by file, so that a later difference can be named."""
+    """Store the file list of the code in the run's folder, so that a later difference can be named."""
     atomic_write(folder / _FILES, json.dumps(now.code, indent=0).encode())
 
 
 def differences(record: RunRecord, now: Inputs) -> list[str]:
-    """Where what is here now is not what made `record`, a phrase each. What is not recorded is left out."""
+    """One phrase for each current input that differs from those of `record`.
+
+    Unrecorded inputs are skipped.
+    """
     found = []
     if record.machine is None:
         found.append("it ran on this computer, not on a machine")
@@ -93,8 +99,9 @@ def _contents(code: Manifest) -> dict[str, str]:
 
 
 def _kept(folder: Path) -> dict[str, str] | None:
-    """The files of the code as `keep` wrote them; None where there are none, or they are damaged: the
-    difference is told then without their names."""
+    """The file list that `keep_inputs` wrote; None if it is missing or damaged: the difference is then
+    reported without names.
+    """
     try:
         return decoded(_Kept, regular_bytes(folder / _FILES, LONG), most=LONG)
     except (OSError, Malformed):

@@ -1,6 +1,6 @@
-"""Which run of a folder is meant, and which of its runs wait to be fetched.
+"""Which run of a project is meant, and which runs were not pulled yet.
 
-Asks no machine, unless a ledger is damaged: its machine knows which runs it has.
+Asks no machine unless a ledger is damaged: its machine knows its runs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def known_run(project: Project, run_id: str | None, lease: str | None) -> tuple[
 
 
 def with_runs_there(project: Project, lease: Lease) -> Lease:
-    """The lease; where its ledger is damaged, with the runs that its machine tells, if it can be asked."""
+    """The lease; if its ledger is damaged, with the runs that its machine reports, if it can be asked."""
     if lease.whole:
         return lease
     from orchestrator.session.unrecorded import ask_if_possible
@@ -44,11 +44,11 @@ def with_runs_there(project: Project, lease: Lease) -> Lease:
 
 
 def _damage(lease: Lease) -> str:
-    return "" if lease.whole else " Its ledger is damaged, so it may not tell of a run."
+    return "" if lease.whole else " Its ledger is damaged, so runs may be missing."
 
 
 def _lease_of(project: Project, run_id: str) -> str | None:
-    """The open lease that has the run: the one where it waits to be fetched, or the only one; else None."""
+    """The open lease of the run: the one where it was not pulled yet, or the only one; else None."""
     having = [lease for lease in open_with_runs(project) if run_id in lease.runs]
     waiting = [lease for lease in having if not lease.runs[run_id].collected]
     for found in (waiting, having):
@@ -58,26 +58,26 @@ def _lease_of(project: Project, run_id: str) -> str | None:
 
 
 def open_with_runs(project: Project) -> list[Lease]:
-    """The open leases; of one whose ledger is damaged with the runs that its machine tells."""
+    """The open leases; for a damaged ledger with the runs that its machine reports."""
     return [with_runs_there(project, lease) for lease in project.open_leases()]
 
 
 def no_such_run(message: str, run_id: str, ids: Sequence[str]) -> UsageError:
-    """`message`, with the ids that `run_id` may have been meant to be."""
+    """An error with `message` and the ids that `run_id` may have been meant to be."""
     near = get_close_matches(run_id, ids, n=3, cutoff=0.5) or list(ids)[:-4:-1]
-    named = f" Its nearest: {', '.join(near)}." if near else ""
+    named = f" Similar ids: {', '.join(near)}." if near else ""
     return UsageError(message + named, next_command="orch status    # lists the runs of each lease")
 
 
 def known_ids(project: Project) -> list[str]:
-    """The runs of open leases, and those whose records are in this folder."""
+    """The runs of open leases, and those with a record in this project."""
     leased = [name for lease in open_with_runs(project) for name in lease.runs]
     recorded = sorted(path.parent.name for path in project.run(".").glob(f"*/{_RECORD}"))
     return list(dict.fromkeys([*leased, *recorded]))
 
 
 def profile_of(lease: Lease, overrides: Sequence[str]) -> Profile:
-    """The profile of a lease as its file is now: what to run may change while the machine is held."""
+    """The current profile of a lease: what to run may change while the machine is leased."""
     from orchestrator.profile import load
 
     return load(Path(lease.profile["path"]), overrides=(*lease.profile["overrides"], *overrides))

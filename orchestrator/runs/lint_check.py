@@ -1,4 +1,4 @@
-"""lint: find the files, read them, and have them checked; before a run, say in a few lines what was found."""
+"""lint: find and check files; before a run, summarise the findings in a few lines."""
 
 from __future__ import annotations
 
@@ -45,12 +45,11 @@ def lint(
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
 ) -> Checked:
-    """Check files and folders; without any, what `profile` sends as code, or the current folder.
+    """Check files and folders; by default what `profile` sends as code, or the current folder.
 
-    Of a folder, what a sync would send is checked, Markdown left out; of a file also what it imports is
-    read, so that a seed set elsewhere counts. `select` and `ignore` are added to what [tool.orch.lint] of
-    pyproject.toml says. Raises UsageError for a path that is not there, a rule that does not exist,
-    and where there is nothing to check.
+    In a folder, the files that a sync would send are checked, without Markdown. For a file, its imports are
+    read too, so that a seed set elsewhere counts. `select` and `ignore` are added to [tool.orch.lint] of
+    pyproject.toml. Raises UsageError for a missing path, an unknown rule, or if there is nothing to check.
     """
     wanted = load(Path(profile)) if profile else None
     roots = [Path(path) for path in paths] or [_shortest(wanted.code.path) if wanted else Path()]
@@ -74,10 +73,10 @@ def _nothing(roots: Sequence[Path]) -> UsageError:
 
 
 def check_project(profile: Profile, *, strict: bool = False) -> Checked | None:
-    """The errors and warnings of the profile's script, what it imports, and its lists of packages.
+    """The errors and warnings of the profile's script, its imports, and its requirements.
 
-    None where there is no script to be found. Raises LintRefused where there are errors and `strict`, or
-    [tool.orch.lint] strict, asks to stop for them; and nothing else: what cannot be checked is let pass.
+    None if there is no script. Raises LintRefused for errors if `strict`, or [tool.orch.lint] strict, is set,
+    and nothing else: what cannot be checked passes.
     """
     found, config = _seen(profile)
     if found is None:
@@ -92,7 +91,7 @@ def check_project(profile: Profile, *, strict: bool = False) -> Checked | None:
 
 
 def _seen(profile: Profile) -> tuple[Checked | None, Config]:
-    """What is found in a profile's script, and the settings; None where there is nothing to look at."""
+    """The findings in a profile's script, and the settings; None if there is nothing to check."""
     try:
         scripts = list(_scripts(profile))
         if not scripts:
@@ -106,7 +105,7 @@ def _seen(profile: Profile) -> tuple[Checked | None, Config]:
 
 
 def report_once(found: Checked | None, state: Path, tell: Progress) -> None:
-    """Say in at most five lines what `look` found, unless it was said before; `state` remembers that."""
+    """Report the findings in at most five lines, unless they were reported before; `state` remembers that."""
     if found is None or not found.findings:
         return
     said = hashlib.sha256("\n".join(f"{f.rule} {f.path} {f.message}" for f in found.findings).encode())
@@ -120,14 +119,14 @@ def report_once(found: Checked | None, state: Path, tell: Progress) -> None:
 
 
 def hint(profile: Path, tell: Progress) -> None:
-    """Say in at most five lines what is found in the script of a profile that was just written."""
-    found = _seen(load(profile))[0]  # whatever is strict about it: the profile is written
+    """Report findings in the script of a newly written profile in at most five lines."""
+    found = _seen(load(profile))[0]  # strict settings do not matter: the profile is written
     for line in _lines(found, limit=_SHOWN) if found and found.findings else ():
         tell.say(line)
 
 
 def _gravity(found: Finding) -> tuple[bool, bool, Finding]:
-    """What fails comes first, then what keeps runs from being compared at all: no seed."""
+    """Sort key: what fails comes first, then what prevents comparing runs, such as a missing seed."""
     return found.severity is not Severity.ERROR, found.rule not in ("ORC301", "ORC302"), found
 
 
@@ -150,11 +149,11 @@ _LISTS = ("requirements", "pyproject", "conda", "lock")
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """The files at `root` that can be checked. A file that is named is checked whatever it is called."""
+    """The files at `root` that can be checked. A file that is named is checked whatever its name."""
     if root.is_file():
         if root.suffix.lower() in _SETTINGS and language_of(root.name) is None:
             raise UsageError(
-                f"{root} is no script, notebook or list of packages. A profile is given with --profile.",
+                f"{root} is not a script, notebook or requirements file. Use --profile to check a profile.",
                 next_command=f"orch lint --profile {shlex.quote(str(root))}",
             )
         yield root
@@ -166,7 +165,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def _in_folder(root: Path) -> Iterator[Path]:
-    """The files below `root` whose language is known, as a sync would send them."""
+    """The files below `root` in a known language, as a sync would send them."""
     top = root.resolve()
     listed = tree.survey(os.fspath(top), Ignore(top))
     for path in sorted(found.row.path for found in listed.found if found.row.kind == "file"):
@@ -202,7 +201,7 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _shortest(path: Path) -> Path:
-    """`path` as people would write it from here."""
+    """`path` in its shortest form, relative to the current folder."""
     try:
         return path.relative_to(Path.cwd())
     except ValueError:
@@ -212,7 +211,7 @@ def _shortest(path: Path) -> Path:
 def _checked(
     asked: Sequence[Path], config: Config, surroundings: Surroundings, base: Path | None = None
 ) -> Checked:
-    """Read `asked` and what they import, and check them under names relative to `base`."""
+    """Check `asked` and their imports, named relative to `base`."""
     texts: dict[str, str] = {}
     todo = list(asked)
     while todo:
@@ -232,7 +231,7 @@ def _checked(
 
 
 def _imported(path: Path, text: str) -> Iterator[Path]:
-    """The files of the project that a script imports, seen from its folder."""
+    """The project's files that a script imports, resolved from its folder."""
     for parts in imports_of(path.name, text):
         for candidate in (path.parent / f"{parts}.py", path.parent / parts / "__init__.py"):
             if candidate.is_file():
@@ -245,7 +244,7 @@ def _name(path: Path, base: Path | None) -> str:
 
 
 def _read(path: Path) -> str | None:
-    """The text of a file; None where it cannot be read, or is larger than any program."""
+    """The text of a file; None if it is unreadable or larger than any program."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             return None
@@ -260,7 +259,7 @@ def _read(path: Path) -> str | None:
 
 
 def _config(start: Path, select: Sequence[str], ignore: Sequence[str]) -> Config:
-    """What the nearest pyproject.toml says from `start` upwards, and the command line on top of it."""
+    """The settings of the nearest pyproject.toml from `start` upwards, with the command line's added."""
     try:
         found = next((text for text in map(_read, _pyprojects(start)) if text and "tool.orch" in text), None)
         config = from_pyproject(found, RULES) if found else Config()

@@ -1,7 +1,7 @@
-"""The output of a run with several attempts: one file, in order, with a line between two of them.
+"""The output of a run with several attempts: one file, in order, with a separator line between two.
 
-`runs/<id>/output.log` holds what all attempts printed, `runs/<id>/attempts/<n>/output.log` what one did. What
-lies before the attempt of now follows from the attempts that were set aside, so nothing can disagree with it.
+`runs/<id>/output.log` holds the output of all attempts, `runs/<id>/attempts/<n>/output.log` that of one. The
+offset of the current attempt follows from the attempts that were set aside, so nothing can disagree with it.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from orchestrator.model.plain import plain
 
 LOG = "output.log"
 _BLOCK = 1 << 18
-"""Bytes of a log that are held at a time."""
+"""Bytes of a log in memory at a time."""
 _LONGEST_DETAIL = 300
 
 
 def before(folder: Path) -> int:
-    """How many bytes of the run's log lie before the output of its attempt of now."""
+    """The offset of the current attempt in the run's log, in bytes."""
     return sum(_size(own) + len(mark) for own, mark in _earlier(folder))
 
 
 def last_mark(folder: Path) -> bytes:
-    """The line that a reader of the attempt of now sees first; b"" of a first attempt."""
+    """The separator before the current attempt; b"" for a first attempt."""
     return next((mark for _, mark in reversed(list(_earlier(folder)))), b"")
 
 
 def lay_earlier(folder: Path) -> None:
-    """Begin the run's log with what earlier attempts printed, unless it begins so already."""
+    """Start the run's log with the output of earlier attempts, unless it does already."""
     wanted = before(folder)
     if wanted and _size(folder / LOG) < wanted:
         with atomic_file(folder / LOG) as whole:
@@ -46,7 +46,10 @@ def lay_earlier(folder: Path) -> None:
 
 
 def put_own(folder: Path, own: Path) -> None:
-    """Make `own`, a whole output of the attempt of now, the end of the run's log. It is moved or removed."""
+    """Put `own`, the whole output of the current attempt, at the end of the run's log.
+
+    It is moved or removed.
+    """
     if not before(folder):
         own.replace(folder / LOG)
         return
@@ -57,12 +60,12 @@ def put_own(folder: Path, own: Path) -> None:
 
 
 def own_size(folder: Path) -> int:
-    """The bytes that are here of what the attempt of now printed."""
+    """The bytes that are here of the current attempt's output."""
     return max(0, _size(folder / LOG) - before(folder))
 
 
 def set_aside(folder: Path, part: Path) -> None:
-    """Move what the attempt of now printed to `part`, without what lies before it. Safe to repeat."""
+    """Move the current attempt's output to `part`, without what precedes it. Safe to repeat."""
     begun = before(folder)
     if begun and os.path.lexists(folder / LOG) and not (folder / LOG).is_dir():
         with atomic_file(part / LOG) as own:
@@ -71,9 +74,9 @@ def set_aside(folder: Path, part: Path) -> None:
 
 
 def passed_on(log: Path, begin: int, output: Callable[[bytes], None], end: int | None = None) -> int:
-    """Pass on the bytes from `begin` to `end` or the file's own end, a block at a time.
+    """Pass on the bytes from `begin` to `end` or to the end of the file, in blocks.
 
-    Where it stopped, in bytes. Raises FileRefused.
+    Returns the offset after the last byte. Raises FileRefused.
     """
     with _opened(log) as file:
         size = file.seek(0, os.SEEK_END)
@@ -92,7 +95,7 @@ def _write_earlier(folder: Path, whole: BinaryIO) -> None:
 
 
 def _copy(source: Path, target: BinaryIO, begin: int = 0) -> None:
-    """Copy a regular file from byte `begin` on; of anything else that lies there, nothing."""
+    """Copy a regular file from byte `begin` on; other kinds of files give nothing."""
     with suppress(FileNotFoundError, Malformed), open_regular(source) as file:
         left = os.fstat(file.fileno()).st_size - begin
         file.seek(begin)
@@ -102,8 +105,8 @@ def _copy(source: Path, target: BinaryIO, begin: int = 0) -> None:
 
 
 def _earlier(folder: Path) -> Iterator[tuple[Path, bytes]]:
-    """The log of each attempt that was set aside, and the line that comes after it."""
-    from orchestrator.runs import set_aside as archive  # which reads records, and they are fetched with logs
+    """The log of each attempt that was set aside, and the separator after it."""
+    from orchestrator.runs import set_aside as archive  # imported here: reading records imports this module
 
     for number, record in archive.records(folder):
         own = folder / archive.FOLDER / str(number) / LOG
@@ -113,11 +116,13 @@ def _earlier(folder: Path) -> Iterator[tuple[Path, bytes]]:
 def _mark(own: Path, number: int, record: RunRecord) -> bytes:
     detail = " ".join(plain(record.exit.get("detail") or "").split())[:_LONGEST_DETAIL]
     line = f"[orch] attempt {number} ended: {record.exit['reason']}. {detail}".rstrip()
-    return (b"" if last_bytes(own, 1) in (b"", b"\n") else b"\n") + f"{line} Another follows.\n".encode()
+    return (
+        b"" if last_bytes(own, 1) in (b"", b"\n") else b"\n"
+    ) + f"{line} Another attempt follows.\n".encode()
 
 
 def _size(path: Path) -> int:
-    """Of a regular file; 0 where there is none."""
+    """The size of a regular file; 0 if there is none."""
     with suppress(OSError):
         facts = path.lstat()
         return facts.st_size if stat.S_ISREG(facts.st_mode) else 0
@@ -129,7 +134,7 @@ def _opened(log: Path) -> BinaryIO:
         return open_regular(log)
     except Malformed as error:
         raise FileRefused(
-            f"{log} is not the log of a run: {error}. It was not read.",
-            exists=f"Everything else of the run is in {log.parent}.",
+            f"{log} is not a run's log: {error}. It was not read.",
+            exists=f"The run's other files are in {log.parent}.",
             next_command=f"{shlex.join(['rm', '-r', str(log)])}    # then orch pull {log.parent.name}",
         ) from None

@@ -23,12 +23,12 @@ def read_metrics(record: RunRecord) -> RunRecord:
 
 
 def is_finished(record: RunRecord) -> RunRecord:
-    """The record of a run that is here; its files are read now where orch may have been ended before."""
+    """The record of a local run; its files are read now if orch was interrupted before."""
     return read_metrics(record) if record.unchecked else record
 
 
 def _with_steps(attempts: Sequence[AttemptFacts], seen: Mapping[str, Any] | None) -> Sequence[AttemptFacts]:
-    """The attempts, the last one with how many steps it trained, where that was seen."""
+    """The attempts, with the number of trained steps for the last one if it is known."""
     steps = (seen or {}).get("steps")
     if not attempts or not isinstance(steps, int) or isinstance(steps, bool):
         return attempts

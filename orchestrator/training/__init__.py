@@ -1,1 +1,1 @@
-"""One run on a machine, from its first byte to its verified record here."""
+"""One run on a machine, from sending its first byte to its verified record here."""

@@ -1,4 +1,4 @@
-"""`train` from its first attempt to its last, on a lease that somebody holds."""
+"""`train` from the first attempt to the last, on a lease that the user keeps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def train_to_the_end(
     tell: Progress,
     approve: Approve | None,
 ) -> RunRecord:
-    """The run's record, after as many attempts as the profile's `retry` allows. `profile`: of this call."""
+    """The run's record, after as many attempts as the profile's `retry` allows.
+
+    `profile`: that of this call.
+    """
     if wish.resume_proof:
         require_checkpoints(profile)
     ledger = project.ledger(lease.id)
@@ -62,7 +65,7 @@ def train_to_the_end(
 
 
 def _place_of(lease: Lease) -> frozenset[Place]:
-    """Where the lease's machine was, which went before a run began on it."""
+    """The zone of a lease's machine that was lost before a run started on it."""
     machine = lease.machine
     if machine is None:
         return frozenset()

@@ -1,4 +1,4 @@
-"""A run that ended, brought here from its machine: files, record, and what the files tell."""
+"""Download a run that has ended: its files, its record, and what its files reveal."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def bring_home(
 
 
 def _is_uploaded(session: Session, run_id: str) -> bool:
-    """Whether the machine has put into the store all that the run left; waits while it is at that."""
+    """Whether the machine has uploaded everything that the run left; waits while it is uploading."""
     if not session.profile.store:
         return False
     limit = time.monotonic() + _UPLOAD_S
@@ -101,8 +101,10 @@ def _is_uploaded(session: Session, run_id: str) -> bool:
 
 
 def _store(session: Session, record: RunRecord, entries: Sequence[Entry], *, there: bool) -> None:
-    """Put the results, which are here, into the store, if one is set and has them not (`there`). A refusal
-    is told."""
+    """Upload the results to the store, if one is set and does not have them (`there`).
+
+    A refusal is reported.
+    """
     try:
         stored = stored_run(session.profile, record.run_id)
         if stored and there:
@@ -111,13 +113,13 @@ def _store(session: Session, record: RunRecord, entries: Sequence[Entry], *, the
             stored.put_results(record, entries)
     except OrchError as error:
         session.progress.say(
-            f"The results of {record.run_id} are here, and could not be put into the store: {error} "
-            f"To try that again: orch pull {record.run_id}"
+            f"The results of {record.run_id} are here, and could not be uploaded to the store: {error} "
+            f"To retry: orch pull {record.run_id}"
         )
 
 
 def _ran(session: Session, run_id: str, state: RunState) -> Ran | None:
-    """When the job ran, as its machine measured it."""
+    """When the job was active, as its machine measured it."""
     if not state.started_at or not state.ended_at:
         return None
     attempt = session.ledger.lease().runs[run_id].attempt
@@ -125,7 +127,7 @@ def _ran(session: Session, run_id: str, state: RunState) -> Ran | None:
 
 
 def _beside(session: Session, run_id: str) -> list[billing.Span]:
-    """The machine's other jobs of which the ledger knows no times yet, by the machine's own clock."""
+    """The machine's other jobs whose times the ledger does not know yet, by the machine's own clock."""
     others = [run.run_id for run in session.ledger.lease().uncollected if run.run_id != run_id]
     states = [jobs.state(session.host, session.agent, name) for name in others]
     return [billing.Span(s.started_at, s.ended_at or math.inf) for s in states if s.started_at]

@@ -1,7 +1,7 @@
-"""Runs of a team that another computer began: what became of them, by the ledger and by the profile's store.
+"""Runs that another computer of the team started, followed through the ledger and the profile's store.
 
-A machine's key is on the computer that made it. From any other one its run is followed by what the machine
-puts into the store, and what came home there is fetched from the store.
+A machine's key is on the computer that created it. From other computers its run is followed by what the
+machine uploads to the store, and results that were pulled there are downloaded from the store.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from orchestrator.storage import open_store
 Output = Callable[[bytes], None]
 _POLL_S = 10.0
 _PUT_S = 120.0
-"""How long a record may take to reach the store once its run came home elsewhere."""
+"""Seconds that a record may take to reach the store after its run was pulled elsewhere."""
 
 
 def bring_record(project: Project, profile: Profile, run_id: str, tell: Progress) -> RunRecord | None:
-    """Bring the newest attempt that came home elsewhere, so that a call for its id finds it as its own.
+    """Download the newest attempt that was pulled on another computer, so that a call for its id finds it.
 
-    None where nothing is to be brought. Raises UsageError where it succeeded elsewhere and no store has its
-    results: to train it again is for the user to say.
+    None if there is none. Raises UsageError if it succeeded elsewhere and no store has its results: only the
+    user can decide to train again.
     """
     found = _newest(project, run_id) if project.team else None
     if found is None or not found.collected or found.lost is not None:
@@ -62,7 +62,7 @@ def _is_home_elsewhere(run: LeasedRun) -> UsageError:
     return UsageError(
         f"{run.run_id} has ended ({run.exit_reason}): its record and results are on the computer of "
         f"{run.home}, and no store has them.",
-        exists="Nothing was started by this call.",
+        exists="This call started nothing.",
         next_command="repeat the command there, or with another run id; with `store:` in the profile, "
         "results reach every computer",
     )
@@ -79,15 +79,16 @@ def is_out_of_reach(project: Project, lease: Lease) -> bool:
 
 
 def end_out_of_reach(project: Project, lease: Lease, run_id: str, tell: Progress) -> None:
-    """End a machine that another computer made for this run alone, and on which nothing is: it cannot be
-    used from here, and its maker, which held the run's turn until it began, is gone."""
+    """Delete a machine that another computer created for this run only and that holds nothing: it cannot be
+    used from here, and the call that created it is gone.
+    """
     if lease.for_run != run_id or not is_out_of_reach(project, lease):
         return
     with turn_of(project, run_id, "run", tell):
         now = project.ledger(lease.id).lease()
         if now.open and not now.uncollected:
             tell.say(
-                f"{(now.machine or {}).get('id')} was made on the computer of {now.owner}, and has no run"
+                f"{(now.machine or {}).get('id')} was created on the computer of {now.owner} and has no run"
             )
             from orchestrator.leases.down import down
 
@@ -97,9 +98,10 @@ def end_out_of_reach(project: Project, lease: Lease, run_id: str, tell: Progress
 def followed(
     project: Project, lease: Lease, run_id: str, verb: str, output: Output | None, tell: Progress
 ) -> RunRecord | None:
-    """The record of a run on a machine out of reach, once it has ended; its failure is raised.
+    """The record of a run on a machine that this computer cannot log in to, once it has ended; its failure is
+    raised.
 
-    None where that is not such a run, or its machine puts nothing into a store.
+    None if this is not such a run, or its machine does not upload to a store.
     """
     run = next((each for each in lease.uncollected if each.run_id == run_id and not each.found), None)
     if run is None or run.draft.store is None or not is_out_of_reach(project, lease):
@@ -107,8 +109,8 @@ def followed(
     stored = StoredRun(open_store(run.draft.store), run_id)
     machine = str((lease.machine or {}).get("id"))
     tell.say(
-        f"{run_id} goes on on {machine}, whose key is with {lease.owner}: it is followed by what the "
-        f"machine puts into {run.draft.store}, every 30 s"
+        f"{run_id} is running on {machine}, whose key is with {lease.owner}. It is followed by what the "
+        f"machine uploads to {run.draft.store}, every 30 s"
     )
     following = _Following(project, project.ledger(lease.id), run, stored, verb, output, tell)
     return raise_for_outcome(following.to_the_end(), lease.profile["path"])
@@ -116,7 +118,7 @@ def followed(
 
 @dataclass(frozen=True)
 class _Following:
-    """`run` as it was in `ledger` when the following began."""
+    """`run` as it was in `ledger` when following started."""
 
     project: Project
     ledger: Ledger
@@ -148,7 +150,7 @@ class _Following:
         return not lease.open or serving(provider, lease) is None
 
     def _settled(self) -> RunRecord | None:
-        """What the store has, or what another computer made of it meanwhile; None where that goes on."""
+        """The run's result in the store, or from another computer; None while the run is active."""
         run_id = self.run.run_id
         with turn_of(self.project, run_id, self.verb, self.tell):
             lease = self.ledger.lease()
@@ -163,7 +165,7 @@ class _Following:
             return collect.read(self.project.run(run_id))
 
     def _show(self, shown: int) -> int:
-        """Give `output` what the log has from byte `shown` on; where that ends."""
+        """Pass the log from byte `shown` on to `output`; returns where it ends."""
         log = self.project.run(self.run.run_id) / collect.LOG
         if self.output is None or not log.is_file():
             return shown

@@ -1,4 +1,4 @@
-"""What lets a machine put a run's checkpoints and results into the store of its profile by itself."""
+"""Permission for a machine to upload a run's checkpoints and results to the profile's store by itself."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from orchestrator.session.session import Session
 from orchestrator.storage import open_store
 
 _AFTER_S = 600.0
-"""Seconds after the machine's deadline until which the grant goes."""
+"""Seconds after the machine's deadline for which the grant is valid."""
 
 
 def upload_grant(session: Session, run: LeasedRun) -> Grant | None:
-    """A grant for one attempt at a run, until after its machine's end. None where the store, or who calls,
-    can give none: what the run leaves then goes through the call that follows it."""
+    """An upload grant for one attempt, valid beyond the end of its machine.
+
+    None if the store or the credentials cannot give one; the call that follows the run uploads then.
+    """
     if not session.profile.store:
         return None
     lease = session.ledger.lease()
@@ -28,7 +30,7 @@ def upload_grant(session: Session, run: LeasedRun) -> Grant | None:
     try:
         grant = open_store(session.profile.store).grant(prefix, left + _AFTER_S)
     except OrchError as error:
-        session.progress.say(f"The machine itself cannot put anything into {session.profile.store}: {error}")
+        session.progress.say(f"The machine cannot upload to {session.profile.store} by itself: {error}")
         return None
     if limit := _limit(session.profile.store, grant, left):
         session.progress.say(limit)
@@ -36,13 +38,13 @@ def upload_grant(session: Session, run: LeasedRun) -> Grant | None:
 
 
 def _limit(store: str, grant: Grant | None, left: float) -> str:
-    """What a machine that lasts `left` seconds cannot put there by itself, if anything."""
+    """What a machine that lasts `left` seconds cannot upload by itself, if anything."""
     if grant is None and is_bucket(store):
         return (
-            f"The credentials here cannot sign: what the run leaves reaches {store} through a command that "
-            "follows it (train, logs -f, watch)"
+            f"The credentials here cannot sign uploads: results reach {store} through a command that "
+            "follows the run (train, logs -f, watch)"
         )
     if grant is not None and grant.expires.timestamp() < time.time() + left:
         until = moment(grant.expires.timestamp())
-        return f"The machine itself can put results into {store} until {until}, when the credentials here end"
+        return f"The machine can upload results to {store} until {until}, when the credentials here expire"
     return ""

@@ -1,4 +1,4 @@
-"""One run on a lease's machine, from its first byte to its record here: what `train` and `run` share."""
+"""One run on a lease's machine, from the first byte sent to its record here. Shared by `train` and `run`."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Output = Callable[[bytes], None]
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is to be made. `seen` is the last attempt at its id that had ended when the call began.
+    """How to make a run. `seen`: the last attempt at its id that had ended when the call started.
 
-    `overrides`: what this call changes in the profile, or must give again. `verb`: which one it serves.
-    `new_data`: buckets are taken as they are now, whatever this lease's runs had before.
-    `retried`: how often this call, or one that was killed, has begun the run again by itself.
+    `overrides`: what this call changes in the profile, or must pass again. `verb`: the verb that is carried
+    out. `new_data`: accept changed objects of buckets. `retried`: how often this call, or an interrupted one,
+    has retried the run by itself.
     """
 
     local_parity: bool = False
@@ -55,7 +55,7 @@ class RunOptions:
     new_data: bool = False
 
     def command(self, profile: Profile, run_id: str) -> str:
-        """The command that makes this wish again; what may be secrets is to be filled in."""
+        """The command that repeats these options; values that may be secrets are left to fill in."""
         of = [str(profile.path)] if self.verb == "run" else []
         given = [word for each in without_secrets(self.overrides) for word in ("--set", each)]
         secret = "".join(f" --set {name_of(each)}=…" for each in secrets_of(self.overrides))
@@ -72,8 +72,8 @@ def one_run(
     output: Output | None,
     tell: Progress,
 ) -> RunRecord:
-    """As `train`, once it is known what is meant."""
-    interrupts.begun = _pending(project, lease, name)  # by another call that may be at work
+    """Like `train`, after its arguments were resolved."""
+    interrupts.begun = _pending(project, lease, name)  # by another call that may be active
     if far := elsewhere.followed(project, lease, name, wish.verb, output, tell):
         return far
     with turn_of(project, name, wish.verb, tell) as turn:
@@ -111,7 +111,7 @@ def one_run(
 
 
 def _require_space(project: Project, lease: Lease, profile: Profile, name: str, wish: RunOptions) -> None:
-    """Of a detached run the results may wait on the machine. Raises LocalError."""
+    """Results of a detached run may wait on the machine. Raises LocalError."""
     exists = f"Nothing was sent. The machine of {lease.id} is still running, at ${lease.price:.2f}/h."
     again = f"orch train --run-id {name}"
     if wish.detach:
@@ -123,27 +123,27 @@ def _require_space(project: Project, lease: Lease, profile: Profile, name: str, 
 def recorded(
     project: Project, profile: Profile, run_id: str, wish: RunOptions, tell: Progress
 ) -> RunRecord | None:
-    """The record that answers the call without a start, which is said; None where an attempt is to be made.
+    """The record that answers the call without a start, which is reported; None if an attempt is to be made.
 
-    Raises what `attempts.answer` does.
+    Raises what `attempts.answering_record` does.
     """
     try:
         done = attempts.answering_record(project, profile, run_id, retry=wish.retry_failed, seen=wish.seen)
     except RunFailed as error:
-        error.exists = f"That is how it ended before; nothing was started now. {error.exists}"
-        error.next_command = f"orch logs {run_id}    # to try it again: the same command with --retry-failed"
+        error.exists = f"This is the result of an earlier call; nothing was started now. {error.exists}"
+        error.next_command = f"orch logs {run_id}    # to retry: the same command with --retry-failed"
         raise
     if done is None:
         return None
     tell.say(
-        f"{run_id} is here already, as it ended{when(done)}, and nothing has changed since. "
-        "Nothing was started, and nothing was rented."
+        f"{run_id} ended{when(done)} and is here, and nothing has changed since. Nothing was started or "
+        "rented."
     )
     return replace(done, started=False)
 
 
 def when(record: RunRecord) -> str:
-    """ " on <date>", where the record knows it."""
+    """ " on <date>", if the record has a date."""
     ended = record.attempts[-1].get("ended_at") if record.attempts else None
     return f" on {moment(ended)}" if ended else ""
 
@@ -154,11 +154,12 @@ _OF_THE_MACHINE = (
 
 
 def refuse_another_machine(leased: Profile, wanted: Profile) -> None:
-    """An override of what the machine is would change nothing: it is said rather than ignored."""
+    """Refuse overrides that describe the machine: it exists already, so they would have no effect."""
     changed = [name for name in _OF_THE_MACHINE if getattr(leased, name) != getattr(wanted, name)]
     if changed:
         raise UsageError(
-            f"`train --set` cannot change {', '.join(changed)}: the machine exists already, as `up` made it.",
+            f"`train --set` cannot change {', '.join(changed)}: the machine exists already, as `up` "
+            "created it.",
             exists="The machine runs on, as `orch status` shows it.",
             next_command=f"orch down && orch up {shlex.quote(str(leased.path))} --set …",
         )
@@ -168,10 +169,10 @@ def refuse_another_machine(leased: Profile, wanted: Profile) -> None:
 def opened(
     project: Project, lease: Lease, run_id: str, profile: Profile, tell: Progress, *, again: str
 ) -> Iterator[Session]:
-    """The lease's machine. Where it is gone, its runs are settled and `run_id` is told as lost.
+    """Open the lease's machine. If it is gone, its runs are settled and `run_id` is reported as lost.
 
-    What this computer's disk refuses meanwhile becomes a LocalError that names the machine. `again`: the
-    command that goes on after a failure.
+    Refusals of this computer's disk become a LocalError that names the machine. `again`: the command that
+    continues after a failure.
     """
     ledger = project.ledger(lease.id)
     with (
@@ -191,22 +192,24 @@ def _refused_here(session: Session, lease: Lease, run_id: str, error: OSError) -
     machine = f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h."
     if not began:
         return LocalError(
-            f"This computer refused: {refused}. What was here stays; {run_id} was not started.",
+            f"Error on this computer: {refused}. Existing files are unchanged; {run_id} was not started.",
             exists=machine,
             next_command=f"orch train --run-id {run_id}    # {once}",
         )
     printed = session.project.run(run_id) / collect.LOG
     return LocalError(
-        f"This computer refused: {refused}. What was here stays. What the run printed until then "
-        f"is in {printed}.",
+        f"Error on this computer: {refused}. Existing files are unchanged. The run's output so far is in "
+        f"{printed}.",
         exists=f"The run {run_id} is on its machine, with its results. {machine}",
         next_command=f"orch pull {run_id}    # {once}; while it still runs: orch logs -f {run_id}",
     )
 
 
 def _pending(project: Project, lease: Lease, run_id: str) -> bool:
-    """Whether the run was started, and its results are on the machine only; one that only the machine knows
-    is not counted, as what it was made of is not known."""
+    """Whether the run was started and its results are on the machine only.
+
+    A run that only the machine knows does not count, because its inputs are unknown.
+    """
     uncollected = project.ledger(lease.id).lease().uncollected
     return any(run.run_id == run_id and not run.found for run in uncollected)
 
@@ -227,7 +230,7 @@ def finish(session: Session, run_id: str, output: Output | None, turn: Turn) -> 
 
 
 def _lost(session: Session, run_id: str) -> RunRecord:
-    """The machine went away with the run: what is known of it is recorded, and nothing else."""
+    """Record what is known of a run that was lost with its machine."""
     require_gone(session.provider, session.ledger.lease())
     ending = ending_of_machine(session.provider, session.ledger.lease())
     settle(session.project, session.ledger, ending)

@@ -1,4 +1,4 @@
-"""The resume proof: the profile's own command, killed after a checkpoint and resumed, before the long run."""
+"""The resume proof: before the long run, the profile's command is killed after a checkpoint and resumed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _WILD = frozenset("*?[")
 
 
 def require_checkpoints(profile: Profile) -> None:
-    """Raises UsageError for a profile whose run can go on from nothing."""
+    """Raise UsageError if the profile names no checkpoints."""
     if not profile.train.checkpoints:
         raise UsageError(
             f"{profile.path.name} names no train.checkpoints, so there is nothing to resume from.",
-            exists="Nothing was sent or started by this call.",
-            next_command="orch train --resume-proof --set train.checkpoints='[ckpt]'    # where they are",
+            exists="This call sent and started nothing.",
+            next_command="orch train --resume-proof --set train.checkpoints='[ckpt]'    # their folder",
         )
 
 
@@ -31,7 +31,8 @@ def prove(session: Session, local: Agent) -> ResumeCheck:
 
     profile = session.profile
     session.progress.say(
-        "Resume proof: the run without a break, killed after a checkpoint, and resumed, here"
+        "Resume proof: an uninterrupted run, and one that is killed after a checkpoint and resumed, on "
+        "this computer"
     )
     reference = Reference.of(profile)
     command = Command(
@@ -56,20 +57,20 @@ def refusal(session: Session, found: ResumeCheck) -> ResumeRefused:
     return ResumeRefused(
         f"{found.verdict}: {what}. The run was not started.",
         exists=f"{machine.id} is still running, at ${machine.price:.2f}/h.",
-        next_command=f"{command}    # in {profile.code.path}: names the fix; try it with fewer epochs",
+        next_command=f"{command}    # in {profile.code.path}; names the fix. Use fewer epochs to try it",
     )
 
 
 _WHAT = {
-    Resumed.NOT_EXACT: "the resumed run is not the run without a break",
-    Resumed.UNSTABLE: "the job differs from itself without any kill: seed it first",
-    Resumed.NO_CHECKPOINT: "it wrote no checkpoint between two of its steps",
-    Resumed.NOT_CHECKED: "the check could not be made",
+    Resumed.NOT_EXACT: "the resumed run differs from the uninterrupted one",
+    Resumed.UNSTABLE: "two uninterrupted runs of the job differ: seed it first",
+    Resumed.NO_CHECKPOINT: "it wrote no checkpoint between two steps",
+    Resumed.NOT_CHECKED: "the check could not be carried out",
 }
 
 
 def _fixed(name: str) -> str:
-    """The part of a path or pattern before what is wild in it."""
+    """The part of a path or pattern before its first wildcard."""
     kept: list[str] = []
     for part in name.split("/"):
         if _WILD & set(part):

@@ -1,7 +1,7 @@
-"""Attempts at a run that follow one another without a call, until it succeeds or `retry` allows no more.
+"""Consecutive attempts at a run within one call, until it succeeds or `retry` allows no more.
 
-Nothing is kept of this but the attempts themselves: a call that was killed anywhere is continued by the next
-one, which finds the last attempt and how often it was begun again.
+The only state is the attempts themselves: an interrupted call is continued by the next one, which finds the
+last attempt and its number of retries.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from orchestrator.training.one_run import RunOptions
 class Course:
     """A run that may take several attempts.
 
-    `attempt` makes one, or follows the one that goes on. `replace_machine` sees that the next one has a
-    machine; it gets the record of the one that was interrupted, None where that had not begun. `own`: the
-    machine was made for this run.
+    `attempt` makes one, or follows an active one. `replace_machine` provides a machine for the next one; its
+    argument is the record of the interrupted attempt, None if that had not started. `own`: the machine was
+    created for this run.
     """
 
     project: Project
@@ -39,8 +39,10 @@ class Course:
 
 
 def until_it_ends(course: Course, wish: RunOptions) -> RunRecord:
-    """The record of the attempt that succeeded. Raises what the last attempt raised, and what making a
-    machine for another one did."""
+    """The record of the attempt that succeeded.
+
+    Raises the error of the last attempt, or of creating another machine.
+    """
     while True:
         try:
             return course.attempt(wish)
@@ -51,7 +53,7 @@ def until_it_ends(course: Course, wish: RunOptions) -> RunRecord:
 
 
 def _next(course: Course, wish: RunOptions, failed: RunFailed) -> RunOptions:
-    """What the next attempt is to be, with its machine. Raises `failed` where there is none."""
+    """The options of the next attempt, with its machine ready. Raises `failed` if there is none."""
     record, limits = failed.record, course.profile.retry
     if not isinstance(record, RunRecord):
         raise failed
@@ -62,29 +64,29 @@ def _next(course: Course, wish: RunOptions, failed: RunFailed) -> RunOptions:
     count = retried.interruption if interrupted else retried.error
     most = limits.interruption if interrupted else limits.error
     said = record.exit.get("detail") or record.exit["reason"]
-    course.tell.say(f"{course.run_id}: {said} It is begun again (retry {count} of {most})")
+    course.tell.say(f"{course.run_id}: {said} Retrying (retry {count} of {most})")
     if interrupted:
         course.replace_machine(record)
     return replace(wish, new_data=False, retry_failed=True, seen=record, retried=retried)
 
 
 def _next_unbegun(course: Course, wish: RunOptions, gone: MachineGone) -> RunOptions:
-    """The machine went before the job began: that is a retry, too, and leaves no attempt."""
+    """The machine was lost before the job started: this counts as a retry, and leaves no attempt."""
     taken = gone.ending is not None and gone.ending.preempted
     ours = course.own or taken or wish.retried != FIRST
     more = replace(wish.retried, interruption=wish.retried.interruption + 1)
     if not ours or more.interruption > course.profile.retry.interruption:
         raise gone
-    course.tell.say(f"{gone.message} Another is made for {course.run_id}")
+    course.tell.say(f"{gone.message} Creating another machine for {course.run_id}")
     course.replace_machine(None)
     return replace(wish, new_data=False, retried=more)
 
 
 def _used_up(failed: RunFailed, record: RunRecord) -> RunFailed:
-    """The failure, which names how many attempts were made by themselves."""
+    """The failure, with the number of retries that were made."""
     reason, used = ExitReason(record.exit["reason"]), retried_until(record)
     count = used.interruption if reason.interrupted else used.error if reason.retried_as_error else 0
     if count:
         times = "once" if count == 1 else f"{count} times"
-        failed.message += f" It was begun again {times}, which is what `retry` of the profile allows."
+        failed.message += f" It was retried {times}, the limit set by `retry` in the profile."
     return failed

@@ -1,6 +1,6 @@
-"""The first steps here and there, compared: before the long run, not after it.
+"""Compare the first steps on both sides before the long run.
 
-Here they run in the user's own folder and environment, there on what was sent.
+On this computer they run in the user's own folder and environment, on the machine with what was sent.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def compare_first_steps(
 ) -> Verdict:
     """Run the profile's first steps on both sides at once and compare every tensor.
 
-    Here that is the user's own folder, in a copy. Where that run opens what the machine lacks, nothing is
-    compared: the verdict is NOT COMPARED and names it. The recordings stay in
-    `runs/<id>/parity/{here,there}`. Raises RunFailed where a side fails and NOT COMPARED stops the run.
+    This computer uses a copy of the user's folder. If that run opens what the machine does not have, nothing
+    is compared: the verdict is NOT COMPARED and names it. The recordings stay in
+    `runs/<id>/parity/{here,there}`. Raises RunFailed if a side fails and NOT COMPARED stops the run.
     """
     profile = session.profile
     steps = counted(profile.parity.steps, "step")
@@ -78,7 +78,7 @@ def compare_first_steps(
 
 
 def mismatch(session: Session, run_id: str, verdict: Mapping[str, Any]) -> ParityMismatch:
-    """Make the error for a verdict (as JSON) that stops the run."""
+    """The error for a verdict (as JSON) that stops the run."""
     profile, machine = session.profile, session.machine
     runs_on = f"{machine.id} is still running, at ${machine.price:.2f}/h."
     if verdict["undeclared"]:
@@ -92,13 +92,13 @@ def mismatch(session: Session, run_id: str, verdict: Mapping[str, Any]) -> Parit
         return ParityMismatch(
             f"{verdict['verdict']}: {verdict['detail']}",
             exists=runs_on,
-            next_command="orch train    # without --local-parity, which watches TensorFlow and Keras alone",
+            next_command="orch train    # without --local-parity, which observes only TensorFlow and Keras",
         )
     warn = f"orch train --local-parity --set 'parity.on_mismatch={{{key_of(verdict['verdict'])}: warn}}'"
     return ParityMismatch(
         f"{verdict['verdict']}: {verdict['detail']}",
         exists=f"{runs_on} Both recordings are in {session.project.run(run_id) / 'parity'}.",
-        next_command=f"orch train --local-parity    # once fixed; or, to go on all the same: {warn}",
+        next_command=f"orch train --local-parity    # once fixed; or, to continue anyway: {warn}",
     )
 
 
@@ -114,7 +114,7 @@ def _lacking(profile: Profile, view: View, folder: Path, begun: float) -> tuple[
 
 
 def _nothing_compared(profile: Profile, found: tuple[Undeclared, ...]) -> Verdict:
-    detail = f"{undeclared_sentence(found)} The machine has none of it, so nothing was compared."
+    detail = f"{undeclared_sentence(found)} The machine does not have it, so nothing was compared."
     fix = f"Add to {profile.path.name}:\n{profile_lines(found, profile.path)}"
     return Verdict(
         Conclusion.NOT_COMPARED, detail=detail, fix=fix, undeclared=tuple(each.as_json() for each in found)
@@ -125,7 +125,7 @@ def _nothing_compared(profile: Profile, found: tuple[Undeclared, ...]) -> Verdic
 
 
 def _both(session: Session, local: Agent, mine: Job, theirs: Job, laid: LaidOut) -> list[str]:
-    """Run both to their end; how they failed, for those that did."""
+    """Run both sides to their end; returns the failures."""
     sides = ((HereHost(), local, mine), (session.host, session.agent, theirs))
     with ThreadPoolExecutor(max_workers=2) as both:
         running = [both.submit(_run, host, agent, job) for host, agent, job in sides]
@@ -181,7 +181,7 @@ def _failure(side: str, ended: tuple[str, bytes]) -> str:
 
 
 def _fetch(host: Host, agent: Agent, run_id: str, target: Path) -> None:
-    """The recording of one side, replacing what an earlier attempt left."""
+    """Download the recording of one side, replacing that of an earlier attempt."""
     shutil.rmtree(target, ignore_errors=True)
     source = f"{jobs.run_dir(agent, run_id)}/observe"
     entries = sync.far_scan(host, agent, source).entries
@@ -192,7 +192,10 @@ def _fetch(host: Host, agent: Agent, run_id: str, target: Path) -> None:
 
 
 def _judged(session: Session, local: Agent, python: str, folder: Path) -> Verdict:
-    """The verdict on both recordings; of a difference the cause is looked for here, within the budget."""
+    """The verdict on both recordings.
+
+    The cause of a difference is looked for on this computer, within the budget.
+    """
     here, there = read(folder / "here"), read(folder / "there")
     named = named_alike(here.environment, there.environment)
     here, there = (replace(side, environment=facts) for side, facts in zip((here, there), named, strict=True))

@@ -1,4 +1,4 @@
-"""A run made ready and started on the machine of a session: stack, bytes, parity, and then the job."""
+"""Prepare and start a run on the machine of a session: stack, data, parity, and then the job."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from orchestrator.training.bring_home import measure_duration, run_record
 from orchestrator.training.granted import upload_grant
 
 ATTEMPT = "ORCH_ATTEMPT"
-"""The variable that tells a job which attempt at its run it is, from 1."""
+"""The variable with the number of the attempt, from 1."""
 
 
 def prepared(
@@ -60,13 +60,13 @@ def prepared(
     retried: Retried,
     new_data: bool = False,
 ) -> Draft:
-    """Stack, bytes and parity, ready for the job: the draft of the run's record, with the job in it.
+    """Verify stack, data and parity; returns the draft of the run's record with its job.
 
-    From here on what an earlier attempt left is in `runs/<id>/attempts/`. Raises Busy where another run is
-    on the machine, StackMismatch, SyncError, ParityMismatch.
+    From here on, files of an earlier attempt are in `runs/<id>/attempts/`. Raises Busy if another run is
+    active on the machine, StackMismatch, SyncError, ParityMismatch.
     """
     company.require_no_other_run(session, run_id, parallel)
-    session.watch_idleness()  # `up` may have been killed before it did
+    session.watch_idleness()  # `up` may have been interrupted before it did this
     session.confine()
     timings: dict[str, float] = {}
     installed, stack = _proven(session, timings)
@@ -121,8 +121,10 @@ def _proven(session: Session, timings: dict[str, float]) -> tuple[Installed, Sta
 
 
 def _resumable(session: Session, local: Agent, run_id: str, draft: Draft, timings: dict[str, float]) -> Draft:
-    """The draft with the resume proof, of this attempt or of the one that it goes on from. Raises
-    ResumeRefused."""
+    """The draft with the resume proof of this attempt, or of the one that it continues from.
+
+    Raises ResumeRefused.
+    """
     before = session.ledger.lease().runs.get(run_id) if draft.attempt.retried != FIRST else None
     if before and before.draft.resume_proof:
         return replace(draft, resume_proof=before.draft.resume_proof)
@@ -136,7 +138,7 @@ def _resumable(session: Session, local: Agent, run_id: str, draft: Draft, timing
 
 
 def _sent(session: Session, new_data: bool, *, proved: bool) -> trees_.Trees:
-    """Code and data on the machine; where they are `proved`, samples of buckets here, too."""
+    """Send code and data to the machine; if `proved`, also download samples of buckets."""
     trees = trees_.send(session, new_data=new_data)
     if proved:
         trees_.mirror_samples(session)
@@ -144,10 +146,10 @@ def _sent(session: Session, new_data: bool, *, proved: bool) -> trees_.Trees:
 
 
 def begin(session: Session, run_id: str, draft: Draft | None, *, parallel: bool, verb: str) -> bool:
-    """Note the run in the ledger and start its job; without `draft` it is there, and may have begun.
+    """Record the run in the ledger and start its job. Without `draft` it is recorded, and may have started.
 
-    False where the machine went away. Raises Busy where another run is on the machine, or its lease
-    was ended meanwhile. `verb`: what this call carries out, for another one that waits.
+    Returns False if the machine went away. Raises Busy if another run is active on the machine, or its lease
+    was ended meanwhile. `verb`: shown to other calls that wait.
     """
     with starting(session.project, session.ledger.lease().id, verb, session.progress):
         if draft is not None:
@@ -158,7 +160,7 @@ def begin(session: Session, run_id: str, draft: Draft | None, *, parallel: bool,
         else:
             state = follow.reconnecting(session, lambda: jobs.state(session.host, session.agent, run_id))
             if state and state.exit and state.exit.reason != ExitReason.COMPLETED:
-                return True  # it failed, and is only to be fetched: what would be started now does not matter
+                return True  # it failed and is only to be pulled: what would be started now does not matter
             if state and state.state == "absent":
                 company.require_no_other_run(session, run_id, parallel)
         return _start(session, run_id)
@@ -168,14 +170,14 @@ def _require_open(session: Session, run_id: str) -> None:
     lease = session.ledger.lease()
     if not lease.open:
         raise Busy(
-            f"The machine of {lease.id} was ended by another call, before {run_id} was started.",
+            f"The machine of {lease.id} was ended by another call before {run_id} was started.",
             exists="Nothing is running; nothing costs money.",
             next_command=f"orch up {lease.profile['path']}",
         )
 
 
 def running(session: Session, run_id: str) -> RunRecord:
-    """The record of a run that goes on."""
+    """The record of an active run."""
     draft = session.ledger.lease().runs[run_id].draft
     ended: Exited = {
         "code": None,
@@ -189,7 +191,7 @@ def running(session: Session, run_id: str) -> RunRecord:
 def _attempt(
     session: Session, run_id: str, trees: trees_.Trees, retried: Retried
 ) -> tuple[inputs.Inputs, Try]:
-    """Which attempt this is, of what, and what changed since the one before, whose files are set aside."""
+    """The attempt: its number, inputs, and changes since the previous one, whose files are set aside."""
     project, profile = session.project, session.profile
     attempts.archive_attempt(project, run_id)
     now = inputs.inputs_sent(profile, trees, session.lock().digest)
@@ -197,26 +199,24 @@ def _attempt(
     number = attempts.number_of_next(project, run_id, session.ledger.lease().runs.get(run_id))
     changed = attempts.changed_since(project, run_id, now)
     last = attempts.latest_attempt(project.run(run_id))
-    if retried == FIRST and last is not None:  # a call that was killed may have been about to begin it again
+    if retried == FIRST and last is not None:  # an interrupted call may have been about to retry
         retried = retried_next(project, last, profile.retry) or FIRST
     if number > 1:
-        said = "; ".join(changed) or "nothing changed here since the attempt before"
+        said = "; ".join(changed) or "nothing changed here since the previous attempt"
         session.progress.say(f"{run_id}: attempt {number}: {said}")
     return now, Try(number, tuple(changed), retried)
 
 
 def _make_room_there(session: Session, run_id: str, number: int) -> None:
-    """The machine may hold an earlier attempt of this run: it is ended there, and kept under another name.
+    """End an earlier attempt of this run on the machine and keep its files under another name.
 
-    Nothing waits for its files any more, neither the machine's idle watch nor `down`. A run that a damaged
-    ledger does not tell is no earlier attempt: it is taken up again.
+    Neither the idle watch nor `down` waits for those files any more. A run that a damaged ledger does not
+    list is not an earlier attempt: it is adopted again.
     """
     if jobs.state(session.host, session.agent, run_id).state != "absent":
         known = session.ledger.lease().runs.get(run_id)
         if known is None or known.found:
-            session.progress.say(
-                f"{run_id} is on {session.machine.id}, though no record of it is here: taken up again"
-            )
+            session.progress.say(f"{run_id} is on {session.machine.id}, but not recorded here: following it")
             return
         jobs.cancel(session.host, session.agent, run_id, grace=1.0)
         _supersede(session, run_id, f"{run_id}@{number - 1}")
@@ -226,21 +226,25 @@ def _make_room_there(session: Session, run_id: str, number: int) -> None:
 
 
 def _supersede(session: Session, run_id: str, name: str) -> None:
-    """Note what of the earlier attempt did not come home: it stays on the machine, as the run `name`."""
+    """Record which files of the earlier attempt were not pulled: they stay on the machine, as
+    the run `name`.
+    """
     run = session.ledger.lease().runs.get(run_id)
     if run is None or not run.left:
         return
     paths = [each.path for each in run.left]
     session.ledger.append("run.superseded", run_id=run_id, attempt=run.attempt, left=paths)
     session.progress.say(
-        f"{few(paths)} of the attempt before did not come home: on the machine as {name}, lost with it"
+        f"{few(paths)} of the previous attempt were not pulled: they are on the machine as {name}, and "
+        "lost with it"
     )
 
 
 def _start(session: Session, run_id: str) -> bool:
-    """Start the run that the ledger announced. One that was started before is only found again.
+    """Start the run that the ledger announced; one that was started before is only found again.
 
-    False where the machine went away."""
+    Returns False if the machine went away.
+    """
     run = session.ledger.lease().runs[run_id]
     assert run.draft.job is not None, "a run that is only found is not started again"
     job = replace(run.draft.job, env={**session.profile.train.environment(), ATTEMPT: str(run.attempt)})
@@ -253,7 +257,7 @@ def _start(session: Session, run_id: str) -> bool:
         started = follow.reconnecting(session, lambda: _begun(session, job, saved, grant))
     except UsageError as refused:
         refused.exists = f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h."
-        refused.next_command = f"orch logs -f {run_id} && orch pull {run_id}    # the run that is there"
+        refused.next_command = f"orch logs -f {run_id} && orch pull {run_id}    # the active run"
         raise
     if started:
         session.progress.say(f"Training: {run_id}")
@@ -261,7 +265,7 @@ def _start(session: Session, run_id: str) -> bool:
 
 
 def _begun(session: Session, job: Job, saved: checkpoints.Kept | None, grant: Grant | None) -> RunState:
-    """Start the job on what an earlier attempt had saved, if it is not there yet."""
+    """Start the job from the newest checkpoint of an earlier attempt, if it has not started yet."""
     train = session.profile.train
     there = jobs.state(session.host, session.agent, job.run_id) if saved else None
     restored = None
@@ -280,7 +284,7 @@ def _begun(session: Session, job: Job, saved: checkpoints.Kept | None, grant: Gr
 
 
 def _saved(session: Session, run: LeasedRun) -> checkpoints.Kept | None:
-    """The newest checkpoint of an earlier attempt at the same inputs."""
+    """The newest checkpoint of an earlier attempt with the same inputs."""
     if not session.profile.train.checkpoints or run.attempt == 1:
         return None
     found = checkpoints.newest_of(session.project, session.profile, run.run_id)
@@ -289,10 +293,10 @@ def _saved(session: Session, run: LeasedRun) -> checkpoints.Kept | None:
     which = f"the checkpoint that attempt {found.attempt} saved {moment(found.snapshot.taken_at)}"
     if run.draft.attempt.changed:
         session.progress.say(
-            f"{run.run_id} begins anew: {which} is of other inputs. It stays in {found.folder}"
+            f"{run.run_id} starts from the beginning: {which} has other inputs. It stays in {found.folder}"
         )
         return None
-    session.progress.say(f"{run.run_id} goes on from {which}")
+    session.progress.say(f"{run.run_id} continues from {which}")
     return found
 
 
@@ -319,7 +323,7 @@ def _refuse_undeclared(session: Session, differences: Sequence[Difference]) -> N
     listed = "\n".join(f"  {told(difference)}" for difference in undeclared)
     names = ", ".join(d.name for d in undeclared)
     raise StackMismatch(
-        f"The machine's stack is not the one here, and the profile does not allow the difference:\n{listed}",
+        f"The machine's stack differs from the one here, and the profile does not allow that:\n{listed}",
         exists=f"{session.machine.id} is still running, at ${session.machine.price:.2f}/h.",
         next_command=f"fix the difference, or allow it by name: stack.allow: [{names}]",
     )
@@ -329,7 +333,7 @@ def _refuse_mismatch(session: Session, run_id: str, draft: Draft, parity: Mappin
     if parity["verdict"] == Conclusion.IDENTICAL:
         return
     if not session.profile.parity.on_mismatch.stops(parity["verdict"]):
-        session.progress.say(f"Parity: {parity['verdict']}: {parity['detail']} The run goes on.")
+        session.progress.say(f"Parity: {parity['verdict']}: {parity['detail']} The run continues.")
         return
     from orchestrator.training import side_by_side
 

@@ -80,7 +80,7 @@ def test_a_success_of_another_computer_answers_the_call_with_its_results(
     assert (two.other / "runs/one/output.log").read_text() == "begun\nended\n"
     assert len(cloud._made) == made
     (two.other / "train.py").write_text("print(2)")
-    with pytest.raises(UsageError, match="not with what is here now"):
+    with pytest.raises(UsageError, match="with other inputs than exist now"):
         two.run(two.other)
 
 

@@ -79,6 +79,6 @@ def test_what_a_verdict_does(up: Project, verdict: str, asked: str) -> None:
         assert "at $" in told["error"]["exists"] and "orch train" in told["error"]["next_command"]
     else:
         assert told["parity"]["verdict"] == verdict and told["exit"]["code"] == 0
-        assert (f"Parity: {verdict}: " in said.err and "The run goes on." in said.err) == (
+        assert (f"Parity: {verdict}: " in said.err and "The run continues." in said.err) == (
             verdict != "IDENTICAL"
         ), said.err

@@ -24,5 +24,5 @@ def test_a_read_only_project_is_named_before_anything_runs(tmp_path: Path) -> No
     done = subprocess.run([*there, *orch], capture_output=True, text=True, check=False, timeout=120)
     said = " ".join(done.stderr.split())
     assert done.returncode == 1 and not mark.exists()
-    assert f"{project} cannot take the run's files: Read-only file system" in said
+    assert f"The run's files cannot be written to {project}: Read-only file system" in said
     assert "Nothing was run." in said and f"Next: cp -r {project} ~/project-copy" in said

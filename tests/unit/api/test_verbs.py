@@ -147,7 +147,7 @@ def test_a_repeated_run_says_that_nothing_was_started(
     value = json.loads(said.out)
     assert value == {**first, "started": False}
     jsonschema.Draft202012Validator(orch_schema("run")).validate(value)
-    assert "Nothing was started, and nothing was rented." in said.err
+    assert "Nothing was started or rented." in said.err
     assert len(job.cloud._made) == 1
 
 

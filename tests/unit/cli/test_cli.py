@@ -131,7 +131,7 @@ DEEP = "[" * 5000
     [
         (("init", "--terraform", "deep.json"), "it is not JSON"),
         (("init", "--add-data", os.fsdecode(b"caf\xe9")), "is not UTF-8"),
-        (("lint", "p.yaml"), "no script, notebook or list of packages"),
+        (("lint", "p.yaml"), "not a script, notebook or requirements file"),
         (("lint", "fifo"), "neither a plain file nor a folder"),
         (("plan", "p.yaml", "--like", ""), "no trace of a run"),
         (("up", "x" * 5000), "the file cannot be read: file name too long"),

@@ -108,7 +108,7 @@ def test_a_run_whose_machines_go_is_one_run_with_three_attempts(job: Interrupted
     assert log == bytes(job.shown), "a follower saw what the log holds, each byte once"
     first, mark, second, _, third = log.decode().splitlines()
     assert [first, second, third] == ["begun 1", "begun 2", "begun 3"]
-    assert mark.startswith(f"[orch] attempt 1 ended: {why}.") and mark.endswith("Another follows.")
+    assert mark.startswith(f"[orch] attempt 1 ended: {why}.") and mark.endswith("Another attempt follows.")
     assert (job.folder / "runs/one/attempts/2/output.log").read_text() == "begun 2\n"
     again = bytearray()
     logs("one", folder=job.folder, output=again.extend)

@@ -273,7 +273,7 @@ def test_an_attempt_that_was_replaced_keeps_neither_the_machine_nor_down_waiting
     job.script(WRITES)
     done = orch.train(run_id="one", folder=job.folder, retry_failed=True, progress=job.told)
     assert done.succeeded
-    assert job.told.heard("log.txt of the attempt before did not come home")
+    assert job.told.heard("log.txt of the previous attempt were not pulled")
     there = [rundir.open_run(str(runs.parent), name) for name in ("one", "one@1")]
     assert not any(rundir.uncollected(run) for run in there), "the machine may idle"
     assert (runs / "one@1" / "work" / "kept.txt").exists()
@@ -290,7 +290,7 @@ def test_a_run_whose_line_in_the_ledger_was_damaged_is_taken_up_again(job: Job) 
     assert not ledger.lease().runs
     done = orch.train(run_id="one", folder=job.folder, progress=job.told)
     assert done.succeeded
-    assert job.told.heard("taken up again")
+    assert job.told.heard("not recorded here: following it")
     runs = job.cloud.base(job.cloud.alive()[0].id) / "runs"
     assert [path.name for path in runs.iterdir()] == ["one"]
     assert orch.down(folder=job.folder).proven_gone

@@ -113,7 +113,7 @@ def test_a_run_that_is_taken_twice_ends_with_the_weights_of_one_that_was_not(job
     home = job.folder / "runs/one/outputs"
     assert json.loads((home / "weights.json").read_text()) == expected()
     assert json.loads((home / "saved/state.json").read_text())["step"] == STEPS
-    assert any("goes on from the checkpoint that attempt 1 saved" in text for text in job.said)
+    assert any("continues from the checkpoint that attempt 1 saved" in text for text in job.said)
     resumed = [each["resumed_from"] for each in record.attempts]
     assert [each and each["attempt"] for each in resumed] == [None, 1, 2]
     assert "3  completed: small in r1-a, from a checkpoint of attempt 2" in summary(record)
@@ -128,7 +128,7 @@ def test_a_copy_that_is_here_no_more_comes_from_the_store(job: Job, tmp_path: Pa
 
     class Losing(list[str]):
         def append(self, text: str) -> None:
-            if "It is begun again" in text:
+            if "Retrying (retry" in text:
                 shutil.rmtree(job.folder / "runs/one/checkpoints")
             said.append(text)
 
