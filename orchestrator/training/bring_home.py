@@ -38,10 +38,10 @@ def bring_home(
     again: bool = False,
     ready: Checkers | None = None,
 ) -> RunRecord:
-    """Fetch and record first: from then on nothing can be lost. Then look at what was fetched.
+    """Download and record first, so that nothing can be lost afterwards; then examine the files.
 
-    `ready` checks it, if it was begun with the run. What must not or cannot be written here is named in the
-    record and in the ledger, and stays there.
+    `ready` checks the models, if it was started with the run. Files that must not or cannot be written here
+    are named in the record and the ledger, and stay on the machine.
     """
     note_end(session, run_id, exit_)
     draft = session.ledger.lease().runs[run_id].draft
@@ -78,7 +78,7 @@ def bring_home(
     session.ledger.append("run.collected", run_id=run_id, left=left, ran=cost)
     try:
         checked = _checked(session, read_metrics(done), fetched.entries, ready)
-    finally:  # not before: a machine that counts as idle may end while it is asked
+    finally:  # not earlier: a machine that counts as idle may end during the question
         there = _is_uploaded(session, run_id)
         if not any(each.can_come for each in fetched.refused):
             release(session.ledger, session.host, session.agent, run_id)
@@ -136,7 +136,7 @@ def _beside(session: Session, run_id: str) -> list[billing.Span]:
 def _checked(
     session: Session, record: RunRecord, entries: Sequence[Entry], ready: Checkers | None
 ) -> RunRecord:
-    """The record with whether the fetched models load here and do what they did there."""
+    """The record with the result of the model check."""
     timings = dict(record.timings)
     with (
         measure_duration(timings, MODEL_CHECK),

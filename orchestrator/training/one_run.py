@@ -215,7 +215,7 @@ def _pending(project: Project, lease: Lease, run_id: str) -> bool:
 
 
 def finish(session: Session, run_id: str, output: Output | None, turn: Turn) -> RunRecord:
-    """Follow the run, with others who may; then bring it home, unless one of them was quicker."""
+    """Follow the run, possibly beside other calls; then download it, unless another call already did."""
     with checkers_ahead(session, run_id) as ready:
         exit_ = follow.follow_to_end(session, run_id, output)
         turn.take()
