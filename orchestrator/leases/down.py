@@ -22,6 +22,7 @@ from orchestrator.leases.down_all import Approve, down_all
 from orchestrator.leases.remains import describe_remains
 from orchestrator.leases.settle import few, lost_run, settle
 from orchestrator.ledger import Lease, Ledger
+from orchestrator.ledger.events import DeleteIntent, LeaseClosed, LedgerEvent, MachineEnded
 from orchestrator.model import DownReport, Machine, Progress, Silent
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.providers import open_provider
@@ -69,9 +70,9 @@ class _Notes:
         self._ledger = ledger
         self._refusals: dict[str, None] = {}
 
-    def add(self, event: str, **data: Any) -> None:
+    def add(self, event: LedgerEvent) -> None:
         try:
-            self._ledger.append(event, **data)
+            self._ledger.record(event)
         except (OSError, UsageError, LocalError, StorageError) as error:
             self.refused(error)
 
@@ -191,14 +192,14 @@ def _end_on(
         if lease.uncollected:
             tell.say(f"Discarding the results of {', '.join(run.run_id for run in lease.uncollected)}")
         _settle_left(lease, discard, tell)
-        notes.add("delete.intent", machines=[machine.id for machine in machines])
+        notes.add(DeleteIntent(tuple(machine.id for machine in machines)))
     asked = time.monotonic()
     end_and_prove(provider, machines, lease, tell)
     for holding in lease.holdings:
         for machine in machines:
             if machine.id == holding.id and machine.age is not None:
                 lasted = machine.age + time.monotonic() - asked
-                notes.add("machine.ended", machine=machine.id, at=holding.created_at + lasted)
+                notes.add(MachineEnded(machine.id, holding.created_at + lasted))
     return machines
 
 
@@ -213,7 +214,7 @@ def _closed(
     ledger = project.ledger(lease.id)
     for secret in (project.identity(lease.id), project.known_hosts(lease.id)):
         notes.remove(secret)
-    notes.add("lease.closed")
+    notes.add(LeaseClosed())
     if not notes.missing:
         forget_folder(lease.id)
     closed = ledger.lease()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from orchestrator.errors import Busy, Fault, LockLost, ProviderError, UsageError
 from orchestrator.hosts.identity import public_key
@@ -19,6 +19,7 @@ from orchestrator.leases.settle import settle
 from orchestrator.leases.status import machine_facts
 from orchestrator.leases.waiting import CapacityWait
 from orchestrator.ledger import Attempt, Lease, Ledger
+from orchestrator.ledger.events import CreateAccepted, CreateIntent, CreateRefused, DeleteIntent
 from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Offer, Place, Progress, Provider
 from orchestrator.plan import Delete, Keep, Plan, disk_cost
 from orchestrator.profile import Profile
@@ -81,7 +82,7 @@ def _delete(ledger: Ledger, lease: Lease, provider: Provider, action: Delete, te
             next_command="orch down --discard    # those results are lost then",
         )
     tell.say(f"Deleting {action.machine.id}: {action.reason}")
-    ledger.append("delete.intent", machines=[action.machine.id])
+    ledger.record(DeleteIntent((action.machine.id,)))
     provider.delete(action.machine)
 
 
@@ -99,7 +100,7 @@ def _adopt(
     if lease.machine is None or lease.machine["id"] != machine.id:
         number = lease.attempts[-1].number if lease.attempts else 0
         guarded = provider.guard(machine, max(0.0, wanted.max_duration - (machine.age or 0.0)))
-        ledger.append("create.accepted", **receipt(number, guarded, wanted))
+        ledger.record(receipt(number, guarded, wanted))
         _say_unguarded(guarded, tell)
 
 
@@ -207,7 +208,7 @@ def _made(
     tell.say(f"Creating {offer.instance_type} in {offer.zone or offer.region} at ${offer.price:.2f}/h")
     with budget.alone():
         budget.require_budget(project, wanted, budget.worst_case(offer, wanted))
-        ledger.append("create.intent", **_intent(spec))
+        ledger.record(_intent(spec))
     asked = time.monotonic()
     try:
         machine = provider.create(replace(spec, ssh_public_key=key))
@@ -240,7 +241,7 @@ def _accept(ledger: Ledger, provider: Provider, spec: MachineSpec, machine: Mach
     If another computer continued with the lease meanwhile, delete it: a lease never has two running machines.
     """
     try:
-        ledger.append("create.accepted", **receipt(spec.attempt, machine, wanted))
+        ledger.record(receipt(spec.attempt, machine, wanted))
     except LockLost as lost:
         now = ledger.lease()
         if now.open and any(a.number == spec.attempt and not a.refused for a in now.attempts):
@@ -264,7 +265,7 @@ def _note_gone(
     if gone.ending is None or gone.ending.fault is None:
         raise gone
     tell.say(gone.ending.message)
-    ledger.append("delete.intent", machines=[machine.id])
+    ledger.record(DeleteIntent((machine.id,)))
     end_and_prove(provider, (machine,), None, tell)
     note_ends(ledger, provider, ledger.lease(), ())
 
@@ -288,9 +289,9 @@ def _taken_back(ledger: Ledger, provider: Provider, machine: Machine, gone: Mach
 
 
 def _note_refusal(ledger: Ledger, attempt: int, error: ProviderError) -> None:
-    refused = {"fault": str(error.fault), "code": error.code, "message": error.message}
-    unsure = {"undecided": True} if error.undecided else {}
-    ledger.append("create.refused", attempt=attempt, **refused, **unsure)
+    ledger.record(
+        CreateRefused(attempt, str(error.fault), error.code, error.message, undecided=error.undecided)
+    )
 
 
 def _specs(lease: Lease, offers: Sequence[Offer], wanted: Profile, owner: str) -> Iterator[MachineSpec]:
@@ -346,28 +347,23 @@ def _spec(lease: Lease, number: int, offer: Offer, wanted: Profile, owner: str, 
     )
 
 
-def _intent(spec: MachineSpec) -> dict[str, Any]:
+def _intent(spec: MachineSpec) -> CreateIntent:
     offer = spec.offer
-    return {
-        "attempt": spec.attempt,
-        "spec_id": spec.id,
-        "instance_type": offer.instance_type,
-        "zone": offer.zone,
-        "price": offer.price,
-        "deadline": spec.deadline.timestamp(),
-        "lasts": spec.lasts,
-    }
+    deadline = spec.deadline.timestamp()
+    return CreateIntent(
+        spec.attempt, spec.id, offer.instance_type, offer.zone, offer.price, deadline, spec.lasts
+    )
 
 
-def receipt(number: int, machine: Machine, wanted: Profile | None = None) -> dict[str, Any]:
+def receipt(number: int, machine: Machine, wanted: Profile | None = None) -> CreateAccepted:
     need = wanted.need() if wanted else None
     disk = disk_cost(machine.provider, machine.instance_type, need.disk, need.volume) if need else None
-    return {
-        "attempt": number,
-        "machine": machine_facts(machine),
-        "created_at": machine.created_at.timestamp(),
-        "deadline": machine.deadline.timestamp() if machine.deadline else None,
-        "price": machine.price,
-        "disk_usd_hour": disk.usd_hour if disk else 0.0,
-        "age": machine.age,
-    }
+    return CreateAccepted(
+        number,
+        machine_facts(machine),
+        created_at=machine.created_at.timestamp(),
+        deadline=machine.deadline.timestamp() if machine.deadline else None,
+        price=machine.price,
+        disk_usd_hour=disk.usd_hour if disk else 0.0,
+        age=machine.age,
+    )

@@ -23,6 +23,7 @@ from orchestrator.leases.status import lease_status
 from orchestrator.leases.tier import describe_tier
 from orchestrator.leases.unprepared import end_unprepared
 from orchestrator.ledger import Lease, Ledger
+from orchestrator.ledger.events import LeaseClosed, LeaseKept, LeaseOpened, ProfileChanged, StackInstalled
 from orchestrator.model import LeaseStatus, Machine, Place, Progress, Provider, clouds
 from orchestrator.plan import Plan
 from orchestrator.profile import Profile
@@ -181,13 +182,13 @@ def _ledger_for(
         ledger = project.new_ledger(wanted.name)
         name = ledger.path.parent.name
         note_folder(name, project.root)
-        ledger.append("lease.opened", lease=name, profile=facts, for_run=for_run)
+        ledger.record(LeaseOpened(name, facts, for_run))
         return ledger
     ledger = project.ledger(lease.id)
     if lease.for_run and for_run is None:
-        ledger.append("lease.kept")
+        ledger.record(LeaseKept())
     if lease.profile != facts:
-        ledger.append("profile.changed", profile=facts)
+        ledger.record(ProfileChanged(facts))
     return ledger
 
 
@@ -196,7 +197,7 @@ def _forget_unmade(project: Project, ledger: Ledger) -> None:
     lease = ledger.lease()
     if all(attempt.settled and attempt.outcome != "accepted" for attempt in lease.attempts):
         project.identity(lease.id).unlink(missing_ok=True)
-        ledger.append("lease.closed")
+        ledger.record(LeaseClosed())
         forget_folder(lease.id)
 
 
@@ -205,6 +206,6 @@ def _installed(session: Session, tell: Progress) -> Installed:
     stack = session.install()
     seconds = time.monotonic() - begun
     facts = {**stack_facts(stack), "seconds": round(seconds, 3)}
-    session.ledger.append("stack.installed", agent=asdict(session.agent), stack=facts)
+    session.ledger.record(StackInstalled(asdict(session.agent), facts))
     tell.say("Stack: " + ("already there" if stack.skipped else f"installed in {seconds:.0f} s"))
     return stack

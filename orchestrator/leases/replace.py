@@ -10,6 +10,7 @@ from orchestrator.leases.consent import Approve
 from orchestrator.leases.down import down
 from orchestrator.leases.provision import provision
 from orchestrator.ledger import Lease
+from orchestrator.ledger.events import DeleteIntent
 from orchestrator.model import LeaseStatus, Place, Progress, clouds
 from orchestrator.profile import Profile
 from orchestrator.providers import open_provider
@@ -68,7 +69,7 @@ def end_interrupted(project: Project, lease: Lease, machine: str, tell: Progress
         lease = ledger.lease()
         if lease.whole and not lease.uncollected:
             with changing(project, lease.id, "train", tell):
-                ledger.append("delete.intent", machines=[machine])
+                ledger.record(DeleteIntent((machine,)))
                 end_and_prove(provider, (found,), None, tell)
             break
         if time.monotonic() > limit:

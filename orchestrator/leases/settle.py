@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.errors import ResultsLost, StorageError, SyncError
 from orchestrator.leases import billing
 from orchestrator.ledger import Draft, Lease, LeasedRun, Ledger, Ran
+from orchestrator.ledger.events import RunCollected, RunEnded, RunLost
 from orchestrator.model import AttemptFacts, Ending, Exit, MachineState, Provider, RunRecord
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.providers import open_provider
@@ -176,9 +177,8 @@ def collect_stored(project: Project, ledger: Ledger, run: LeasedRun, url: str) -
     )
     collect.write(record)
     if run.exit_reason is None:
-        ledger.append("run.ended", run_id=run.run_id, reason=found.exit.reason)
-    charged = asdict(billing.charge(ran, record.cost))
-    ledger.append("run.collected", run_id=run.run_id, left=[], ran=charged)
+        ledger.record(RunEnded(run.run_id, found.exit.reason))
+    ledger.record(RunCollected(run.run_id, ran=billing.charge(ran, record.cost)))
     read_metrics(record)
     stored.put_record(record)
 
@@ -191,8 +191,7 @@ def _settled(
     draft = replace(run.draft, data=collect.data_read(run.draft.data, None))
     record = record_of(project, lease, run.run_id, draft, ran=ran, exit=collect.exit_json(exit_))
     collect.write(record)
-    charged = asdict(billing.charge(ran, record.cost))
-    ledger.append("run.lost", run_id=run.run_id, reason=exit_.reason, detail=exit_.detail, ran=charged)
+    ledger.record(RunLost(run.run_id, exit_.reason, exit_.detail, billing.charge(ran, record.cost)))
     return record
 
 

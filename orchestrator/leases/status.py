@@ -15,6 +15,7 @@ from typing import Any
 from orchestrator.errors import HostError, LocalError, StorageError, UsageError
 from orchestrator.leases.remains import describe_remains
 from orchestrator.ledger import Lease, LeasedRun, TeamLedger
+from orchestrator.ledger.events import RunEnded
 from orchestrator.model import LeaseStatus, Machine, MachineFacts, MachineState, Provider, clouds
 from orchestrator.providers import exists, open_provider
 from orchestrator.session.machines import RegionUnseen, ends_itself, machines_of, note_ends
@@ -133,7 +134,7 @@ def _now(project: Project, lease: Lease, provider: Provider, machine: Machine) -
     ):  # what was observed here is known even after the machine is gone
         for name, state in states.items():
             if state.exit:
-                ledger.append("run.ended", run_id=name, reason=state.exit.reason)
+                ledger.record(RunEnded(name, state.exit.reason))
     return {name: state.exit.reason if state.exit else state.state for name, state in states.items()}
 
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from orchestrator.ledger.book import Note, SharedBook, read_note
 from orchestrator.ledger.draft import FIRST, Draft, Retried, Try
+from orchestrator.ledger.events import LedgerEvent, Ran, encode
 from orchestrator.ledger.holding import Holding
 from orchestrator.ledger.journal import VERSION, Contents, Event, Journal
-from orchestrator.ledger.lease import Attempt, Lease, LeasedRun, Ran, fold
+from orchestrator.ledger.lease import Attempt, Lease, LeasedRun, fold
 
 __all__ = [
     "FIRST",
@@ -28,6 +29,7 @@ __all__ = [
     "Lease",
     "LeasedRun",
     "Ledger",
+    "LedgerEvent",
     "Note",
     "Ran",
     "Retried",
@@ -40,7 +42,11 @@ __all__ = [
 
 
 class Ledger(Journal):
-    """The file, and the lease that it tells of."""
+    """The file, with typed events, and the lease that they add up to."""
+
+    def record(self, event: LedgerEvent) -> None:
+        """Write one event. Raises what `append` raises."""
+        self.append(event.kind, **encode(event))
 
     def lease(self) -> Lease:
         """Read all events that can be read. Damage never raises."""

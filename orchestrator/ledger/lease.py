@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from orchestrator.ledger import clock
 from orchestrator.ledger.draft import Draft
+from orchestrator.ledger.events import (
+    CreateAccepted,
+    CreateIntent,
+    CreateRefused,
+    LeaseClosed,
+    LeaseKept,
+    LeaseOpened,
+    LedgerEvent,
+    LeftBehind,
+    MachineArmed,
+    MachineEnded,
+    ProfileChanged,
+    Ran,
+    RunCollected,
+    RunEnded,
+    RunFound,
+    RunLost,
+    RunReleased,
+    RunResumed,
+    RunStarted,
+    RunSuperseded,
+    StackInstalled,
+    decode,
+)
 from orchestrator.ledger.holding import Holding
 from orchestrator.ledger.journal import Event
-from orchestrator.ledger.shapes import is_sound
 from orchestrator.model import MachineFacts, StackFacts
 
-
-@dataclass(frozen=True)
-class LeftBehind:
-    """A file of a collected run that stayed on its machine. `can_come`: fetching it again may bring it."""
-
-    path: str
-    can_come: bool
+E = TypeVar("E", bound=LedgerEvent)
 
 
 @dataclass(frozen=True)
@@ -69,21 +86,6 @@ class LeasedRun:
     def inherited(self) -> dict[str, str]:
         """The variables of the user's shell that it got."""
         return dict((self.draft.stack or {}).get("inherited") or {})
-
-
-@dataclass(frozen=True)
-class Ran:
-    """When the job of an attempt ran on `machine`, in Unix seconds, and what it cost in US dollars."""
-
-    run_id: str
-    attempt: int
-    machine: str
-    begun: float
-    ended: float
-    usd: float = 0.0
-
-    def is_of(self, run_id: str, attempt: int) -> bool:
-        return (self.run_id, self.attempt) == (run_id, attempt)
 
 
 @dataclass(frozen=True)
@@ -192,19 +194,17 @@ class Lease:
 
 
 def fold(events: Sequence[Event], name: str = "") -> Lease:
-    """Fold events into a lease. Unsound events are left out, and the lease is then not `whole`.
+    """Fold events into a lease. Unsound events are skipped, and the lease is then not `whole`.
 
-    `name`: the lease's id where its opening cannot be read.
+    `name`: the lease's id if its opening cannot be read.
     """
     started: dict[str, float] = {}
     events = [_timed(event, started) for event in events]
     lease = replace(_opened(events, name), started=started)
     for event in events:
-        if event.event == "lease.opened":
-            continue
         try:
-            lease = _step(lease, event) if is_sound(event) else replace(lease, whole=False)
-        except (KeyError, TypeError, ValueError):  # or it speaks of a run whose start cannot be read
+            lease = _step(lease, decode(event.event, event.data), event)
+        except (KeyError, ValueError):  # KeyError: an event of a run whose start cannot be read
             lease = replace(lease, whole=False)
     return lease
 
@@ -218,21 +218,13 @@ def _timed(event: Event, started: dict[str, float]) -> Event:
 
 
 def _opened(events: Sequence[Event], name: str) -> Lease:
-    """The lease as it was opened; made of what else is known where its opening cannot be read."""
-    opened = next((one for one in events if one.event == "lease.opened" and is_sound(one)), None)
-    if opened is not None:
-        return Lease(
-            id=opened.data["lease"],
-            opened_at=opened.time,
-            profile=opened.data["profile"],
-            for_run=opened.data.get("for_run"),
-            owner=opened.by,
-        )
-    makers = (e.data["machine"] for e in events if e.event == "create.accepted" and is_sound(e))
-    cloud = next((str(machine.get("provider", "")) for machine in makers), "")
+    """The lease as it was opened; reconstructed from other events if its opening cannot be read."""
+    for event, opened in _sound(events, LeaseOpened):
+        return Lease(opened.lease, event.time, opened.profile, for_run=opened.for_run, owner=event.by)
+    machines = [accepted.machine for _, accepted in _sound(events, CreateAccepted)]
     profile = {
         "name": name.rpartition("-")[0] or name,
-        "cloud": cloud,
+        "cloud": machines[0].get("provider", "") if machines else "",
         "path": "PROFILE.yaml",
         "overrides": [],
         "digest": "",
@@ -240,89 +232,89 @@ def _opened(events: Sequence[Event], name: str) -> Lease:
     return Lease(id=name, opened_at=events[0].time if events else 0.0, profile=profile, whole=False)
 
 
-def _step(lease: Lease, event: Event) -> Lease:
-    data = event.data
-    match event.event:
-        case "lease.kept":
+def _sound(events: Sequence[Event], shape: type[E]) -> Iterator[tuple[Event, E]]:
+    """The events of one kind that can be read."""
+    for event in events:
+        if event.event == shape.kind:
+            with suppress(ValueError):
+                yield event, cast(E, decode(event.event, event.data))
+
+
+def _step(lease: Lease, told: LedgerEvent | None, event: Event) -> Lease:
+    match told:
+        case LeaseKept():
             return replace(lease, for_run=None)
-        case "profile.changed":
-            return replace(lease, profile=data["profile"])
-        case "create.intent":
-            attempts = _intended(lease.attempts, data)
+        case ProfileChanged(profile):
+            return replace(lease, profile=profile)
+        case CreateIntent():
+            attempts = _intended(lease.attempts, told)
             return replace(
-                lease, spec_id=data["spec_id"], attempts=attempts, attempted_at=event.time, closed_at=None
+                lease, spec_id=told.spec_id, attempts=attempts, attempted_at=event.time, closed_at=None
             )
-        case "create.refused":
-            return replace(_refused(lease, data), attempted_at=event.time)
-        case "create.accepted":
+        case CreateRefused():
+            return replace(_refused(lease, told), attempted_at=event.time)
+        case CreateAccepted():
             return replace(
                 lease,
-                attempts=_settle(lease.attempts, data["attempt"], "accepted", data),
-                machine=data["machine"],
-                created_at=data["created_at"],
-                deadline=data["deadline"],
-                price=data["price"],
-                holdings=_held(lease, event),
+                attempts=_settle(lease.attempts, told.attempt, outcome="accepted"),
+                machine=told.machine,
+                created_at=told.created_at,
+                deadline=told.deadline,
+                price=told.price,
+                holdings=_held(lease, told, event),
                 closed_at=None,
                 agent=None,
                 stack=None,
             )
-        case "machine.armed":
-            return replace(lease, holdings=_armed(lease.holdings, data["machine"]))
-        case "machine.ended":
-            return replace(lease, holdings=_ended(lease.holdings, data["machine"], data["at"]))
-        case "stack.installed":
-            return replace(lease, agent=data["agent"], stack=data["stack"])
-        case "run.started" | "run.found":
-            draft, found = Draft.from_json(data["draft"]), event.event == "run.found"
-            return _with_run(
-                lease, LeasedRun(data["run_id"], event.time, draft=draft, found=found, by=event.by)
-            )
-        case "run.resumed":
-            from_ = Resumed(data["attempt"], data["copy"], data["taken_at"])
-            return _with_run(lease, replace(lease.runs[data["run_id"]], resumed=from_))
-        case "run.ended":
-            return _with_run(lease, replace(lease.runs[data["run_id"]], exit_reason=data["reason"]))
-        case "run.collected":
-            return _collected(lease, event)
-        case "run.released":
-            return _with_run(lease, replace(lease.runs[data["run_id"]], released=True))
-        case "run.superseded":  # its id has a new attempt: nothing waits for what the earlier one left
-            return _with_run(lease, replace(lease.runs[data["run_id"]], left=()))
-        case "run.lost":
-            lost = replace(lease.runs[data["run_id"]], exit_reason=data["reason"], lost=data["detail"])
-            return _with_run(_charged(lease, data), lost)
-        case "lease.closed":
+        case MachineArmed(machine):
+            return replace(lease, holdings=_armed(lease.holdings, machine))
+        case MachineEnded(machine, at):
+            return replace(lease, holdings=_ended(lease.holdings, machine, at))
+        case StackInstalled(agent, stack):
+            return replace(lease, agent=agent, stack=cast(StackFacts, stack))
+        case LeaseClosed():
             return replace(lease, closed_at=event.time)
-    return lease  # events of a later version inform it, they do not break this one
+    return _run_step(lease, told, event)
 
 
-def _charged(lease: Lease, data: Mapping[str, Any]) -> Lease:
-    """With when the run's job ran and what it cost, where the event tells it."""
-    if not data.get("ran"):
+def _run_step(lease: Lease, told: LedgerEvent | None, event: Event) -> Lease:
+    match told:
+        case RunStarted(run_id, draft):
+            return _with_run(lease, LeasedRun(run_id, event.time, draft=draft, by=event.by))
+        case RunFound(run_id, draft):
+            return _with_run(lease, LeasedRun(run_id, event.time, draft=draft, found=True, by=event.by))
+        case RunResumed(run_id):
+            from_ = Resumed(told.attempt, told.copy, told.taken_at)
+            return _with_run(lease, replace(lease.runs[run_id], resumed=from_))
+        case RunEnded(run_id, reason):
+            return _with_run(lease, replace(lease.runs[run_id], exit_reason=reason))
+        case RunCollected(run_id, left, ran):
+            home = replace(lease.runs[run_id], collected=True, lost=None, left=left, home=event.by)
+            return _with_run(_charged(lease, ran), home)
+        case RunReleased(run_id):
+            return _with_run(lease, replace(lease.runs[run_id], released=True))
+        case RunSuperseded(run_id):
+            return _with_run(lease, replace(lease.runs[run_id], left=()))
+        case RunLost(run_id, reason, detail, ran):
+            lost = replace(lease.runs[run_id], exit_reason=reason, lost=detail)
+            return _with_run(_charged(lease, ran), lost)
+    return lease  # an event that changes nothing, or of a later version
+
+
+def _charged(lease: Lease, ran: Ran | None) -> Lease:
+    """The lease with the times and cost of a run's job, if they are known."""
+    if ran is None:
         return lease
-    told = Ran(**data["ran"])
-    if not all(math.isfinite(number) for number in (told.begun, told.ended, told.usd)):
-        raise ValueError("no number")
-    others = (each for each in lease.ran if not each.is_of(told.run_id, told.attempt))
-    return replace(lease, ran=(*others, told))
+    others = (each for each in lease.ran if not each.is_of(ran.run_id, ran.attempt))
+    return replace(lease, ran=(*others, ran))
 
 
-def _collected(lease: Lease, event: Event) -> Lease:
-    run = lease.runs[event.data["run_id"]]
-    home = replace(run, collected=True, lost=None, left=_left(event.data), home=event.by)
-    return _with_run(_charged(lease, event.data), home)
-
-
-def _left(data: Mapping[str, Any]) -> tuple[LeftBehind, ...]:
-    return tuple(LeftBehind(each["path"], each["can_come"]) for each in data.get("left", ()))
-
-
-def _refused(lease: Lease, data: Mapping[str, Any]) -> Lease:
-    """A cloud may refuse a machine after it accepted it: what it accepted never served, and does not cost."""
-    number = data["attempt"]
-    attempts = _settle(lease.attempts, number, data["fault"], data)
-    if not any(a.number == number and a.outcome == "accepted" for a in lease.attempts):
+def _refused(lease: Lease, told: CreateRefused) -> Lease:
+    """A cloud may refuse a machine after it accepted it: such a machine never answered and costs nothing."""
+    attempts = _settle(
+        lease.attempts, told.attempt, outcome=told.fault, message=told.message, undecided=told.undecided
+    )
+    if not any(a.number == told.attempt and a.outcome == "accepted" for a in lease.attempts):
         return replace(lease, attempts=attempts)
     known = (lease.machine or {}).get("id")
     holdings = tuple(replace(h, price=0.0, disk_price=0.0) if h.id == known else h for h in lease.holdings)
@@ -331,19 +323,11 @@ def _refused(lease: Lease, data: Mapping[str, Any]) -> Lease:
     )
 
 
-def _held(lease: Lease, event: Event) -> tuple[Holding, ...]:
+def _held(lease: Lease, told: CreateAccepted, event: Event) -> tuple[Holding, ...]:
     """The holdings with one more, or with one that was found again."""
-    data = event.data
-    facts = (data["machine"], data["created_at"], event.time, data["deadline"], data["price"])
-    disk = _price(data.get("disk_usd_hour", 0.0))
-    new = Holding(lease.id, *facts, age=data.get("age"), disk_price=disk, by=event.by)
+    facts = (told.machine, told.created_at, event.time, told.deadline, told.price)
+    new = Holding(lease.id, *facts, age=told.age, disk_price=told.disk_usd_hour, by=event.by)
     return (*(held for held in lease.holdings if held.id != new.id), new)
-
-
-def _price(value: Any) -> float:
-    if not math.isfinite(value) or value < 0:
-        raise ValueError("no price")
-    return float(value)
 
 
 def _armed(holdings: tuple[Holding, ...], machine: str) -> tuple[Holding, ...]:
@@ -355,18 +339,18 @@ def _ended(holdings: tuple[Holding, ...], machine: str, at: float) -> tuple[Hold
     return tuple(replace(h, ended_at=at) if h.id == machine and h.ended_at is None else h for h in holdings)
 
 
-def _intended(attempts: tuple[Attempt, ...], data: Mapping[str, Any]) -> tuple[Attempt, ...]:
-    """An attempt that is taken up again after a kill keeps its number, and is listed once."""
-    facts = (data["attempt"], data["instance_type"], data["zone"], data["price"], data["deadline"])
-    attempt = Attempt(*facts, lasts=data.get("lasts"))
+def _intended(attempts: tuple[Attempt, ...], told: CreateIntent) -> tuple[Attempt, ...]:
+    """The attempts with one more. An attempt that is continued after a kill keeps its number."""
+    facts = (told.attempt, told.instance_type, told.zone, told.price, told.deadline)
+    attempt = Attempt(*facts, lasts=told.lasts)
     return (*(a for a in attempts if a.number != attempt.number), attempt)
 
 
 def _settle(
-    attempts: tuple[Attempt, ...], number: int, outcome: str, data: Mapping[str, Any]
+    attempts: tuple[Attempt, ...], number: int, *, outcome: str, message: str = "", undecided: bool = False
 ) -> tuple[Attempt, ...]:
-    told = {"message": data.get("message", ""), "undecided": data.get("undecided") is True}
-    return tuple(replace(a, outcome=outcome, **told) if a.number == number else a for a in attempts)
+    told = {"outcome": outcome, "message": message, "undecided": undecided}
+    return tuple(replace(a, **told) if a.number == number else a for a in attempts)  # type: ignore[arg-type]
 
 
 def _with_run(lease: Lease, run: LeasedRun) -> Lease:

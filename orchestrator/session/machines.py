@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from orchestrator.errors import CleanupUnproven, LocalError, ProviderError, StorageError, UsageError
 from orchestrator.ledger import Holding, Lease, Ledger
+from orchestrator.ledger.events import MachineEnded
 from orchestrator.model import LABEL_LEASE, Machine, MachineState, Progress, Provider, clouds, unseen_in
 from orchestrator.providers import ending_of
 
@@ -96,7 +97,7 @@ def note_ends(ledger: Ledger, provider: Provider, lease: Lease, found: Sequence[
     over = [holding for holding in lease.holdings if holding.ended_at is None and holding.id not in running]
     with suppress(OSError, UsageError, LocalError, StorageError):
         for holding in over:
-            ledger.append("machine.ended", machine=holding.id, at=_stopped_at(provider, holding, lease.now()))
+            ledger.record(MachineEnded(holding.id, _stopped_at(provider, holding, lease.now())))
             if all(machine.id != holding.id for machine in found):
                 provider.forget(machine_from_holding(holding))
     return ledger.lease() if over else lease

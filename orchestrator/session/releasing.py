@@ -9,6 +9,7 @@ from contextlib import suppress
 from orchestrator import jobs
 from orchestrator.errors import HostError, LocalError, StorageError, UsageError
 from orchestrator.ledger import Ledger
+from orchestrator.ledger.events import RunReleased
 from orchestrator.model import Agent, Host
 from orchestrator.session.project import Project
 from orchestrator.session.turns import free
@@ -21,7 +22,7 @@ def release(ledger: Ledger, host: Host, agent: Agent, run_id: str) -> None:
     """
     with suppress(HostError, OSError, UsageError, LocalError, StorageError):
         jobs.mark_collected(host, agent, run_id)
-        ledger.append("run.released", run_id=run_id)
+        ledger.record(RunReleased(run_id))
 
 
 def release_again(project: Project, ledger: Ledger, host: Host, agent: Agent | None = None) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated
 from orchestrator import stack
 from orchestrator.errors import HostError, HostKeyError, LoginRefused, StackError
 from orchestrator.ledger import Lease, Ledger
+from orchestrator.ledger.events import MachineArmed, MachineReached
 from orchestrator.model import (
     FAR_BASE,
     Agent,
@@ -114,7 +115,7 @@ class Session:
             )
         held = self.ledger.lease().holding
         if held and held.id == self.machine.id and not held.armed:
-            self.ledger.append("machine.armed", machine=held.id, left=shown.left)
+            self.ledger.record(MachineArmed(held.id, shown.left))
 
     def confine(self) -> None:
         """Deny the machine's user what could stop the deadline, as far as possible."""

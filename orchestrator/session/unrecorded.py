@@ -9,6 +9,7 @@ from dataclasses import replace
 from orchestrator import jobs
 from orchestrator.errors import CleanupUnproven, HostError, LocalError, OrchError, StorageError, UsageError
 from orchestrator.ledger import Draft, Lease, LeasedRun, Ledger, Try
+from orchestrator.ledger.events import RunEnded, RunFound
 from orchestrator.model import FAR_BASE, Agent, Host, Machine, MachineState, Provider
 from orchestrator.session.project import Project
 
@@ -96,9 +97,9 @@ def _record(ledger: Ledger, lease: Lease, waiting: Sequence[jobs.Waiting]) -> Le
 
 
 def _append(ledger: Ledger, run: LeasedRun) -> None:
-    ledger.append("run.found", run_id=run.run_id, draft=run.draft.as_json())
+    ledger.record(RunFound(run.run_id, run.draft))
     if run.exit_reason:
-        ledger.append("run.ended", run_id=run.run_id, reason=run.exit_reason)
+        ledger.record(RunEnded(run.run_id, run.exit_reason))
 
 
 def _found(lease: Lease, waiting: Sequence[jobs.Waiting], agent: Agent | None) -> list[LeasedRun]:

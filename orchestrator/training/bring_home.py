@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from orchestrator.leases import billing
 from orchestrator.leases.settle import few, record_of
 from orchestrator.leases.status import machine_facts
 from orchestrator.ledger import Draft, Ran
+from orchestrator.ledger.events import LeftBehind, RunCollected, RunEnded
 from orchestrator.model import MODEL_CHECK, PULL, Entry, Exit, RunRecord, RunState
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.progress import doing
@@ -73,9 +74,9 @@ def bring_home(
     if done.unwritten and done.succeeded:
         names = few([each["pattern"] for each in done.unwritten])
         session.progress.say(f"Warning: {run_id} did not write {names}, which train.outputs names")
-    left = [{"path": each.path, "can_come": each.can_come} for each in fetched.refused]
-    cost = asdict(billing.charge(ran, done.cost)) if ran else None
-    session.ledger.append("run.collected", run_id=run_id, left=left, ran=cost)
+    left = tuple(LeftBehind(each.path, each.can_come) for each in fetched.refused)
+    cost = billing.charge(ran, done.cost) if ran else None
+    session.ledger.record(RunCollected(run_id, left, cost))
     try:
         checked = _checked(session, read_metrics(done), fetched.entries, ready)
     finally:  # not earlier: a machine that counts as idle may end during the question
@@ -157,7 +158,7 @@ def _model_check(
 
 def note_end(session: Session, run_id: str, exit_: Exit | None) -> None:
     if session.ledger.lease().runs[run_id].exit_reason is None:
-        session.ledger.append("run.ended", run_id=run_id, reason=exit_.reason if exit_ else ExitReason.LOST)
+        session.ledger.record(RunEnded(run_id, exit_.reason if exit_ else ExitReason.LOST))
 
 
 def run_record(session: Session, run_id: str, draft: Draft, **facts: Any) -> RunRecord:

@@ -10,6 +10,7 @@ from orchestrator import jobs
 from orchestrator.errors import Busy, StackMismatch, UsageError
 from orchestrator.leases.settle import few
 from orchestrator.ledger import FIRST, Draft, LeasedRun, Retried, Try
+from orchestrator.ledger.events import RunResumed, RunStarted, RunSuperseded
 from orchestrator.model import (
     Agent,
     Difference,
@@ -156,7 +157,7 @@ def begin(session: Session, run_id: str, draft: Draft | None, *, parallel: bool,
             _require_open(session, run_id)
             company.require_no_other_run(session, run_id, parallel)
             _make_room_there(session, run_id, draft.attempt.number)
-            session.ledger.append("run.started", run_id=run_id, draft=draft.as_json())
+            session.ledger.record(RunStarted(run_id, draft))
         else:
             state = follow.reconnecting(session, lambda: jobs.state(session.host, session.agent, run_id))
             if state and state.exit and state.exit.reason != ExitReason.COMPLETED:
@@ -232,8 +233,8 @@ def _supersede(session: Session, run_id: str, name: str) -> None:
     run = session.ledger.lease().runs.get(run_id)
     if run is None or not run.left:
         return
-    paths = [each.path for each in run.left]
-    session.ledger.append("run.superseded", run_id=run_id, attempt=run.attempt, left=paths)
+    paths = tuple(each.path for each in run.left)
+    session.ledger.record(RunSuperseded(run_id, run.attempt, paths))
     session.progress.say(
         f"{few(paths)} of the previous attempt were not pulled: they are on the machine as {name}, and "
         "lost with it"
@@ -250,8 +251,8 @@ def _start(session: Session, run_id: str) -> bool:
     job = replace(run.draft.job, env={**session.profile.train.environment(), ATTEMPT: str(run.attempt)})
     saved = _saved(session, run)
     if saved and run.resumed is None:
-        told = {"attempt": saved.attempt, "copy": saved.snapshot.seq, "taken_at": saved.snapshot.taken_at}
-        session.ledger.append("run.resumed", run_id=run_id, **told)
+        copy = saved.snapshot
+        session.ledger.record(RunResumed(run_id, saved.attempt, copy.seq, copy.taken_at))
     try:
         grant = upload_grant(session, run)
         started = follow.reconnecting(session, lambda: _begun(session, job, saved, grant))

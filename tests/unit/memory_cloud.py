@@ -57,5 +57,5 @@ def leased(project: Project, name: str, provider: Provider, spec: MachineSpec) -
     ledger = opened_lease(project, name, provider.name)
     intent(ledger, spec)
     machine = provider.create(spec)
-    ledger.append("create.accepted", **receipt(spec.attempt, machine))
+    ledger.record(receipt(spec.attempt, machine))
     return machine

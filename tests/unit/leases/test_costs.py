@@ -66,7 +66,7 @@ def test_leases_projects_and_months_are_summed_up(tmp_path: Path) -> None:
     assert (found.this_month(), found.this_month(one)) == (6.5, 3.0)
     assert (found.to_come(), found.to_come(one)) == (7.0, 0.0)
     text = costs_text(found.as_json())
-    assert "Together $8.50" in text
+    assert "Total: $8.50" in text
     assert "Running machines cost $3.50/h, and $7.00 more if they run until their deadlines." in text
 
 

@@ -174,7 +174,7 @@ def test_a_machine_that_was_made_after_the_list_is_left(tmp_path: Path, cloud: M
     def replaced() -> None:
         cloud.kill(first)
         made = cloud.create(spec_for("a", 1))
-        Project(tmp_path / "a").ledger("a").append("create.accepted", **receipt(1, made))
+        Project(tmp_path / "a").ledger("a").record(receipt(1, made))
         lease(tmp_path / "b", "b", cloud)
 
     with pytest.raises(UsageError, match="was created after the list was shown") as refused:

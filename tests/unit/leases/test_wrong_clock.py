@@ -54,7 +54,7 @@ def leased(project: Project, times: Times, cloud: MemoryProvider) -> None:
     intent(ledger, spec)
     deadline = datetime.fromtimestamp(times.here() + 3600, UTC)
     machine = replace(cloud.create(spec), price=PRICE, age=0.0, deadline=deadline)
-    ledger.append("create.accepted", **receipt(0, machine))
+    ledger.record(receipt(0, machine))
 
 
 @pytest.fixture(params=[0.0, DAY, -DAY, 7200.0, -7200.0], ids=["right", "+1 d", "-1 d", "+2 h", "-2 h"])

@@ -1,0 +1,270 @@
+"""The events of a ledger as dataclasses, and the codec between them and the fields of a line.
+
+An event that is named "….intent", and `RunStarted`, is written before its effect happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from typing import Annotated, Any, ClassVar
+
+from orchestrator.ledger.draft import Draft
+from orchestrator.model import MachineFacts
+from orchestrator.model.answers import Between, Malformed, Most, value
+
+Time = Annotated[float, Between(0, 1e11)]
+"""Unix seconds, or seconds."""
+_Path = Annotated[str, Most(1 << 16)]
+_Text = Annotated[str, Most(1 << 20)]
+_FILES = 1_000_000
+
+
+@dataclass(frozen=True)
+class LedgerEvent:
+    """What happened, or is about to. `kind`: its name in the file."""
+
+    kind: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class LeaseOpened(LedgerEvent):
+    """The first event. `for_run`: the run for which `orch run` opens the lease, None for `orch up`."""
+
+    kind = "lease.opened"
+    lease: str
+    profile: Mapping[str, Any]
+    for_run: str | None = None
+
+    def __post_init__(self) -> None:
+        _require_texts(self.profile, "name", "cloud", "path")
+
+
+@dataclass(frozen=True)
+class LeaseKept(LedgerEvent):
+    """An `orch up` keeps a lease that `orch run` opened."""
+
+    kind = "lease.kept"
+
+
+@dataclass(frozen=True)
+class LeaseClosed(LedgerEvent):
+    """Every machine of the lease is confirmed gone. A later `CreateIntent` opens it again."""
+
+    kind = "lease.closed"
+
+
+@dataclass(frozen=True)
+class ProfileChanged(LedgerEvent):
+    kind = "profile.changed"
+    profile: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        _require_texts(self.profile, "name", "cloud", "path")
+
+
+@dataclass(frozen=True)
+class CreateIntent(LedgerEvent):
+    """A create call follows. Price in US dollars per hour; `lasts`: seconds from start to deadline."""
+
+    kind = "create.intent"
+    attempt: int
+    spec_id: str
+    instance_type: str
+    zone: str
+    price: float
+    deadline: Time
+    lasts: float | None = None
+
+
+@dataclass(frozen=True)
+class CreateRefused(LedgerEvent):
+    """`undecided`: the machine may exist in spite of the refusal."""
+
+    kind = "create.refused"
+    attempt: int
+    fault: str
+    code: _Text = ""
+    message: _Text = ""
+    undecided: bool = False
+
+
+@dataclass(frozen=True)
+class CreateAccepted(LedgerEvent):
+    """A machine exists. `age`: seconds since its creation by its provider's clock. US dollars per hour."""
+
+    kind = "create.accepted"
+    attempt: int
+    machine: MachineFacts
+    created_at: Time
+    deadline: Time | None
+    price: float
+    disk_usd_hour: Annotated[float, Between(0, 1e9)] = 0.0
+    age: Time | None = None
+
+    def __post_init__(self) -> None:
+        _require_texts(self.machine, "id")
+
+
+@dataclass(frozen=True)
+class MachineReached(LedgerEvent):
+    kind = "machine.reached"
+    machine: str
+
+
+@dataclass(frozen=True)
+class MachineArmed(LedgerEvent):
+    """A timer on the machine enforces its deadline, `left` seconds from now."""
+
+    kind = "machine.armed"
+    machine: str
+    left: float | None = None
+
+
+@dataclass(frozen=True)
+class MachineEnded(LedgerEvent):
+    """The machine stopped at `at`, by its cloud's clock."""
+
+    kind = "machine.ended"
+    machine: str
+    at: Time
+
+
+@dataclass(frozen=True)
+class DeleteIntent(LedgerEvent):
+    kind = "delete.intent"
+    machines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StackInstalled(LedgerEvent):
+    """`agent`: the runtime on the machine, as model.Agent. `stack`: as StackFacts."""
+
+    kind = "stack.installed"
+    agent: Mapping[str, str]
+    stack: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RunStarted(LedgerEvent):
+    kind = "run.started"
+    run_id: str
+    draft: Draft
+
+
+@dataclass(frozen=True)
+class RunFound(LedgerEvent):
+    """The machine reports a run whose start cannot be read in the ledger."""
+
+    kind = "run.found"
+    run_id: str
+    draft: Draft
+
+
+@dataclass(frozen=True)
+class RunResumed(LedgerEvent):
+    """The run continues from checkpoint `copy` of an earlier attempt, saved at `taken_at`."""
+
+    kind = "run.resumed"
+    run_id: str
+    attempt: int
+    copy: int
+    taken_at: Time
+
+
+@dataclass(frozen=True)
+class RunEnded(LedgerEvent):
+    kind = "run.ended"
+    run_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Ran:
+    """When the job of an attempt was active on `machine`, in Unix seconds, and its cost in US dollars."""
+
+    run_id: str
+    attempt: int
+    machine: str
+    begun: float
+    ended: float
+    usd: float = 0.0
+
+    def is_of(self, run_id: str, attempt: int) -> bool:
+        return (self.run_id, self.attempt) == (run_id, attempt)
+
+
+@dataclass(frozen=True)
+class LeftBehind:
+    """A file of a pulled run that stayed on its machine. `can_come`: pulling again may bring it."""
+
+    path: _Path
+    can_come: bool
+
+
+@dataclass(frozen=True)
+class RunCollected(LedgerEvent):
+    """The results are on the computer that writes this."""
+
+    kind = "run.collected"
+    run_id: str
+    left: Annotated[tuple[LeftBehind, ...], Most(_FILES)] = ()
+    ran: Ran | None = None
+
+
+@dataclass(frozen=True)
+class RunReleased(LedgerEvent):
+    """The machine was told that the results were pulled."""
+
+    kind = "run.released"
+    run_id: str
+
+
+@dataclass(frozen=True)
+class RunSuperseded(LedgerEvent):
+    """The id has a new attempt; nothing waits for the files that the earlier one left on the machine."""
+
+    kind = "run.superseded"
+    run_id: str
+    attempt: int | None = None
+    left: Annotated[tuple[_Path, ...], Most(_FILES)] = ()
+
+
+@dataclass(frozen=True)
+class RunLost(LedgerEvent):
+    """The results are gone with the machine."""
+
+    kind = "run.lost"
+    run_id: str
+    reason: str
+    detail: _Text
+    ran: Ran | None = None
+
+
+_KINDS: Mapping[str, type[LedgerEvent]] = {shape.kind: shape for shape in LedgerEvent.__subclasses__()}
+
+
+def encode(event: LedgerEvent) -> dict[str, Any]:
+    """The fields of its line. Fields that have their default are left out."""
+    given = ((each.name, getattr(event, each.name), each.default) for each in fields(event))
+    return {name: _plain(found) for name, found, default in given if found != default}
+
+
+def decode(kind: str, data: Mapping[str, Any]) -> LedgerEvent | None:
+    """The event of a line; None for a kind of a later version. Raises Malformed, a ValueError."""
+    shape = _KINDS.get(kind)
+    return None if shape is None else value(shape, dict(data))
+
+
+def _plain(found: Any) -> Any:
+    if isinstance(found, Draft):
+        return found.as_json()
+    if isinstance(found, tuple):
+        return [_plain(each) for each in found]
+    return asdict(found) if is_dataclass(found) and not isinstance(found, type) else found
+
+
+def _require_texts(found: Mapping[str, Any], *names: str) -> None:
+    for name in names:
+        if not isinstance(found.get(name), str):
+            raise Malformed(f"has no {name}")
