@@ -149,7 +149,7 @@ class SshHost:
         if line.endswith(b"\n") and line[:-1].isdigit():
             return int(line)
         if line:
-            raise malformed(self.name, "a fetch", "the size of a file is no number")
+            raise malformed(self.name, "a fetch", "the size of a file is not a number")
         done = channel.wait(_BEGIN_WITHIN)
         if done.returncode == _IRREGULAR:
             raise irregular(source, self.name)
@@ -166,7 +166,7 @@ class SshHost:
             raw.exec_command(remote_text(words, mark))
         except (paramiko.SSHException, OSError, EOFError) as error:
             if self._transport.is_active():
-                raise HostError(f"{self.name} did not begin `{shown(words)}`: {error}") from error
+                raise HostError(f"{self.name} did not start `{shown(words)}`: {error}") from error
             raise self._lost(f"before `{shown(words)}` began") from error
         return SshChannel(
             words,
@@ -186,7 +186,7 @@ class SshHost:
     def _lost(self, when: str) -> HostError:
         return HostError(
             f"Contact with {self.name} was lost {when}.",
-            exists=f"Machine {self.name} may still run, and cost.",
+            exists=f"Machine {self.name} may still be running and cost money.",
             next_command="orch status",
         )
 
@@ -210,7 +210,7 @@ def connect(
         transport.close()
         raise LoginRefused(
             f"{machine_id} did not let {endpoint.user} in with the key {identity}: {error or 'it hung up'}",
-            exists=f"Machine {machine_id} exists, and costs.",
+            exists=f"Machine {machine_id} exists and costs money.",
             next_command="orch status",
         ) from error
     except BaseException:
@@ -235,7 +235,7 @@ def _shake_hands(
             return _shake_hands_once(endpoint, admitted, left)
         except IncompatiblePeer as error:
             raise HostKeyError(
-                f"Whoever answers for {machine_id} shows no kind of host key that is known for it "
+                f"The server that answers for {machine_id} shows a host key of another kind than its own "
                 f"({error}). Nothing was sent.",
                 next_command="orch status",
             ) from error
@@ -244,7 +244,7 @@ def _shake_hands(
                 where = shown(endpoint.proxy) if endpoint.proxy else f"{endpoint.address}:{endpoint.port}"
                 raise HostError(
                     f"{machine_id} did not answer at {where} within {timeout:g} s: {error or 'it hung up'}",
-                    exists=f"Machine {machine_id} may exist, and cost.",
+                    exists=f"Machine {machine_id} may exist and cost money.",
                     next_command="orch status",
                 ) from error
         time.sleep(pause)

@@ -73,7 +73,7 @@ def _through(command: Sequence[str], timeout: float) -> Piped:
             absent = shutil.which(command[0]) is None
             why = "is not installed here" if absent else f"could not be started: {error.strerror}"
             raise HostError(
-                f"The way to this machine goes by the program {command[0]}, which {why}."
+                f"Connecting to this machine needs the program {command[0]}, which {why}."
             ) from error
     piped = Piped(ours, process, complaints)
     piped.settimeout(timeout)

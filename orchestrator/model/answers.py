@@ -98,9 +98,10 @@ def decoded(shape: type[T], data: bytes, *, most: int = SHORT) -> T:
 def malformed(name: str, what: str, why: str) -> MalformedAnswer:
     """The error for an answer of machine `name` to `what` that must not be used."""
     return MalformedAnswer(
-        f"{name} answered {what} with what our runtime never says: {plain(why)}. The answer was not used.",
-        exists=f"{name} may still run, and cost. Its program of ours, or the machine, was changed.",
-        next_command="orch status    # then orch down, which needs no answer of the machine",
+        f"{name} answered {what} with something that orch's runtime never sends: {plain(why)}. The "
+        "answer was not used.",
+        exists=f"{name} may still be running and cost money. It, or orch's runtime on it, was changed.",
+        next_command="orch status    # then orch down, which works without the machine's answer",
     )
 
 
@@ -128,7 +129,7 @@ def parsed(data: bytes, *, most: int = SHORT, constants: bool = False) -> Any:
     except RecursionError:
         raise Malformed("it is nested too deeply") from None
     except ValueError as error:
-        raise Malformed(f"it is no JSON ({plain(str(error))[:100]})") from None
+        raise Malformed(f"it is not JSON ({plain(str(error))[:100]})") from None
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -35,13 +35,13 @@ class AcceleratorSection(Section):
     """GPUs by name, or by the memory of each."""
 
     name: kinds.GpuName | None = Field(
-        default=None, description="The GPU's name in the catalogs: T4, L4, A100-80GB."
+        default=None, description="The GPU's name, as `orch catalog show` lists it: T4, L4, A100-80GB."
     )
     count: kinds.GpuCount = Field(
-        default=Bound(1), description="How many of them: exactly `2`, or at least: `1+`."
+        default=Bound(1), description="The number of GPUs: exactly `2`, or at least `1+`."
     )
     memory: kinds.Memory | None = Field(
-        default=None, description="Memory of each: exactly `24 GiB`, or at least: `16 GiB+`."
+        default=None, description="Memory of each GPU: exactly `24 GiB`, or at least `16 GiB+`."
     )
 
 
@@ -51,46 +51,48 @@ class DiskSection(Section):
     size: kinds.Disk | None = Field(default=None, description="Default 20 GiB; 100 GiB on a cloud.")
     type: kinds.Text | None = Field(
         default=None,
-        description="As the cloud calls it: gp3, io2; pd-ssd, hyperdisk-balanced. "
+        description="The cloud's disk type: gp3, io2; pd-ssd, hyperdisk-balanced. "
         "Default: gp3; pd-balanced or hyperdisk-balanced.",
     )
     throughput: kinds.Throughput | None = Field(
-        default=None, description="To order, where the type allows it: `500 MiB/s`."
+        default=None, description="Provisioned throughput, if the type allows it: `500 MiB/s`."
     )
-    iops: kinds.Iops | None = Field(default=None, description="To order, where the type allows it.")
+    iops: kinds.Iops | None = Field(default=None, description="Provisioned IOPS, if the type allows it.")
 
 
 class ResourcesSection(Section):
     """What the machine must have."""
 
-    cpus: kinds.Cpus | None = Field(default=None, description="Virtual CPUs: exactly `4`, or at least: `8+`.")
+    cpus: kinds.Cpus | None = Field(default=None, description="Virtual CPUs: exactly `4`, or at least `8+`.")
     memory: kinds.Memory | None = Field(
-        default=None, description="Main memory: exactly `4 GiB`, or at least: `16 GiB+`."
+        default=None, description="Main memory: exactly `4 GiB`, or at least `16 GiB+`."
     )
     accelerator: (
         Annotated[AcceleratorSection, kinds.GPU_SHORTHAND, kinds.OrOneWord(kinds.GPU_WORD)] | None
     ) = Field(default=None, description="GPUs: `T4`, `L4:2`, or a mapping of name, count and memory.")
     instance_type: kinds.InstanceType | None = Field(
-        default=None, description="Exactly this type, as the cloud calls it: g5.xlarge, g2-standard-4."
+        default=None, description="Exactly this machine type: g5.xlarge, g2-standard-4."
     )
     disk: Annotated[DiskSection, kinds.DISK_SHORTHAND, kinds.OrOneWord(kinds.DISK_WORD)] | None = Field(
         default=None,
-        description="The machine's disk, which ends with it: its size, or a mapping of size, type, "
-        "throughput and iops. Default 20 GiB; 100 GiB on a cloud.",
+        description="The machine's disk, deleted with it: its size, or a mapping of size, type, throughput "
+        "and iops. Default 20 GiB; 100 GiB on a cloud.",
     )
     local_ssd: kinds.LocalSsd | None = Field(
         default=None,
-        description="SSD inside the machine, in addition to its disk: at least this much. It is formatted at "
-        "first contact, holds data, packages and runs, and ends with the machine.",
+        description="Local SSD in addition to the disk: at least this size. It is formatted at the first "
+        "connection, holds data, packages and runs, and is deleted with the machine.",
     )
     network: kinds.Network | None = Field(
         default=None,
-        description="What the network must sustain, at least: `10 Gbps`. Bursts do not count.",
+        description="Minimum sustained network bandwidth: `10 Gbps`. Bursts do not count.",
     )
     spot: kinds.Flag = Field(
-        default=False, description="Rent spare capacity: cheaper, and it may be taken away at any time."
+        default=False, description="Use spot capacity: cheaper, but it may be preempted at any time."
     )
-    arch: kinds.Arch | None = Field(default=None, description="Processor family. Default on a cloud: x86_64.")
+    arch: kinds.Arch | None = Field(
+        default=None, description="Processor architecture. Default on a cloud: x86_64."
+    )
 
 
 class StackSection(Section):
@@ -103,17 +105,17 @@ class StackSection(Section):
     )
     python: kinds.LocalPath | None = Field(
         default=None,
-        description="The interpreter of the environment in which you work, e.g. .venv/bin/python. "
-        "Default: an environment is made from the lock.",
+        description="The Python of your own environment, e.g. .venv/bin/python. Default: an environment is "
+        "created from the lock.",
     )
     delivery: kinds.Delivery = Field(
         default="auto",
-        description="How packages reach the machine: pushed from here, downloaded there, or whichever works.",
+        description="How packages reach the machine: pushed from here, downloaded there, or automatic.",
     )
     allow: tuple[kinds.Text, ...] = Field(
         default=(),
-        description="Differences between the two sides to accept, by name; `lock-without-gpu` rents a GPU "
-        "that the lock cannot use.",
+        description="Names of accepted differences between the two sides. `lock-without-gpu` accepts a lock"
+        " that cannot use the rented GPU.",
     )
 
 
@@ -125,7 +127,7 @@ class CodeSection(Section):
     )
     ignore: tuple[kinds.Text, ...] = Field(
         default=(),
-        description="Patterns not to send, as in .gitignore, in addition to .gitignore and .orchignore.",
+        description="Patterns of files that are not sent, in addition to .gitignore and .orchignore.",
     )
 
 
@@ -133,22 +135,23 @@ class DataSection(Section):
     """One folder or file of data."""
 
     source: kinds.DataSource = Field(
-        description="Where it lies here: relative to this file, absolute, or under ~. Or in a bucket: "
-        "s3://… or gs://…, an object or all objects below a prefix; the machine fetches them itself."
+        description="A path on this computer: relative to this file, absolute, or under ~. Or an object or "
+        "prefix in a bucket: s3://… or gs://…, which the machine downloads itself."
     )
     target: kinds.Target | None = Field(
         default=None,
-        description="Where the script finds it, on both sides: relative to the code, or absolute. "
-        "Default: as it lies in code.path, else its own name.",
+        description="Where the script expects it on both sides: relative to the code, or absolute. Default:"
+        " its place in code.path, otherwise its name.",
     )
     prepare: kinds.Command | None = Field(
         default=None,
-        description="The command that makes the source here, run in code.path when it is absent.",
+        description="The command that creates a missing source on this computer, run in code.path.",
     )
     sample: tuple[kinds.Sample, ...] = Field(
         default=(),
-        description="The objects of a bucket that the first steps read, as patterns relative to the source: "
-        "only these are fetched to this computer, for the local side of a proof. Default: all.",
+        description="Objects of a bucket that the first steps read, as patterns relative to the source. "
+        "Only these are downloaded to this computer, for the local side of --local-parity. "
+        "Default: all.",
     )
     stream: bool = Field(
         default=False,
@@ -157,8 +160,8 @@ class DataSection(Section):
     )
     stage: bool = Field(
         default=False,
-        description="Put what lies here into the profile's `store` once, by its content: a new machine then "
-        "fetches it from there. Objects stay in the store, below `blobs/`, until you remove them.",
+        description="Upload local data to the profile's `store` once; new machines download it from there. "
+        "Objects stay in the store, below `blobs/`, until you remove them.",
     )
 
 
@@ -166,63 +169,61 @@ class TrainSection(Section):
     """What to run, and what it leaves."""
 
     command: kinds.Command = Field(
-        description="The command, as one line (split as a shell would, but no shell runs it) or as a list."
+        description="The command, as one line (split into words, but not run by a shell) or as a list."
     )
     env: dict[kinds.VariableName, kinds.VariableValue] = Field(
         default_factory=dict,
         description="Environment variables, equal on both sides. Secrets: `NAME: {from_env: NAME}`. "
-        "Variables of your shell that can change numbers (OMP_, OPENBLAS_, TF_, XLA_, …) are given to the "
-        "run as they are, and named; those with devices or paths are not, and stop it.",
+        "Variables of your shell that can change results (OMP_, OPENBLAS_, TF_, XLA_, …) are passed to "
+        "the run and reported; those with devices or paths stop it instead.",
     )
     outputs: tuple[kinds.Output, ...] = Field(
         default=(),
-        description="What to bring back: paths or globs in the working folder. "
-        "Default: all that the run makes there. "
-        "One that the run did not write is named at its end; if it wrote none of them, all that it made "
-        "comes back, and `train` ends with exit code 14.",
+        description="Files to download: paths or globs in the working folder. Default: everything that the "
+        "run creates there. An output that the run did not write is reported at its end; if it "
+        "wrote none, everything is downloaded and `train` exits with code 14.",
     )
     on_nan: kinds.OnNan = Field(
         default="warn",
-        description="What a loss that is nan or infinite does, in what is printed or as Keras returns it: "
-        "`warn` names it in the output and the record, `stop` ends the run, too. Default: warn.",
+        description="What to do about a loss that is nan or infinite, in the output or as Keras reports it:"
+        " `warn` reports it, `stop` also ends the run. Default: warn.",
     )
     checkpoints: tuple[kinds.Output, ...] = Field(
         default=(),
-        description="Paths or globs in the working folder where the run saves what it can go on from. Each "
-        "time that they are whole they are copied, and brought here while a command follows the run; the "
-        "next attempt at the same inputs finds the newest where it was. Default: none.",
+        description="Paths or globs in the working folder where the run saves checkpoints. Complete ones "
+        "are copied, and downloaded while a command follows the run; the next attempt with the "
+        "same inputs starts with the newest one. Default: none.",
     )
     check_imports: tuple[kinds.ModuleName, ...] = Field(
         default=(),
-        description="Modules (`my_layers`) that the check of the fetched models may import, with the code in "
-        "them: of the project's folder, its `src`, or installed. Default: none; a model that needs one is "
-        "not checked.",
+        description="Modules (`my_layers`) of the project, its `src` folder or installed packages that the "
+        "model check may import and run. Default: none; models that need one are not checked.",
     )
 
 
 class ParitySection(Section):
     """How the run there is compared with the same run here."""
 
-    steps: kinds.Steps = Field(default=3, description="How many training steps are compared in full.")
+    steps: kinds.Steps = Field(default=3, description="Training steps that are compared in full.")
     light_steps: kinds.FurtherSteps = Field(
-        default=0, description="How many steps after those are compared by fingerprints of their bits."
+        default=0, description="Steps after those that are compared by fingerprints."
     )
     on_mismatch: kinds.OnMismatch = Field(
         default=OnMismatch(),
         json_schema_extra={"default": asdict(OnMismatch())},
-        description="What a verdict does to `train --local-parity`: `stop` or `warn` for all of them, or a "
-        "mapping of equivalent, divergent, unstable and not_compared. "
-        "Default: equivalent (rounding) is reported and the run goes on; the others stop it.",
+        description="What `train --local-parity` does on a verdict: `stop` or `warn` for all, or a mapping "
+        "of equivalent, divergent, unstable and not_compared. Default: equivalent (rounding) is"
+        " reported and the run continues; the others stop it.",
     )
     confirm: kinds.Flag = Field(
         default=True,
-        description="Look for the cause of a difference by running the first steps again here, "
-        "with one thing imposed at a time.",
+        description="Look for the cause of a difference by running the first steps again here, with one "
+        "change at a time.",
     )
     budget: kinds.Duration = Field(
         default=120,
         json_schema_extra={"default": "120s"},
-        description="How long that may take (default: 120s); what was not tried is said.",
+        description="Time limit of that search (default: 120s). Candidates that were not tried are listed.",
     )
 
 
@@ -231,19 +232,19 @@ class RetrySection(Section):
 
     interruption: kinds.Retries = Field(
         default=0,
-        description="How often a run is begun again whose machine was taken back or lost: on the next offer, "
-        "another place first, from its newest checkpoint. Default: 0.",
+        description="Retries of a run whose machine was preempted or lost: on the next offer, in another "
+        "zone first, from its newest checkpoint. Default: 0.",
     )
     no_capacity: kinds.Duration | None = Field(
         default=None,
         alias="no-capacity",
-        description="How long to go on asking where no offer has capacity: `2h`, for the first machine as "
-        "for later ones. The same as `wait`. Default: not at all.",
+        description="How long to wait if no offer has capacity: `2h`, for the first machine and later ones."
+        " Same as `wait`. Default: do not wait.",
     )
     error: kinds.Retries = Field(
         default=0,
-        description="How often a run is begun again whose command failed, was killed or stalled: on the same "
-        "machine, from its newest checkpoint. Default: 0.",
+        description="Retries of a run whose command failed, was killed or stalled: on the same machine, "
+        "from its newest checkpoint. Default: 0.",
     )
 
 
@@ -281,24 +282,24 @@ class Document(Section):
 
     version: kinds.Version = Field(description="The version of this format: 1.")
     name: kinds.Name = Field(
-        description="A short name, part of the machine's: lower-case letters, digits, hyphens."
+        description="A short name, part of the machine's name: lower-case letters, digits, hyphens."
     )
     cloud: kinds.Cloud = Field(
-        description="Where: on this computer, on one cloud, or on whichever cloud is cheaper."
+        description="Where to run: on this computer, on one cloud, or on the cheapest cloud."
     )
     region: kinds.Regions | None = Field(
         default=None,
-        description="The cloud's region, e.g. us-east-1, or a list: only these, the first before the others. "
-        "Default: your own, then the cheapest.",
+        description="The cloud's region, e.g. us-east-1, or a list in order of preference. Default: your "
+        "own, then the cheapest.",
     )
     zone: kinds.Location | None = Field(
         default=None, description="The zone within the region. Default: any that has capacity."
     )
     image: kinds.ImageName | None = Field(
         default=None,
-        description="What the machine boots, by its name at the cloud. AWS: `ami-…`, `ssm:/parameter`, or a "
-        "pattern of names. Google: `FAMILY`, `PROJECT/FAMILY`, or `projects/…`. Default: the newest that "
-        "fits processor and GPU.",
+        description="The boot image, by its name in the cloud. AWS: `ami-…`, `ssm:/parameter`, or a "
+        "pattern of names. Google: `FAMILY`, `PROJECT/FAMILY`, or `projects/…`. Default: the newest "
+        "image for the processor and GPU.",
     )
     resources: ResourcesSection = Field(
         default_factory=ResourcesSection,
@@ -306,51 +307,50 @@ class Document(Section):
     )
     max_duration: kinds.Duration | None = Field(
         default=None,
-        description="The machine powers itself off after this long, whatever happens; jobs are asked to save "
-        "two minutes before. Default on local: 4h.",
+        description="The machine powers itself off after this time, whatever happens; jobs are asked to "
+        "save two minutes before. Default on local: 4h.",
     )
     idle_duration: kinds.Duration | None = Field(
         default=None,
-        description="The machine powers itself off after this long without use: no run goes on, and the "
-        "results of all runs were fetched. Default: it does not.",
+        description="The machine powers itself off after this time without use, that is, without an active "
+        "run or results that were not pulled. Default: never.",
     )
     max_price: kinds.Price | None = Field(
-        default=None, description="Most to pay for the machine, in US dollars an hour."
+        default=None, description="Highest price of the machine, in US dollars per hour."
     )
     budget: kinds.Budget | None = Field(
         default=None,
-        description="Most that this project may cost in a calendar month, in US dollars: `up` refuses a "
-        "machine that could exceed it. `ORCH_BUDGET` is the same for all projects together.",
+        description="Limit for this project in a calendar month, in US dollars: `up` refuses a machine that"
+        " could exceed it. `ORCH_BUDGET` limits all projects together.",
     )
     wait: kinds.Duration | None = Field(
         default=None,
-        description="How long `up` goes on to ask where no offer has capacity: `2h`. Default: not at all. "
-        "The same as `retry.no-capacity`.",
+        description="How long `up` waits if no offer has capacity: `2h`. Default: do not wait. Same as "
+        "`retry.no-capacity`.",
     )
     ledger: kinds.StoreUrl | None = Field(
         default=None,
-        description="The store in which a team's computers keep what is leased, so that all of them see it "
-        "and no two make a machine for one profile: `s3://bucket/prefix`, `gs://bucket/prefix`, or "
-        "`file:///folder` of a disk that they share. One prefix for each project. `ORCH_LEDGER` is stronger. "
-        "Default: files of this computer, in `.orch`.",
+        description="The store in which a team's computers share their leases, so that all see them and no "
+        "two create a machine for one profile: `s3://bucket/prefix`, `gs://bucket/prefix`, or "
+        "`file:///folder` of a shared disk. One prefix per project. `ORCH_LEDGER` takes "
+        "precedence. Default: files on this computer, in `.orch`.",
     )
     retry: RetrySection = Field(
         default_factory=RetrySection,
-        description="What `train` and `run` try again by themselves. All attempts are one run; `budget` and "
-        "`max_price` hold for each and all. Default: nothing, as each costs.",
+        description="What `train` and `run` retry by themselves. All attempts are one run; `budget` and "
+        "`max_price` apply. Default: nothing, because each attempt costs money.",
     )
     store: kinds.StoreUrl | None = Field(
         default=None,
-        description="Where checkpoints and the log go while a run goes on, and its outputs and record at its "
-        "end: `s3://bucket/prefix`, `gs://bucket/prefix`, or `file:///folder`. The machine puts them there "
-        "by a form that is signed here; where none can be, whoever follows the run does. Default: all is "
-        "kept here alone.",
+        description="Where checkpoints and the log are uploaded during a run, and its outputs and record at"
+        " its end: `s3://bucket/prefix`, `gs://bucket/prefix`, or `file:///folder`. The machine"
+        " uploads them with a form signed here; if none can be signed, the command that follows"
+        " the run does. Default: everything is kept on this computer only.",
     )
     stall: kinds.Duration | None = Field(
         default=None,
-        description="End a run that makes no progress for so long: no output and no training step; of one "
-        "that has shown no step, nothing that uses a core or a disk either. `retry.error` begins it again. "
-        "Default: never.",
+        description="End a run without progress for this time: no output and no training step; before the "
+        "first step, also no use of a core or disk. `retry.error` retries it. Default: never.",
     )
     accept: AcceptSection | None = Field(
         default=None,
@@ -359,28 +359,29 @@ class Document(Section):
     )
     reservation: kinds.Text | None = Field(
         default=None,
-        description="Capacity that the account holds already: a capacity reservation or capacity block "
-        "(`cr-…`), or a reservation by name. It lies in one zone, so `zone` is required.",
+        description="Reserved capacity of the account: a capacity reservation or capacity block (`cr-…`), "
+        "or a reservation by name. It is in one zone, so `zone` is required.",
     )
     identity: dict[kinds.IdentityCloud, kinds.Text] = Field(
         default_factory=dict,
-        description="What the machine itself may do on its cloud: `{aws: instance-profile, gcp: "
-        "service-account}`. Every job there has it. Default: nothing.",
+        description="The machine's own identity on its cloud: `{aws: instance-profile, gcp: "
+        "service-account}`. Every job on the machine has its permissions. Default: none.",
     )
     labels: dict[kinds.LabelKey, kinds.Text] = Field(
         default_factory=dict,
-        description="Labels of your own on the machine and its disk, for the cloud's bill: `{team: vision}`.",
+        description="Your own labels on the machine and its disk, for the cloud's bill: `{team: vision}`.",
     )
     stack: StackSection = Field(
-        default_factory=StackSection, description="The lock and how its packages reach the machine."
+        default_factory=StackSection, description="The lock file, and how its packages reach the machine."
     )
     code: CodeSection = Field(
-        default_factory=CodeSection, description="The project's folder, and what of it stays here."
+        default_factory=CodeSection, description="The project's folder, and which files are not sent."
     )
     data: tuple[DataSection, ...] = Field(default=(), description="Folders and files of data.")
-    train: TrainSection = Field(description="The command, its environment, and what to bring back.")
+    train: TrainSection = Field(description="The command, its environment, and its outputs.")
     parity: ParitySection = Field(
-        default_factory=ParitySection, description="How much is compared with a run here, and what follows."
+        default_factory=ParitySection,
+        description="How much is compared with a run on this computer, and what a difference does.",
     )
 
 

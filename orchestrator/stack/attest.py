@@ -48,8 +48,8 @@ def attest(
         why = last_words(done.stderr, 200) or (f"status {done.returncode}" if done.returncode else error)
         raise StackError(
             f"The environment of {python} on {host.name} does not describe itself: {why}",
-            exists=f"{host.name} may still run, and cost.",
-            next_command="orch up    # installs it anew",
+            exists=f"{host.name} may still be running and cost money.",
+            next_command="orch up    # reinstalls it",
         ) from None
 
 

@@ -150,5 +150,5 @@ def _relocated(target: str, path: Path, needed: Mapping[str, Path], sent: Mappin
     except elf.NotPatchable as error:
         raise StackError(
             f"The Python on this side cannot be moved to the machine: {path}: {error}.",
-            next_command="uv python install    # and make the local environment with that one",
+            next_command="uv python install    # and create the local environment with it",
         ) from error

@@ -124,13 +124,13 @@ def _already(place: _Place, lock: Lock, progress: Progress) -> Fingerprint | Non
     faults = _faults(lock, fingerprint)
     if marker.strip() == _marker(place.digest, fingerprint) and not faults:
         return fingerprint
-    _begin_anew(place, "; ".join(faults[:3]) or "its record is another", progress)
+    _begin_anew(place, "; ".join(faults[:3]) or "its record differs", progress)
     return None
 
 
 def _begin_anew(place: _Place, why: str, progress: Progress) -> None:
     """Installed files are hard links into uv's cache: what was changed in one is changed in the other."""
-    progress.say(f"The stack on the machine is no longer what was installed ({why}): installing it anew")
+    progress.say(f"The stack on the machine has changed since it was installed ({why}): reinstalling")
     place.host.run(("rm", "-rf", f"{place.agent.base}/uv-cache"), timeout=_SECONDS)
 
 
@@ -142,7 +142,7 @@ def _proven(place: _Place, lock: Lock) -> Fingerprint:
     fingerprint = attest(place.host, place.agent, place.python, cache=place.cache)
     faults = _faults(lock, fingerprint)
     if faults:
-        raise StackError("What was installed is not what the lock says:\n  " + "\n  ".join(faults))
+        raise StackError("The installed packages differ from the lock:\n  " + "\n  ".join(faults))
     return fingerprint
 
 
@@ -151,7 +151,7 @@ def _target(host: Host, agent: Agent, interpreter: Interpreter) -> Target:
     if there is None or there.key != interpreter.key:
         raise StackError(
             f"The machine's interpreter is {there.key if there else 'gone'}, not {interpreter.key}.",
-            next_command="orch up    # puts it there again",
+            next_command="orch up    # sends it again",
         )
     return target_of(there)
 

@@ -69,4 +69,4 @@ def interpreter(python: Path) -> Interpreter:
         return parse(done.stdout)
     except Malformed:
         said = last_words(done.stderr or done.stdout, 200) or "it said nothing"
-        raise StackError(f"{python} is no usable Python interpreter: {said}") from None
+        raise StackError(f"{python} is not a usable Python interpreter: {said}") from None

@@ -148,7 +148,7 @@ def _alone(path: Path) -> Iterator[None]:
         raise LocalError(
             f"Environments that are built from locks are kept in {path.parent}, which cannot be written: "
             f"{error.strerror}.",
-            next_command="export ORCH_CACHE_HOME=DIR    # a folder that can be written",
+            next_command="export ORCH_CACHE_HOME=DIR    # a writable folder",
         ) from error
     with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -160,7 +160,7 @@ def _build(
 ) -> None:
     """Anew, without the packages of `idle`: what an interrupted build left is removed first."""
     shutil.rmtree(folder, ignore_errors=True)
-    purpose = f"The local environment could not be made from {lock.path}:"
+    purpose = f"The local environment could not be created from {lock.path}:"
     run_uv(
         ["venv", "--no-project", "--python", base.base_executable, folder], purpose=purpose, environ=environ
     )
@@ -215,8 +215,8 @@ def _find(asked: str, project: Path, environ: Mapping[str, str], why: str) -> Pa
 def _no_python(project: Path, asked: str, why: str) -> StackError:
     request = shlex.quote(asked) if asked else ""
     return StackError(
-        f"No Python here is one that {project} asks for: {why}, and this is {_VERSION}.",
-        exists="Nothing was made for it; nothing costs.",
+        f"No installed Python is a version that {project} asks for: {why}, and this is {_VERSION}.",
+        exists="Nothing was created; nothing costs money.",
         next_command=f"uv python install {request}".strip() + "    # or name one: stack.python",
     )
 

@@ -40,8 +40,8 @@ _HARMLESS_OPTIONS = (
     "--pre",
 )
 _WHY = {
-    "-r": "it includes another file: put the pins of both into one lock",
-    "-c": "it adds constraints: a lock has none",
+    "-r": "it includes another file: combine both into one lock",
+    "-c": "constraints are not allowed in a lock",
     "-e": "an editable package has no hash; its code belongs to the project",
 }
 _LONG = {"--requirement": "-r", "--constraint": "-c", "--constraints": "-c", "--editable": "-e"}
@@ -145,7 +145,7 @@ def _check_option(line: str, where: str) -> None:
     short = _LONG.get(option, option)
     # pip accepts "-rbase.txt" too.
     reason = _WHY.get(short) or _WHY.get(short[:2]) if not short.startswith("--") else None
-    raise StackError(f"{where}: {option} is refused: {reason or 'it is no option of a lock'}.")
+    raise StackError(f"{where}: {option} is refused: {reason or 'it is not an option of a lock'}.")
 
 
 def _pin(line: str, where: str) -> Pin:
@@ -188,7 +188,7 @@ def _check_marker(marker: str, where: str) -> None:
         Marker(marker)
     except InvalidMarker as error:
         raise StackError(
-            f"{where}: the marker {marker!r} is not one: {str(error).splitlines()[0]}."
+            f"{where}: the marker {marker!r} is not valid: {str(error).splitlines()[0]}."
         ) from None
 
 
@@ -200,7 +200,7 @@ def parse_pylock(text: str, path: Path) -> tuple[Pin, ...]:
     document = read_toml(text, path)
     packages = document.get("packages", [])
     if str(document.get("lock-version", "")).split(".")[0] != "1" or not isinstance(packages, list):
-        raise StackError(f"{path}: this is no pylock.toml of version 1.")
+        raise StackError(f"{path} is not a pylock.toml of version 1.")
     places = _package_lines(text)
     return tuple(
         _pylock_pin(package, f"{path}:{line}") for package, line in zip(packages, places, strict=True)

@@ -44,7 +44,7 @@ def push_wheels(
     broken = _absent(host, agent, missing)
     if broken:
         names = ", ".join(wheel.filename for wheel in missing if wheel.sha256 in broken)
-        raise StackError(f"These wheels did not arrive as they are here: {names}.")
+        raise StackError(f"These wheels were changed on their way to the machine: {names}.")
     return sent
 
 
@@ -67,7 +67,7 @@ def check_disk(host: Host, folder: str, needed: int) -> None:
         raise StackError(
             f"The machine's disk is too small for the stack: it needs {_mib(needed + _SPARE)}, "
             f"and {folder} has {_mib(free)} free.",
-            exists=f"{host.name} runs on; nothing was sent.",
+            exists=f"{host.name} is still running; nothing was sent.",
             next_command="give the profile a larger resources.disk, then orch down && orch up",
         )
 

@@ -65,8 +65,8 @@ def find_wheels(
     if without:
         raise StackError(
             f"No wheel in the lock fits {target}: {', '.join(without)}. "
-            "What is built from source on two machines is not the same on both, so it is not done.",
-            next_command="uv build --wheel    # once, and lock the built file",
+            "orch does not build from source, because two machines can build different files.",
+            next_command="uv build --wheel    # once; then lock the built file",
         )
     wheels = tuple(wheel for _, wheel in chosen if wheel)
     # A URL with a query may be signed: a secret, and soon worthless.

@@ -175,7 +175,7 @@ class GsDriver:
         except ImportError as error:
             raise StorageError(
                 StorageFault.UNKNOWN,
-                "google-cloud-storage, which speaks to Cloud Storage, is not installed.",
+                "google-cloud-storage, the client for Cloud Storage, is not installed.",
                 next_command="pip install 'orch-train[gcp]'",
             ) from error
         return storage

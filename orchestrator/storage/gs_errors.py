@@ -43,7 +43,7 @@ def asking(url: str, bucket: str, name: str, expected: str | Anything | None) ->
         raise Corrupt(url, name, "its checksum is another on the other side.") from error
     except (requests.exceptions.RequestException, ConnectionError, TransportError, RetryError) as error:
         kind = type(error).__name__
-        message = f"{url} did not answer, or broke off ({kind})."
+        message = f"{url} did not answer, or broke the connection ({kind})."
         raise StorageUnreachable(StorageFault.UNREACHABLE, message, code=kind) from error
     except GoogleAuthError as error:
         raise _not_proven(url, type(error).__name__) from error
@@ -85,7 +85,7 @@ def _refused(
     if status == 400 and reason in ("required", "userProjectMissing"):
         return StorageError(
             StorageFault.REQUESTER_PAYS,
-            f"In {url} whoever reads pays, and orch names nobody who would.",
+            f"{url} has requester pays, which orch does not support.",
             code=code,
             next_command=f"gcloud storage buckets describe gs://{bucket}",
         )

@@ -106,5 +106,5 @@ def _wrong(url: str, near: str | None) -> StorageError:
     meant = f" Did you mean {near}?" if near else ""
     forms = ", ".join(f"{scheme}://" for scheme in _OPENERS)
     return StorageError(
-        StorageFault.URL, f"{shown(url)} is no url of a store, which begins with one of {forms}.{meant}"
+        StorageFault.URL, f"{shown(url)} is not the URL of a store, which starts with one of {forms}.{meant}"
     )

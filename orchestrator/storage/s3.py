@@ -189,7 +189,7 @@ class S3Driver:
         except ImportError as error:
             raise StorageError(
                 StorageFault.UNKNOWN,
-                "boto3, which speaks to S3, is not installed.",
+                "boto3, the client for S3, is not installed.",
                 next_command="pip install 'orch-train[aws]'",
             ) from error
         return boto3.Session()

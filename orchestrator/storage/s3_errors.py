@@ -112,7 +112,7 @@ def _not_allowed(url: str, name: str, code: str) -> StorageDenied:
         StorageFault.DENIED,
         f"The credentials may not do this with {name or 'the bucket'} in {url} ({code}): they need "
         "s3:ListBucket on the bucket, and s3:GetObject, s3:PutObject, s3:DeleteObject and "
-        "s3:AbortMultipartUpload on its objects. A bucket whose requester pays refuses so as well.",
+        "s3:AbortMultipartUpload on its objects. A bucket with requester pays gives the same refusal.",
         code=code,
         next_command="aws sts get-caller-identity",
     )
@@ -139,6 +139,6 @@ def _failed(error: Exception, url: str, name: str) -> StorageError:
         (exceptions.HTTPClientError, exceptions.IncompleteReadError, exceptions.EndpointConnectionError),
     ):
         return StorageUnreachable(
-            StorageFault.UNREACHABLE, f"{url} did not answer, or broke off ({kind}).", code=kind
+            StorageFault.UNREACHABLE, f"{url} did not answer, or broke the connection ({kind}).", code=kind
         )
     return StorageError(StorageFault.UNKNOWN, f"{url} refused {name}: {kind}.", code=kind)

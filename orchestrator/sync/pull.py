@@ -31,7 +31,7 @@ _OF_THE_DISK = (*_FULL, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENOMEM)
 """No other file could be written either."""
 _FEW = 100
 _STILL_THERE = "The files are still on the machine."
-_ROOM_FIRST = "orch pull    # once there is room; what came is kept"
+_ROOM_FIRST = "orch pull    # once there is room; downloaded files are kept"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ def pull(
     rows = ordered([_row(entry) for entry in entries])
     if refused := sift(rows, target.absolute())[1]:
         raise SyncError(
-            f"{host.name} offers files that must not be written here: {_named(refused)}. Nothing came.",
+            f"{host.name} offers files that must not be written here: {_named(refused)}. Nothing was "
+            "downloaded.",
             exists="The files are still on the machine.",
         )
     return _pull(_Transfer(host, agent, source_dir, progress or Silent()), rows, target)
@@ -111,7 +112,7 @@ class _Transfer:
 def _pull(transfer: _Transfer, rows: Sequence[Row], target: Path) -> Pulled:
     target = target.absolute()
     if target.exists() and not target.is_dir():
-        raise SyncError(f"{target} is a file, so nothing was fetched into it.")
+        raise SyncError(f"{target} is a file, so nothing was downloaded to it.")
     part = target.with_name(target.name + ".part")
     try:
         with _alone(part), _opened(part / _STAGED) as stage, _opened(target) as inside:
@@ -160,7 +161,7 @@ def _alone(part: Path) -> Iterator[None]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Busy(
-                f"Another process is fetching into {part} right now.",
+                f"Another process is downloading to {part} now.",
                 next_command="repeat the command once that one has ended",
             ) from None
         yield
@@ -244,8 +245,8 @@ def _fetch(transfer: _Transfer, talk: Talk, places: _Places, rows: Sequence[Row]
         transfer.progress.transfer(label, min(done, total - 1), total)
     if transfer.refused and not transfer.partial:
         raise SyncError(
-            f"{shown([each.path for each in transfer.refused])} changed on the machine after being listed "
-            "there. What was here stays as it is; the other files are kept for the next attempt.",
+            f"{shown([each.path for each in transfer.refused])} changed on the machine after they were "
+            "listed. Existing files here are unchanged; the other files are kept for the next attempt.",
             next_command="orch pull",
         )
     transfer.progress.transfer(label, total, total)
@@ -268,7 +269,7 @@ def _fetch_one(talk: Talk, places: _Places, row: Row, *, as_read: bool) -> Row:
         for piece in frames.receive_body(talk.read):
             size += len(piece)
             if size > row.size:
-                raise frames.Broken("more came than was asked for")
+                raise frames.Broken("more arrived than was requested")
             hasher.update(piece)
             file.write(piece)
     came = row._replace(size=size, digest=hasher.hexdigest())
@@ -354,10 +355,11 @@ def _place(stage: Confined, inside: Confined, row: Row) -> None:
 def _failed(target: Path, error: OSError) -> LocalError:
     if error.errno in _FULL:
         return LocalError(
-            f"This computer's disk filled while files were fetched into {target}. What was here stays.",
+            f"This computer's disk filled up while files were downloaded to {target}. Existing files are "
+            "unchanged.",
             exists=_STILL_THERE,
             next_command=_ROOM_FIRST,
         )
     return LocalError(
-        f"Files could not be put into {target}: {error}.", exists=_STILL_THERE, next_command="orch pull"
+        f"Files could not be written to {target}: {error}.", exists=_STILL_THERE, next_command="orch pull"
     )

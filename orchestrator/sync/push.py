@@ -57,7 +57,7 @@ class _Taken:
 def tree_path(agent: Agent, name: str) -> str:
     """Where the tree `name` lies on the other side: a folder, or a file where one file was scanned."""
     if not _NAME.match(name):
-        raise ValueError(f"{name!r} cannot be the name of a tree.")
+        raise ValueError(f"{name!r} is not a valid name of a tree.")
     return f"{agent.base}/trees/{name}"
 
 
@@ -84,7 +84,7 @@ def push(
         sent, deleted = ([], 0) if talk.hear(_Found).same else _send(talk, scan, name, progress)
         there = talk.hear(_Taken).digest
     if there != scan.manifest.digest:
-        raise SyncError(f"The tree {name} on {host.name} is not what was sent: {there}.")
+        raise SyncError(f"The tree {name} on {host.name} differs from what was sent: {there}.")
     return Pushed(scan.manifest, len(sent), sum(entry.size for entry in sent), deleted)
 
 

@@ -55,7 +55,7 @@ def scan(root: Path, *, ignore: Sequence[str] = (), cache: Path | None = None, d
     if top.is_file():
         return _scan_file(top, data)
     if not top.is_dir():
-        raise SyncError(f"There is no folder or file {root}.")
+        raise SyncError(f"{root} does not exist.")
     known = hashes.load(cache, top)
     chooser = Ignore(top, ignore, gitignore=not data)
     listed = tree.survey(os.fspath(text(os.fsencode(top))), chooser)
@@ -140,12 +140,12 @@ def _warnings(rows: Sequence[Row]) -> Iterable[str]:
         if other != row.path:
             yield (
                 f"{shown([other, row.path])} differ only in case or in how their characters are composed; "
-                "some file systems take them for one."
+                "some file systems treat them as one."
             )
         if row.kind == "link" and leads_out(row):
             yield (
                 f"{shown([row.path])} is a link that leads out of the folder, to {shown([row.target])}: "
-                "it will lead to something else there, or nowhere."
+                "on the machine it would lead somewhere else, or nowhere."
             )
 
 

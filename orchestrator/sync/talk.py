@@ -138,17 +138,19 @@ def _refusal(name: str, said: _Refusal) -> SyncError:
     if said.error == "disk_full":
         return SyncError(
             f"The disk of {name} is too small: {_bytes(said.needed)} are needed, "
-            f"{_bytes(said.free)} are free. What lay there before was left as it was.",
+            f"{_bytes(said.free)} are free. Existing files there are unchanged.",
             next_command="ask for a larger resources.disk in the profile",
         )
     if said.error == "changed":
         return Changed(
             f"{shown(said.paths)} changed while being sent. "
-            f"What lay on {name} before was left as it was. Wait for what writes there, or name it in "
-            ".orchignore; then repeat: the rest is not sent again."
+            f"Existing files on {name} are unchanged. Wait for the program that writes them, or name "
+            "them in .orchignore; then repeat: other files are not sent again."
         )
     if said.error == "differs":
-        return SyncError(f"{shown([said.path])} on {name} is not what was sent. Something writes there.")
+        return SyncError(
+            f"{shown([said.path])} on {name} differs from what was sent. Another program writes there."
+        )
     if said.error == "no_mount":
         return CannotStream(name, plain(said.text))
     if said.error.startswith(_OBJECT):
@@ -157,10 +159,10 @@ def _refusal(name: str, said: _Refusal) -> SyncError:
 
 
 _OBJECT_SENTENCES = {
-    "changed": "was changed in its bucket while it was fetched",
+    "changed": "changed in its bucket during the download",
     "missing": "is no longer in its bucket",
-    "denied": "may not be read with the links that were made here",
-    "corrupt": "came damaged every time: its bytes are not what the bucket's checksum says",
+    "denied": "cannot be read with the links that were signed here",
+    "corrupt": "arrived damaged every time: its bytes do not match the bucket's checksum",
     "passing": "did not come",
 }
 
@@ -171,8 +173,8 @@ def _object_refused(name: str, said: _Refusal) -> ObjectRefused:
     return ObjectRefused(
         fault,
         said.path,
-        f"{shown([said.path])} {sentence}: {plain(said.text)} What came to {name} before is kept; the same "
-        "command goes on with the rest.",
+        f"{shown([said.path])} {sentence}: {plain(said.text)} Files that {name} already has are kept; "
+        "repeat the command to continue.",
     )
 
 

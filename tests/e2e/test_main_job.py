@@ -191,7 +191,7 @@ def test_a_package_that_is_not_the_lock_is_put_right_and_named(digits: Project) 
     target = f"/opt/orch/stacks/{digest}/lib/python3.*/site-packages/six.py"
     digits.orch("ssh", "--", "sh", "-c", f"echo '# changed' | tee -a {target}")
     said = digits.orch("up", "profiles/digits.yaml")
-    assert "no longer what was installed" in said.err
+    assert "has changed since it was installed" in said.err
 
 
 def test_a_local_environment_that_is_not_the_lock_stops_the_run(

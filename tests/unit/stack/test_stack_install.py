@@ -170,7 +170,7 @@ def test_a_wheel_that_was_spoilt_on_the_way_is_refused(
     agent: Agent, python: Interpreter, lock_file: Path
 ) -> None:
     with pytest.raises(
-        StackError, match=r"did not arrive as they are here: packaging-24\.2-py3-none-any\.whl\.$"
+        StackError, match=r"were changed on their way to the machine: packaging-24\.2-py3-none-any\.whl\.$"
     ):
         install(Spoiling(), agent, read_lock(lock_file), python, delivery="push")
     assert [path.name for path in Path(agent.base, "wheels").rglob("*.whl")] == [
@@ -339,7 +339,7 @@ def test_the_c_librarys_version(said: str, version: tuple[int, int]) -> None:
 def test_a_pythons_own_word_decides_whether_it_is_used(tmp_path: Path) -> None:
     (tmp_path / "python3").write_text("#!/bin/sh\necho hello\n")
     (tmp_path / "python3").chmod(0o755)
-    with pytest.raises(StackError, match="is no usable Python interpreter: hello"):
+    with pytest.raises(StackError, match="is not a usable Python interpreter: hello"):
         interpreter(tmp_path / "python3")
     with pytest.raises(StackError, match="does not run"):
         interpreter(tmp_path / "absent")

@@ -159,13 +159,13 @@ def test_requirements_for_an_absent_python_are_tried_on_this_one(project: Path) 
 def test_a_python_that_nobody_has_is_named(project: Path) -> None:
     lock = read_lock(requirements_lock(project))
     (project / ".python-version").write_text("3.99.9\n")
-    with pytest.raises(StackError, match=r"No Python here is one that .* asks for"):
+    with pytest.raises(StackError, match=r"No installed Python is a version that .* asks for"):
         local_environment(lock, project)
 
 
 def test_a_lock_whose_hashes_are_wrong_makes_nothing(project: Path) -> None:
     path = requirements_lock(project)
     path.write_text(re.sub("sha256:[0-9a-f]{64}", "sha256:" + "0" * 64, path.read_text()))
-    with pytest.raises(StackError, match="could not be made from"):
+    with pytest.raises(StackError, match="could not be created from"):
         local_environment(read_lock(path), project)
     assert not list((project.parent / "cache/stacks").glob("*.json"))

@@ -207,7 +207,7 @@ def test_a_project_that_goes_away_between_list_and_transfer_is_listed_again(
         return found
 
     if become == "gone":
-        with pytest.raises(SyncError, match="no folder or file"):
+        with pytest.raises(SyncError, match="does not exist"):
             sync.push_latest(HOST, agent, look, "code")
     else:
         assert sync.push_latest(HOST, agent, look, "code").root == tmp_path / "moved"

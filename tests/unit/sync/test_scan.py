@@ -28,7 +28,7 @@ def test_a_scan_is_the_same_on_both_sides(agent: Agent, root: Path) -> None:
 
 
 def test_a_scan_without_a_root(agent: Agent, tmp_path: Path) -> None:
-    with pytest.raises(SyncError, match="no folder or file"):
+    with pytest.raises(SyncError, match="does not exist"):
         sync.scan(tmp_path / "absent")
     with pytest.raises(SyncError, match=r"could not be listed|cannot be read"):
         sync.far_scan(HOST, agent, str(tmp_path / "absent"))
