@@ -11,7 +11,7 @@ from typing import Annotated
 from orchestrator import stack
 from orchestrator.errors import HostError, HostKeyError, LoginRefused, StackError
 from orchestrator.ledger import Lease, Ledger
-from orchestrator.ledger.events import MachineArmed, MachineReached
+from orchestrator.ledger.events import MachineArmed
 from orchestrator.model import (
     FAR_BASE,
     Agent,
