@@ -38,7 +38,7 @@ _BEFORE = {
     Stage.UPDATE: "Everything before it, from the batch to the gradients, is bitwise identical.",
     Stage.METRICS: "Everything before it, from the batch to the updated weights, is bitwise identical.",
 }
-_OTHER_FILES = "The files that differ do not bring that about."
+_OTHER_FILES = "The files that differ do not cause this."
 _OTHER_CACHES = (
     "The data that were seen to be read are equal; files that libraries keep for themselves are not."
 )

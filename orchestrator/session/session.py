@@ -11,7 +11,7 @@ from typing import Annotated
 from orchestrator import stack
 from orchestrator.errors import HostError, HostKeyError, LoginRefused, StackError
 from orchestrator.ledger import Lease, Ledger
-from orchestrator.ledger.events import MachineArmed
+from orchestrator.ledger.events import MachineArmed, MachineReached
 from orchestrator.model import (
     FAR_BASE,
     Agent,
@@ -233,7 +233,7 @@ def open_session(
         if reached:
             _make_base(host, base, found, waiting)
             local_ssd.use(host, machine, base, found.endpoint.user, progress)
-            ledger.append("machine.reached", machine=machine.id)
+            ledger.record(MachineReached(machine.id))
         agent = stack.bootstrap(host, base=base, interpreter=interpreter.result(), progress=progress)
         host.run(("touch", f"{agent.base}/active"), timeout=30)  # whoever comes in keeps it from idling
         release_again(project, ledger, host, agent)
