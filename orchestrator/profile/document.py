@@ -51,8 +51,8 @@ class DiskSection(Section):
     size: kinds.Disk | None = Field(default=None, description="Default 20 GiB; 100 GiB on a cloud.")
     type: kinds.Text | None = Field(
         default=None,
-        description="The cloud's disk type: gp3, io2; pd-ssd, hyperdisk-balanced. "
-        "Default: gp3; pd-balanced or hyperdisk-balanced.",
+        description="The cloud's disk type: gp3, io2; pd-ssd, hyperdisk-balanced. Default: gp3; pd-balanced "
+        "or hyperdisk-balanced.",
     )
     throughput: kinds.Throughput | None = Field(
         default=None, description="Provisioned throughput, if the type allows it: `500 MiB/s`."
@@ -114,8 +114,8 @@ class StackSection(Section):
     )
     allow: tuple[kinds.Text, ...] = Field(
         default=(),
-        description="Names of accepted differences between the two sides. `lock-without-gpu` accepts a lock"
-        " that cannot use the rented GPU.",
+        description="Names of accepted differences between the two sides. `lock-without-gpu` accepts a lock "
+        "that cannot use the rented GPU.",
     )
 
 
@@ -140,8 +140,8 @@ class DataSection(Section):
     )
     target: kinds.Target | None = Field(
         default=None,
-        description="Where the script expects it on both sides: relative to the code, or absolute. Default:"
-        " its place in code.path, otherwise its name.",
+        description="Where the script expects it on both sides: relative to the code, or absolute. Default: "
+        "its place in code.path, otherwise its name.",
     )
     prepare: kinds.Command | None = Field(
         default=None,
@@ -149,9 +149,8 @@ class DataSection(Section):
     )
     sample: tuple[kinds.Sample, ...] = Field(
         default=(),
-        description="Objects of a bucket that the first steps read, as patterns relative to the source. "
-        "Only these are downloaded to this computer, for the local side of --local-parity. "
-        "Default: all.",
+        description="Objects of a bucket that the first steps read, as patterns relative to the source. Only "
+        "these are downloaded to this computer, for the local side of --local-parity. Default: all.",
     )
     stream: bool = Field(
         default=False,
@@ -174,25 +173,25 @@ class TrainSection(Section):
     env: dict[kinds.VariableName, kinds.VariableValue] = Field(
         default_factory=dict,
         description="Environment variables, equal on both sides. Secrets: `NAME: {from_env: NAME}`. "
-        "Variables of your shell that can change results (OMP_, OPENBLAS_, TF_, XLA_, …) are passed to "
-        "the run and reported; those with devices or paths stop it instead.",
+        "Variables of your shell that can change results (OMP_, OPENBLAS_, TF_, XLA_, …) are passed to the "
+        "run and reported; those with devices or paths stop it instead.",
     )
     outputs: tuple[kinds.Output, ...] = Field(
         default=(),
         description="Files to download: paths or globs in the working folder. Default: everything that the "
-        "run creates there. An output that the run did not write is reported at its end; if it "
-        "wrote none, everything is downloaded and `train` exits with code 14.",
+        "run creates there. An output that the run did not write is reported at its end; if it wrote none, "
+        "everything is downloaded and `train` exits with code 14.",
     )
     on_nan: kinds.OnNan = Field(
         default="warn",
-        description="What to do about a loss that is nan or infinite, in the output or as Keras reports it:"
-        " `warn` reports it, `stop` also ends the run. Default: warn.",
+        description="What to do about a loss that is nan or infinite, in the output or as Keras reports it: "
+        "`warn` reports it, `stop` also ends the run. Default: warn.",
     )
     checkpoints: tuple[kinds.Output, ...] = Field(
         default=(),
-        description="Paths or globs in the working folder where the run saves checkpoints. Complete ones "
-        "are copied, and downloaded while a command follows the run; the next attempt with the "
-        "same inputs starts with the newest one. Default: none.",
+        description="Paths or globs in the working folder where the run saves checkpoints. Complete ones are "
+        "copied, and downloaded while a command follows the run; the next attempt with the same inputs "
+        "starts with the newest one. Default: none.",
     )
     check_imports: tuple[kinds.ModuleName, ...] = Field(
         default=(),
@@ -212,8 +211,8 @@ class ParitySection(Section):
         default=OnMismatch(),
         json_schema_extra={"default": asdict(OnMismatch())},
         description="What `train --local-parity` does on a verdict: `stop` or `warn` for all, or a mapping "
-        "of equivalent, divergent, unstable and not_compared. Default: equivalent (rounding) is"
-        " reported and the run continues; the others stop it.",
+        "of equivalent, divergent, unstable and not_compared. Default: equivalent (rounding) is reported "
+        "and the run continues; the others stop it.",
     )
     confirm: kinds.Flag = Field(
         default=True,
@@ -238,13 +237,13 @@ class RetrySection(Section):
     no_capacity: kinds.Duration | None = Field(
         default=None,
         alias="no-capacity",
-        description="How long to wait if no offer has capacity: `2h`, for the first machine and later ones."
-        " Same as `wait`. Default: do not wait.",
+        description="How long to wait if no offer has capacity: `2h`, for the first machine and later ones. "
+        "Same as `wait`. Default: do not wait.",
     )
     error: kinds.Retries = Field(
         default=0,
-        description="Retries of a run whose command failed, was killed or stalled: on the same machine, "
-        "from its newest checkpoint. Default: 0.",
+        description="Retries of a run whose command failed, was killed or stalled: on the same machine, from "
+        "its newest checkpoint. Default: 0.",
     )
 
 
@@ -297,9 +296,9 @@ class Document(Section):
     )
     image: kinds.ImageName | None = Field(
         default=None,
-        description="The boot image, by its name in the cloud. AWS: `ami-…`, `ssm:/parameter`, or a "
-        "pattern of names. Google: `FAMILY`, `PROJECT/FAMILY`, or `projects/…`. Default: the newest "
-        "image for the processor and GPU.",
+        description="The boot image, by its name in the cloud. AWS: `ami-…`, `ssm:/parameter`, or a pattern "
+        "of names. Google: `FAMILY`, `PROJECT/FAMILY`, or `projects/…`. Default: the newest image for the "
+        "processor and GPU.",
     )
     resources: ResourcesSection = Field(
         default_factory=ResourcesSection,
@@ -307,8 +306,8 @@ class Document(Section):
     )
     max_duration: kinds.Duration | None = Field(
         default=None,
-        description="The machine powers itself off after this time, whatever happens; jobs are asked to "
-        "save two minutes before. Default on local: 4h.",
+        description="The machine powers itself off after this time, whatever happens; jobs are asked to save "
+        "two minutes before. Default on local: 4h.",
     )
     idle_duration: kinds.Duration | None = Field(
         default=None,
@@ -320,8 +319,8 @@ class Document(Section):
     )
     budget: kinds.Budget | None = Field(
         default=None,
-        description="Limit for this project in a calendar month, in US dollars: `up` refuses a machine that"
-        " could exceed it. `ORCH_BUDGET` limits all projects together.",
+        description="Limit for this project in a calendar month, in US dollars: `up` refuses a machine that "
+        "could exceed it. `ORCH_BUDGET` limits all projects together.",
     )
     wait: kinds.Duration | None = Field(
         default=None,
@@ -332,8 +331,8 @@ class Document(Section):
         default=None,
         description="The store in which a team's computers share their leases, so that all see them and no "
         "two create a machine for one profile: `s3://bucket/prefix`, `gs://bucket/prefix`, or "
-        "`file:///folder` of a shared disk. One prefix per project. `ORCH_LEDGER` takes "
-        "precedence. Default: files on this computer, in `.orch`.",
+        "`file:///folder` of a shared disk. One prefix per project. `ORCH_LEDGER` takes precedence. "
+        "Default: files on this computer, in `.orch`.",
     )
     retry: RetrySection = Field(
         default_factory=RetrySection,
@@ -342,10 +341,10 @@ class Document(Section):
     )
     store: kinds.StoreUrl | None = Field(
         default=None,
-        description="Where checkpoints and the log are uploaded during a run, and its outputs and record at"
-        " its end: `s3://bucket/prefix`, `gs://bucket/prefix`, or `file:///folder`. The machine"
-        " uploads them with a form signed here; if none can be signed, the command that follows"
-        " the run does. Default: everything is kept on this computer only.",
+        description="Where checkpoints and the log are uploaded during a run, and its outputs and record at "
+        "its end: `s3://bucket/prefix`, `gs://bucket/prefix`, or `file:///folder`. The machine uploads them "
+        "with a form signed here; if none can be signed, the command that follows the run does. Default: "
+        "everything is kept on this computer only.",
     )
     stall: kinds.Duration | None = Field(
         default=None,
@@ -359,8 +358,8 @@ class Document(Section):
     )
     reservation: kinds.Text | None = Field(
         default=None,
-        description="Reserved capacity of the account: a capacity reservation or capacity block (`cr-…`), "
-        "or a reservation by name. It is in one zone, so `zone` is required.",
+        description="Reserved capacity of the account: a capacity reservation or capacity block (`cr-…`), or "
+        "a reservation by name. It is in one zone, so `zone` is required.",
     )
     identity: dict[kinds.IdentityCloud, kinds.Text] = Field(
         default_factory=dict,

@@ -197,7 +197,7 @@ SIZE: dict[str, Any] = {
     ("more", "says"),
     [
         ({}, "Keep c5.4xlarge ($0.68/h), $0.50 an epoch: the cheapest that keeps up"),
-        ({"better": True}, "$0.48 an epoch in place of $0.50 an epoch on c5.4xlarge"),
+        ({"better": True}, "$0.48 an epoch instead of $0.50 an epoch on c5.4xlarge"),
         ({"change": None}, "No machine in the catalog would have run it as fast."),
         (
             {"keep": {**SIZE["keep"], "price_usd_hour": 0.0}},
