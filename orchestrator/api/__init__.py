@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from orchestrator.api.lease import plan, up
     from orchestrator.api.pulling import pull, pull_all
     from orchestrator.api.recording import record
-    from orchestrator.api.reporting import report
+    from orchestrator.api.reporting import report as report
     from orchestrator.api.resume_checking import resume_check
     from orchestrator.api.run_job import run
     from orchestrator.api.training import attach, train
@@ -61,7 +61,6 @@ _HOME = {
     "pull": "orchestrator.api.pulling",
     "pull_all": "orchestrator.api.pulling",
     "record": "orchestrator.api.recording",
-    "report": "orchestrator.api.reporting",
     "resume_check": "orchestrator.api.resume_checking",
     "rollback": "orchestrator.promotion.current",
     "run": "orchestrator.api.run_job",
@@ -92,6 +91,7 @@ _FOR_THE_COMMAND_LINE = {
     "profile": "orchestrator.stalls.scratch_run",
     "refusal_of": "orchestrator.runs.space",
     "shown_path": "orchestrator.profile.nearby",
+    "report": "orchestrator.api.reporting",
     "similar_types": "orchestrator.sizing.rightsize",
     "write_minimums": "orchestrator.sizing.profile_change",
 }
@@ -111,7 +111,6 @@ __all__ = [
     "pull",
     "pull_all",
     "record",
-    "report",
     "resume_check",
     "rollback",
     "run",
