@@ -74,7 +74,7 @@ def test_another_home_s_machine_is_listed_and_left(
     assert (report.machines, len(cloud.alive())) == ((), 1)
     assert [(one.id, one.mine) for one in seen] == [(theirs.id, False)]
     text = targets_text([one.as_json() for one in seen])
-    assert "leave" in text and theirs.labels[LABEL_OWNER] in text
+    assert "keep" in text and theirs.labels[LABEL_OWNER] in text
     with pytest.raises(UsageError, match="may have an active run"):
         down(folder=tmp_path / "mine", everything=True, others=True)
     assert len(cloud.alive()) == 1
@@ -192,7 +192,7 @@ def test_a_lease_whose_ledger_does_not_tell_its_cloud_is_listed_with_its_machine
     made = lease(tmp_path / "a", "a", cloud)
     path = Project(tmp_path / "a").ledger("a").path
     path.write_bytes(b"".join(b"#" + line for line in path.read_bytes().splitlines(keepends=True)))
-    with pytest.raises(UsageError, match="it does not tell which runs it has"):
+    with pytest.raises(UsageError, match="it does not report its runs"):
         down(folder=tmp_path / "a", everything=True, clouds=["memory"])
     preview = Preview()
     report = down(folder=tmp_path / "a", everything=True, clouds=["memory"], approve=preview, discard=True)

@@ -86,7 +86,7 @@ baz === 2 --hash=sha256:{A}  # a reason
         ("-rbase.txt", "it includes another file"),
         ("--requirement base.txt", "it includes another file"),
         ("-c limits.txt", "constraints are not allowed"),
-        ("--frobnicate", "it is no option of a lock"),
+        ("--frobnicate", "it is not an option of a lock"),
         (f"foo==1 ; python_varsion < '3' --hash=sha256:{A}", "the marker"),
     ],
 )
