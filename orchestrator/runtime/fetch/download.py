@@ -55,11 +55,12 @@ class Arrived(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """An object is verified, and waits in staging under `name`."""
+    """An object is verified, and waits in staging under `name`. `bytes` of it no Arrived has told."""
 
     number: int
     name: str
     sha256: str
+    bytes: int = 0
 
 
 class Damaged(NamedTuple):
@@ -96,22 +97,21 @@ class Staging:
         return os.path.join(self._folder, name)
 
     def missing(self, wanted: Wanted) -> List[int]:
-        """The first bytes of the parts that are to come, in order; makes the file where there is none."""
+        """The first bytes of the parts that are to come, in order; makes the file of a large object."""
+        if wanted.size <= PART:
+            return [0]
         name = self.name(wanted)
-        firsts = set(range(0, wanted.size, PART)) or {0}
-        if len(firsts) > 1:
-            firsts -= self._noted(name, wanted.size)
+        firsts = set(range(0, wanted.size, PART)) - self._noted(name, wanted.size)
         fd = os.open(self.path(name), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         os.close(fd)
         self._missing[name] = set(firsts) or {0}
         return sorted(self._missing[name])
 
-    def came(self, name: str, first: int, large: bool) -> bool:
-        """Note a part; whether it was the last that was missing."""
+    def came(self, name: str, first: int) -> bool:
+        """Note a part of a large object; whether it was the last that was missing."""
         with self._lock:
-            if large:
-                with open(self.path(f"{name}.parts"), "a", encoding="ascii") as file:
-                    file.write(f"{first}\n")
+            with open(self.path(f"{name}.parts"), "a", encoding="ascii") as file:
+                file.write(f"{first}\n")
             self._missing[name].discard(first)
             return not self._missing[name]
 
@@ -177,20 +177,39 @@ class Pool:
     def _fetched(self, client: Client, part: Part) -> Event:
         wanted = self._wanted[part.number]
         name = self._staging.name(wanted)
+        if wanted.size <= PART:
+            return self._whole(client, part, wanted, name)
         self._read(client, part, name)
-        if not self._staging.came(name, part.first, wanted.size > PART):
+        if not self._staging.came(name, part.first):
             return Arrived(part.number, 0)
         return self._checked(part.number, wanted, name)
+
+    def _whole(self, client: Client, part: Part, wanted: Wanted, name: str) -> Event:
+        """An object of one part: hashed as it comes, so that it need not be read again."""
+        hasher, proof, size = hashlib.sha256(), checker(wanted.checksum), 0
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(self._staging.path(name), flags, 0o600)
+        try:
+            for piece in client.read_range(part.link.url, part.link.headers, 0, part.size):
+                _write_all(fd, piece, size)
+                size += len(piece)
+                hasher.update(piece)
+                if proof is not None:
+                    proof.update(piece)
+        finally:
+            os.close(fd)
+        if size != wanted.size or not (proof is None or proof.passes()):
+            self._staging.drop(name)
+            return Damaged(part.number)
+        return Verified(part.number, name, hasher.hexdigest(), size)
 
     def _read(self, client: Client, part: Part, name: str) -> None:
         fd = os.open(self._staging.path(name), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             at = part.first
             for piece in client.read_range(part.link.url, part.link.headers, part.first, part.size):
-                view = memoryview(piece)
-                while view:
-                    count = os.pwrite(fd, view, at)
-                    at, view = at + count, view[count:]
+                _write_all(fd, piece, at)
+                at += len(piece)
                 self.events.put(Arrived(part.number, len(piece)))
         finally:
             os.close(fd)
@@ -208,3 +227,10 @@ class Pool:
             self._staging.drop(name)
             return Damaged(number)
         return Verified(number, name, hasher.hexdigest())
+
+
+def _write_all(fd: int, piece: bytes, at: int) -> None:
+    view = memoryview(piece)
+    while view:
+        count = os.pwrite(fd, view, at)
+        at, view = at + count, view[count:]

@@ -1,7 +1,7 @@
 """A tree of objects being fetched: what is here already, what is missing, what came and took its place."""
 
 # Thin over the kernel: descriptors, modes and races are said in os calls.
-# ruff: noqa: PTH103, PTH118, PTH208
+# ruff: noqa: PTH101, PTH103, PTH118, PTH208
 
 from __future__ import annotations
 
@@ -217,6 +217,7 @@ class Fetch:
             if event.bytes:
                 self._denied.pop(event.number, None)
         elif isinstance(event, Verified):
+            self._bytes += event.bytes
             self._settle(staging, target, event)
             under_way.discard(event.number)
         elif isinstance(event, Damaged):
@@ -251,14 +252,11 @@ class Fetch:
         """Put a verified object where it belongs, then write down that it came."""
         wanted = self._wanted[whole.number]
         folder, name = target.at(wanted.path)
-        fd = os.open(staging.path(whole.name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            os.fchmod(fd, _FILE)
-            os.rename(staging.path(whole.name), name, dst_dir_fd=folder)
-            stamp = tree.stamp_of(os.fstat(fd))
-        finally:
-            os.close(fd)
-        staging.drop(whole.name)
+        os.chmod(staging.path(whole.name), _FILE)
+        os.rename(staging.path(whole.name), name, dst_dir_fd=folder)
+        stamp = tree.stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+        if wanted.size > PART:
+            staging.drop(whole.name)
         self._hashes[whole.number] = whole.sha256
         self._known[wanted.path] = (stamp, whole.sha256)
         self._journal.add(Came(wanted.path, _version(wanted), whole.sha256, stamp))
