@@ -22,6 +22,7 @@ from orchestrator.cli import resume_check as resume_check_
 from orchestrator.cli import run as run_
 from orchestrator.cli import setup as setup_
 from orchestrator.cli import size as size_
+from orchestrator.cli import ssh as ssh_
 from orchestrator.cli import watch as watch_
 from orchestrator.cli.options import (
     Json,
@@ -281,30 +282,9 @@ def logs(
         )
 
 
-@app.command(context_settings={"ignore_unknown_options": True})
-@guarded
-def ssh(
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="[CMD...]", help="The command. Default: a login shell.")
-    ] = None,
-    lease: Lease = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the ssh command line instead of running it.")
-    ] = False,
-) -> None:
-    """Open a shell on the machine, or run a command there.
-
-    The connection is made only if the machine shows its verified host key.
-    """
-    from orchestrator.api import ssh as door
-
-    argv = door.ssh_command(command or (), lease=lease)
-    if as_json:
-        emit("ssh", {"argv": argv}, True, "")
-    else:
-        door.exec_ssh(argv)
-
-
+app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(ssh_.ssh)
+app.command(cls=Verb)(ssh_.forward)
+app.command("ssh-config", cls=Verb)(ssh_.ssh_config)
 app.command(cls=Verb)(pull_.pull)
 app.command(cls=Verb)(watch_.watch)
 app.command(cls=Verb)(cancel_.cancel)

@@ -11,7 +11,7 @@ import typer.core
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Prepare": ("init", "doctor", "setup", "lint", "size", "skipped"),
-    "Machines": ("plan", "up", "status", "ssh", "down", "gc", "costs"),
+    "Machines": ("plan", "up", "status", "ssh", "forward", "ssh-config", "down", "gc", "costs"),
     "Runs": ("train", "run", "watch", "logs", "cancel", "pull", "runs", "report", "models", "rollback"),
     "Reproduce and measure": ("record", "compare", "resume-check", "profile"),
     "Reference": ("catalog", "schema"),

@@ -113,7 +113,6 @@ ROOMS = (
 NOT_IN_A_RUN = {
     "runs/stored.py": "a scratch folder",
     "replay/fork_server.py": "the diary of a fork server, in a scratch folder",
-    "api/ssh.py": "known hosts, in the state folder",
     "session/connect.py": "a lock, in the state folder",
     "runs/lint_check.py": "a note of ours, in the state folder",
     "session/owner.py": "the state folder",

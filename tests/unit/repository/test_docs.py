@@ -108,12 +108,14 @@ IN_MODULES = {
     "runs": "history",
     "catalog": "catalog.show",
     "doctor": "doctor.examine",
+    "forward": "ssh.forward_command",
     "init": "schemas.start_profile",
     "logs": "logs.logs",
     "schema": "schemas.schema",
     "setup": "setup.setup",
     "skipped": "recording.left_behind",
     "ssh": "ssh.ssh_command",
+    "ssh-config": "ssh.ssh_config",
 }
 """Verbs of the command line that are functions of a module of api; the others are names of api itself."""
 
