@@ -21,6 +21,7 @@ from orchestrator.leases.waiting import CapacityWait
 from orchestrator.ledger import Attempt, Lease, Ledger
 from orchestrator.ledger.events import CreateAccepted, CreateIntent, CreateRefused, DeleteIntent
 from orchestrator.model import LABEL_SPEC, Machine, MachineSpec, Offer, Place, Progress, Provider
+from orchestrator.model.machines import since_start
 from orchestrator.plan import Delete, Keep, Plan, disk_cost
 from orchestrator.profile import Profile
 from orchestrator.providers import undecided
@@ -99,7 +100,7 @@ def _adopt(
         )
     if lease.machine is None or lease.machine["id"] != machine.id:
         number = lease.attempts[-1].number if lease.attempts else 0
-        guarded = provider.guard(machine, max(0.0, wanted.max_duration - (machine.age or 0.0)))
+        guarded = provider.guard(machine, max(0.0, wanted.max_duration - (machine.age_now or 0.0)))
         ledger.record(receipt(number, guarded, wanted))
         _say_unguarded(guarded, tell)
 
@@ -221,7 +222,8 @@ def _made(
         return error
     if machine.age is None:
         made = provider.find(machine) if repeated else None
-        machine = replace(machine, age=made.age if made else time.monotonic() - asked)
+        age = made.age_now if made else time.monotonic() - asked
+        machine = replace(machine, age=age, told=since_start())
     _accept(ledger, provider, spec, machine, wanted)
     _say_unguarded(machine, tell)
     return machine

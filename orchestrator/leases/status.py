@@ -152,7 +152,7 @@ def lease_status(
     was read.
     """
     facts = machine_facts(machine) if machine else lease.machine or {}
-    lease = lease.seen(machine.id, machine.age) if machine else lease
+    lease = lease.seen(machine.id, machine.age_now) if machine else lease
     now = lease.now()
     return LeaseStatus(
         lease=lease.id,

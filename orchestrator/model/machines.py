@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,6 +13,8 @@ from orchestrator.errors import Fault, ProviderError
 
 from .disks import AS_MADE, Volume
 from .needs import Need, Offer
+
+_BOOTTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 Labels = Mapping[str, str]
 
@@ -64,12 +67,17 @@ class MachineSpec:
         return (self.deadline - now).total_seconds() if self.lasts is None else self.lasts
 
 
+def since_start() -> float:
+    """Seconds since the start of this computer, with those that it slept where the system counts them."""
+    return time.clock_gettime(_BOOTTIME)
+
+
 @dataclass(frozen=True)
 class Machine:
     """What exists at a provider. A machine that is gone is not listed.
 
-    `age`: seconds since `created_at` by the same clock, when the provider answered; None where it tells no
-    time, or was not asked for a list.
+    `age`: seconds since `created_at` by the same clock, when the provider answered, at `told` seconds since
+    the start of this computer; None where it tells no time, or was not asked for a list.
     """
 
     provider: str
@@ -84,6 +92,12 @@ class Machine:
     deadline: datetime | None = None
     detail: Mapping[str, Any] = field(default_factory=dict)
     age: float | None = field(default=None, compare=False)
+    told: float = field(default_factory=lambda: since_start(), compare=False, repr=False)
+
+    @property
+    def age_now(self) -> float | None:
+        """Its age now, however long ago the provider answered."""
+        return None if self.age is None else self.age + since_start() - self.told
 
 
 class Partial(tuple[Machine, ...]):

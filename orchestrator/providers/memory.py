@@ -27,6 +27,7 @@ from orchestrator.model import (
     Need,
     Offer,
     Partial,
+    machines,
 )
 from orchestrator.model.clouds import CloudTraits
 from orchestrator.model.counted import counted
@@ -242,9 +243,10 @@ class MemoryProvider(NothingBeside):
     def _as_seen(self, made: _Made) -> Machine:
         age = self._clock() - made.made_at
         if made.ended_at is not None:
-            return replace(made.machine, state=MachineState.STOPPING, age=age)
+            return replace(made.machine, state=MachineState.STOPPING, age=age, told=machines.since_start())
         runs = self._clock() - made.made_at >= self._temper.running_after
-        return replace(made.machine, state=MachineState.RUNNING if runs else MachineState.PENDING, age=age)
+        state = MachineState.RUNNING if runs else MachineState.PENDING
+        return replace(made.machine, state=state, age=age, told=machines.since_start())
 
     def _endpoint(self, identity: str) -> Endpoint | None:
         made = self._made.get(identity)

@@ -187,7 +187,7 @@ def data_line(data: DataFacts | None) -> str:
     if altered := data.get("altered"):
         return f"{facts}; {counted(len(altered), 'file')} changed during the run: {altered[0]}"
     if mounts := data.get("mounts"):
-        first = mounts[0]
+        first = next((each for each in mounts if each["target"] not in ("", "/")), mounts[0])
         where = f" on {first['target']}" if first["target"] else ""
         return (
             f"{facts} sent; what the run read is not proven: {first['program']} called {first['call']}{where}"

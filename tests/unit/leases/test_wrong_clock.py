@@ -14,7 +14,7 @@ from orchestrator.leases.machine import receipt
 from orchestrator.leases.status import lease_status
 from orchestrator.ledger import clock, journal
 from orchestrator.ledger.clock import Tick
-from orchestrator.model import MachineSpec
+from orchestrator.model import MachineSpec, machines
 from orchestrator.providers.memory import MemoryProvider
 from orchestrator.report.lease import status_text
 from orchestrator.session.project import Project
@@ -32,6 +32,7 @@ class Times:
         patch.setattr(time, "time", self.here)
         patch.setattr(journal, "_now", self.here)
         patch.setattr(clock, "tick", lambda: Tick(self.boot, self.up))
+        patch.setattr(machines, "since_start", lambda: self.up)
 
     def here(self) -> float:
         return self.true + self.off
@@ -104,6 +105,17 @@ def test_where_this_computer_was_restarted_the_cloud_tells(
     told = lease_status(project.lease("a"), machine)
     assert told.cost == pytest.approx(PRICE / 3)
     assert "in 40 min" in status_text([told], times.here())
+
+
+def test_a_deadline_is_not_later_for_what_was_done_since_the_cloud_was_asked(
+    project: Project, times: Times, cloud: MemoryProvider
+) -> None:
+    """`up` asks, installs the stack, and then says how long the machine will last."""
+    (machine,) = cloud.list({})
+    times.go_on(600)
+    told = lease_status(project.lease("a"), machine)
+    assert "in 50 min" in status_text([told], times.here())
+    assert told.cost == pytest.approx(PRICE / 6)
 
 
 @pytest.mark.parametrize("step", [0.0, DAY, -DAY])
