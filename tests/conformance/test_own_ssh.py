@@ -51,7 +51,7 @@ class Bench:
         facts = {"name": "digits", "cloud": "memory", "path": "p.yaml", "overrides": [], "digest": "d"}
         ledger.append("lease.opened", lease=name, profile=facts)
         memory_cloud.intent(ledger, spec)
-        ledger.append("create.accepted", **receipt(spec.attempt, self.cloud.create(spec)))
+        ledger.record(receipt(spec.attempt, self.cloud.create(spec)))
         identity = self.project.identity(name)
         shutil.copyfile(self.server.identity, identity)
         identity.chmod(0o600)
