@@ -10,6 +10,7 @@ import typer
 
 from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
+from orchestrator.cli.terminal import ours
 
 if TYPE_CHECKING:
     from orchestrator.api import Target
@@ -98,7 +99,7 @@ def _ask(yes: bool, others: bool, discard: bool, clouds: Sequence[str]) -> Calla
                 next_command=f"{command_of(discard=discard, others=others, clouds=clouds)} --yes",
             )
         question = f"Delete {counted(len(doomed), 'machine')}? [y/N] "
-        print(question, end="", file=sys.stderr, flush=True)
+        print(ours(question), end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     return approve

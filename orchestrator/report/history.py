@@ -12,7 +12,7 @@ from orchestrator.report.units import money
 COLUMNS = 100
 _METRICS = 4
 _LONGEST = 24
-_RUN = 30
+_RUN = 29
 
 
 def history_text(history: History, up: str) -> str:

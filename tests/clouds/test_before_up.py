@@ -170,6 +170,6 @@ def test_without_credentials_nobody_is_asked_to_approve(
     error = refused.value
     assert (error.fault, error.exit_code) == (Fault.AUTH, 3)
     assert "credentials" in error.message
-    assert error.exists == "Nothing was made; nothing costs."
+    assert error.exists == "Nothing was created; nothing costs money."
     assert {"aws": "aws configure", "gcp": "gcloud auth"}[cloud] in str(error.next_command)
     assert not Project.at(tmp_path).leases()

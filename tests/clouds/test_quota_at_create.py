@@ -125,5 +125,5 @@ def test_where_no_region_has_quota_the_first_is_told_with_its_remedy(
         made(tmp_path, name, open_provider(name), lambda _: True)
     error = refused.value
     assert (error.fault, error.exit_code) == (Fault.QUOTA, EXIT_CAPACITY)
-    assert error.exists == "Nothing was made; nothing costs."
+    assert error.exists == "Nothing was created; nothing costs money."
     assert REGIONS[name][0] in str(error.next_command)

@@ -86,7 +86,7 @@ def test_train_and_pull_refuse_and_complete_once_there_is_room(small: Project) -
     small.orch("up", "orch.yaml")
     big = fill(small)
     error = refused(small, "train", "--run-id", "one")
-    assert "Nothing was sent" in error["exists"] and "runs on" in error["exists"]
+    assert "Nothing was sent" in error["exists"] and "still running" in error["exists"]
     assert error["next_command"].startswith("orch train --run-id one ")
     big.unlink()
 

@@ -93,6 +93,6 @@ def test_where_the_reservation_is_used_up_nothing_else_is_rented(
     else:
         cloud.settings(reservations=full)
     refused = project.json("up", "orch.yaml", "--yes", code=4 if names["cloud"] == "aws" else 5)["error"]
-    assert "Nothing was made" in refused["exists"]
+    assert "Nothing was created" in refused["exists"]
     assert names["reservation"] in refused["message"] or "reservation" in refused["message"]
     assert project.json("status")["leases"] == [] or project.orch("down").code == 0

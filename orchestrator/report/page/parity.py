@@ -77,7 +77,7 @@ def _grid(found: Mapping[str, Any], rungs: Sequence[Rung]) -> Rungs | None:
     steps = _chosen(every, first[0] if first else None)
     stages = [stage for stage in STAGES if any((step, stage) in cells for step in every)]
     rows = tuple(tuple(cells.get((step, stage), Cell(Mark.UNKNOWN)) for step in steps) for stage in stages)
-    left = f"{len(steps)} of {len(every)} steps are shown." if len(every) > len(steps) else ""
+    left = f"Shown: {len(steps)} of {counted(len(every), 'step')}." if len(every) > len(steps) else ""
     said = f"First difference: step {first[0]}, {STAGES.get(first[1], first[1])}" if first else ""
     return Rungs(
         tuple(f"step {step}" for step in steps), tuple(STAGES[stage] for stage in stages), rows, left, said

@@ -19,7 +19,7 @@ from orchestrator.parity import facts, interventions, lines, numbers, recording
 from orchestrator.profiling import trace
 from orchestrator.reads import opened
 from orchestrator.replay import fork_server, recipe, replayer
-from orchestrator.runs import bookmarks, checkpoints, collect, inputs, model_check
+from orchestrator.runs import bookmarks, checkpoints, collect, curves, inputs, model_check
 from orchestrator.runs import logs as run_logs
 from orchestrator.runs.stored import StoredRun
 from orchestrator.session import buckets
@@ -140,6 +140,10 @@ READERS: dict[str, Reader] = {
     "runs.inputs._kept": Reader("code.json", lambda p: inputs._kept(p.parent)),
     "runs.logs._copy": Reader("output.log", _copied_log),
     "runs.logs._opened": Reader("output.log", _passed_on, (OrchError,)),
+    "runs.curves._of_file": Reader("metrics.csv", curves._of_file, (OSError, ValueError, RecursionError)),
+    "runs.curves._json_lines": Reader(
+        "metrics.jsonl", curves._of_file, (OSError, ValueError, RecursionError)
+    ),
     "runs.model_check._results": Reader("answer", _model_check, bytes_only=True),
     "reads.opened._of_workers": Reader(
         "opened-1.jsonl", lambda p: list(opened._of_workers(p.parent)), (OrchError,)
@@ -207,6 +211,9 @@ ELSEWHERE = {
 LOCK, WRITE, USER, OURS = "a lock", "it writes", "a file that the user names", "a file of ours, no run's"
 NOT_OF_A_RUN = {
     "runs.model_check._begun": "a command, and no file",
+    "runs.model_check.started_ahead": "a command, and no file", "report.page.html._asset": OURS,
+    "session.door.include": USER, "session.door.is_included": USER,
+    "stack.lock._beside": USER, "stack.local._source": USER,
     "replay.copier._file": USER, "replay.sandbox._put": USER, "replay.sandbox._touch": OURS,
     "stalls.scratch_folder._fill": USER,
     "replay.fork_server.__init__": WRITE, "api.declaring._written": USER, "session.connect._alone": LOCK,

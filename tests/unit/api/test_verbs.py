@@ -110,7 +110,7 @@ def test_pull_names_the_older_runs_that_wait_and_all_fetches_them(
     assert (job.folder / "runs/a/outputs/result.txt").read_text() == "x"
 
     assert job.cli(monkeypatch, "pull", "--all") == 0
-    assert "No run waits to be fetched. Still running: going. Next: orch logs -f going" in (
+    assert "All ended runs have been pulled. Still running: going. Next: orch logs -f going" in (
         capsys.readouterr().out
     )
     assert job.cli(monkeypatch, "pull", "--all", "a") == 2
@@ -250,7 +250,7 @@ def test_an_unknown_id_is_answered_with_the_nearest(job: Job, verb: str, leased:
             pytest.skip("without a machine there is nothing to pull")
     options: dict[str, Any] = {"output": print} if verb == "logs" else {}
     act: Any = {"cancel": orch.cancel, "pull": orch.pull, "logs": logs.logs}[verb]
-    with pytest.raises(orch.UsageError, match="nearest: nightly-41"):
+    with pytest.raises(orch.UsageError, match="Similar ids: nightly-41"):
         act("nightly-14", folder=job.folder, **options)
 
 

@@ -100,7 +100,7 @@ def test_where_quotas_alone_refuse_the_error_is_that_of_the_first(tmp_path: Path
     assert cloud.asked == ["small r1-a"] if everywhere else ["small r1-a", "small r2-a"]
     assert (error.fault, error.exit_code, error.code) == (Fault.QUOTA, EXIT_CAPACITY, "Limit")
     assert "The quota of r1 is used up." in error.message
-    assert (error.exists, error.next_command) == ("Nothing was made; nothing costs.", "ask r1")
+    assert (error.exists, error.next_command) == ("Nothing was created; nothing costs money.", "ask r1")
 
 
 def test_no_wait_raises_a_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

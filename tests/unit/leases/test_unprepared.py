@@ -172,7 +172,9 @@ def test_a_machine_whose_end_is_refused_is_named_with_its_price(
     monkeypatch.setattr(HereCloud, "delete", refuse)
     with pytest.raises(orch.StackError) as failed:
         job.up()
-    assert "could not be ended: The credentials have expired. It may cost $0.05/h" in str(failed.value.exists)
+    assert "could not be deleted: The credentials have expired. It may cost $0.05/h" in str(
+        failed.value.exists
+    )
     assert failed.value.next_command == "orch down"
 
 
@@ -180,7 +182,7 @@ def test_an_interrupt_ends_it_and_a_second_one_leaves_it(job: Job, monkeypatch: 
     fail("install", monkeypatch, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt) as pressed:
         job.up()
-    assert "was ended" in str(pressed.value) and job.alive == 0
+    assert "was deleted" in str(pressed.value) and job.alive == 0
 
     def again(*_: object) -> None:
         raise KeyboardInterrupt

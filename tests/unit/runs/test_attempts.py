@@ -66,7 +66,8 @@ def test_the_log_of_all_attempts_survives_a_kill_at_any_move(tmp_path: Path, mov
         attempts.archive_attempt(project, "one")
         assert (folder / f"attempts/{number}/output.log").read_bytes() == text
     marks = [
-        f"[orch] attempt {number} ended: lost. It went. Another follows.\n".encode() for number in (1, 2)
+        f"[orch] attempt {number} ended: lost. It went. Another attempt follows.\n".encode()
+        for number in (1, 2)
     ]
     assert (folder / "output.log").read_bytes() == b"one\n" + marks[0] + b"two\n" + marks[1] + b"three\n"
     fetched = tmp_path / "fetched"

@@ -182,7 +182,7 @@ def test_watch_carries_on_what_run_began_and_ends_its_machine(job: Interrupted) 
     assert not job.cloud.alive() and orch.status(folder=job.folder) == ()
     assert orch.watch("one", folder=job.folder).started is False
     assert len(job.cloud._made) == 2
-    with pytest.raises(orch.UsageError, match="Its nearest: one"):
+    with pytest.raises(orch.UsageError, match="Similar ids: one"):
         orch.watch("on", folder=job.folder)
 
 

@@ -55,7 +55,7 @@ def test_one_of_several_is_named_with_the_nearest_that_was_written(folder: Path)
     assert any("did not write out/model.keras" in words for words in told.words)
     screen = summary(record)
     assert f"out/model.keras of train.outputs: {lacking['looked_for']} does not exist" in screen
-    assert "the nearest that it wrote: output/model.keras" in screen
+    assert "the run wrote output/model.keras" in screen
     value = json.loads((record.folder / "run.json").read_text())
     assert value["unwritten"] == [lacking]
     jsonschema.validate(value, schema("run"))
