@@ -10,7 +10,6 @@ import typer
 
 from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
-from orchestrator.cli.terminal import ours
 
 if TYPE_CHECKING:
     from orchestrator.api import Target

@@ -124,6 +124,9 @@ def _copied_log(path: Path) -> None:
         run_logs._copy(path, target, 3)
 
 
+LEFT_OUT = (OSError, ValueError, RecursionError)
+"""A file of metrics that raises one of these is left out of the page."""
+
 READERS: dict[str, Reader] = {
     "runs.bookmarks._read": Reader("read-r", bookmarks._read),
     "runs.collect._numbers": Reader("metrics.json", collect._numbers),

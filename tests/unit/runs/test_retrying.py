@@ -141,7 +141,7 @@ def test_used_up_retries_end_as_the_last_attempt_did_and_a_new_call_has_them_ane
     job.write(last=9, more="retry: {interruption: 1}\n")
     with pytest.raises(orch.Preempted) as caught:
         job.run()
-    assert caught.value.exit_code == 11 and "begun again once" in caught.value.message
+    assert caught.value.exit_code == 11 and "retried once" in caught.value.message
     assert reasons(job.record()["attempts"]) == ["preempted"] * 2
     with pytest.raises(orch.Preempted):
         job.run(retry_failed=False)
