@@ -143,10 +143,8 @@ READERS: dict[str, Reader] = {
     "runs.inputs._kept": Reader("code.json", lambda p: inputs._kept(p.parent)),
     "runs.logs._copy": Reader("output.log", _copied_log),
     "runs.logs._opened": Reader("output.log", _passed_on, (OrchError,)),
-    "runs.curves._of_file": Reader("metrics.csv", curves._of_file, (OSError, ValueError, RecursionError)),
-    "runs.curves._json_lines": Reader(
-        "metrics.jsonl", curves._of_file, (OSError, ValueError, RecursionError)
-    ),
+    "runs.curves._of_file": Reader("metrics.csv", curves._of_file, LEFT_OUT),
+    "runs.curves._json_lines": Reader("metrics.jsonl", curves._of_file, LEFT_OUT),
     "runs.model_check._results": Reader("answer", _model_check, bytes_only=True),
     "reads.opened._of_workers": Reader(
         "opened-1.jsonl", lambda p: list(opened._of_workers(p.parent)), (OrchError,)
