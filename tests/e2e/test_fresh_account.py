@@ -48,7 +48,7 @@ def account(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[st
 def test_setup_up_train_down(account: tuple[str, Any, Project]) -> None:
     cloud, _, project = account
     refused = project.json("up", "orch.yaml", "--yes", code=5)["error"]
-    assert "created nothing" in refused["exists"]
+    assert "Nothing was created" in refused["exists"]
     unasked = project.json("setup", cloud, "--from", HERE, code=2)["error"]
     assert "needs your approval" in unasked["message"]
     made = project.json("setup", cloud, "--from", HERE, "--yes")

@@ -100,7 +100,7 @@ def test_run_fails_is_tried_again_and_leaves_no_machine(project: Project) -> Non
     done = project.json("run", "orch.yaml", "--run-id", "nightly")
     assert [each["reason"] for each in done["attempts"]] == ["failed", "completed"]
     assert done["attempts"][1]["changed"] == ["the code: train.py changed"]
-    assert "2; before: failed" in project.orch("run", "orch.yaml", "--run-id", "nightly").out
+    assert "2; earlier attempts: failed" in project.orch("run", "orch.yaml", "--run-id", "nightly").out
     (project.folder / "train.py").write_text("print('other')\n")
     refused = project.json("run", "orch.yaml", "--run-id", "nightly", code=2)["error"]
     assert "train.py changed" in refused["message"]
@@ -119,7 +119,7 @@ def test_a_scheduler_that_stops_run_is_told_what_is_left(project: Project, numbe
     _, err = stopped.communicate(timeout=100)
     assert stopped.returncode == 130
     assert b"was left running, at $0.00/h" in err and b"results of nightly are on it only" in err
-    assert b"Next: the same command" in err
+    assert b"Next: repeat the command" in err
     record = project.json("run", "orch.yaml", "--run-id", "nightly")
     assert (record["exit"]["reason"], len(record["attempts"])) == ("completed", 1)
     assert project.json("status")["leases"] == []
