@@ -69,6 +69,12 @@ EXIT_DEADLINE = 19
 EXIT_NOT_ACCEPTED = 20
 EXIT_INTERRUPTED = 130
 
+NOTHING_CREATED = "Nothing was created; nothing costs money."
+"""What exists after an error where no machine was asked for."""
+
+NOTHING_RUNS = "Nothing is running; nothing costs money."
+"""What exists after an error where the machine is gone."""
+
 _WORTH_REPEATING = frozenset(
     (EXIT_CAPACITY, EXIT_CONTACT, EXIT_PREEMPTED, EXIT_RUN_LOST, EXIT_RESULTS_LOST, EXIT_BUSY, EXIT_STALLED)
 )

@@ -38,7 +38,7 @@ def report(
 
     made = api.report(run, other, format=form)
     if made.path is None and not as_json:
-        print(made.text if form == "json" else ours(made.text))
+        print(ours(made.text))
         return
     emit("report", made.as_json(), as_json, f"{made.page.headline.sentence}\n{made.path}")
     if open_it and made.path is not None:

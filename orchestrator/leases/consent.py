@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import replace
 
-from orchestrator.errors import Fault, ProviderError
+from orchestrator.errors import NOTHING_CREATED, Fault, ProviderError
 from orchestrator.model import Offer
 from orchestrator.plan import Plan
 from orchestrator.profile import Profile
@@ -48,7 +48,7 @@ class Consent:
                 f"The approved machine is not available. The next offer, {offer.instance_type} in "
                 f"{offer.zone or offer.region}, costs ${offer.price:.4g}/h, not ${approved:.4g}/h.",
                 code="DearerNotApproved",
-                exists="Nothing was created; nothing costs money.",
+                exists=NOTHING_CREATED,
                 next_command=f"orch up {shlex.quote(str(self._wanted.path))} --yes "
                 f"--set max_price={offer.price:.4g}    # or without --yes, to be asked",
             )

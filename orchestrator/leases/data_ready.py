@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from orchestrator.errors import SyncError, UsageError
+from orchestrator.errors import NOTHING_CREATED, SyncError, UsageError
 from orchestrator.profile import Profile
 from orchestrator.profile.units import show_size
 from orchestrator.runtime.http import Client, HttpError
 from orchestrator.session import buckets
 
-_NOTHING = "Nothing was created; nothing costs money."
+_NOTHING = NOTHING_CREATED
 
 
 def require_data(wanted: Profile) -> tuple[buckets.Pin, ...]:

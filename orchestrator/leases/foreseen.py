@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from orchestrator import stack
-from orchestrator.errors import StackError, StackMismatch
+from orchestrator.errors import NOTHING_CREATED, StackError, StackMismatch
 from orchestrator.leases.gpu_lock import require_gpu_lock
 from orchestrator.model import Difference
 from orchestrator.profile import Profile
@@ -47,6 +47,6 @@ def refuse_foreseen(profile: Profile, local: stack.LocalStack) -> None:
         raise StackMismatch(
             "The machine's stack would differ from the one here, and the profile does not allow "
             f"that:\n{listed}",
-            exists="Nothing was created; nothing costs money.",
+            exists=NOTHING_CREATED,
             next_command=f"fix the difference, or allow it by name: stack.allow: [{names}]",
         )

@@ -9,7 +9,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from orchestrator.errors import Busy, Fault, LockLost, ProviderError, UsageError
+from orchestrator.errors import (
+    NOTHING_CREATED,
+    NOTHING_RUNS,
+    Busy,
+    Fault,
+    LockLost,
+    ProviderError,
+    UsageError,
+)
 from orchestrator.hosts.identity import public_key
 from orchestrator.leases import budget
 from orchestrator.leases.consent import Consent
@@ -136,7 +144,7 @@ def _refused(planned: Plan, refusals: Sequence[ProviderError], wanted: Profile) 
         lasting.fault if lasting else Fault.CAPACITY,
         f"No machine could be had. {tried}",
         code=lasting.code if lasting else "",
-        exists="Nothing was made; nothing costs.",
+        exists=NOTHING_CREATED,
         next_command=(lasting and lasting.next_command) or f"orch plan {shlex.quote(str(wanted.path))}",
     )
 
@@ -189,7 +197,7 @@ def _require_open(ledger: Ledger, wanted: Profile) -> None:
         return
     raise Busy(
         f"The lease {lease.id} was ended by another call before its machine was ready.",
-        exists="Nothing is running; nothing costs money.",
+        exists=NOTHING_RUNS,
         next_command=f"orch up {shlex.quote(str(wanted.path))}",
     )
 
@@ -285,7 +293,7 @@ def _taken_back(ledger: Ledger, provider: Provider, machine: Machine, gone: Mach
     accepted = (a.number for a in ledger.lease().attempts if a.outcome == "accepted")
     _note_refusal(ledger, max(accepted, default=0), error)
     if not leads_on(error) and ending.fault is not Fault.TRANSIENT:
-        error.exists = "Nothing is running; nothing costs."
+        error.exists = NOTHING_RUNS
         raise error from gone
     return error
 

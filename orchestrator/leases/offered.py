@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator import catalog
 from orchestrator.catalog.for_plan import is_recorded, offers_for, warnings_for
-from orchestrator.errors import Fault, OrchError, ProfileError, ProviderError
+from orchestrator.errors import NOTHING_CREATED, Fault, OrchError, ProfileError, ProviderError
 from orchestrator.leases import foreseen
 from orchestrator.leases.egress import region_of_data, transfer_warnings
 from orchestrator.leases.remains import naming
@@ -73,7 +73,7 @@ def _cheapest_cloud(wanted: Profile, avoid: frozenset[Place]) -> str:
         raise ProviderError(
             Fault.CAPACITY,
             planned.refusal or "No offer fits.",
-            exists="Nothing was created; nothing costs money.",
+            exists=NOTHING_CREATED,
             next_command=f"orch plan {shlex.quote(str(wanted.path))}",
         )
     return planned.offers[0].cloud

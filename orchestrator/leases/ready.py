@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orchestrator.errors import Fault, ProviderError
+from orchestrator.errors import NOTHING_CREATED, Fault, ProviderError
 from orchestrator.model import Check, CheckState, Offer, Topic, Wanted, clouds
 from orchestrator.profile import Profile
 
@@ -77,7 +77,7 @@ def _refusal(lacking: Sequence[Check], region: str) -> ProviderError:
         _FAULTS.get(first.topic, Fault.INVALID),
         " ".join(_sentence(check, region) for check in lacking),
         code=f"Before{first.topic.title()}",
-        exists="Nothing was created; nothing costs money.",
+        exists=NOTHING_CREATED,
         next_command=first.remedy,
     )
 

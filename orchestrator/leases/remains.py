@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from orchestrator.errors import LocalError, OrchError, RunFailed, UsageError
+from orchestrator.errors import NOTHING_CREATED, LocalError, OrchError, RunFailed, UsageError
 from orchestrator.ledger import Attempt, Holding, Lease, Ledger
 from orchestrator.model import clouds
 from orchestrator.session.machines import ends_itself
@@ -54,7 +54,7 @@ def naming(ledger: Ledger | None, again: str) -> Iterator[None]:
 def _complete(error: OrchError, lease: Lease | None, profile: object = "", *, again: str = "") -> None:
     """Fill in the missing fields of an error."""
     if error.exists is None:
-        error.exists = _what(lease) if lease else "Nothing was created; nothing costs money."
+        error.exists = _what(lease) if lease else NOTHING_CREATED
     if error.next_command is not None:
         return
     costs = lease is not None and _maybe(lease) is not None
@@ -76,7 +76,7 @@ def _what(lease: Lease) -> str:
         return (
             f"A {maybe.instance_type} in {maybe.zone} may have been created, at ${maybe.price:.2f}/h{until}."
         )
-    return "Nothing was created; nothing costs money."
+    return NOTHING_CREATED
 
 
 def _maybe(lease: Lease) -> Holding | Attempt | None:

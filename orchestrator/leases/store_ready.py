@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from orchestrator.errors import OrchError
+from orchestrator.errors import NOTHING_CREATED, OrchError
 from orchestrator.profile import Profile
 from orchestrator.storage import open_store
 
@@ -19,5 +19,5 @@ def require_store(wanted: Profile) -> None:
         store.put(key, b"orch")
         store.delete(key)
     except OrchError as error:
-        error.exists = "Nothing was created; nothing costs money."
+        error.exists = NOTHING_CREATED
         raise

@@ -75,7 +75,10 @@ def _input(sized: Mapping[str, Any]) -> str:
         made = "the cost of preparing a batch could not be measured"
     else:
         made = f"preparing a batch takes {_seconds(given['cpu'])} of a core{_read(given['bytes_read'])}"
-    return f"Input: {made}; a step here takes {_seconds(step['seconds'])}, {_seconds(step['cpu'])} of cores."
+    return (
+        f"Input: {made}.\n"
+        f"A step here takes {_seconds(step['seconds'])}, and {_seconds(step['cpu'])} of cores."
+    )
 
 
 def _read(count: float) -> str:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from orchestrator.errors import Fault, HostError, ProviderError
+from orchestrator.errors import NOTHING_RUNS, Fault, HostError, ProviderError
 from orchestrator.ledger import Holding, Lease
 from orchestrator.model import Ending, Endpoint, Machine, MachineState, NotYet, Progress, Provider, clouds
 from orchestrator.providers import ending_of
@@ -213,7 +213,7 @@ def _gone(lease: Lease, ending: Ending | None) -> MachineGone:
     error = MachineGone(
         f"The machine of {lease.id} is gone: "
         f"{why}" + (f" Results that were not pulled: {lost}." if lost else ""),
-        exists="Nothing is running; nothing costs money.",
+        exists=NOTHING_RUNS,
         next_command=f"orch down && orch up {shlex.quote(lease.profile['path'])}",
     )
     error.ending = ending

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import LocalError, StackError
+from orchestrator.errors import NOTHING_CREATED, LocalError, StackError
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.model import Lock, Progress, Silent
 from orchestrator.model.counted import counted
@@ -216,7 +216,7 @@ def _no_python(project: Path, asked: str, why: str) -> StackError:
     request = shlex.quote(asked) if asked else ""
     return StackError(
         f"No installed Python is a version that {project} asks for: {why}, and this is {_VERSION}.",
-        exists="Nothing was created; nothing costs money.",
+        exists=NOTHING_CREATED,
         next_command=f"uv python install {request}".strip() + "    # or name one: stack.python",
     )
 

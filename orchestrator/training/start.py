@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from orchestrator import jobs
-from orchestrator.errors import Busy, StackMismatch, UsageError
+from orchestrator.errors import NOTHING_RUNS, Busy, StackMismatch, UsageError
 from orchestrator.leases.settle import few
 from orchestrator.ledger import FIRST, Draft, LeasedRun, Retried, Try
 from orchestrator.ledger.events import RunResumed, RunStarted, RunSuperseded
@@ -172,7 +172,7 @@ def _require_open(session: Session, run_id: str) -> None:
     if not lease.open:
         raise Busy(
             f"The machine of {lease.id} was ended by another call before {run_id} was started.",
-            exists="Nothing is running; nothing costs money.",
+            exists=NOTHING_RUNS,
             next_command=f"orch up {lease.profile['path']}",
         )
 

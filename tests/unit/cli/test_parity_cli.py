@@ -69,7 +69,7 @@ def test_a_file_is_named_with_what_it_did(tmp_path: Path) -> None:
 def test_where_neither_run_can_be_repeated_that_is_said(tmp_path: Path) -> None:
     code, said = compared(tmp_path, RUNS["DIVERGENT"], "--confirm")
     assert code == 7
-    assert "Nothing could be confirmed: A cannot be run again here" in re.sub(r"\s+", " ", said)
+    assert "The cause was not confirmed: A cannot be run again here" in re.sub(r"\s+", " ", said)
 
 
 def test_a_budget_has_a_unit(tmp_path: Path) -> None:

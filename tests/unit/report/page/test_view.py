@@ -185,7 +185,7 @@ def test_a_long_ladder_shows_the_steps_around_the_first_difference() -> None:
     grid = block(section(page, "parity"), Rungs)
     assert "step 1" in grid.steps and "step 80" in grid.steps
     assert len(grid.steps) <= 12
-    assert grid.caption == f"{len(grid.steps)} of 100 steps are shown."
+    assert grid.caption == f"Shown: {len(grid.steps)} of 100 steps."
 
 
 def test_the_cause_is_told_as_the_verdict_tells_it() -> None:
