@@ -9,6 +9,7 @@ import typer
 
 from orchestrator.cli.options import Json, Lease
 from orchestrator.cli.output import emit, guarded
+from orchestrator.cli.terminal import ours
 
 _AsArgv = Annotated[bool, typer.Option("--json", help="Print the ssh command line instead of running it.")]
 
@@ -57,7 +58,7 @@ def forward(
     if as_json:
         emit("forward", {"argv": argv, "ports": told}, True, "")
         return
-    print("\n".join([*told, "Ctrl-C ends this."]), file=sys.stderr, flush=True)
+    print(ours("\n".join([*told, "Ctrl-C ends this."])), file=sys.stderr, flush=True)
     door.exec_ssh(argv)
 
 

@@ -129,7 +129,7 @@ def test_the_screen_says_formula_fit_reasons_and_what_is_estimated() -> None:
         assert term in text
     assert max(map(len, text.splitlines())) <= 100
     assert f"{(100 + 100 + 200 + 64 + 9 * 64) / 1024:.1f} GiB" in text, "what the terms add up to"
-    assert "50.0 ms of a core and 1.0 MiB read; a step" in text
+    assert "50.0 ms of a core and 1.0 MiB read.\n" in text
     assert "× batch" in text.split("fit", 1)[1]
     assert "This computer has no GPU" in text
     assert "a batch of 64 was not tried: it would have taken about 90 s." in text
@@ -143,7 +143,7 @@ def test_a_batch_that_reads_next_to_nothing_is_not_said_to_read() -> None:
     fitted = model(read(result(pipeline=pipeline)))
     sized = sizing.Sized(fitted, 64, False, minimums(fitted, 64, FILES, gpu=False), FILES, (), (), None)
     text = size_text(json.loads(json.dumps(sized.as_json())))
-    assert "a batch takes 50.0 ms of a core; a step" in text
+    assert "a batch takes 50.0 ms of a core.\n" in text
 
 
 # ---------------------------------------------------------------- trials
