@@ -36,6 +36,14 @@ def digits(machines: Path, digits_data: Path, tmp_path_factory: pytest.TempPathF
     project.orch("down", "--discard")
 
 
+@pytest.fixture(scope="session")
+def other_onednn(tf_python: Path) -> str:
+    """The value of TF_ENABLE_ONEDNN_OPTS that changes the kernels: its default depends on the processor."""
+    asked = "from tensorflow.python.util._pywrap_util_port import IsMklEnabled; print(IsMklEnabled())"
+    said = subprocess.run([tf_python, "-c", asked], capture_output=True, text=True, check=True).stdout
+    return "0" if said.split()[-1] == "True" else "1"
+
+
 @pytest.fixture
 def project(tmp_path: Path, machines: Path) -> Iterator[Project]:
     """A tiny project, not up yet; whatever a test leaves running is ended."""
