@@ -19,7 +19,7 @@ from hypothesis import settings
 from orchestrator.runtime.acting import acting
 from tests.clouds.guard import GUARD
 from tests.conformance import private_sshd
-from tests.nightly import NIGHTLY
+from tests.nightly import NIGHTLY, is_at_night
 from tests.state_home import STATE_HOME
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,9 +65,11 @@ for _ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes longest begins first, so that no worker is left alone with it at the end."""
-    if not NIGHTLY and (left_out := [item for item in items if item.get_closest_marker("nightly")]):
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+    at_night = [item for item in items if item.get_closest_marker("nightly") or is_at_night(item.nodeid)]
+    if at_night and not NIGHTLY:
+        config.hook.pytest_deselected(items=at_night)
+        left_out = {id(item) for item in at_night}
+        items[:] = [item for item in items if id(item) not in left_out]
 
     def place(item: pytest.Item) -> int:
         return next(

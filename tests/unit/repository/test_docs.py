@@ -19,6 +19,7 @@ from orchestrator.cli.app import app
 from orchestrator.cli.verbs import SECTIONS
 from orchestrator.model.clouds import CloudTraits
 from tests.conftest import ROOT
+from tests.nightly import AT_NIGHT
 
 PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")),
@@ -136,4 +137,12 @@ def test_every_test_that_the_page_of_faults_names_exists() -> None:
         text = (ROOT / file).read_text()
         assert f"def {test}" in text, f"docs/failures.md names {file}::{test}"
         before = text.partition(f"def {test}")[0].rpartition("\n\n")[2]
-        assert "pytest.mark.nightly" not in before, f"{file}::{test} runs at night alone"
+        at_night = "pytest.mark.nightly" in before or test in AT_NIGHT.get(file, ())
+        assert not at_night, f"{file}::{test} runs at night alone"
+
+
+@pytest.mark.parametrize("file", AT_NIGHT)
+def test_every_test_that_waits_for_the_night_exists(file: str) -> None:
+    text = (ROOT / file).read_text()
+    for test in AT_NIGHT[file]:
+        assert test.partition("[")[0] in text, f"tests/nightly.py names {file}::{test}"

@@ -41,7 +41,7 @@ def trainings(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     place = tmp_path_factory.mktemp("traces")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ORCH_")}
     done = subprocess.run(
-        [tf_python, "-W", "ignore", SCRIPT, place, ROOT], env=environment, capture_output=True, timeout=290
+        [tf_python, "-W", "ignore", SCRIPT, place, ROOT], env=environment, capture_output=True, timeout=840
     )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     found: dict[str, Any] = json.loads(done.stdout)
