@@ -49,7 +49,8 @@ class Verb:
     leased: bool = True
 
     def of(self, ground: Ground) -> list[str]:
-        return [ground.name if word == "CLOUD" else word for word in self.argv] + ["--json"]
+        name, *rest = (ground.name if word == "CLOUD" else word for word in self.argv)
+        return [name, "--json", *rest]  # what follows the command of ssh is that command's
 
 
 VERBS = (

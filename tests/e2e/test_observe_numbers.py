@@ -10,29 +10,33 @@ from typing import Any
 import pytest
 
 from orchestrator.parity.recording import Recording, Step, read
+from tests.nightly import NIGHTLY
 
 RUNTIME = Path(__file__).resolve().parents[2] / "orchestrator" / "runtime"
 PROGRAM = Path(__file__).with_name("observe_variants.py")
 
-STYLES = [
+ALWAYS = [
     "fit",
     "steps_per_execution",
     "train_step",
     "eager",
     "function",
-    "epoch",
     "outer_tape",
     "residual",
+    "float16",
+    "compiled",
+]
+AT_NIGHT = [
+    "epoch",
     "residual_sgd",
     "late_fit",
     "unshaped",
     "late_function",
     "bfloat16",
-    "float16",
     "two_tapes",
     "unrolled",
-    "compiled",
 ]
+STYLES = [*ALWAYS, *AT_NIGHT] if NIGHTLY else ALWAYS
 GRAPH_STYLES = [style for style in STYLES if style not in ("compiled", "outer_tape", "two_tapes", "unrolled")]
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(1200)]

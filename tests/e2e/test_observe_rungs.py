@@ -17,10 +17,11 @@ from orchestrator import parity
 from orchestrator.parity.ladder import Comparison, compare_stages
 from orchestrator.parity.recording import Recording, read
 from orchestrator.parity.wording import difference
+from tests.nightly import NIGHTLY
 
 RUNTIME = Path(__file__).resolve().parents[2] / "orchestrator" / "runtime"
 PROGRAM = Path(__file__).with_name("observe_rig.py")
-STYLES = ("fit", "train_step", "eager", "function", "arrays")
+STYLES = ("fit", "train_step", "eager", "function", "arrays") if NIGHTLY else ("fit", "train_step", "eager")
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -43,10 +43,10 @@ def last(lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 @linux_only
 def test_a_trace_begins_with_its_version_and_ends_with_its_end(tmp_path: Path) -> None:
-    lines = trace(tmp_path, "import time; time.sleep(0.6)")
+    lines = trace(tmp_path, "import time; time.sleep(3)")
     assert (lines[0]["event"], lines[0]["version"]) == ("header", 1)
     assert 0 < lines[0]["cores"] <= (os.cpu_count() or 1) and lines[0]["memory"] > 1 << 20
-    assert lines[-1]["event"] == "end" and lines[-1]["up"] >= 0.6
+    assert lines[-1]["event"] == "end" and lines[-1]["up"] >= 3
     samples = [line for line in lines if line["event"] == "sample"]
     assert len(samples) >= 3
     for key in ("cpu_user", "asked_read", "read", "up", "own_cpu", "waited"):
@@ -84,7 +84,7 @@ with open("big", "wb") as file:
 with open("big", "rb", buffering=0) as file:
     while file.read(1 << 16):
         pass
-time.sleep(0.3)
+time.sleep(2)
 """
     used = last(trace(tmp_path, code))
     assert used["peak"] >= 64 << 20
