@@ -72,13 +72,13 @@ def test_a_machine_that_ends_while_it_is_sent_to_is_called_gone(project: Project
     """Before the run began: no run is lost, and nobody is left with "contact was lost"."""
     big = tmp_path / "big"
     with open(big, "wb") as file:
-        file.truncate(2 << 30)
+        file.truncate(1 << 30)
     with open(project.folder / "orch.yaml", "a") as profile:
         profile.write(f"data: [{{source: '{big}'}}]\n")
     project.orch("up", "orch.yaml")
     train = project.start("train", "--run-id", "early", "--json")
     found = machine(project)
-    until(lambda: is_sent_to(found), 120)
+    until(lambda: is_sent_to(found), 300)
     open_provider("local", state=project.state).kill(found)  # type: ignore[attr-defined]
     out, err = train.communicate(timeout=120)
     assert train.returncode == 8, err.decode()
