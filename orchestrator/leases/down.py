@@ -45,7 +45,8 @@ def down(
     approve: Approve | None = None,
     progress: Progress | None = None,
 ) -> DownReport:
-    """Delete the lease's machine and confirm that it is gone. No lease is a success.
+    """Delete the lease's machine and confirm that it is gone. No lease is a success, and so is the id of one
+    that is closed, for instance by another call meanwhile.
 
     Refuses while results were not pulled, unless `discard`. `everything` deletes all machines of this user,
     whichever folder leased them, and with `others` those of other owners: on this computer, on `clouds` and
@@ -58,9 +59,15 @@ def down(
     if everything:
         options: dict[str, Any] = {"discard": discard, "others": others, "clouds": clouds}
         return _sum(down_all(project, **options, approve=approve, end_lease=_down_one, tell=tell))
-    leases = [project.lease(lease)] if lease or len(project.open_leases()) > 1 else project.open_leases()
-    reports = [_down_one(project, each, discard, tell) for each in leases]
-    return _sum(reports)
+    return _sum([_down_one(project, each, discard, tell) for each in _meant(project, lease)])
+
+
+def _meant(project: Project, wanted: str | None) -> Sequence[Lease]:
+    leases = project.leases()
+    if by_id := [lease for lease in leases if lease.id == wanted]:
+        return by_id
+    opened = [lease for lease in leases if lease.open]
+    return [project.lease(wanted)] if wanted or len(opened) > 1 else opened
 
 
 class _Notes:
