@@ -1,4 +1,4 @@
-"""A lease that another call closes meanwhile, or closed before: `down` with its id succeeds and repeats it."""
+"""A lease that is closed already, perhaps by another call meanwhile: `down` with its id succeeds."""
 
 from __future__ import annotations
 
