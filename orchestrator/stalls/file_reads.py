@@ -22,7 +22,7 @@ _MOST_TABLES = 1000
 """Processes whose tables are read."""
 
 
-_CODE = (".py", ".pyc", ".so", ".pth", ".pyi", ".dist-info")
+_CODE = (".py", ".pyc", ".so", ".pyi")
 _ENVIRONMENT = (
     "/site-packages/",
     "/dist-packages/",

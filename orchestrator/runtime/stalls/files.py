@@ -23,7 +23,7 @@ WARM_SECONDS = 3.0
 
 _MISSES = 64
 _RATE_BYTES, _RATE_FILES = 64 << 20, 256
-_CODE = (".py", ".pyc", ".pyi", ".so", ".pth", ".dylib", ".dll")
+_CODE = (".py", ".pyc", ".pyi", ".so", ".dylib", ".dll")
 _WRITES = os.O_WRONLY | os.O_RDWR
 
 

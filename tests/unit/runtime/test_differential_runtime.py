@@ -99,14 +99,14 @@ def test_own_connections_are_counted_and_no_others() -> None:
 
 
 def test_files_are_known_by_name_and_by_opening(tmp_path: Path) -> None:
-    for each in ("named", "opened", "ours", "code.py"):
+    for each in ("named", "opened", "ours", "code.py", "weights.pth"):
         (tmp_path / each).write_bytes(b"x" * 10)
     known = Known([str(tmp_path / "ours")])
-    known.named([str(tmp_path / "named"), b"no such file", str(tmp_path / "code.py")])
+    known.named([str(tmp_path / each) for each in ("named", "no such file", "code.py", "weights.pth")])
     with open(tmp_path / "opened", "rb"):
         known.look()
     found = dict(known.list())
-    assert {str(tmp_path / "named"), str(tmp_path / "opened")} <= set(found)
+    assert {str(tmp_path / each) for each in ("named", "opened", "weights.pth")} <= set(found)
     assert found[str(tmp_path / "named")] == 10 and str(tmp_path / "code.py") not in found
 
 

@@ -346,6 +346,11 @@ def test_reads_of_all_processes_are_added_up(tmp_path: Path) -> None:
 
     (tmp_path / "1.reads").write_bytes(table(("/data/a", 1, 10, 1000, 5_000_000), ("/lib/x.so", 1, 1, 9, 9)))
     (tmp_path / "2.reads").write_bytes(table(("/data/b", 2, 2, 5000, 0), ("/data/a", 1, 1, 24, 0)) + b"torn")
+    packages = "/opt/env/lib/python3.12/site-packages/editable.pth"
+    (tmp_path / "3.reads").write_bytes(table(("/data/net.pth", 1, 1, 7, 0), (packages, 1, 1, 9, 9)))
     found = [(each.path, each.opens, each.reads, each.bytes, each.seconds) for each in reads_of(tmp_path)]
-    assert found == [("/data/b", 2, 2, 5000, 0.0), ("/data/a", 2, 11, 1024, 0.005)]
+    assert found == [
+        *(("/data/b", 2, 2, 5000, 0.0), ("/data/a", 2, 11, 1024, 0.005)),
+        ("/data/net.pth", 1, 1, 7, 0.0),
+    ]
     assert reads_of(tmp_path / "absent") == []
