@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from orchestrator.api.pulling import pull, pull_all
     from orchestrator.api.recording import record
     from orchestrator.api.reporting import report as report
+    from orchestrator.api.rerunning import Rerun as Rerun
+    from orchestrator.api.rerunning import rerun
     from orchestrator.api.resume_checking import resume_check
     from orchestrator.api.run_job import run
     from orchestrator.api.training import attach, train
@@ -61,6 +63,7 @@ _HOME = {
     "pull": "orchestrator.api.pulling",
     "pull_all": "orchestrator.api.pulling",
     "record": "orchestrator.api.recording",
+    "rerun": "orchestrator.api.rerunning",
     "resume_check": "orchestrator.api.resume_checking",
     "rollback": "orchestrator.promotion.current",
     "run": "orchestrator.api.run_job",
@@ -75,6 +78,7 @@ _FOR_THE_COMMAND_LINE = {
     "Options": "orchestrator.stalls.scratch_run",
     "Plan": "orchestrator.plan",
     "Project": "orchestrator.session.project",
+    "Rerun": "orchestrator.api.rerunning",
     "Sized": "orchestrator.sizing.size",
     "Target": "orchestrator.leases.down_all",
     "analyse": "orchestrator.stalls.on_machine",
@@ -111,6 +115,7 @@ __all__ = [
     "pull",
     "pull_all",
     "record",
+    "rerun",
     "resume_check",
     "rollback",
     "run",

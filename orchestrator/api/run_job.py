@@ -28,6 +28,7 @@ from orchestrator.session.project import Project, check_run_id
 from orchestrator.session.turns import exclusive_use, shared_use
 
 if TYPE_CHECKING:
+    from orchestrator.leases.consent import Approve
     from orchestrator.training.one_run import Output, RunOptions
 
 _ENDED = "The machine was deleted; nothing costs money any more."
@@ -44,6 +45,7 @@ class _Call:
     wish: RunOptions
     tell: Progress
     words: str
+    approve: Approve | None = None
 
 
 def run(
@@ -94,6 +96,20 @@ def run(
     return _run(_Call(project, wanted, name, overrides, wish, tell, words), output)
 
 
+def run_again(
+    project: Project,
+    profile: Profile,
+    name: str,
+    overrides: Sequence[str],
+    wish: RunOptions,
+    output: Output | None,
+    tell: Progress,
+    approve: Approve | None,
+) -> RunRecord:
+    """Like `run`, with a profile that was read, and `approve` asked before money is spent. See `rerun`."""
+    return _run(_Call(project, profile, name, overrides, wish, tell, wish.words, approve), output)
+
+
 def _run(call: _Call, output: Output | None) -> RunRecord:
     """Train, end the machine, then pass the run through the gate of its profile."""
     from orchestrator.promotion.gate import judge
@@ -107,6 +123,8 @@ def _run(call: _Call, output: Output | None) -> RunRecord:
         raise
     if left:
         call.tell.say(left)
+    if call.wish.same_as is not None:
+        return record  # a run that is repeated brings no new model
     return judge(call.project, call.profile, record, "run", call.tell)
 
 
@@ -215,7 +233,7 @@ def _with_machine(call: _Call) -> Lease:
         call.project,
         call.profile,
         overrides=call.overrides,
-        approve=None,
+        approve=call.approve,
         strict=False,
         tell=call.tell,
         for_run=call.run_id,

@@ -14,7 +14,10 @@ from orchestrator.session.project import Project, check_run_id, new_run_id
 from orchestrator.session.turns import shared_use, turn_of
 
 if TYPE_CHECKING:
+    from orchestrator.ledger import Lease
     from orchestrator.plan import Plan
+    from orchestrator.profile import Profile
+    from orchestrator.training.one_run import RunOptions
 
     Approve = Callable[[Plan], bool]
 
@@ -76,6 +79,22 @@ def train(
     from orchestrator.promotion.gate import judge
 
     return judge(project, profile, record, "train", tell)
+
+
+def train_again(
+    project: Project,
+    held: Lease,
+    profile: Profile,
+    name: str,
+    wish: RunOptions,
+    output: Output | None,
+    tell: Progress,
+) -> RunRecord:
+    """Train what `profile` says on the machine of `held`; the lease keeps its own profile. See `rerun`."""
+    from orchestrator.training.attended import train_to_the_end
+
+    with Interrupts() as interrupts, shared_use(project, profile.name):
+        return train_to_the_end(project, held, profile, name, wish, interrupts, output, tell, None)
 
 
 def attach(

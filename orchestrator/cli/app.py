@@ -18,6 +18,7 @@ from orchestrator.cli import models as models_
 from orchestrator.cli import profile as profile_
 from orchestrator.cli import pull as pull_
 from orchestrator.cli import report as report_
+from orchestrator.cli import rerun as rerun_
 from orchestrator.cli import resume_check as resume_check_
 from orchestrator.cli import run as run_
 from orchestrator.cli import setup as setup_
@@ -216,6 +217,7 @@ def record(
 app.command(cls=Verb)(run_.run)
 app.command(cls=Verb)(setup_.setup)
 app.command(cls=Verb)(compare_.compare)
+app.command(cls=Verb)(rerun_.rerun)
 app.command(
     name="resume-check", context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True}
 )(resume_check_.resume_check)

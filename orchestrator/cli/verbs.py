@@ -13,7 +13,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Prepare": ("init", "doctor", "setup", "lint", "size", "skipped"),
     "Machines": ("plan", "up", "status", "ssh", "forward", "ssh-config", "down", "gc", "costs"),
     "Runs": ("train", "run", "watch", "logs", "cancel", "pull", "runs", "report", "models", "rollback"),
-    "Reproduce and measure": ("record", "compare", "resume-check", "profile"),
+    "Reproduce and measure": ("record", "compare", "rerun", "resume-check", "profile"),
     "Reference": ("catalog", "schema"),
 }
 """Sections of `orch --help`, in order; other verbs are listed under "Commands"."""

@@ -56,6 +56,7 @@ def record_of(
         path=str(project.run(run_id)),
         command=draft.command,
         code=draft.code,
+        request=draft.request,
         stack=draft.stack,
         data=draft.data,
         parity=draft.parity,

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
-from orchestrator.model import Agent, CodeFacts, DataFacts, Job, StackFacts
+from orchestrator.model import Agent, CodeFacts, DataFacts, Job, RequestFacts, StackFacts
 from orchestrator.model.answers import Most, value
 
 _Text = Annotated[str, Most(1 << 20)]
-_OPTIONAL = ("command", "code", "agent", "job", "resume_proof", "store")
+_OPTIONAL = ("command", "code", "request", "agent", "job", "resume_proof", "store")
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Draft:
     job: Job | None = None
     resume_proof: Mapping[str, Any] | None = None
     store: Annotated[str, Most(2048)] | None = None
+    request: RequestFacts | None = None
 
     def as_json(self) -> dict[str, Any]:
         """As an event of the ledger has it."""

@@ -48,6 +48,7 @@ from .run_json import (
     Exited,
     MachineFacts,
     NotWritten,
+    RequestFacts,
     StackFacts,
     Unfetched,
 )
@@ -138,6 +139,7 @@ __all__ = [
     "Reason",
     "RecordedFact",
     "Refused",
+    "RequestFacts",
     "ResumeCheck",
     "Room",
     "RunRecord",

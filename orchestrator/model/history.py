@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from .run_json import CodeFacts
+
 
 class Where(StrEnum):
     """Where the results of a run are. `place` of a PastRun names the folder, the machine or the client."""
@@ -55,6 +57,7 @@ class PastRun:
     provider: str | None = None
     machine: str | None = None
     instance_type: str | None = None
+    code: CodeFacts | None = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from .run_json import (
     Exited,
     MachineFacts,
     NotWritten,
+    RequestFacts,
     StackFacts,
     Unfetched,
 )
@@ -47,6 +48,7 @@ class RunRecord:
     exit: Exited
     command: Sequence[str] | None = None
     code: CodeFacts | None = None
+    request: RequestFacts | None = None
     parity: Mapping[str, Any] | None = None
     resume_proof: Mapping[str, Any] | None = None
     stack: StackFacts | None = None
@@ -107,6 +109,7 @@ class RunRecord:
             "exit": dict(self.exit),
             "command": list(self.command) if self.command is not None else None,
             "code": dict(self.code) if self.code else None,
+            "request": dict(self.request) if self.request else None,
             "parity": dict(self.parity) if self.parity else None,
             "resume_proof": dict(self.resume_proof) if self.resume_proof else None,
             "stack": dict(self.stack) if self.stack else None,

@@ -34,11 +34,52 @@ class Exited(_Exited, total=False):
     noticed: Annotated[list[NoticedFacts], Most(100)]
 
 
-class CodeFacts(TypedDict):
-    """The code that was sent."""
+class GitFacts(TypedDict, total=False):
+    """The revision that the code was of. `branch`: absent where none was checked out.
 
+    `dirty`: the code that was sent is not the revision's; `changed`: how many of its paths are not, and
+    `changes`: SHA-256 of these paths, each with its digest. The last two are absent where the code is clean.
+    """
+
+    revision: str
+    branch: str
+    dirty: bool
+    changed: int
+    changes: str
+
+
+class NotKept(TypedDict):
+    """A file of the code that neither git nor the run's folder has. `why`: see runs.kept_code.Why."""
+
+    path: str
+    why: str
+
+
+class _Code(TypedDict):
     digest: str
     files: int
+
+
+class CodeFacts(_Code, total=False):
+    """The code that was sent. `git`: absent outside a repository. `not_kept`: the first of such files."""
+
+    git: GitFacts
+    not_kept: Annotated[list[NotKept], Most(1000)]
+
+
+class RequestFacts(TypedDict, total=False):
+    """How a run was asked for: by which orch, with which profile, and what was set beside it.
+
+    `profile`: the file's path. `withheld`: names of overrides whose values may be secrets, and are kept
+    nowhere.
+    """
+
+    orch: str
+    profile: str
+    profile_sha256: str
+    overrides: Annotated[list[Annotated[str, Most(1 << 17)]], Most(10_000)]
+    withheld: Annotated[list[Annotated[str, Most(1 << 17)]], Most(10_000)]
+    local_parity: bool
 
 
 class MountFacts(TypedDict):

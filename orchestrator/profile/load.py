@@ -39,17 +39,19 @@ def load(
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
     files: bool = False,
+    at: Path | None = None,
 ) -> Profile:
     """The profile at `path`, with ORCH_SET_… of `environ` (this process's) and then `overrides` applied.
 
-    `overrides` are key=value. With `files`, code, lock, interpreter, data and script must exist here,
-    too. Raises ProfileError and nothing else; its message has one line for each thing that is wrong:
-    unknown keys first, then in the order of the text.
+    `overrides` are key=value. Paths are relative to the folder of `path`, or of `at`, where the text lay.
+    With `files`, code, lock, interpreter, data and script must exist here, too. Raises ProfileError and
+    nothing else; its message has one line for each thing that is wrong: unknown keys first, then in the order
+    of the text.
     """
     environ = os.environ if environ is None else environ
     try:
         tree = overridden(read_tree(_read(path), shown_path(path)), overrides, environ)
-        return _profile(tree, path, environ, files=files)
+        return _profile(tree, at or path, environ, files=files)
     except Refused as error:
         _refuse(error.problems)
 

@@ -17,7 +17,7 @@ from orchestrator.model import (
 )
 from orchestrator.model.counted import counted
 from orchestrator.model.outcomes import Conclusion
-from orchestrator.model.plain import moment
+from orchestrator.model.plain import moment, plain
 from orchestrator.model.resume import Resumed
 from orchestrator.promotion.words import refusal_from, refusals_text
 from orchestrator.report.models import model_lines
@@ -39,6 +39,7 @@ def summary(record: RunRecord) -> str:
         ("parity", parity_line(record.parity)),
         ("resume", _resume_line(record.resume_proof)),
         ("stack", stack_line(record.stack)),
+        ("code", _code(record)),
         ("data", data_line(record.data)),
         ("metrics", _metrics(record.metrics)),
         *(("" if number else "model", line) for number, line in enumerate(_model(record))),
@@ -54,6 +55,16 @@ def summary(record: RunRecord) -> str:
     if record.profile:
         lines += ["", where_time_went(record.profile, record.run_id)]
     return "\n".join(lines)
+
+
+def _code(record: RunRecord) -> str:
+    """The revision of git and what was not of it; "" where that is not known."""
+    git = record.code.get("git") if record.code else None
+    if not git:
+        return ""
+    branch = f" ({plain(git['branch'])})" if git.get("branch") else ""
+    dirty = f", {counted(git['changed'], 'changed path')}" if git.get("changed") else ""
+    return f"git {git['revision'][:12]}{branch}{dirty}"
 
 
 def _gate(record: RunRecord) -> str:

@@ -55,6 +55,7 @@ class Written(_Needed, total=False):
 
     command: Annotated[list[Annotated[str, Most(1 << 17)]], Most(100_000)] | None
     code: Facts | None
+    request: Facts | None
     parity: Facts | None
     resume_proof: Facts | None
     stack: Facts | None

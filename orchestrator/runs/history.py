@@ -206,6 +206,7 @@ def _of_ledger(run_id: str, known: _Leased) -> PastRun:
         provider=str(known.lease.profile["cloud"]) or None,
         machine=machine.get("id"),
         instance_type=machine.get("instance_type"),
+        code=run.draft.code,
     )
 
 
@@ -244,6 +245,7 @@ def _of_record(one: _Candidate, record: RunRecord) -> PastRun:
         provider=machine.get("provider"),
         machine=machine.get("id"),
         instance_type=machine.get("instance_type"),
+        code=record.code,
     )
 
 

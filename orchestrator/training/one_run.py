@@ -39,7 +39,8 @@ class RunOptions:
 
     `overrides`: what this call changes in the profile, or must pass again. `verb`: the verb that is carried
     out. `new_data`: accept changed objects of buckets. `retried`: how often this call, or an interrupted one,
-    has retried the run by itself.
+    has retried the run by itself. `same_as`: the run that is repeated; with other inputs none is started.
+    `words`: the command that repeats the call, where it is not `verb` with these options.
     """
 
     local_parity: bool = False
@@ -53,9 +54,13 @@ class RunOptions:
     verb: str = "train"
     retried: Retried = FIRST
     new_data: bool = False
+    same_as: RunRecord | None = None
+    words: str = ""
 
     def command(self, profile: Profile, run_id: str) -> str:
         """The command that repeats these options; values that may be secrets are left to fill in."""
+        if self.words:
+            return self.words
         of = [str(profile.path)] if self.verb == "run" else []
         given = [word for each in without_secrets(self.overrides) for word in ("--set", each)]
         secret = "".join(f" --set {name_of(each)}=…" for each in secrets_of(self.overrides))
@@ -99,6 +104,8 @@ def one_run(
                     parallel=wish.parallel,
                     retried=wish.retried,
                     new_data=wish.new_data,
+                    overrides=wish.overrides,
+                    same_as=wish.same_as,
                 )
                 interrupts.begun = True
             if not begin(session, name, draft, parallel=wish.parallel, verb=wish.verb):
@@ -153,9 +160,14 @@ _OF_THE_MACHINE = (
 )  # fmt: skip
 
 
+def other_machine(leased: Profile, wanted: Profile) -> list[str]:
+    """The fields of the machine in which two profiles differ."""
+    return [name for name in _OF_THE_MACHINE if getattr(leased, name) != getattr(wanted, name)]
+
+
 def refuse_another_machine(leased: Profile, wanted: Profile) -> None:
     """Refuse overrides that describe the machine: it exists already, so they would have no effect."""
-    changed = [name for name in _OF_THE_MACHINE if getattr(leased, name) != getattr(wanted, name)]
+    changed = other_machine(leased, wanted)
     if changed:
         raise UsageError(
             f"`train --set` cannot change {', '.join(changed)}: the machine exists already, as `up` "

@@ -46,6 +46,7 @@ from orchestrator.session.turns import starting
 from orchestrator.stack import Installed
 from orchestrator.training.bring_home import measure_duration, run_record
 from orchestrator.training.granted import upload_grant
+from orchestrator.training.identity import identify, require_same
 
 ATTEMPT = "ORCH_ATTEMPT"
 """The variable with the number of the attempt, from 1."""
@@ -60,11 +61,14 @@ def prepared(
     parallel: bool,
     retried: Retried,
     new_data: bool = False,
+    overrides: Sequence[str] = (),
+    same_as: RunRecord | None = None,
 ) -> Draft:
     """Verify stack, data and parity; returns the draft of the run's record with its job.
 
     From here on, files of an earlier attempt are in `runs/<id>/attempts/`. Raises Busy if another run is
-    active on the machine, StackMismatch, SyncError, ParityMismatch.
+    active on the machine, StackMismatch, SyncError, ParityMismatch, and UsageError where command, code, data
+    or lock are not those of `same_as`. `overrides`: what the call sets beside those of the lease.
     """
     company.require_no_other_run(session, run_id, parallel)
     session.watch_idleness()  # `up` may have been interrupted before it did this
@@ -79,7 +83,9 @@ def prepared(
         session.progress.say(f"Note: {advice_there(found, session.profile.path)}")
     with measure_duration(timings, "sync_s"), doing(session.progress, "Comparing code and data"):
         trees = _sent(session, new_data, proved=local is not None)
+    require_same(same_as, inputs.inputs_sent(session.profile, trees, session.lock().digest))
     now, attempt = _attempt(session, run_id, trees, retried)
+    code, request = identify(session, run_id, trees.code, overrides, local_parity, same_as)
     draft = Draft(
         stack,
         trees.data,
@@ -87,10 +93,11 @@ def prepared(
         timings,
         attempt,
         now.command,
-        {"digest": now.code_digest, "files": len(now.code)},
+        code,
         session.agent,
         _job(session.profile, run_id, installed.python, trees),
         store=session.profile.store,
+        request=request,
     )
     if local and local_parity:
         from orchestrator.training import side_by_side

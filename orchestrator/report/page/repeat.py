@@ -28,6 +28,8 @@ def section(record: RunRecord) -> Section:
 
 
 def _by_hand(record: RunRecord) -> Iterator[str]:
+    if record.machine and safe.mapping(record.code).get("digest"):
+        yield f"orch rerun {shlex.quote(safe.line(record.run_id, 200))}"
     if record.machine:
         yield "orch up PROFILE.yaml"
         yield "orch train" + (" --local-parity" if record.parity else "")
@@ -47,6 +49,7 @@ def _digests(record: RunRecord) -> Iterator[Row]:
     told = (
         ("command", _command(record)),
         ("code", _with_files(code)),
+        ("git", revision_line(code)),
         ("data", _with_files(data)),
         ("packages", safe.line(stack.get("digest"), 64)),
         ("lock", safe.line(stack.get("lock"), 64)),
@@ -58,3 +61,14 @@ def _digests(record: RunRecord) -> Iterator[Row]:
 def _with_files(facts: Mapping[str, Any]) -> str:
     digest, files = safe.line(facts.get("digest"), 64), safe.count(facts.get("files"))
     return f"{digest} ({counted(files, 'file')})" if digest and files is not None else digest
+
+
+def revision_line(code: Mapping[str, Any]) -> str:
+    """The revision of git, its branch, and how much was not of it; "" outside a repository."""
+    git = safe.mapping(code.get("git"))
+    revision, branch = safe.line(git.get("revision"), 64), safe.line(git.get("branch"), 100)
+    if not revision:
+        return ""
+    changed = safe.count(git.get("changed")) if git.get("dirty") else None
+    dirty = f", with {counted(changed, 'changed path')}" if changed else ""
+    return f"{revision}{f' ({branch})' if branch else ''}{dirty}"

@@ -23,6 +23,7 @@ from orchestrator.report.page.model import (
     Table,
 )
 from orchestrator.report.page.parity import STATES
+from orchestrator.report.page.repeat import revision_line
 from orchestrator.report.page.time import parts_of
 from orchestrator.report.page.words import digits
 from orchestrator.report.units import duration, money, share, size
@@ -104,6 +105,7 @@ def _told(details: RunDetails) -> dict[str, str]:
         "end": safe.line(record.exit.get("reason"), 40).replace("_", " "),
         "command": safe.line(" ".join(safe.line(word, 200) for word in record.command or ()), 300),
         "code": safe.line(code.get("digest"), 64)[:12],
+        "git": revision_line(code),
         "data": safe.line(data.get("digest"), 64)[:12],
         "packages": safe.line(stack.get("digest"), 64)[:12],
         "lock": safe.line(stack.get("lock"), 64)[:12],

@@ -1,0 +1,168 @@
+"""rerun: repeat a run from its record, and compare the two."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.api.comparing import compare
+from orchestrator.api.run_job import run_again
+from orchestrator.api.training import Output, train_again
+from orchestrator.errors import UsageError
+from orchestrator.model import Progress, RunRecord, Silent, Verdict
+from orchestrator.model.outcomes import Conclusion
+from orchestrator.profile.overrides import name_of
+from orchestrator.runs import collect
+from orchestrator.runs.known import known_ids, no_such_run, profile_of
+from orchestrator.runs.outputs import (
+    ComparedMetric,
+    ComparedOutput,
+    compare_metrics,
+    compare_outputs,
+)
+from orchestrator.session.project import Project, check_run_id, new_run_id
+
+if TYPE_CHECKING:
+    from orchestrator.leases.consent import Approve
+    from orchestrator.training.again import Again
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A run that was repeated. `first`: the record that was repeated; `record`: of the run that repeated it.
+
+    `outputs`: every output of either; `metrics`: those that differ; `verdict`: of their recorded tensors, or
+    of their records. `conclusion`: IDENTICAL, DIVERGENT, or NOT COMPARED where there are neither outputs, nor
+    metrics, nor recorded tensors.
+    """
+
+    first: RunRecord
+    record: RunRecord
+    conclusion: Conclusion
+    outputs: Sequence[ComparedOutput]
+    metrics: Sequence[ComparedMetric]
+    verdict: Verdict
+
+    @property
+    def same(self) -> bool:
+        """Outputs, metrics, and tensors if both were recorded, are the same."""
+        return self.conclusion == Conclusion.IDENTICAL
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "of": self.first.run_id,
+            "conclusion": str(self.conclusion),
+            "outputs": [asdict(each) for each in self.outputs],
+            "metrics": [each.as_json() for each in self.metrics],
+            "verdict": self.verdict.as_json(),
+            "cost": [dict(each.cost) if each.cost else None for each in (self.first, self.record)],
+            "run": self.record.as_json(),
+        }
+
+
+def rerun(
+    run: str,
+    *,
+    run_id: str | None = None,
+    overrides: Sequence[str] = (),
+    folder: Path | str | None = None,
+    approve: Approve | None = None,
+    output: Output | None = None,
+    progress: Progress | None = None,
+) -> Rerun:
+    """Repeat a run from its record, and compare the two.
+
+    Profile, lock, data and code are those of the record, by their digests; the code is laid out in a folder
+    of its own, from git's revision and what was kept beside the record. The project is only read. It runs on
+    the open lease of the profile, else as `run` does on a machine that is made and deleted; `approve` is
+    asked before that costs money. `overrides` gives values of train.env that the record withholds. A call
+    with the same `run_id` goes on where an earlier one was interrupted.
+
+    Raises UsageError where the run cannot be repeated, before anything is rented if the inputs are here, and
+    what `train` and `run` raise. A run that differs raises nothing: see `Rerun.conclusion`.
+    """
+    from orchestrator.training.again import again
+
+    project, tell = Project.at(folder), progress or Silent()
+    first = _record(project, run)
+    name = check_run_id(run_id) if run_id else new_run_id(f"{first.run_id[:30]}-again")
+    if name == first.run_id:
+        raise UsageError(f"The new run needs an id of its own, not {name}.")
+    project.require_runs(name)
+    tell.say(f"Repeating {first.run_id} as {name}")
+    with again(project, first, name, _allowed(first, overrides), tell) as prepared:
+        record = _done(project, first, name, prepared, approve, output, tell)
+    return compared(first, record, compare(first.folder, record.folder, folder=project.root))
+
+
+def compared(first: RunRecord, second: RunRecord, verdict: Verdict) -> Rerun:
+    """What two runs of the same inputs have in common. `verdict`: of `compare`."""
+    outputs, metrics = compare_outputs(first, second), compare_metrics(first, second)
+    by_tensors = not verdict.recorded
+    differ = any(not each.found.same for each in outputs) or bool(metrics)
+    if differ or (by_tensors and verdict.verdict != Conclusion.IDENTICAL):
+        conclusion = Conclusion.DIVERGENT
+    elif outputs or first.metrics or by_tensors:
+        conclusion = Conclusion.IDENTICAL
+    else:
+        conclusion = Conclusion.NOT_COMPARED
+    return Rerun(first, second, conclusion, outputs, metrics, verdict)
+
+
+def _record(project: Project, run: str) -> RunRecord:
+    """The record of a run that can be repeated. Raises UsageError."""
+    name = check_run_id(run)
+    found = collect.read(project.run(name))
+    known = known_ids(project)
+    if found is None and name in known:
+        raise UsageError(
+            f"{name} has no record here yet, so it cannot be repeated.", next_command=f"orch pull {name}"
+        )
+    if found is None:
+        raise no_such_run(f"There is no run {name} in {project.root}.", name, known)
+    if found.machine is None or found.code is None:
+        where = "on this computer, by `orch record`" if found.machine is None else "by an older orch"
+        command = shlex.join(found.command) if found.command else "COMMAND"
+        raise UsageError(
+            f"{name} ran {where}: its record does not have the digest of its code, so it cannot be repeated.",
+            exists=f"Its record is in {found.folder}.",
+            next_command=f"orch record -- {command}    # then: orch compare {name} NEW_RUN",
+        )
+    return found
+
+
+def _allowed(first: RunRecord, overrides: Sequence[str]) -> Sequence[str]:
+    """The overrides, if they give only what the record withholds."""
+    withheld = (first.request or {}).get("withheld", [])
+    other = [name_of(each) for each in overrides if name_of(each) not in withheld]
+    if other:
+        raise UsageError(
+            f"{', '.join(other)} cannot be set: {first.run_id} is repeated as it was.",
+            next_command="orch train --set …    # a new run, with other settings",
+        )
+    return overrides
+
+
+def _done(
+    project: Project,
+    first: RunRecord,
+    name: str,
+    prepared: Again,
+    approve: Approve | None,
+    output: Output | None,
+    tell: Progress,
+) -> RunRecord:
+    from orchestrator.training.again import require_machine
+
+    profile = prepared.profile
+    leased = [lease for lease in project.open_leases() if lease.profile["name"] == profile.name]
+    if leased and leased[-1].machine is not None and leased[-1].for_run != name:
+        require_machine(first, profile_of(leased[-1], ()), profile, leased[-1])
+        return train_again(
+            project, leased[-1], profile, name, prepared.options(project, prepared.overrides), output, tell
+        )
+    wish = prepared.options(project, prepared.secrets)
+    return run_again(project, profile, name, prepared.overrides, wish, output, tell, approve)

@@ -1,0 +1,106 @@
+"""The outputs of two runs, file by file: the same bytes, the same content, or not."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from orchestrator.model import RunRecord
+from orchestrator.model.files import open_regular
+
+_MOST_MEMBERS = 100_000
+_MOST_NOTE = 1 << 20
+_KERAS_NOTE = "metadata.json"
+_KERAS_TIME = "date_saved"
+
+
+class Sameness(StrEnum):
+    """What two files of one name have in common."""
+
+    BYTES = "bytes"
+    CONTENT = "content"
+    """An archive whose members are the same, but for the times at which they were saved."""
+    DIFFERENT = "different"
+    ONLY_FIRST = "only_first"
+    ONLY_SECOND = "only_second"
+
+    @property
+    def same(self) -> bool:
+        return self in (Sameness.BYTES, Sameness.CONTENT)
+
+
+@dataclass(frozen=True)
+class ComparedOutput:
+    """`path` is relative to the run's folder."""
+
+    path: str
+    found: Sameness
+
+
+@dataclass(frozen=True)
+class ComparedMetric:
+    """A number of both runs; None where one has none of that name."""
+
+    name: str
+    first: Any
+    second: Any
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def compare_outputs(first: RunRecord, second: RunRecord) -> tuple[ComparedOutput, ...]:
+    """Every output of either run, those of the first in its order."""
+    one, other = ({each["path"]: each for each in record.artifacts} for record in (first, second))
+    paths = dict.fromkeys([*one, *other])
+    return tuple(ComparedOutput(path, _found(path, one, other, first, second)) for path in paths)
+
+
+def _found(
+    path: str, one: Mapping[str, Any], other: Mapping[str, Any], first: RunRecord, second: RunRecord
+) -> Sameness:
+    if path not in other:
+        return Sameness.ONLY_FIRST
+    if path not in one:
+        return Sameness.ONLY_SECOND
+    sums = one[path].get("sha256"), other[path].get("sha256")
+    if sums[0] and sums[0] == sums[1]:
+        return Sameness.BYTES
+    return (
+        Sameness.CONTENT if _same_archive(first.folder / path, second.folder / path) else Sameness.DIFFERENT
+    )
+
+
+def _same_archive(one: Path, other: Path) -> bool:
+    """Whether both are zip archives, as .keras and .npz files are, with the same members."""
+    members = [_members(path) for path in (one, other)]
+    return members[0] is not None and members[0] == members[1]
+
+
+def _members(path: Path) -> dict[str, object] | None:
+    """Name → checksum and size of each member; None where the file is no archive, or a damaged one."""
+    try:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            listed = archive.infolist()
+            if len(listed) > _MOST_MEMBERS:
+                return None
+            facts: dict[str, object] = {each.filename: (each.CRC, each.file_size) for each in listed}
+            if _KERAS_NOTE in facts and archive.getinfo(_KERAS_NOTE).file_size <= _MOST_NOTE:
+                note = json.loads(archive.read(_KERAS_NOTE))
+                if isinstance(note, dict):
+                    facts[_KERAS_NOTE] = {key: each for key, each in note.items() if key != _KERAS_TIME}
+            return facts if len(facts) == len(listed) else None
+    except (OSError, ValueError, EOFError, RecursionError, NotImplementedError, zipfile.BadZipFile):
+        return None
+
+
+def compare_metrics(first: RunRecord, second: RunRecord) -> tuple[ComparedMetric, ...]:
+    """The metrics that differ, in the order of the first run. Two NaN are the same."""
+    names = dict.fromkeys([*first.metrics, *second.metrics])
+    pairs = (ComparedMetric(name, first.metrics.get(name), second.metrics.get(name)) for name in names)
+    return tuple(each for each in pairs if repr(each.first) != repr(each.second))

@@ -1,0 +1,75 @@
+"""What identifies a run for its record: which code was sent, and how the run was asked for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+from orchestrator.errors import ProfileError, UsageError
+from orchestrator.model import CodeFacts, Manifest, RequestFacts, RunRecord
+from orchestrator.model.answers import LONG
+from orchestrator.model.files import regular_bytes, sha256_of
+from orchestrator.profile import load
+from orchestrator.profile.overrides import name_of, of_environment, secrets_of, without_secrets
+from orchestrator.runs import kept_code
+from orchestrator.runs.inputs import Inputs, differences
+from orchestrator.session.session import Session
+
+
+def identify(
+    session: Session,
+    run_id: str,
+    code: Manifest,
+    overrides: Sequence[str],
+    local_parity: bool,
+    same_as: RunRecord | None,
+) -> tuple[CodeFacts, RequestFacts | None]:
+    """Keep code and profile in the run's folder; returns what the record says of them.
+
+    A run that repeats `same_as` has what was kept of that one. `overrides`: what the call sets beside those
+    of its lease.
+    """
+    run = session.project.run(run_id)
+    if same_as is None or same_as.code is None:
+        facts = kept_code.keep_code(run, session.profile.code.path, code)
+        return facts, request_of(session, run, overrides, local_parity)
+    if (same_as.folder / kept_code.FOLDER).is_dir():
+        shutil.copytree(same_as.folder / kept_code.FOLDER, run / kept_code.FOLDER, dirs_exist_ok=True)
+    return same_as.code, same_as.request
+
+
+def request_of(
+    session: Session, run: Path, overrides: Sequence[str], local_parity: bool
+) -> RequestFacts | None:
+    """How the run was asked for, with its profile kept; None where the profile's file has changed since."""
+    path, leased = session.profile.path, session.ledger.lease().profile
+    said = (*of_environment(os.environ), *leased["overrides"], *overrides)
+    with suppress(OSError, ValueError, ProfileError):
+        text = regular_bytes(path.resolve(), LONG)
+        if load(path, overrides=said).digest != session.profile.digest:
+            return None
+        kept_code.keep_profile(run, path, text)
+        return {
+            "orch": version("orch-train"),
+            "profile": os.path.relpath(path, session.project.root),
+            "profile_sha256": sha256_of(path),
+            "overrides": list(without_secrets(said)),
+            "withheld": sorted({*map(name_of, secrets_of(said)), *leased.get("withheld", ())}),
+            "local_parity": local_parity,
+        }
+    return None
+
+
+def require_same(same_as: RunRecord | None, now: Inputs) -> None:
+    """Raises UsageError where what was sent is not what the record of `same_as` has."""
+    found = differences(same_as, now) if same_as is not None else []
+    if same_as is not None and found:
+        raise UsageError(
+            f"{same_as.run_id} cannot be repeated: {'; '.join(found)}.",
+            exists=f"Its record is in {same_as.folder}. No run was started.",
+            next_command=f"orch report {same_as.run_id}    # shows what it had",
+        )
