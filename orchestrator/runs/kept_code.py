@@ -208,9 +208,8 @@ def rebuild(run: Path, entries: Sequence[Entry], root: Path, revision: str, targ
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
             place.chmod(entry.mode & 0o777)
-    for entry in good:
-        if entry.kind == "link" and not _linked(target / entry.path, entry.target):
-            missing.append(entry.path)
+    links = [entry for entry in good if entry.kind == "link"]
+    missing += [entry.path for entry in links if not _linked(target / entry.path, entry.target)]
     for entry in reversed(good):
         if entry.kind == "dir" and entry.mode:
             (target / entry.path).chmod(entry.mode & 0o777)
