@@ -34,6 +34,13 @@ def open_regular(path: Path) -> BufferedReader:
     return os.fdopen(handle, "rb")
 
 
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that is made now. Raises OSError, FileExistsError where anything lies there."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o644)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+
+
 def open_to_write(path: Path) -> int:
     """A descriptor of a regular file to write to, which is made where there is none; its content stays.
 

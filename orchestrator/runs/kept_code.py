@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import tarfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -22,7 +23,7 @@ from typing import Annotated
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.model import CodeFacts, Entry, Manifest
 from orchestrator.model.answers import LONG, Malformed, Most, decoded
-from orchestrator.model.files import regular_bytes
+from orchestrator.model.files import regular_bytes, write_new
 from orchestrator.model.run_json import GitFacts, NotKept
 from orchestrator.runs.git import Revision, contents_at, diff_of, revision_of
 
@@ -206,7 +207,7 @@ def rebuild(run: Path, entries: Sequence[Entry], root: Path, revision: str, targ
                 missing.append(entry.path)
                 continue
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
+            write_new(place, content)
             place.chmod(entry.mode & 0o777)
     links = [entry for entry in good if entry.kind == "link"]
     missing += [entry.path for entry in links if not _linked(target / entry.path, entry.target)]
@@ -242,11 +243,15 @@ def _found(root: Path, entry: Entry, kept: bytes | None, revision: str) -> bytes
 def _unpacked(archive: Path) -> dict[str, bytes]:
     """The files in an archive; a damaged one has those that can be read. Nothing is extracted."""
     found: dict[str, bytes] = {}
-    with suppress(OSError, ValueError, EOFError, tarfile.TarError):
+    left = MOST_OF_ALL
+    with suppress(OSError, ValueError, EOFError, tarfile.TarError, zlib.error):
         content = regular_bytes(archive, 2 * MOST_OF_ALL)
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as opened:
             for member in opened:
-                file = opened.extractfile(member) if member.isreg() and member.size <= MOST_OF_ONE else None
+                left -= member.size
+                if left < 0:
+                    break
+                file = opened.extractfile(member) if member.isreg() else None
                 if file is not None:
                     found[member.name] = file.read()
     return found

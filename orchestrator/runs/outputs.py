@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import lzma
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -14,6 +17,7 @@ from orchestrator.model import RunRecord
 from orchestrator.model.files import open_regular
 
 _MOST_MEMBERS = 100_000
+_MOST_BYTES = 64 << 30
 _MOST_NOTE = 1 << 20
 _KERAS_NOTE = "metadata.json"
 _KERAS_TIME = "date_saved"
@@ -83,20 +87,25 @@ def _same_archive(one: Path, other: Path) -> bool:
 
 
 def _members(path: Path) -> dict[str, object] | None:
-    """Name → checksum and size of each member; None where the file is no archive, or a damaged one."""
+    """Name → SHA-256 of each member; None where the file is no archive, a damaged or a huge one."""
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             listed = archive.infolist()
-            if len(listed) > _MOST_MEMBERS:
+            if len(listed) > _MOST_MEMBERS or sum(each.file_size for each in listed) > _MOST_BYTES:
                 return None
-            facts: dict[str, object] = {each.filename: (each.CRC, each.file_size) for each in listed}
+            facts: dict[str, object] = {each.filename: _digest(archive, each) for each in listed}
             if _KERAS_NOTE in facts and archive.getinfo(_KERAS_NOTE).file_size <= _MOST_NOTE:
                 note = json.loads(archive.read(_KERAS_NOTE))
                 if isinstance(note, dict):
                     facts[_KERAS_NOTE] = {key: each for key, each in note.items() if key != _KERAS_TIME}
             return facts if len(facts) == len(listed) else None
-    except (OSError, ValueError, EOFError, RecursionError, NotImplementedError, zipfile.BadZipFile):
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError):
         return None
+
+
+def _digest(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> str:
+    with archive.open(member) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def compare_metrics(first: RunRecord, second: RunRecord) -> tuple[ComparedMetric, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import version
@@ -16,6 +15,7 @@ from orchestrator.model.files import regular_bytes, sha256_of
 from orchestrator.profile import load
 from orchestrator.profile.overrides import name_of, of_environment, secrets_of, without_secrets
 from orchestrator.runs import kept_code
+from orchestrator.runs.collect import copy_folder
 from orchestrator.runs.inputs import Inputs, differences
 from orchestrator.session.session import Session
 
@@ -38,7 +38,7 @@ def identify(
         facts = kept_code.keep_code(run, session.profile.code.path, code)
         return facts, request_of(session, run, overrides, local_parity)
     if (same_as.folder / kept_code.FOLDER).is_dir():
-        shutil.copytree(same_as.folder / kept_code.FOLDER, run / kept_code.FOLDER, dirs_exist_ok=True)
+        copy_folder(same_as.folder / kept_code.FOLDER, run / kept_code.FOLDER)
     return same_as.code, same_as.request
 
 

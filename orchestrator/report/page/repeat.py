@@ -28,16 +28,17 @@ def section(record: RunRecord) -> Section:
 
 
 def _by_hand(record: RunRecord) -> Iterator[str]:
+    run = shlex.quote(safe.line(record.run_id, 200))
     if record.machine and safe.mapping(record.code).get("digest"):
-        yield f"orch rerun {shlex.quote(safe.line(record.run_id, 200))}"
+        yield f"orch rerun {run}"
+        return
     if record.machine:
         yield "orch up PROFILE.yaml"
         yield "orch train" + (" --local-parity" if record.parity else "")
         yield "orch down"
     elif record.command:
         yield f"orch record -- {_command(record)}"
-    run = safe.line(record.run_id, 200)
-    yield f"orch compare {shlex.quote(run)} NEW_RUN"
+    yield f"orch compare {run} NEW_RUN"
 
 
 def _command(record: RunRecord) -> str:

@@ -19,7 +19,7 @@ from orchestrator.parity import facts, interventions, lines, numbers, recording
 from orchestrator.profiling import trace
 from orchestrator.reads import opened
 from orchestrator.replay import fork_server, recipe, replayer
-from orchestrator.runs import bookmarks, checkpoints, collect, curves, inputs, model_check
+from orchestrator.runs import bookmarks, checkpoints, collect, curves, inputs, kept_code, model_check, outputs
 from orchestrator.runs import logs as run_logs
 from orchestrator.runs.stored import StoredRun
 from orchestrator.session import buckets
@@ -140,6 +140,12 @@ READERS: dict[str, Reader] = {
         bytes_only=True,
     ),
     "session.buckets._read": Reader("data-0.json", buckets._read, (OrchError,)),
+    "runs.kept_code.kept_tree": Reader("code/tree.json", lambda p: kept_code.kept_tree(p.parent.parent)),
+    "runs.kept_code.kept_profile": Reader(
+        "code/profile.yaml", lambda p: kept_code.kept_profile(p.parent.parent)
+    ),
+    "runs.kept_code._unpacked": Reader("code/files.tar.gz", lambda p: _mapping(kept_code._unpacked(p))),
+    "runs.outputs._members": Reader("m.keras", outputs._members),
     "runs.inputs._kept": Reader("code.json", lambda p: inputs._kept(p.parent)),
     "runs.logs._copy": Reader("output.log", _copied_log),
     "runs.logs._opened": Reader("output.log", _passed_on, (OrchError,)),
@@ -227,7 +233,9 @@ NOT_OF_A_RUN = {
     "session.turns._signed": LOCK, "hosts.here.put": USER, "hosts.hostkeys.pins": OURS,
     "hosts.hostkeys.repin": OURS, "hosts.identity.public_key": OURS, "hosts.ssh._write_file": USER,
     "hosts.atomic.atomic_file": WRITE, "hosts.atomic.flush_folder": WRITE, "session.team.remembered": OURS,
-    "model.files.open_to_write": WRITE,
+    "model.files.open_to_write": WRITE, "model.files.write_new": WRITE, "runs.kept_code._packed": WRITE,
+    "runs.kept_code._found": USER, "runs.kept_code.candidates": USER, "runs.kept_code._content": USER,
+    "training.again._text": USER, "training.identity.request_of": USER,
     "stack.bootstrap.far_script": OURS, "stack.bundle._is_binary": USER,
     "stack.bundle._relocated": USER, "stack.download._download": WRITE, "stack.local._alone": LOCK,
     "leases.budget.alone": LOCK, "stack.gpu_lock.place_of": USER, "stack.local._requires_python": USER,
@@ -242,7 +250,9 @@ NOT_OF_A_RUN = {
 }  # fmt: skip
 """What a run or a machine does not write, or what this computer opens for writing."""
 
-WITHIN = {"model.answers.decoded", "model.files.open_regular", "model.files.first_line"}
+WITHIN = {
+    "model.answers.decoded", "model.files.open_regular", "model.files.first_line", "runs.outputs._digest",
+}  # fmt: skip
 """Parts of readers above."""
 
 GARBAGE: dict[str, bytes] = {

@@ -78,7 +78,7 @@ def test_no_content_breaks_a_reader(tmp_path: Path, garbage: Path, name: str) ->
     reader = READERS[name]
     for kind in contents(name):
         path = tmp_path / kind / reader.name
-        path.parent.mkdir()
+        path.parent.mkdir(parents=True)
         os.link(garbage / kind, path)
         put_through(reader, path)
 
@@ -88,7 +88,7 @@ def test_no_file_that_is_none_breaks_a_reader(tmp_path: Path, name: str) -> None
     reader = READERS[name]
     for kind in ("pipe", "zero", "loop", "folder", "sparse"):
         path = tmp_path / kind / reader.name
-        path.parent.mkdir()
+        path.parent.mkdir(parents=True)
         instead(path, kind)
         if name == "parity.interventions._keras_settings" and kind == "loop":
             continue  # its test of the size comes first, see _keras

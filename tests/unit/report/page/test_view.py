@@ -250,7 +250,9 @@ def test_a_run_of_several_attempts_lists_them() -> None:
 def test_it_says_how_to_repeat_the_run() -> None:
     found = section(made(details()), "repeat")
     commands = [line for each in found.blocks if isinstance(each, Commands) for line in each.lines]
-    assert commands == [
+    assert commands == ["orch rerun digits-1"]
+    older = section(made(details(code=None)), "repeat")
+    assert [line for each in older.blocks if isinstance(each, Commands) for line in each.lines] == [
         "orch up PROFILE.yaml",
         "orch train --local-parity",
         "orch down",
@@ -268,7 +270,7 @@ def test_it_says_how_to_repeat_the_run() -> None:
 def test_a_hostile_id_is_one_word_of_the_command() -> None:
     found = section(made(details(run_id="x; rm -rf ~")), "repeat")
     commands = [line for each in found.blocks if isinstance(each, Commands) for line in each.lines]
-    assert commands[-1] == "orch compare 'x; rm -rf ~' NEW_RUN"
+    assert commands == ["orch rerun 'x; rm -rf ~'"]
 
 
 def test_the_least_record_has_a_page() -> None:
