@@ -95,11 +95,6 @@ def of_environment(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"{'.'.join(each.keys)}={each.text}" for each in _from_environ(environ))
 
 
-def without_overrides(environ: Mapping[str, str]) -> dict[str, str]:
-    """`environ` without ORCH_SET_… variables."""
-    return {name: value for name, value in environ.items() if not name.startswith(PREFIX)}
-
-
 def is_set(name: str, flags: Sequence[str], environ: Mapping[str, str]) -> bool:
     """Whether the overrides, or ORCH_SET_… of `environ`, give a value for what is called `name`."""
     given = {".".join(override.keys) for override in _from_environ(environ)} | {name_of(f) for f in flags}
