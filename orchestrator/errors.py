@@ -129,6 +129,14 @@ class BeforeTheRun(KeyboardInterrupt):
     """The user interrupted `train` before its run was started: nothing goes on there."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """The user interrupted a call. `exists`: what is left; `next_command`: what goes on from there."""
+
+    def __init__(self, exists: str, next_command: str) -> None:
+        super().__init__(f"{exists}\nNext: {next_command}")
+        self.exists, self.next_command = exists, next_command
+
+
 class UsageError(OrchError):
     exit_code = EXIT_USAGE
 

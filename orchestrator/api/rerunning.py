@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.api.comparing import compare
 from orchestrator.api.run_job import run_again
 from orchestrator.api.training import Output, train_again
-from orchestrator.errors import UsageError
+from orchestrator.errors import Interrupted, UsageError
 from orchestrator.model import Progress, RunRecord, Silent, Verdict
 from orchestrator.model.outcomes import Conclusion
 from orchestrator.profile.overrides import name_of
@@ -93,9 +94,23 @@ def rerun(
         raise UsageError(f"The new run needs an id of its own, not {name}.")
     project.require_runs(name)
     tell.say(f"Repeating {first.run_id} as {name}")
-    with again(project, first, name, _allowed(first, overrides), tell) as prepared:
+    given = _allowed(first, overrides)
+    with again(project, first, name, given, tell) as prepared, _continuable(prepared):
         record = _done(project, first, name, prepared, approve, output, tell)
     return compared(first, record, compare(first.folder, record.folder, folder=project.root))
+
+
+@contextmanager
+def _continuable(prepared: Again) -> Iterator[None]:
+    """An interrupt that says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        left = interrupt.exists if isinstance(interrupt, Interrupted) else _LEFT
+        raise Interrupted(left, f"{prepared.words}    # goes on from here") from None
+
+
+_LEFT = "A machine that was created and a run that was started still exist."
 
 
 def compared(first: RunRecord, second: RunRecord, verdict: Verdict) -> Rerun:
@@ -136,7 +151,7 @@ def _record(project: Project, run: str) -> RunRecord:
 
 def _allowed(first: RunRecord, overrides: Sequence[str]) -> Sequence[str]:
     """The overrides, if they give only what the record withholds."""
-    withheld = (first.request or {}).get("withheld", [])
+    withheld = first.request["withheld"] if first.request else []
     other = [name_of(each) for each in overrides if name_of(each) not in withheld]
     if other:
         raise UsageError(

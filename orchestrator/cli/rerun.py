@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from orchestrator.cli.options import Json
 from orchestrator.cli.output import emit, guarded
-from orchestrator.errors import EXIT_INTERRUPTED, EXIT_PARITY
+from orchestrator.errors import EXIT_PARITY
 
 
 @guarded
@@ -42,22 +41,15 @@ def rerun(
     from orchestrator.report.rerun import rerun_text
 
     named = ["--run-id", run_id] if run_id else []
-    try:
-        with stopped_as_interrupted():
-            done = api.rerun(
-                run,
-                run_id=run_id,
-                overrides=sets or (),
-                approve=approval.ask(yes, ["orch", "rerun", run, *named]),
-                output=runs.output(as_json),
-                progress=progress.progress(),
-            )
-    except KeyboardInterrupt:
-        print(
-            "\nInterrupted. Next: orch status    # then: orch rerun with --run-id of the new run goes on",
-            file=sys.stderr,
+    with stopped_as_interrupted():
+        done = api.rerun(
+            run,
+            run_id=run_id,
+            overrides=sets or (),
+            approve=approval.ask(yes, ["orch", "rerun", run, *named]),
+            output=runs.output(as_json),
+            progress=progress.progress(),
         )
-        raise typer.Exit(EXIT_INTERRUPTED) from None
     emit("rerun", done.as_json(), as_json, rerun_text(done.first, done.record, done.as_json()))
     if not done.same:
         raise typer.Exit(EXIT_PARITY)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from orchestrator.errors import OrchError
+from orchestrator.errors import Interrupted, OrchError
 from orchestrator.leases.down import down
 from orchestrator.ledger import Holding, Lease, Ledger
 from orchestrator.model import Progress
@@ -35,7 +35,7 @@ def end_unprepared(project: Project, ledger: Ledger, *, keep: bool, tell: Progre
             error.exists, error.next_command = told, again
             raise
         if isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt(f"{told} Next: {again}") from None
+            raise Interrupted(told, again) from None
         tell.say(told)
         raise
 

@@ -34,16 +34,19 @@ class Exited(_Exited, total=False):
     noticed: Annotated[list[NoticedFacts], Most(100)]
 
 
-class GitFacts(TypedDict, total=False):
+class _Git(TypedDict):
+    revision: str
+    dirty: bool
+
+
+class GitFacts(_Git, total=False):
     """The revision that the code was of. `branch`: absent where none was checked out.
 
     `dirty`: the code that was sent is not the revision's; `changed`: how many of its paths are not, and
     `changes`: SHA-256 of these paths, each with its digest. The last two are absent where the code is clean.
     """
 
-    revision: str
     branch: str
-    dirty: bool
     changed: int
     changes: str
 
@@ -67,7 +70,7 @@ class CodeFacts(_Code, total=False):
     not_kept: Annotated[list[NotKept], Most(1000)]
 
 
-class RequestFacts(TypedDict, total=False):
+class RequestFacts(TypedDict):
     """How a run was asked for: by which orch, with which profile, and what was set beside it.
 
     `profile`: the file's path. `withheld`: names of overrides whose values may be secrets, and are kept

@@ -25,10 +25,7 @@ def rerun_text(first: RunRecord, second: RunRecord, found: Mapping[str, Any]) ->
     """The summary of the new run, then what the two have in common. `found`: the JSON of the verb."""
     facts = [
         ("outputs", _outputs(found["outputs"])),
-        *(
-            ("", f"{plain(each['path'])}: {_STATE[each['found']]}")
-            for each in _other(found["outputs"])[:_NAMED]
-        ),
+        *(("", each) for each in _differing(found["outputs"])),
         ("metrics", _metrics(first, found["metrics"])),
         ("tensors", "" if found["verdict"].get("recorded") else parity_line(found["verdict"])),
         ("cost", f"{_cost(first)} then, {_cost(second)} now"),

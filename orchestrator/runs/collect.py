@@ -21,6 +21,7 @@ from orchestrator.model import (
     RUN_SCHEMA,
     Agent,
     Artifact,
+    CodeFacts,
     DataFacts,
     Entry,
     Exit,
@@ -30,6 +31,7 @@ from orchestrator.model import (
     NotWritten,
     Progress,
     Refused,
+    RequestFacts,
     RunRecord,
     RunState,
     Unfetched,
@@ -54,8 +56,8 @@ class Written(_Needed, total=False):
     """The shape of run.json. Each part is written by its own module, such as `parity` or `stack`."""
 
     command: Annotated[list[Annotated[str, Most(1 << 17)]], Most(100_000)] | None
-    code: Facts | None
-    request: Facts | None
+    code: CodeFacts | None
+    request: RequestFacts | None
     parity: Facts | None
     resume_proof: Facts | None
     stack: Facts | None

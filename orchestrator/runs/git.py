@@ -110,6 +110,14 @@ def _is_module(folder: Path) -> bool:
     return (folder / ".git").exists()
 
 
+def is_ignored(file: Path) -> bool:
+    """Whether ignore rules match a file that git does not know; False outside of a repository."""
+    if not _text(_git(file.parent, "rev-parse", "--verify", "HEAD")):
+        return False
+    known = _git(file.parent, "ls-files", "--error-unmatch", "-z", "--", f":(literal){file.name}")
+    return known is None and bool(_ignored(file.parent, {file.name}))
+
+
 def _ignored(folder: Path, paths: set[str]) -> set[str]:
     """Those of `paths` that the ignore rules match; all where git does not say."""
     if not paths:

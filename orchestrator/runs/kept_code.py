@@ -25,7 +25,7 @@ from orchestrator.model import CodeFacts, Entry, Manifest
 from orchestrator.model.answers import LONG, Malformed, Most, decoded
 from orchestrator.model.files import regular_bytes, write_new
 from orchestrator.model.run_json import GitFacts, NotKept
-from orchestrator.runs.git import Revision, contents_at, diff_of, revision_of
+from orchestrator.runs.git import Revision, contents_at, diff_of, is_ignored, revision_of
 
 FOLDER = "code"
 _TREE = "tree.json"
@@ -138,7 +138,7 @@ def _refused(entry: Entry, revision: Revision | None, left: int) -> Why | None:
 def _content(path: Path, digest: str) -> bytes | None:
     """The content of a regular file that has this digest."""
     with suppress(OSError, ValueError):
-        content = regular_bytes(path, 1 << 31)
+        content = regular_bytes(path, MOST_OF_ONE)
         return content if hashlib.sha256(content).hexdigest() == digest else None
     return None
 
@@ -163,8 +163,7 @@ def _keep_diff(place: Path, root: Path, revision: Revision, kept: set[str], file
 
 def keep_profile(run: Path, profile: Path, text: bytes) -> bool:
     """Keep the profile's text, unless git ignores its file, or its name says that it holds secrets."""
-    revision = revision_of(profile.parent, [profile.name])
-    if may_be_secret(profile.name) or (revision is not None and profile.name in revision.ignored):
+    if may_be_secret(profile.name) or is_ignored(profile):
         return False
     atomic_write(run / FOLDER / PROFILE, text, 0o600)
     return True

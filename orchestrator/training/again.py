@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import OrchError, UsageError
+from orchestrator.errors import UsageError
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.ledger import Lease
-from orchestrator.model import Progress, RequestFacts, RunRecord
+from orchestrator.model import Progress, RunRecord
 from orchestrator.model.answers import LONG
 from orchestrator.model.counted import counted
 from orchestrator.model.files import regular_bytes
@@ -43,21 +43,27 @@ class Again:
     overrides: tuple[str, ...]
 
     @property
+    def words(self) -> str:
+        """The command that goes on with it."""
+        withheld = self.first.request["withheld"] if self.first.request else ()
+        given = "".join(f" --set {name}=…" for name in withheld)
+        return f"orch rerun {self.first.run_id} --run-id {self.name}{given}"
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         return secrets_of(self.overrides)
 
     def options(self, project: Project, overrides: Sequence[str]) -> RunOptions:
         """How to run it, with the checks that the first run had."""
-        request = self.first.request or {}
-        given = "".join(f" --set {name}=…" for name in request.get("withheld", ()))
+        request = self.first.request
         return RunOptions(
-            local_parity=request.get("local_parity", self.first.parity is not None),
+            local_parity=request["local_parity"] if request else self.first.parity is not None,
             retry_failed=True,
             seen=attempts.latest_attempt(project.run(self.name)),
             overrides=tuple(overrides),
             verb="rerun",
             same_as=self.first,
-            words=f"orch rerun {self.first.run_id} --run-id {self.name}{given}",
+            words=self.words,
         )
 
 
@@ -66,25 +72,43 @@ def again(
     project: Project, first: RunRecord, name: str, given: Sequence[str], tell: Progress
 ) -> Iterator[Again]:
     """Lay out what the run had; its code goes when this ends. Raises UsageError where it is not to be had."""
+    key = hashlib.sha256(os.fsencode(project.root) + b"\0" + name.encode()).hexdigest()[:16]
+    scratch = state_home(os.environ) / FOLDER / key
+    shutil.rmtree(scratch, ignore_errors=True)
+    kept = project.state / FOLDER / name
+    try:
+        with _kept_unless_refused(kept):
+            prepared = _prepared(project, first, name, given, scratch / "code", tell)
+        yield prepared
+        shutil.rmtree(kept, ignore_errors=True)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def _kept_unless_refused(folder: Path) -> Iterator[None]:
+    """Remove what the block wrote there if it raises; an earlier call may have leased a machine with it."""
+    known = folder.exists()
+    try:
+        yield
+    except BaseException:
+        if not known:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _prepared(
+    project: Project, first: RunRecord, name: str, given: Sequence[str], code: Path, tell: Progress
+) -> Again:
+    """What the run had, with its code in the new folder `code`. Raises UsageError."""
     _require_environment(first, given)
     path, then, said = _profile_then(project, first, name, given)
     _require_inherited(first, then)
     _require_data(first, then)
-    key = hashlib.sha256(os.fsencode(project.root) + b"\0" + name.encode()).hexdigest()[:16]
-    scratch = state_home(os.environ) / FOLDER / key
-    shutil.rmtree(scratch, ignore_errors=True)
-    try:
-        code = _code(project, first, then, scratch / "code", tell)
-        overrides = (*said, *_placed(then, code))
-        profile = load(path, overrides=overrides, files=True)
-        _require_inputs(project, first, profile)
-        yield Again(first, name, profile, overrides)
-    except OrchError:
-        raise
-    else:
-        shutil.rmtree(path.parent, ignore_errors=True)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    overrides = (*said, *_placed(then, _code(project, first, then, code, tell)))
+    profile = load(path, overrides=overrides, files=True)
+    _require_inputs(project, first, profile)
+    return Again(first, name, profile, overrides)
 
 
 def _refused(first: RunRecord, why: str, next_command: str) -> UsageError:
@@ -100,8 +124,8 @@ def _refused(first: RunRecord, why: str, next_command: str) -> UsageError:
 
 def _require_environment(first: RunRecord, given: Sequence[str]) -> None:
     """Refuse ORCH_SET_… that the run did not have, and values that are missing."""
-    request: RequestFacts = first.request or {}
-    withheld, recorded = request.get("withheld", []), request.get("overrides", [])
+    request = first.request
+    withheld, recorded = (request["withheld"], request["overrides"]) if request else ([], [])
     names = [name for name in os.environ if name.startswith(PREFIX)]
     other = [
         name
@@ -155,13 +179,13 @@ def _profile_then(
 
 def _profile_text(project: Project, first: RunRecord) -> tuple[Path, tuple[str, ...], bytes]:
     """Where the profile lay, the overrides, and its text."""
-    request: RequestFacts = first.request or {}
-    if "profile" not in request:
+    request = first.request
+    if request is None:
         return _profile_of_lease(project, first)
     place = Path(os.path.normpath(project.root / request["profile"]))
     for text in (kept_code.kept_profile(first.folder), _text(place)):
         if text is not None and hashlib.sha256(text).hexdigest() == request["profile_sha256"]:
-            return place, tuple(request.get("overrides", ())), text
+            return place, tuple(request["overrides"]), text
     raise _refused(
         first,
         f"{place} has changed since, or is gone, and was not kept with the record, because git ignores it",

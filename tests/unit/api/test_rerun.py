@@ -17,6 +17,7 @@ from orchestrator.api.schemas import schema as orch_schema
 from orchestrator.cli import main
 from orchestrator.model.outcomes import Conclusion
 from orchestrator.runs import collect
+from orchestrator.session.project import Project
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
@@ -127,14 +128,15 @@ def test_data_that_changed_are_refused_before_anything_is_rented(
 ) -> None:
     orch.run(made.profile, run_id="first", folder=made.folder)
     (made.folder / "data/x.txt").write_text("other")
-    leases = len(made.cloud.made) if hasattr(made.cloud, "made") else None
+    leases = Project.at(made.folder).leases()
     with pytest.raises(orch.UsageError) as refused:
         orch.rerun("first", run_id="second", folder=made.folder)
     assert "the data: 1 file of 4 bytes then, 1 file of 5 bytes now" in refused.value.message
     assert "Nothing was started or rented" in (refused.value.exists or "")
     assert "orch rerun first" in (refused.value.next_command or "")
-    assert leases == (len(made.cloud.made) if hasattr(made.cloud, "made") else None)
+    assert leases and [each.id for each in Project.at(made.folder).leases()] == [each.id for each in leases]
     assert not (made.folder / "runs/second").exists() and made.cloud.alive() == []
+    assert not list((made.folder / ".orch/reruns").glob("*"))
     (made.folder / "data/x.txt").unlink()
     (made.folder / "data").rmdir()
     assert made.cli(monkeypatch, "rerun", "first") == 2
@@ -216,3 +218,41 @@ def test_a_record_of_an_older_orch_is_read_and_repeated_while_its_code_is_there(
     (made.folder / "lib.py").write_text("def value(): return 'later'\n")
     with pytest.raises(orch.UsageError, match="the code has changed since, and was not kept"):
         orch.rerun("first", run_id="third", folder=made.folder)
+
+
+@pytest.mark.parametrize("key", ["code", "request"])
+@pytest.mark.parametrize("value", [{}, {"digest": "x", "git": {}}, [], "text", 1, {"profile": 1}])
+def test_a_record_with_damaged_parts_is_named_and_nothing_is_rented(
+    tmp_path: Path, key: str, value: Any
+) -> None:
+    record = {
+        "schema": "orch.run/1", "run_id": "first", "command": ["true"], "machine": {"id": "m"},
+        "exit": {"code": 0, "reason": "completed"}, "code": {"digest": "a", "files": 1}, "request": None,
+    }  # fmt: skip
+    run = tmp_path / "runs/first"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text(json.dumps({**record, key: value}))
+    with pytest.raises(orch.UsageError, match="is damaged: it is not the record of a run") as refused:
+        orch.rerun("first", folder=tmp_path)
+    assert "orch pull first" in (refused.value.next_command or "")
+
+
+def test_an_interrupt_names_the_command_that_goes_on(made: Repeated, monkeypatch: pytest.MonkeyPatch) -> None:
+    orch.run(made.profile, run_id="first", folder=made.folder)
+    made.change()
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("orchestrator.jobs.start", interrupt)
+        with pytest.raises(KeyboardInterrupt) as pressed:
+            orch.rerun("first", run_id="second", folder=made.folder)
+    assert "Next: orch rerun first --run-id second" in str(pressed.value)
+    (made.folder / "data/x.txt").write_text("other")
+    with pytest.raises(orch.UsageError):
+        orch.rerun("first", run_id="second", folder=made.folder)
+    (made.folder / "data/x.txt").write_text("data")
+    assert orch.rerun("first", run_id="second", folder=made.folder).same
+    assert made.cloud.alive() == []
+    assert not list((made.folder / ".orch/reruns").glob("*"))
