@@ -14,14 +14,14 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from orchestrator import sync
-from orchestrator.errors import Missing, StorageError, SyncError, UsageError
+from orchestrator.errors import Changed, Missing, StorageError, SyncError, UsageError
 from orchestrator.jobs import Mount
 from orchestrator.model import Entry, RunRecord, RunState, store_keys
 from orchestrator.model.answers import LONG, SHORT, Malformed, Most, decoded
@@ -39,9 +39,12 @@ KEPT = 2
 _MOST_FILES = 1_000_000
 _MOST_LOG = 8 << 20
 _MOST_STORY = 1 << 32
+_VERSIONS = 10
+"""Of one object that are asked for, each replaced before it was read."""
 _SLOT = re.compile(rf"runs/[^/]+/attempts/([1-9]\d{{0,5}})/checkpoints/({'|'.join(names.SLOTS)})/{MANIFEST}")
 _COPY = re.compile(r"runs/[^/]+/attempts/([1-9]\d{0,5})/checkpoints/([1-9]\d{0,5})/(.+)")
 _CHECKPOINT = re.compile(r"runs/[^/]+/attempts/([1-9]\d{0,5})/checkpoints/.+")
+R = TypeVar("R")
 _TRACE = "trace.jsonl"
 _STORY = (collect.LOG, _TRACE)
 
@@ -121,11 +124,9 @@ class StoredRun:
 
     def _listed(self, key: str) -> Snapshot | None:
         """What a manifest lists; None where it is none, or not whole."""
-        stored = self.store.head(key)
-        if stored is None or stored.size > LARGEST_GET:
-            return None
+        content = self._content(key)
         try:
-            return decoded(Snapshot, self._get(key) or b"", most=LONG)
+            return decoded(Snapshot, content or b"", most=LONG)
         except Malformed:
             return None
 
@@ -205,11 +206,8 @@ class StoredRun:
     def ended(self, attempt: int) -> RunState | None:
         """How an attempt stands all of whose results its machine put here; None where it did not."""
         key = f"{store_keys.attempt(self.run_id, attempt)}/{names.STATE}"
-        stored = self.store.head(key)
-        if stored is None or stored.size > SHORT:
-            return None
         try:
-            found = decoded(RunState, self.store.get(key, stored.version))
+            found = decoded(RunState, self._content(key, SHORT) or b"")
         except Malformed:
             return None
         return found if found.exit is not None else None
@@ -223,13 +221,15 @@ class StoredRun:
 
     def fetch_log(self, attempt: int, folder: Path) -> None:
         """Bring what an attempt printed, as far as its machine put it here and it is not in the folder."""
-        stored = self.store.head(f"{store_keys.attempt(self.run_id, attempt)}/{collect.LOG}")
-        if stored is None or not logs.own_size(folder) < stored.size <= _MOST_STORY:
-            return
         fresh = folder / f".{collect.LOG}.fetched"
+
+        def bring(stored: Stored) -> None:
+            if logs.own_size(folder) < stored.size:
+                self.store.fetch(stored.key, fresh, stored.version)
+                logs.put_own(folder, fresh)
+
         try:
-            self.store.fetch(stored.key, fresh, stored.version)
-            logs.put_own(folder, fresh)
+            self._as_it_is(f"{store_keys.attempt(self.run_id, attempt)}/{collect.LOG}", _MOST_STORY, bring)
         finally:
             fresh.unlink(missing_ok=True)
 
@@ -241,30 +241,28 @@ class StoredRun:
         return files
 
     def _fetch_story(self, key: str, into: Path) -> None:
-        stored = self.store.head(key)
-        if stored is not None and stored.size <= _MOST_STORY:
-            self.store.fetch(stored.key, into, stored.version)
+        self._as_it_is(key, _MOST_STORY, lambda stored: self.store.fetch(stored.key, into, stored.version))
 
     def _files(self, key: str) -> Files:
-        stored = self.store.head(key)
-        if stored is None or stored.size > LARGEST_GET:
+        content = self._content(key)
+        if content is None:
             raise self._unusable("the list of its outputs is absent, or too long")
         try:
-            return decoded(Files, self.store.get(key, stored.version), most=LONG)
+            return decoded(Files, content, most=LONG)
         except Malformed as error:
             raise self._unusable(f"the list of its outputs: {error}") from None
 
     def _record(self, folder: Path) -> RunRecord:
         """The record as it will lie in `folder`."""
-        stored = self.store.head(store_keys.record(self.run_id))
-        if stored is None:
+        key = store_keys.record(self.run_id)
+        found = self._content(key)
+        if found is None:
+            if self.store.head(key) is not None:
+                raise self._unusable("its record is too long")
             raise UsageError(
                 f"{self.store.url} has no record of a run {self.run_id}.",
                 next_command="orch status    # lists the runs of each lease",
             )
-        if stored.size > LARGEST_GET:
-            raise self._unusable("its record is too long")
-        found = self.store.get(stored.key, stored.version)
         with tempfile.TemporaryDirectory() as scratch:
             (Path(scratch) / collect.RECORD).write_bytes(found)
             try:
@@ -283,6 +281,25 @@ class StoredRun:
         )
 
     # -------------------------------------------------------- objects
+
+    def _content(self, key: str, most: int = LARGEST_GET) -> bytes | None:
+        """An object's content; None where it is absent or has more than `most` bytes."""
+        return self._as_it_is(key, most, lambda stored: self.store.get(key, stored.version))
+
+    def _as_it_is(self, key: str, most: int, read: Callable[[Stored], R]) -> R | None:
+        """What `read` makes of the object's newest version: of the next one where it was replaced meanwhile.
+
+        None where it is absent or has more than `most` bytes. Raises Changed where it never stays.
+        """
+        left = _VERSIONS
+        while (stored := self.store.head(key)) is not None and stored.size <= most:
+            try:
+                return read(stored)
+            except (Changed, Missing):  # a machine that still trains writes here
+                left -= 1
+                if not left:
+                    raise
+        return None
 
     def _get(self, key: str) -> bytes | None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -99,6 +100,42 @@ def test_another_checkpoint_of_that_number_is_replaced_whole(run: StoredRun, tmp
     assert run.newest_checkpoint() == (1, other)
     run.fetch_checkpoint(1, other, tmp_path / "back")
     assert (tmp_path / "back/saved/other").read_bytes() == b"other"
+
+
+class Busy(MemoryStore):
+    """Somebody writes another version of an object just after each of the next `left` looks at it."""
+
+    left = 0
+
+    def head(self, key: str) -> Stored | None:
+        found = super().head(key)
+        if found is not None and self.left:
+            self.left -= 1
+            self.put(key, self.get(key) + b" ")
+        return found
+
+
+@pytest.mark.parametrize("left", [1, 9])
+def test_what_is_written_while_it_is_read_is_read_as_it_is_then(tmp_path: Path, left: int) -> None:
+    store = Busy("memory://one")
+    run = StoredRun(store, "one")
+    state = {"run_id": "one", "phase": "ended", "exit": {"code": 0, "reason": "completed", "ended_at": 2.0}}
+    store.put("runs/one/attempts/1/state.json", json.dumps(state).encode())
+    store.put("runs/one/attempts/1/output.log", b"begun\n")
+    store.put("runs/one/attempts/1/outputs.json", b'{"entries": []}')
+    made = put(run, tmp_path / "here")
+    for read in (
+        lambda: run.fetch_log(1, tmp_path),
+        lambda: run.fetch_ended(1, tmp_path),
+        lambda: run.ended(1),
+        lambda: run.newest_checkpoint(),
+    ):
+        store.left = left
+        read()
+        assert not store.left
+    store.left = left
+    assert run.newest_checkpoint() == (1, made)
+    assert (tmp_path / "output.log").read_bytes().startswith(b"begun\n ")
 
 
 def change_content(run: StoredRun, made: Snapshot) -> Snapshot:
