@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 
 from orchestrator.errors import StackError
 from orchestrator.model import Lock, Pin
 from orchestrator.stack.uv import run_uv
+
+if TYPE_CHECKING:
+    from packaging.pylock import Package
 
 _HASH = re.compile(r"--hash[= ]\s*(\w+):([0-9A-Fa-f]+)")
 _PIN = re.compile(
@@ -196,14 +199,20 @@ def _check_marker(marker: str, where: str) -> None:
 
 
 def parse_pylock(text: str, path: Path) -> tuple[Pin, ...]:
-    """The pins of a pylock.toml. Packages from version control or a folder are refused."""
+    """The pins of a pylock.toml. Packages from version control, a folder or an archive are refused."""
+    from packaging.pylock import Pylock, PylockUnsupportedVersionError, PylockValidationError
+
     document = read_toml(text, path)
-    packages = document.get("packages", [])
-    if str(document.get("lock-version", "")).split(".")[0] != "1" or not isinstance(packages, list):
-        raise StackError(f"{path} is not a pylock.toml of version 1.")
-    places = _package_lines(text)
+    try:
+        packages = Pylock.from_dict(document).packages
+    except PylockUnsupportedVersionError:
+        raise StackError(f"{path} is not a pylock.toml of version 1.") from None
+    except PylockValidationError as error:
+        what = f"{error.context}: {error.message}" if error.context else error.message
+        first = what.splitlines()[0].removesuffix(".")
+        raise StackError(f"{_place(text, path, error.context or '')}: {first}.") from None
     return tuple(
-        _pylock_pin(package, f"{path}:{line}") for package, line in zip(packages, places, strict=True)
+        _pylock_pin(package, _place(text, path, f"packages[{n}]")) for n, package in enumerate(packages)
     )
 
 
@@ -216,21 +225,23 @@ def read_toml(text: str, path: Path) -> dict[str, Any]:
         raise StackError(f"{path}: {error}.") from None
 
 
-def _package_lines(text: str) -> list[int]:
-    return [n for n, line in enumerate(text.splitlines(), 1) if re.match(r"\s*\[\[\s*packages\s*\]\]", line)]
+def _place(text: str, path: Path, within: str) -> str:
+    """The file, with the line of the package that `within` (packages[3].wheels[0]) is of, if there is one."""
+    number = re.match(r"packages\[(\d+)\]", within)
+    heads = [n for n, line in enumerate(text.splitlines(), 1) if re.match(r"\s*\[\[\s*packages\s*\]\]", line)]
+    return f"{path}:{heads[int(number[1])]}" if number and int(number[1]) < len(heads) else str(path)
 
 
-def _pylock_pin(package: Mapping[str, Any], where: str) -> Pin:
-    name = str(package.get("name", "?"))
+def _pylock_pin(package: Package, where: str) -> Pin:
     for source in ("vcs", "directory", "archive"):
-        if source in package:
-            raise StackError(f"{where}: {name} comes from {source}, which no index file's hash can pin.")
-    if "version" not in package:
-        raise StackError(f"{where}: {name} has no version.")
-    files = [*package.get("wheels", []), *([package["sdist"]] if "sdist" in package else [])]
-    hashes = {str(file.get("hashes", {}).get("sha256", "")).lower() for file in files}
-    if not files or "" in hashes:
-        raise StackError(f"{where}: a file of {name} has no SHA-256 hash.")
-    marker = str(package.get("marker", ""))
-    _check_marker(marker, where)
-    return Pin(canonicalize_name(name), str(package["version"]), tuple(sorted(hashes)), marker)
+        if getattr(package, source):
+            raise StackError(
+                f"{where}: {package.name} comes from {source}, which no index file's hash can pin."
+            )
+    if package.version is None:
+        raise StackError(f"{where}: {package.name} has no version.")
+    files = [*(package.wheels or ()), *([package.sdist] if package.sdist else ())]
+    hashes = {file.hashes.get("sha256", "").lower() for file in files}
+    if "" in hashes:
+        raise StackError(f"{where}: a file of {package.name} has no SHA-256 hash.")
+    return Pin(package.name, str(package.version), tuple(sorted(hashes)), str(package.marker or ""))

@@ -37,7 +37,7 @@ def test_the_three_kinds_say_the_same(tmp_path: Path, make: object) -> None:
 
 def test_the_kind_and_the_digest_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "pylock.gpu.toml"
-    path.write_text('lock-version = "1.0"\n')
+    path.write_text('lock-version = "1.0"\ncreated-by = "a tool"\npackages = []\n')
     assert read_lock(path).kind == "pylock"
     path = tmp_path / "requirements-gpu.txt"
     path.write_text("")
@@ -112,24 +112,49 @@ def test_a_lock_that_is_missing_or_no_text(tmp_path: Path) -> None:
         read_lock(tmp_path / "requirements.lock")
 
 
+PYLOCK = 'lock-version = "1.0"\ncreated-by = "a tool"\n'
+WHEEL = 'wheels = [{ url = "https://example.org/foo-1-py3-none-any.whl", hashes = { %s = "1" } }]'
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ('version = "1"\n[packages.vcs]\ntype = "git"', r"pylock.toml:3: foo comes from vcs"),
-        ('version = "1"\n[packages.directory]\npath = "."', "comes from directory"),
-        ("wheels = []", "has no version"),
-        ('version = "1"', "a file of foo has no SHA-256"),
-        ('version = "1"\nwheels = [{ url = "x", hashes = { sha512 = "1" } }]', "has no SHA-256"),
+        ('version = "1"\n[packages.vcs]\ntype = "git"\nurl = "x"\ncommit-id = "1"', "foo comes from vcs"),
+        ('version = "1"\n[packages.directory]\npath = "."', "foo comes from directory"),
+        (WHEEL % "sha256", "foo has no version"),
+        ('version = "1"', "Exactly one of vcs, directory, archive must be set"),
+        ('version = "1"\n' + WHEEL % "sha512", "a file of foo has no SHA-256"),
+        ('version = "2"\n' + WHEEL % "sha256", "is not consistent with package version '2'"),
+        ('version = "1"\nwheels = 3', "Unexpected type int"),
+        ('version = "1"\nwheels = [3]', "Unexpected type int"),
+        (
+            'version = "1"\nmarker = "no marker"\n' + WHEEL % "sha256",
+            "marker: Expected a marker variable or quoted string.$",
+        ),
     ],
 )
 def test_a_pylock_that_pins_too_little(body: str, why: str) -> None:
-    with pytest.raises(StackError, match=why):
-        parse_pylock(f'lock-version = "1.0"\n\n[[packages]]\nname = "foo"\n{body}\n', Path("pylock.toml"))
+    with pytest.raises(StackError, match=f"^pylock.toml:4: .*{why}"):
+        parse_pylock(f'{PYLOCK}\n[[packages]]\nname = "foo"\n{body}\n', Path("pylock.toml"))
 
 
-def test_a_pylock_of_another_format() -> None:
+def test_a_pylock_whose_packages_are_in_one_line() -> None:
+    wheel = f'{{ url = "foo-1-py3-none-any.whl", hashes = {{ sha256 = "{A}" }} }}'
+    text = f'packages = [{{ name = "foo", version = "1", wheels = [{wheel}] }}]\n'
+    assert parse_pylock(PYLOCK + text, Path("pylock.toml")) == (Pin("foo", "1", (A,)),)
+    with pytest.raises(StackError, match=r"^pylock.toml: a file of foo has no SHA-256"):
+        parse_pylock(PYLOCK + text.replace("sha256", "sha1"), Path("pylock.toml"))
+
+
+@pytest.mark.parametrize("version", ["2.0", "0.9"])
+def test_a_pylock_of_another_format(version: str) -> None:
     with pytest.raises(StackError, match="is not a pylock"):
-        parse_pylock('lock-version = "2.0"', Path("pylock.toml"))
+        parse_pylock(f'lock-version = "{version}"\ncreated-by = ""\npackages = []', Path("pylock.toml"))
+
+
+def test_a_file_that_is_no_pylock() -> None:
+    with pytest.raises(StackError, match=r"^pylock.toml: created-by: Missing required value.$"):
+        parse_pylock('lock-version = "1.0"', Path("pylock.toml"))
     with pytest.raises(StackError, match=r"^pylock.toml: Expected '='"):
         parse_pylock("lock-version", Path("pylock.toml"))
 
