@@ -17,7 +17,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -25,6 +24,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.forked import Forked
 
 ROOT = Path(__file__).resolve().parents[3]
 START_PATIENCE_S = 120
@@ -115,14 +116,15 @@ def running(*, state: Path | None = None, **settings: Any) -> Iterator[Cloud]:
     state = state or Path(tempfile.mkdtemp(prefix="orch-aws-"))
     options = [f"--set={name}={json.dumps(value)}" for name, value in settings.items()]
     with (state / "server.log").open("wb") as log:
-        server = subprocess.Popen(
-            [sys.executable, "-m", "tests.clouds.aws", "--port=0", f"--state={state}", *options],
+        server = Forked(
+            "tests.clouds.aws",
+            ["--port=0", f"--state={state}", *options],
+            prepared_by="tests.clouds.aws.prepared",
             cwd=ROOT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env=os.environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            start_new_session=True,
         )
     assert server.stdin is not None
     assert server.stdout is not None

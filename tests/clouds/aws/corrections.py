@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from moto.ec2.models.amis import AmiBackend
 from moto.ec2.models.instances import Instance, InstanceBackend
 from moto.ec2.models.security_groups import SecurityGroupBackend
@@ -14,6 +16,7 @@ from moto.ssm.models import ParameterDict
 from tests.clouds.aws import endings, goods, launch
 
 
+@functools.cache
 def apply() -> None:
     """Put every correction in place; once, before any request."""
     for owner, name, correct in (

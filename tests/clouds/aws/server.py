@@ -37,6 +37,16 @@ def environment(url: str) -> dict[str, str]:
     }
 
 
+def load() -> None:
+    """Import moto, which takes seconds, and put the corrections into it; it may be called again."""
+    os.environ.update(_MOTO)
+    import moto.moto_server.werkzeug_app  # noqa: F401
+
+    from tests.clouds.aws import alarms, corrections, door, guests  # noqa: F401
+
+    corrections.apply()
+
+
 def serve(
     port: int, state: Path | None, settings: Mapping[str, Any], ready: Any, *, until_stdin_ends: bool
 ) -> None:
@@ -46,8 +56,9 @@ def serve(
     live; a temporary folder without it.
     """
     SETTINGS.change(settings)
-    os.environ.update(_MOTO)
+    load()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    from moto.moto_api._internal import mock_random
     from moto.moto_server.werkzeug_app import (
         DomainDispatcherApplication,
         MotoRequestHandler,
@@ -55,12 +66,12 @@ def serve(
     )
     from werkzeug.serving import make_server
 
-    from tests.clouds.aws import alarms, corrections
+    from tests.clouds.aws import alarms
     from tests.clouds.aws.door import Door
     from tests.clouds.aws.guests import Guests
     from tests.clouds.aws.life import LIVES
 
-    corrections.apply()
+    mock_random.seed()  # a fork has the numbers of whoever else was forked
     folder = Path(state) if state else Path(tempfile.mkdtemp(prefix="orch-aws-"))
     guests = Guests(folder) if SETTINGS.machines else None
     if guests is not None:

@@ -10,8 +10,8 @@ By hand: python -m tests.clouds.gcp
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.forked import Forked
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -71,10 +73,13 @@ def running(*, state: Path | None = None, **settings: Any) -> Iterator[Cloud]:
     """An emulator in a process of its own, with world.Settings; it and its machines end with the block."""
     with tempfile.TemporaryDirectory(prefix="orch-gcp-", ignore_cleanup_errors=True) as folder:
         home = state or Path(folder)
-        command = [sys.executable, "-m", "tests.clouds.gcp", "--state", str(home)]
+        words = ["--state", str(home)]
         for name, value in settings.items():
-            command += ["--set", f"{name}={json.dumps(value)}"]
-        server = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            words += ["--set", f"{name}={json.dumps(value)}"]
+        server = Forked(
+            "tests.clouds.gcp", words, prepared_by="tests.clouds.gcp.prepared", cwd=ROOT, env=os.environ,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
         assert server.stdin is not None
         assert server.stdout is not None
         try:
