@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Literal, TypeVar
 
 from orchestrator.errors import HostError, MalformedAnswer, OrchError, RunFailed, UsageError
 from orchestrator.model import Agent, Completed, Entry, Host, Job, Room, RunState, TreeLink
-from orchestrator.model.answers import LONG, SHORT, Malformed, Most, decoded, malformed
+from orchestrator.model.answers import LONG, SHORT, Between, Malformed, Most, decoded, malformed
 from orchestrator.model.checkpoints import Snapshots
 from orchestrator.model.plain import last_words, plain
 from orchestrator.model.stores import Grant
@@ -259,6 +259,29 @@ class Uploads:
 def uploads(host: Host, agent: Agent, run_id: str) -> Uploads:
     """How far the machine is with what it puts into the store."""
     return _ask(Uploads, host, agent, "uploads", run_id)
+
+
+@dataclass(frozen=True)
+class EventsPiece:
+    """Bytes of a file that a run writes for TensorBoard, from byte `at` on; 0 where it was written anew."""
+
+    path: Annotated[str, Most(1000)]
+    at: Annotated[int, Between(0, 1 << 40)]
+    content: Annotated[str, Most(8 << 20)]
+
+
+@dataclass(frozen=True)
+class Events:
+    """What a run wrote for TensorBoard. `more`: there is more now."""
+
+    files: Annotated[tuple[EventsPiece, ...], Most(1000)]
+    more: bool
+
+
+def events(host: Host, agent: Agent, run_id: str, have: Mapping[str, int]) -> Events:
+    """What the run's files for TensorBoard have beyond the sizes of `have` (by path, in bytes)."""
+    asked = json.dumps({"have": dict(have)}).encode()
+    return _ask(Events, host, agent, "events", run_id, stdin=asked, most=LONG)
 
 
 def checkpoint_files(agent: Agent, run_id: str, seq: int) -> str:

@@ -24,6 +24,7 @@ from orchestrator.cli import run as run_
 from orchestrator.cli import setup as setup_
 from orchestrator.cli import size as size_
 from orchestrator.cli import ssh as ssh_
+from orchestrator.cli import tensorboard as tensorboard_
 from orchestrator.cli import watch as watch_
 from orchestrator.cli.options import (
     Json,
@@ -287,6 +288,7 @@ def logs(
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(ssh_.ssh)
 app.command(cls=Verb)(ssh_.forward)
 app.command("ssh-config", cls=Verb)(ssh_.ssh_config)
+app.command(cls=Verb)(tensorboard_.tensorboard)
 app.command(cls=Verb)(pull_.pull)
 app.command(cls=Verb)(watch_.watch)
 app.command(cls=Verb)(cancel_.cancel)

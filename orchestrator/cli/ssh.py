@@ -50,7 +50,7 @@ def forward(
 ) -> None:
     """Forward ports of the machine to this computer, until Ctrl-C.
 
-    For a TensorBoard or a notebook that runs there. Only this computer can connect to them.
+    For a notebook or a server that runs there. Only this computer can connect to them.
     """
     from orchestrator.api import ssh as door
 

@@ -12,7 +12,19 @@ import typer.core
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Prepare": ("init", "doctor", "setup", "lint", "size", "skipped"),
     "Machines": ("plan", "up", "status", "ssh", "forward", "ssh-config", "down", "gc", "costs"),
-    "Runs": ("train", "run", "watch", "logs", "cancel", "pull", "runs", "report", "models", "rollback"),
+    "Runs": (
+        "train",
+        "run",
+        "watch",
+        "logs",
+        "cancel",
+        "pull",
+        "runs",
+        "report",
+        "tensorboard",
+        "models",
+        "rollback",
+    ),
     "Reproduce and measure": ("record", "compare", "rerun", "resume-check", "profile"),
     "Reference": ("catalog", "schema"),
 }

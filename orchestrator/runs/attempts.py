@@ -8,7 +8,7 @@ from orchestrator.errors import UsageError
 from orchestrator.ledger import LeasedRun
 from orchestrator.model import AttemptFacts, ExitReason, RunRecord
 from orchestrator.profile import Profile
-from orchestrator.runs import checkpoints, collect, logs, set_aside
+from orchestrator.runs import checkpoints, collect, events, logs, set_aside
 from orchestrator.runs.inputs import Inputs, differences, inputs_of
 from orchestrator.runs.metrics import is_finished
 from orchestrator.runs.outcome import complete_record, raise_for_outcome
@@ -71,7 +71,7 @@ def archive_attempt(project: Project, run_id: str) -> None:
     if done is not None:
         part.mkdir(parents=True, exist_ok=True)
         logs.set_aside(folder, part)
-        stays = (set_aside.FOLDER, checkpoints.FOLDER, collect.RECORD)
+        stays = (set_aside.FOLDER, checkpoints.FOLDER, events.FOLDER, collect.RECORD)
         left = [path for path in folder.iterdir() if path.name not in stays]
         for path in [*left, folder / collect.RECORD]:  # the record last: with it the folder is complete
             path.rename(part / path.name)

@@ -10,13 +10,11 @@ import json
 import os
 import re
 import shutil
-import threading
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from orchestrator import jobs, sync
-from orchestrator.errors import HostError, LocalError, OrchError, StorageError, SyncError, UsageError
+from orchestrator.errors import HostError, OrchError, StorageError, SyncError, UsageError
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.model import Agent, Host, TreeLink
 from orchestrator.model.answers import LONG, Malformed, decoded
@@ -25,7 +23,6 @@ from orchestrator.model.files import regular_bytes
 from orchestrator.model.plain import plain
 from orchestrator.profile import Profile
 from orchestrator.runs.stored import StoredRun, stored_run
-from orchestrator.session import connect as connecting
 from orchestrator.session.project import Project
 from orchestrator.session.session import Session
 
@@ -35,9 +32,6 @@ KEPT = 2
 """Local copies: the newest and the previous one."""
 
 _FILES = "files"
-_EVERY_S = 5.0
-_LAST_S = 60.0
-"""Seconds to wait for a copy that is being downloaded when the run ends."""
 _NAME = re.compile(r"([1-9]\d{0,5})-(\d{6})")
 
 _WORDS = {
@@ -140,75 +134,28 @@ def _bring_of(
     return Kept(attempt, snapshot, place / _FILES)
 
 
-@contextlib.contextmanager
-def brought_meanwhile(session: Session, run_id: str) -> Iterator[Callable[[], None]]:
-    """Download each new copy of the run's checkpoints in the block, over a connection of its own.
+class Copies:
+    """Downloads each new copy of a run's checkpoints, and uploads it where the machine does not."""
 
-    Once more at the end, unless the yielded function was called: a run that completed needs none.
-    """
-    if not session.profile.train.checkpoints:
-        yield lambda: None
-        return
-    bringing = _Bringing(session, run_id)
-    bringing.start()
-    try:
-        yield bringing.forgo
-    except BaseException:
-        bringing.forgo()
-        raise
-    finally:
-        bringing.stop()
-
-
-class _Bringing(threading.Thread):
-    """Never fails: what cannot be downloaded now is tried again later, or stays on the machine."""
+    what = "A checkpoint"
 
     def __init__(self, session: Session, run_id: str) -> None:
-        super().__init__(name="checkpoints", daemon=True)
         self._session = session
         self._run_id = run_id
         self._run = session.project.run(run_id)
         self._attempt = session.ledger.lease().runs[run_id].attempt
-        self._host: Host | None = None
-        self._ends = threading.Event()
-        self._told = False
         self._stored = 0
         self._refused = False
         self._hindrances: set[HindranceKind] = set()
-        self._last = True
 
-    def run(self) -> None:
-        try:
-            while not self._ends.wait(_EVERY_S):
-                self._look()
-            if self._last:
-                self._look()
-        finally:
-            self._close()
+    def look(self, host: Host) -> None:
+        """Raises HostError, LocalError and SyncError; then it is tried again later, or stays there."""
+        agent = self._session.agent
+        listed = jobs.checkpoints(host, agent, self._run_id)
+        self._tell(listed.hindrance)
+        self._store(host, _bring_of(host, agent, self._run_id, self._attempt, self._run, listed))
 
-    def forgo(self) -> None:
-        self._last = False
-
-    def stop(self) -> None:
-        self._ends.set()
-        self.join(_LAST_S)
-
-    def _look(self) -> None:
-        try:
-            if self._host is None:
-                self._host = self._connected()
-            if self._host is not None:
-                listed = jobs.checkpoints(self._host, self._session.agent, self._run_id)
-                self._tell(listed.hindrance)
-                agent = self._session.agent
-                self._store(_bring_of(self._host, agent, self._run_id, self._attempt, self._run, listed))
-        except (OrchError, OSError) as error:
-            self._close()
-            if isinstance(error, (LocalError, SyncError, OSError)) and not self._told:
-                self._told = True
-                self._session.progress.say(f"A checkpoint of {self._run_id} could not be downloaded: {error}")
-
-    def _store(self, kept: Kept | None) -> None:
+    def _store(self, host: Host, kept: Kept | None) -> None:
         """Upload the copy to the store, if one is set and the machine does not; a refusal is
         reported once.
         """
@@ -216,7 +163,7 @@ class _Bringing(threading.Thread):
             return
         try:
             stored = stored_run(self._session.profile, self._run_id)
-            if stored and not self._goes_by_itself():
+            if stored and not self._goes_by_itself(host):
                 stored.put_checkpoint(kept.attempt, kept.snapshot, kept.folder)
                 stored.put_log(kept.attempt, self._run)
             self._stored = kept.snapshot.seq
@@ -227,11 +174,10 @@ class _Bringing(threading.Thread):
                     f"A checkpoint of {self._run_id} is here but could not be uploaded to the store: {error}"
                 )
 
-    def _goes_by_itself(self) -> bool:
+    def _goes_by_itself(self, host: Host) -> bool:
         """Whether the machine uploads its copies; one that is gone may not have done so."""
-        assert self._host is not None, "a copy was brought over it"
         try:
-            return jobs.uploads(self._host, self._session.agent, self._run_id).is_trusted
+            return jobs.uploads(host, self._session.agent, self._run_id).is_trusted
         except HostError:
             return False
 
@@ -242,18 +188,6 @@ class _Bringing(threading.Thread):
             self._session.progress.say(
                 f"The checkpoints of {self._run_id} cannot be copied at present: {why}"
             )
-
-    def _connected(self) -> Host | None:
-        session = self._session
-        endpoint = session.provider.endpoint(session.machine)
-        if not endpoint:
-            return None
-        return connecting.connect(session.project, session.ledger.lease(), session.machine, endpoint)
-
-    def _close(self) -> None:
-        if self._host is not None:
-            self._host.close()
-            self._host = None
 
 
 # ---------------------------------------------------------------- what is here

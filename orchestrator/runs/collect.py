@@ -40,7 +40,7 @@ from orchestrator.model.answers import LONG, Malformed, Most, value
 from orchestrator.model.files import open_regular, regular_bytes
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.model.plain import plain
-from orchestrator.runs import logs
+from orchestrator.runs import events, logs
 
 RECORD = "run.json"
 
@@ -119,6 +119,7 @@ def fetch(
     pulled = sync.pull_possible(
         host, agent, f"{source}/work", left.entries, outputs, progress=progress, as_read=again
     )
+    events.forget(folder, outputs)
     refused = (*lacking, *pulled.refused)
     return Fetched(pulled.entries, refused, left.altered, left.mounts, left.watched, left.unwritten)
 

@@ -18,9 +18,10 @@ from orchestrator.model import Exit, MachineState, RunState
 from orchestrator.model.answers import Malformed
 from orchestrator.model.files import open_to_write
 from orchestrator.model.outcomes import ExitReason
-from orchestrator.runs import checkpoints, logs
+from orchestrator.runs import logs
 from orchestrator.runs.bookmarks import Bookmark, bookmark_of
 from orchestrator.runs.collect import LOG
+from orchestrator.runs.meanwhile import brought_meanwhile
 from orchestrator.session.connect import connect, is_answering
 from orchestrator.session.session import Session
 
@@ -50,7 +51,7 @@ def follow_to_end(session: Session, run_id: str, output: Callable[[bytes], None]
     mark = bookmark(session, run_id)
 
     folder = session.project.run(run_id)
-    with Kept(folder / LOG) as kept, checkpoints.brought_meanwhile(session, run_id) as no_more:
+    with Kept(folder / LOG) as kept, brought_meanwhile(session, run_id) as no_more:
 
         def show(data: bytes) -> None:
             with _interrupt_later():

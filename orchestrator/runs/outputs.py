@@ -10,11 +10,12 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from orchestrator.model import RunRecord
 from orchestrator.model.files import open_regular
+from orchestrator.runtime.agent.events import MARK
 
 _MOST_MEMBERS = 100_000
 _MOST_BYTES = 64 << 30
@@ -59,8 +60,14 @@ class ComparedMetric:
 
 
 def compare_outputs(first: RunRecord, second: RunRecord) -> tuple[ComparedOutput, ...]:
-    """Every output of either run, those of the first in its order."""
-    one, other = ({each["path"]: each for each in record.artifacts} for record in (first, second))
+    """Every output of either run, those of the first in its order.
+
+    Files for TensorBoard are left out: their names and all their events hold the time of writing.
+    """
+    one, other = (
+        {each["path"]: each for each in record.artifacts if MARK not in PurePosixPath(each["path"]).name}
+        for record in (first, second)
+    )
     paths = dict.fromkeys([*one, *other])
     return tuple(ComparedOutput(path, _found(path, one, other, first, second)) for path in paths)
 

@@ -29,7 +29,7 @@ from orchestrator.model.checkpoints import Snapshot
 from orchestrator.model.files import regular_bytes
 from orchestrator.model.stores import LARGEST_GET, Store, Stored
 from orchestrator.profile import Profile
-from orchestrator.runs import collect, logs
+from orchestrator.runs import collect, events, logs
 from orchestrator.runtime.upload import names
 from orchestrator.storage import open_store
 
@@ -238,6 +238,7 @@ class StoredRun:
         place = store_keys.attempt(self.run_id, attempt)
         keys = [key_of(f"{place}/outputs", entry.path) for entry in files.entries]
         self._fetch(keys, files.entries, folder / collect.OUTPUTS)
+        events.forget(folder, folder / collect.OUTPUTS)
         return files
 
     def _fetch_story(self, key: str, into: Path) -> None:

@@ -22,6 +22,7 @@ VERBS = {
     "cancel": "agent.launch",
     "outputs": "agent.launch",
     "watch": "agent.watch",
+    "events": "agent.events",
     "checkpoints": "keep.keep",
     "uploads": "upload.upload",
     "attest": "attest.attest",

@@ -98,7 +98,7 @@ def _made(lock: Lock, project: Path, cache: Path, progress: Progress, environ: M
     python = folder / "bin/python"
     if _complete(marker, python):
         return python
-    with _alone(cache / "stacks" / f".{name}.lock"):
+    with alone(cache / "stacks" / f".{name}.lock"):
         if not _complete(marker, python):
             progress.say(_announced(lock, base))
             _build(lock, base, folder, environ, idle)
@@ -137,7 +137,7 @@ def _complete(marker: Path, python: Path) -> bool:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def alone(path: Path) -> Iterator[None]:
     """One builder at a time; whoever waited finds the environment made. LocalError where none can be kept."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

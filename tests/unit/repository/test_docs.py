@@ -117,6 +117,7 @@ IN_MODULES = {
     "skipped": "recording.left_behind",
     "ssh": "ssh.ssh_command",
     "ssh-config": "ssh.ssh_config",
+    "tensorboard": "tensorboard.tensorboard",
 }
 """Verbs of the command line that are functions of a module of api; the others are names of api itself."""
 

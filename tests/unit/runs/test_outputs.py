@@ -41,6 +41,13 @@ def test_times_in_an_archive_are_no_difference(tmp_path: Path) -> None:
     assert found(one, run(tmp_path / "dddd", weights=b"1", more=b"")) == Sameness.DIFFERENT
 
 
+def test_files_for_tensorboard_are_not_compared(tmp_path: Path) -> None:
+    one, other = run(tmp_path / "a", weights=b"1"), run(tmp_path / "bb", weights=b"1")
+    for record_, name in ((one, "events.out.tfevents.1.host"), (other, "events.out.tfevents.2.host")):
+        record_.artifacts.append({"path": f"outputs/logs/{name}", "sha256": "0", "bytes": 1})
+    assert found(one, other) == Sameness.CONTENT
+
+
 def test_when_a_model_was_saved_is_no_difference(tmp_path: Path) -> None:
     def saved(day: str, version: str = "3") -> bytes:
         return json.dumps({"date_saved": day, "keras_version": version}).encode()

@@ -15,7 +15,7 @@ import pytest
 
 import orchestrator as orch
 from orchestrator.report.run import summary
-from orchestrator.runs import checkpoints
+from orchestrator.runs import checkpoints, meanwhile
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
 
@@ -90,7 +90,7 @@ class Job:
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
-    monkeypatch.setattr(checkpoints, "_EVERY_S", 0.1)
+    monkeypatch.setattr(meanwhile, "_EVERY_S", 0.1)
     cloud = here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
     yield Job(tmp_path / "p", cloud)
     for machine in cloud.alive():

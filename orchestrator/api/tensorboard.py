@@ -1,0 +1,232 @@
+"""tensorboard: the curves of a run in TensorBoard on this computer, while it trains and afterwards."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from orchestrator.errors import HostError, LocalError, UsageError
+from orchestrator.ledger import Lease
+from orchestrator.model import Progress, Silent
+from orchestrator.runs import collect
+from orchestrator.runs.known import known_ids, known_run, no_such_run, open_with_runs, profile_of
+from orchestrator.session.project import Project
+
+PORT = 6006
+_EVERY_S = 5.0
+_MOST_SAID = 1 << 20
+_STARTS_S = 60.0
+"""Seconds for TensorBoard to answer."""
+_UNTIL_WE_END = """
+import os, sys, threading
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+from tensorboard.main import run_main
+run_main()
+"""
+"""TensorBoard for as long as its standard input is open: however this process ends."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """What there is to show. `files`, `bytes`: that TensorBoard reads, in `logdir`. `ended`: the run has."""
+
+    run_id: str
+    logdir: str
+    files: int
+    bytes: int
+    ended: bool
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def tensorboard(
+    run_id: str | None = None,
+    *,
+    lease: str | None = None,
+    folder: Path | str | None = None,
+    show: Callable[[Board], None] | None = None,
+    port: int = PORT,
+    progress: Progress | None = None,
+) -> Board:
+    """Bring what the run wrote for TensorBoard so far; by default of the latest run.
+
+    With `show`, start TensorBoard on it, call `show` once it answers, and bring what is new every five
+    seconds until the process is interrupted. Raises UsageError where the run has ended and wrote nothing of
+    the kind.
+    """
+    project, tell = Project.at(folder), progress or Silent()
+    if show is not None:
+        _require_port(port, run_id)
+    run = _settled(project, run_id, lease)
+    if run is not None:
+        board = _board(run, ended=True)
+        if show is not None:
+            with _shown(board, port, tell) as shown:
+                show(board)
+                shown.wait()
+        return board
+    if run_id and lease is None and not any(run_id in each.runs for each in open_with_runs(project)):
+        raise no_such_run(f"There is no run {run_id} in {project.root}.", run_id, known_ids(project))
+    held, known = known_run(project, run_id, lease)
+    return _of_the_machine(project, held, known.run_id, show, port, tell)
+
+
+def _settled(project: Project, run_id: str | None, lease: str | None) -> Path | None:
+    """The folder of a run that no machine can know more about; None where its machine is to be asked."""
+    if run_id is None and (lease or project.open_leases()):
+        return None
+    if run_id:
+        run = project.run(run_id)
+        return run if collect.read(run) is not None else None
+    records = sorted(project.run(".").glob(f"*/{collect.RECORD}"), key=lambda path: path.stat().st_mtime)
+    if not records:
+        raise UsageError("This project has no runs.", next_command="orch train")
+    return records[-1].parent
+
+
+def _board(run: Path, *, ended: bool) -> Board:
+    from orchestrator.runs import events
+
+    files, size = events.size_in(run)
+    if ended and not files:
+        raise UsageError(
+            f"The run {run.name} wrote nothing for TensorBoard: neither its outputs nor what was brought "
+            "while it trained has a file with `tfevents` in its name. A script writes them by "
+            'keras.callbacks.TensorBoard("logs"), in a folder of the project.',
+            next_command=f"orch report {shlex.quote(run.name)}    # has the curves of other metrics",
+        )
+    return Board(run.name, str(run), files, size, ended)
+
+
+def _of_the_machine(
+    project: Project,
+    lease: Lease,
+    run_id: str,
+    show: Callable[[Board], None] | None,
+    port: int,
+    tell: Progress,
+) -> Board:
+    from orchestrator import jobs
+    from orchestrator.leases.remains import naming
+    from orchestrator.runs import events
+    from orchestrator.session.session import open_session
+
+    run, again = project.run(run_id), f"orch tensorboard {run_id}"
+    ledger = project.ledger(lease.id)
+    with ExitStack() as showing:
+        with (
+            naming(ledger, again),
+            open_session(project, ledger, profile_of(lease, ()), progress=tell) as session,
+        ):
+
+            def bring() -> Board:
+                ended = jobs.state(session.host, session.agent, run_id).exit is not None
+                events.bring(session.host, session.agent, run_id, run)
+                return _board(run, ended=ended)
+
+            board = bring()
+            if show is None:
+                return board
+            shown = showing.enter_context(_shown(board, port, tell))
+            show(board)
+            _bring_on(board, bring, shown, tell)
+        shown.wait()  # without the connection, which would keep the machine in use
+    return board
+
+
+def _bring_on(board: Board, bring: Callable[[], Board], shown: _Shown, tell: Progress) -> None:
+    """Bring what is new until the run has ended or TensorBoard has."""
+    try:
+        while not board.ended and not shown.ends_within(_EVERY_S):
+            board = bring()
+    except HostError:
+        tell.say(f"The connection to the machine of {board.run_id} broke: what came before is shown.")
+
+
+def _require_port(port: int, run_id: str | None) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            run = f" {shlex.quote(run_id)}" if run_id else ""
+            raise LocalError(
+                f"Port {port} of this computer cannot be used: {error.strerror}.",
+                next_command=f"orch tensorboard{run} --port {port + 1 if port < 65535 else PORT}",
+            ) from None
+
+
+@contextmanager
+def _shown(board: Board, port: int, tell: Progress) -> Iterator[_Shown]:
+    """TensorBoard on a run's folder, reachable from this computer only, for as long as the block lasts."""
+    from orchestrator.stack.tool import TENSORBOARD, python_with
+
+    words = ("--logdir", board.logdir, "--host", "127.0.0.1", "--port", str(port), "--reload_interval", "5")
+    argv = (str(python_with(TENSORBOARD, tell)), "-I", "-c", _UNTIL_WE_END, *words)
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True
+        )
+        shown = _Shown(process, port, said)
+        try:
+            shown.await_answer()
+            yield shown
+        finally:
+            shown.end()
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """A TensorBoard that runs; `said`: what it prints."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    said: IO[bytes]
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def ends_within(self, seconds: float) -> bool:
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+        return self.has_ended
+
+    def wait(self) -> None:
+        """Until TensorBoard ends, which it does not by itself: LocalError."""
+        self.process.wait()
+        raise self._failed("ended")
+
+    def await_answer(self) -> None:
+        until = time.monotonic() + _STARTS_S
+        while time.monotonic() < until:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+            if self.ends_within(0.2):
+                raise self._failed("did not start")
+        raise self._failed(f"did not answer within {_STARTS_S:.0f} s")
+
+    def _failed(self, how: str) -> LocalError:
+        from orchestrator.model.plain import last_words
+
+        self.said.seek(0)
+        said = last_words(self.said.read(_MOST_SAID)) or "it said nothing"
+        return LocalError(f"TensorBoard {how}: {said}", next_command="orch tensorboard --port 6007")
+
+    def end(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
