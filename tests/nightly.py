@@ -54,9 +54,12 @@ AT_NIGHT = {
     ),
     "tests/e2e/test_checkpoint_writers.py": tuple(
         f"test_every_copy_of_a_writer_that_is_killed_anywhere_loads[{writer}]"
-        for writer in ("backup", "h5", "marked", "pickled", "plain", "weights")
+        for writer in ("backup", "h5", "marked", "pickled", "plain", "saved_model", "weights")
     ),
-    "tests/e2e/test_first_contact.py": ("test_the_whole_loop_finds_no_belief_wrong",),
+    "tests/e2e/test_first_contact.py": (
+        "test_ended_in_the_middle_it_leaves_nothing[gcp]",
+        "test_the_whole_loop_finds_no_belief_wrong",
+    ),
     "tests/e2e/test_full_disk_here.py": (
         "test_a_disk_that_fills_during_run_leaves_the_command_that_ends_it",
     ),
@@ -66,6 +69,7 @@ AT_NIGHT = {
         "test_no_room_in_two_zones_and_a_machine_in_the_third[stockout]",
         "test_two_ups_at_once_are_one_machine",
     ),
+    "tests/e2e/test_gcp_digits.py": ("test_the_digits_on_an_l4",),
     "tests/e2e/test_gcp_edges.py": (
         "test_a_machine_in_another_project_is_not_gone",
         "test_a_machine_that_powered_itself_off_is_named_with_its_cost",
@@ -80,6 +84,7 @@ AT_NIGHT = {
         "test_what_a_verdict_does[EQUIVALENT-warn]",
         "test_what_a_verdict_does[IDENTICAL-one]",
     ),
+    "tests/e2e/test_reserved.py": ("test_plan_up_train_down[held1]",),
     "tests/parity/test_core.py": tuple(
         f"test_it_is_called_what_it_is[{cause}]"
         for cause in (

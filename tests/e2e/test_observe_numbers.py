@@ -20,13 +20,13 @@ ALWAYS = [
     "steps_per_execution",
     "train_step",
     "eager",
-    "function",
-    "outer_tape",
     "residual",
     "float16",
     "compiled",
 ]
 AT_NIGHT = [
+    "function",
+    "outer_tape",
     "epoch",
     "residual_sgd",
     "late_fit",

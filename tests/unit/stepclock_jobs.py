@@ -1,4 +1,7 @@
-"""Small trainings, each in a forked child, with the step clock and without; prints what each gave as JSON."""
+"""Small trainings, each in a forked child, with the step clock and without; prints what each gave as JSON.
+
+`stepclock_jobs.py PLACE ROOT CASE…`: traces go to PLACE, ROOT holds orchestrator.
+"""
 
 from __future__ import annotations
 
@@ -196,7 +199,7 @@ if __name__ == "__main__":
     place = Path(sys.argv[1])
     sys.path.insert(0, sys.argv[2])
     found = {}
-    for name in CASES:
+    for name in sys.argv[3:]:
         file = place / f"{name}.jsonl"
         found[name] = {"without": in_a_child(name, None), "with": in_a_child(name, file), "trace": str(file)}
     print(json.dumps(found))

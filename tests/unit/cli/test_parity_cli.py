@@ -102,7 +102,7 @@ def trained(place: Path, **changed: Any) -> None:
         ({"stack": {"digest": "f" * 64, "python": "3.11.7"}}, "NOT COMPARED", {"packages"}),
         ({"metrics": {"accuracy": 0.75, "loss": 0.25}}, "DIVERGENT", {"metric loss"}),
         ({"data": {"digest": "0" * 64}}, "DIVERGENT", {"data"}),
-        ({"code": {"digest": "0" * 64}}, "DIVERGENT", {"code"}),
+        ({"code": {"digest": "0" * 64, "files": 3}}, "DIVERGENT", {"code"}),
     ],
 )
 def test_runs_without_tensors_are_compared_by_their_records(

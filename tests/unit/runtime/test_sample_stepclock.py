@@ -14,25 +14,30 @@ import pytest
 
 from orchestrator.profiling import IoSummary, summarise
 from orchestrator.runtime.steps.log import StepLog
+from tests.nightly import NIGHTLY
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = Path(__file__).parent.with_name("stepclock_jobs.py")
 
 FIT = {
     "slow input": 60,
-    "slow input, prefetched": 60,
     "slow input, three steps a call": 60,
-    "slow input, some steps an epoch": 18,
     "slow step, fast input": 120,
     "deterministic": 60,
-    "validation": 60,
     "own train step": 60,
-    "run eagerly": 20,
-    "arrays": 20,
     "failing input": 8,
     "train on batch": 20,
 }
-LOOPS = {"eager loop": 60, "function loop": 60, "epoch in the graph": None}
+LOOPS: dict[str, int | None] = {"eager loop": 60, "function loop": 60}
+if NIGHTLY:
+    FIT |= {
+        "slow input, prefetched": 60,
+        "slow input, some steps an epoch": 18,
+        "validation": 60,
+        "run eagerly": 20,
+        "arrays": 20,
+    }
+    LOOPS |= {"epoch in the graph": None}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +46,10 @@ def trainings(tf_python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     place = tmp_path_factory.mktemp("traces")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ORCH_")}
     done = subprocess.run(
-        [tf_python, "-W", "ignore", SCRIPT, place, ROOT], env=environment, capture_output=True, timeout=840
+        [tf_python, "-W", "ignore", SCRIPT, place, ROOT, *FIT, *LOOPS],
+        env=environment,
+        capture_output=True,
+        timeout=840,
     )
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     found: dict[str, Any] = json.loads(done.stdout)
