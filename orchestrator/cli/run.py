@@ -9,7 +9,8 @@ import typer
 
 from orchestrator.cli.options import Json, LocalParity, Parallel, ProfilePath, ResumeProof, Sets
 from orchestrator.cli.output import guarded
-from orchestrator.errors import EXIT_INTERRUPTED
+from orchestrator.cli.terminal import ours
+from orchestrator.errors import EXIT_INTERRUPTED, Interrupted
 
 
 @guarded
@@ -54,7 +55,9 @@ def run(
                 output=runs.output(as_json),
                 progress=progress.progress(),
             )
-    except KeyboardInterrupt:
-        print("\nInterrupted. Next: repeat the command; it continues from here", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        left = f"{interrupt.exists}\n" if isinstance(interrupt, Interrupted) else ""
+        said = f"\nInterrupted.\n{left}Next: repeat the command; it continues from here"
+        print(ours(said), file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     runs.show(record, as_json, started=record.started)

@@ -6,11 +6,14 @@ import inspect
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from orchestrator import errors
-from orchestrator.errors import OrchError, ProviderError, RunFailed
+from orchestrator import api, errors
+from orchestrator.cli.app import app
+from orchestrator.errors import Interrupted, OrchError, ProviderError, RunFailed
 from orchestrator.leases.settle import settle
 from orchestrator.model import Ending, Exit, ExitReason, RunRecord
 from orchestrator.model.outcomes import failure_of
@@ -147,3 +150,13 @@ def test_a_run_whose_gpu_lacked_memory_names_what_measures_it(tmp_path: Path) ->
     with pytest.raises(failure_of("out_of_memory")):
         raise_for_outcome(RunRecord("one", str(tmp_path), ended), "p.yaml")
     assert "orch size" in summary(RunRecord("one", str(tmp_path), ended)), "without samples, too"
+
+
+def test_an_interrupted_run_tells_what_it_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: Any, **__: Any) -> Any:
+        raise Interrupted("m-1 could not be deleted: it costs $0.38/h.", "orch down")
+
+    monkeypatch.setattr(api, "run", stopped)
+    done = CliRunner().invoke(app, ["run", str(tmp_path / "orch.yaml"), "--run-id", "one"])
+    assert done.exit_code == 130
+    assert "m-1 could not be deleted: it costs $0.38/h.\nNext: repeat the command" in done.stderr
