@@ -11,6 +11,7 @@ from orchestrator.cli import cancel as cancel_
 from orchestrator.cli import catalog, costs, doctor, gc
 from orchestrator.cli import compare as compare_
 from orchestrator.cli import down as down_
+from orchestrator.cli import explain as explain_
 from orchestrator.cli import history as history_
 from orchestrator.cli import init as init_
 from orchestrator.cli import lint as lint_
@@ -289,6 +290,7 @@ app.command(context_settings={"ignore_unknown_options": True, "allow_intersperse
 app.command(cls=Verb)(ssh_.forward)
 app.command("ssh-config", cls=Verb)(ssh_.ssh_config)
 app.command(cls=Verb)(tensorboard_.tensorboard)
+app.command(cls=Verb)(explain_.explain)
 app.command(cls=Verb)(pull_.pull)
 app.command(cls=Verb)(watch_.watch)
 app.command(cls=Verb)(cancel_.cancel)

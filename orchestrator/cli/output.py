@@ -106,6 +106,7 @@ def tell(error: OrchError, as_json: bool) -> int:
     if as_json:
         value = {
             "kind": error.kind,
+            "code": error.page,
             "message": error.message,
             "exists": error.exists,
             "next_command": error.next_command,
@@ -120,7 +121,8 @@ def tell(error: OrchError, as_json: bool) -> int:
         if isinstance(error, NotAccepted):
             _show_run(error)
         print(ours(_letter(error) or f"orch: {error.message}"), file=sys.stderr)
-        for text in (error.exists, f"Next: {error.next_command}" if error.next_command else None):
+        steps = f"Next: {error.next_command}" if error.next_command else None
+        for text in (error.exists, steps, f"More: orch explain {error.page}"):
             if text:
                 print(ours(text), file=sys.stderr)
     return error.exit_code

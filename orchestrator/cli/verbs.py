@@ -26,7 +26,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "rollback",
     ),
     "Reproduce and measure": ("record", "compare", "rerun", "resume-check", "profile"),
-    "Reference": ("catalog", "schema"),
+    "Reference": ("catalog", "explain", "schema"),
 }
 """Sections of `orch --help`, in order; other verbs are listed under "Commands"."""
 

@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from orchestrator import jobs
 from orchestrator.errors import LocalError
@@ -19,7 +20,9 @@ from orchestrator.model import Agent, Host
 from orchestrator.model.answers import malformed
 from orchestrator.runtime.agent.events import MARK
 from orchestrator.runtime.transfer.confined import Confined
-from orchestrator.session.session import Session
+
+if TYPE_CHECKING:
+    from orchestrator.session.session import Session
 
 FOLDER = "events"
 MOST = 1 << 30

@@ -109,6 +109,7 @@ IN_MODULES = {
     "runs": "history",
     "catalog": "catalog.show",
     "doctor": "doctor.examine",
+    "explain": "explaining.explain",
     "forward": "ssh.forward_command",
     "init": "schemas.start_profile",
     "logs": "logs.logs",
