@@ -116,6 +116,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.write_line(f"{minutes:.1f} minutes of processor time")
 
 
+@pytest.fixture(autouse=True)
+def machines_that_are_folders_here() -> Iterator[None]:
+    """They end with their test, and with them what runs there."""
+    yield
+    if made := sys.modules.get("tests.unit.here_cloud"):
+        made.end_all()
+
+
 settings.register_profile("orch", deadline=None)  # a busy computer is no failure
 settings.load_profile("orch")
 

@@ -106,11 +106,24 @@ class Door(HereHost):
         return super().put(*args, **kwargs)
 
 
+_MADE: list[HereCloud] = []
+"""The clouds of the test that runs."""
+
+
+def end_all() -> None:
+    """End every machine of the test, with all that runs there."""
+    while _MADE:
+        made = _MADE.pop()
+        for machine in made.alive():
+            made.kill(machine)
+
+
 def cloud(root: Path, monkeypatch: pytest.MonkeyPatch, *, prepared: bool = False) -> HereCloud:
     """The cloud that `cloud: memory` means from now on; what is leased there is noted for this test alone."""
     if "ORCH_STATE_HOME" not in os.environ:
         monkeypatch.setenv("ORCH_STATE_HOME", str(root.with_name("state")))
     made = HereCloud(root, prepared)
+    _MADE.append(made)
     open_instead(monkeypatch, "memory", f"{__name__}:_opened")
     monkeypatch.setattr("tests.unit.here_cloud._opened", lambda _state: made)
 
