@@ -44,7 +44,6 @@ OrchError
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
@@ -117,19 +116,9 @@ class OrchError(Exception):
         return type(self).__name__
 
     @property
-    def page(self) -> str:
-        """The code of its page: what `orch explain` is given. It is that of the leaf of the tree above."""
-        leaf = next(each for each in type(self).__mro__ if each.__module__ == __name__)
-        return _kebab(leaf.__name__.removesuffix("Error"))
-
-    @property
     def worth_repeating(self) -> bool:
         """Whether the same command may succeed with nothing changed: a scheduler retries, else it alerts."""
         return self.exit_code in _WORTH_REPEATING
-
-
-def _kebab(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()
 
 
 class LocalError(OrchError):
@@ -221,10 +210,6 @@ class ProviderError(OrchError):
     def exit_code(self) -> int:  # type: ignore[override]
         own = {Fault.AUTH: EXIT_AUTH, Fault.CAPACITY: EXIT_CAPACITY, Fault.QUOTA: EXIT_CAPACITY}
         return {**own, Fault.BUSY: EXIT_BUSY}.get(self.fault, EXIT_PROVISION)
-
-    @property
-    def page(self) -> str:
-        return f"cloud-{self.fault}"
 
     @property
     def worth_repeating(self) -> bool:

@@ -101,12 +101,14 @@ def _judged(project: Project, held: Lease, pulled: PullReport, tell: Progress) -
     """
     from orchestrator.errors import NotAccepted
     from orchestrator.promotion.gate import judge
+    from orchestrator.runs.notify import notified
 
     profile = profile_of(held, ())
     records, refused = [], []
     for record in pulled.records:
         try:
-            records.append(judge(project, profile, record, "pull", tell))
+            with notified(project, profile, record.run_id, tell) as ended:
+                records.append(ended(judge(project, profile, record, "pull", tell)))
         except NotAccepted as error:
             refused.append(error)
     if refused:

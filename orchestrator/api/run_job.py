@@ -93,7 +93,10 @@ def run(
         verb="run",
     )
     words = _words(profile, name, overrides, wish)
-    return _run(_Call(project, wanted, name, overrides, wish, tell, words), output)
+    from orchestrator.runs.notify import notified
+
+    with notified(project, wanted, name, tell) as ended:
+        return ended(_run(_Call(project, wanted, name, overrides, wish, tell, words), output))
 
 
 def run_again(

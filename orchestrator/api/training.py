@@ -54,14 +54,15 @@ def train(
     Where the profile's `retry` allows it, another attempt follows one that was interrupted or failed, on
     another machine of the lease if need be; `approve` is asked, as by `up`, about one that is dearer.
     Raises UsageError, LintRefused, StackMismatch, SyncError, ParityMismatch, ResumeRefused, RunFailed and
-    its kinds (the record is in `runs/<id>/` all the same), HostError (the run goes on without us), and
-    NotAccepted where it succeeded and does not pass the profile's `accept`.
+    its kinds (the record is in `runs/<id>/` all the same), HostError (the run goes on without us), NotAccepted.
     """
     with Interrupts() as interrupts:
-        project = Project.at(folder)
+        project, tell = Project.at(folder), progress or Silent()
         held = project.lease(lease)
         profile = profile_of(held, overrides)
+        from orchestrator.promotion.gate import judge
         from orchestrator.runs import attempts
+        from orchestrator.runs.notify import notified
         from orchestrator.training.attended import train_to_the_end
         from orchestrator.training.elsewhere import bring_record
         from orchestrator.training.one_run import RunOptions, refuse_another_machine
@@ -69,16 +70,15 @@ def train(
         refuse_another_machine(profile_of(held, ()), profile)
         name = check_run_id(run_id) if run_id else new_run_id(profile.name)
         project.require_runs(name)
-        tell = progress or Silent()
         bring_record(project, profile, name, tell)
-        seen = attempts.latest_attempt(project.run(name))
         options = (local_parity, resume_proof, detach, strict, retry_failed, parallel)
+        seen = attempts.latest_attempt(project.run(name))
         wish = RunOptions(*options, seen, overrides, new_data=new_data)
-        with shared_use(project, profile.name):
-            record = train_to_the_end(project, held, profile, name, wish, interrupts, output, tell, approve)
-    from orchestrator.promotion.gate import judge
-
-    return judge(project, profile, record, "train", tell)
+        job = (project, held, profile, name, wish, interrupts, output, tell, approve)
+        with notified(project, profile, name, tell) as ended:
+            with shared_use(project, profile.name):
+                record = train_to_the_end(*job)
+            return ended(judge(project, profile, record, "train", tell))
 
 
 def train_again(
@@ -109,17 +109,18 @@ def attach(
     project = Project.at(folder)
     held, run = known_run(project, run_id, lease)
     profile = profile_of(held, ())
+    from orchestrator.promotion.gate import judge
+    from orchestrator.runs.notify import notified
     from orchestrator.runs.outcome import raise_for_outcome
     from orchestrator.training.one_run import finish, opened
 
     tell = progress or Silent()
-    with (
-        shared_use(project, profile.name),
-        turn_of(project, run.run_id, "attach", tell) as turn,
-        opened(project, held, run.run_id, profile, tell, again=f"orch logs -f {run.run_id}") as session,
-    ):
-        turn.give_back()
-        done = raise_for_outcome(finish(session, run.run_id, output, turn), held.profile["path"])
-    from orchestrator.promotion.gate import judge
-
-    return replace(judge(project, profile, done, "attach", tell), started=False)
+    with notified(project, profile, run.run_id, tell) as ended:
+        with (
+            shared_use(project, profile.name),
+            turn_of(project, run.run_id, "attach", tell) as turn,
+            opened(project, held, run.run_id, profile, tell, again=f"orch logs -f {run.run_id}") as session,
+        ):
+            turn.give_back()
+            done = raise_for_outcome(finish(session, run.run_id, output, turn), held.profile["path"])
+        return ended(replace(judge(project, profile, done, "attach", tell), started=False))

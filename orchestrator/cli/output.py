@@ -25,6 +25,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.model import RunRecord
+from orchestrator.model.error_page import page_of
 
 
 def emit(verb: str, value: Mapping[str, Any], as_json: bool, text: str) -> None:
@@ -106,7 +107,7 @@ def tell(error: OrchError, as_json: bool) -> int:
     if as_json:
         value = {
             "kind": error.kind,
-            "code": error.page,
+            "code": page_of(error),
             "message": error.message,
             "exists": error.exists,
             "next_command": error.next_command,
@@ -122,7 +123,7 @@ def tell(error: OrchError, as_json: bool) -> int:
             _show_run(error)
         print(ours(_letter(error) or f"orch: {error.message}"), file=sys.stderr)
         steps = f"Next: {error.next_command}" if error.next_command else None
-        for text in (error.exists, steps, f"More: orch explain {error.page}"):
+        for text in (error.exists, steps, f"More: orch explain {page_of(error)}"):
             if text:
                 print(ours(text), file=sys.stderr)
     return error.exit_code

@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 
 from orchestrator.model import Bound
 from orchestrator.profile import kinds
+from orchestrator.profile.after import AcceptSection, NotifySection, RetrySection
 from orchestrator.profile.mismatch import OnMismatch
-
-
-class Section(BaseModel):
-    """A mapping of known keys. A key without a value counts as absent."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _absent(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        known = cls.written_keys()
-        return {key: found for key, found in value.items() if found is not None or key not in known}
-
-    @classmethod
-    def written_keys(cls) -> tuple[str, ...]:
-        """The keys as they are written."""
-        return tuple(field.alias or name for name, field in cls.model_fields.items())
+from orchestrator.profile.section import Section
 
 
 class AcceleratorSection(Section):
@@ -226,56 +209,6 @@ class ParitySection(Section):
     )
 
 
-class RetrySection(Section):
-    """How often, or how long, an ended run and a refused machine are tried again."""
-
-    interruption: kinds.Retries = Field(
-        default=0,
-        description="Retries of a run whose machine was preempted or lost: on the next offer, in another "
-        "zone first, from its newest checkpoint. Default: 0.",
-    )
-    no_capacity: kinds.Duration | None = Field(
-        default=None,
-        alias="no-capacity",
-        description="How long to wait if no offer has capacity: `2h`, for the first machine and later ones. "
-        "Same as `wait`. Default: do not wait.",
-    )
-    error: kinds.Retries = Field(
-        default=0,
-        description="Retries of a run whose command failed, was killed or stalled: on the same machine, from "
-        "its newest checkpoint. Default: 0.",
-    )
-
-
-class AcceptSection(Section):
-    """What a run must show before its model takes the place of the last one."""
-
-    name: kinds.ModelName = Field(
-        default="current", description="Which model: the name of its link in `models/`. Default: current."
-    )
-    metrics: kinds.Limits = Field(
-        default_factory=dict,
-        description='Limits of the run\'s own metrics: `{accuracy: ">= 0.95", loss: {max: 0.3}}`.',
-    )
-    not_worse: kinds.Margins = Field(
-        default_factory=dict,
-        description="By how much a metric may be worse than that of the current model: `{accuracy: 0.01}`. "
-        "Which way is better is told by its limit in `metrics`, else by its name.",
-    )
-    parity: kinds.AcceptedParity | None = Field(
-        default=None,
-        description="The verdict of `--local-parity`: `identical`, or `equivalent`, which accepts both.",
-    )
-    model_check: kinds.Flag = Field(
-        default=False,
-        description="Every model file must have been checked to predict the same here. One that failed its "
-        "check is refused in any case.",
-    )
-    resume_proof: kinds.Flag = Field(
-        default=False, description="The run must have been proven to resume exactly (`--resume-proof`)."
-    )
-
-
 class Document(Section):
     """One training job: where it runs, within which limits, on which stack, with which code and data."""
 
@@ -356,6 +289,11 @@ class Document(Section):
         description="The gate of a run that succeeded: one that passes becomes `models/current`; one that "
         "does not is brought home all the same, and ends with exit code 20. Default: no gate.",
     )
+    notify: NotifySection | None = Field(
+        default=None,
+        description="Who is told when a run has ended, by the command that sees it first: `run`, `train`, "
+        "`watch` or `pull`. A notification that fails is reported, and changes nothing. Default: nobody.",
+    )
     reservation: kinds.Text | None = Field(
         default=None,
         description="Reserved capacity of the account: a capacity reservation or capacity block (`cr-…`), or "
@@ -391,6 +329,7 @@ SECTIONS: dict[tuple[str, ...], type[Section]] = {
     ("resources", "disk"): DiskSection,
     ("retry",): RetrySection,
     ("accept",): AcceptSection,
+    ("notify",): NotifySection,
     ("stack",): StackSection,
     ("code",): CodeSection,
     ("data", "*"): DataSection,

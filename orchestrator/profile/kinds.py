@@ -141,6 +141,9 @@ def _duration(value: object) -> int:
     return units.parse_duration(value, low=10, high=30 * 86400)
 
 
+NOTIFY_EVENTS = ("finished", "failed")
+
+_ADDRESS = "The variable here that holds the address."
 _COMMAND = {
     "anyOf": [
         _NOT_EMPTY,
@@ -226,6 +229,24 @@ ModuleName = Annotated[str, Parsed(values.parse_module_name, _matching(values.MO
 Command = Annotated[tuple[str, ...], Parsed(parse_command, _COMMAND)]
 VariableName = Annotated[str, Parsed(values.parse_variable_name, _matching(values.OWN_VARIABLE_PATTERN))]
 VariableValue = Annotated[str | values.FromEnv, Parsed(values.parse_variable_value, _VARIABLE)]
+NotifyEvent = Annotated[str, _choice(*NOTIFY_EVENTS)]
+Webhook = Annotated[
+    str | values.FromEnv,
+    Parsed(
+        values.parse_webhook,
+        {
+            "anyOf": [
+                _matching(f"^{values.WEBHOOK_PATTERN}$", "https://example.org/hook"),
+                {
+                    "type": "object",
+                    "properties": {"from_env": {**_FROM_ENV, "description": _ADDRESS}},
+                    "required": ["from_env"],
+                    "additionalProperties": False,
+                },
+            ]
+        },
+    ),
+]
 OnNan = Annotated[str, _choice("warn", "stop")]
 Delivery = Annotated[str, _choice("auto", "push", "download")]
 OnMismatch = Annotated[mismatch.OnMismatch, Parsed(mismatch.parse_on_mismatch, mismatch.SCHEMA)]

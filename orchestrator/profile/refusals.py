@@ -40,6 +40,8 @@ _OTHER_WORDS = {
     "idle_minutes_to_autostop": "idle_duration",
     "workdir": "code.path",
     "file_mounts": "data",
+    "command": "train.command",
+    "notifications": "notify",
     "run": "train.command",
     "cmd": "train.command",
     "script": "train.command",

@@ -62,6 +62,7 @@ def resolve(
         ledger=document.ledger or "",
         retry=resolved.Retry(document.retry.interruption, document.retry.error),
         accept=_accept(document),
+        notify=_notify(document, places),
         reservation=document.reservation,
         identity=document.identity,
         labels=document.labels,
@@ -152,6 +153,16 @@ def _accept(document: Document) -> Accept | None:
         model_check=section.model_check,
         resume_proof=section.resume_proof,
     )
+
+
+def _notify(document: Document, places: Mapping[str, str]) -> resolved.Notify | None:
+    section = document.notify
+    if section is None:
+        return None
+    webhook = section.webhook
+    if isinstance(webhook, FromEnv):
+        webhook = replace(webhook, where=places["notify.webhook"])
+    return resolved.Notify(section.on, webhook, section.command)
 
 
 def default_lock(code: Path) -> Path | None:

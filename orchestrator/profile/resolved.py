@@ -104,7 +104,7 @@ class Train:
         `environ` lacks a variable.
         """
         given = os.environ if environ is None else environ
-        declared = {name: _value(name, value, given) for name, value in self.env.items()}
+        declared = {name: _value(f"train.env.{name}", value, given) for name, value in self.env.items()}
         return {**self.inherited(given), **declared}
 
 
@@ -114,10 +114,25 @@ def _value(name: str, value: str | FromEnv, environ: Mapping[str, str]) -> str:
     if value.name in environ:
         return environ[value.name]
     raise ProfileError(
-        f"train.env.{name}: the variable {value.name} is not set here",
+        f"{name}: the variable {value.name} is not set here",
         where=value.where,
         next_command=f"export {value.name}=…",
     )
+
+
+@dataclass(frozen=True)
+class Notify:
+    """Who is told of a run's end, and of which: finished, failed."""
+
+    on: tuple[str, ...]
+    webhook: str | FromEnv | None
+    command: tuple[str, ...] | None
+
+    def url(self, environ: Mapping[str, str] | None = None) -> str | None:
+        """The webhook, which may be a secret. Raises ProfileError where `environ` lacks its variable."""
+        if self.webhook is None:
+            return None
+        return _value("notify.webhook", self.webhook, os.environ if environ is None else environ)
 
 
 @dataclass(frozen=True)
@@ -172,6 +187,7 @@ class Profile:
     store: str | None = None
     ledger: str = ""
     accept: Accept | None = None
+    notify: Notify | None = None
     reservation: str | None = None
     identity: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)

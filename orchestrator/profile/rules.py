@@ -302,6 +302,12 @@ def _accept(document: Document) -> Iterator[Breach]:
         yield Breach(("accept", "not_worse", name), text)
 
 
+def _notify(document: Document) -> Iterator[Breach]:
+    section = document.notify
+    if section is not None and section.webhook is None and section.command is None:
+        yield Breach(("notify",), "names nobody: add webhook, command, or both")
+
+
 _RULES: tuple[Callable[[Document], Iterator[Breach]], ...] = (
     _local_has_no,
     _deadline,
@@ -317,4 +323,5 @@ _RULES: tuple[Callable[[Document], Iterator[Breach]], ...] = (
     _buckets,
     _capacity,
     _accept,
+    _notify,
 )

@@ -130,6 +130,19 @@ def parse_store(value: object) -> str:
     return text
 
 
+WEBHOOK_PATTERN = r"https?://[^\s/?#@]+(/[^\s#]*)?(\?[^\s#]*)?"
+
+
+def parse_webhook(value: object) -> str | FromEnv:
+    """The address that is told of a run's end, or the variable that holds it. Nothing is contacted."""
+    if isinstance(value, dict):
+        return parse_variable_value(value)
+    text = parse_text(value)
+    if not re.fullmatch(WEBHOOK_PATTERN, text):
+        raise ValueError("expected https://host/path, or {from_env: NAME} for an address that is secret")
+    return text
+
+
 def parse_instance_type(value: object) -> str:
     """The name of an instance type: its form alone."""
     text = parse_text(value)

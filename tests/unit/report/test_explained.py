@@ -15,6 +15,7 @@ from orchestrator.api.explaining import explain
 from orchestrator.cli.app import app
 from orchestrator.errors import Fault, OrchError, ProviderError, StorageError, StorageFault, UsageError
 from orchestrator.lint import RULES
+from orchestrator.model.error_page import page_of
 from orchestrator.report.explained import PAGES
 from orchestrator.session.buckets import DataChanged
 from scripts import error_docs
@@ -39,14 +40,14 @@ def raised() -> Iterator[OrchError]:
 
 
 def test_every_error_has_a_page_with_its_exit_code_and_every_page_an_error() -> None:
-    found = {error.page: error.exit_code for error in raised()}
+    found = {page_of(error): error.exit_code for error in raised()}
     assert set(found) == set(PAGES)
     assert all(code in PAGES[page].exits for page, code in found.items())
 
 
 def test_a_kind_of_another_room_has_the_page_of_what_it_is_an_instance_of() -> None:
-    assert DataChanged("gs://a", ["x"], [], []).page == "sync"
-    assert StorageError(StorageFault.UNKNOWN, "So.").page == "storage"
+    assert page_of(DataChanged("gs://a", ["x"], [], [])) == "sync"
+    assert page_of(StorageError(StorageFault.UNKNOWN, "So.")) == "storage"
 
 
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)

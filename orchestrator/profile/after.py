@@ -1,0 +1,78 @@
+"""The sections of what follows a run: another attempt, the gate of its model, who is told."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from orchestrator.profile import kinds
+from orchestrator.profile.section import Section
+
+
+class RetrySection(Section):
+    """How often, or how long, an ended run and a refused machine are tried again."""
+
+    interruption: kinds.Retries = Field(
+        default=0,
+        description="Retries of a run whose machine was preempted or lost: on the next offer, in another "
+        "zone first, from its newest checkpoint. Default: 0.",
+    )
+    no_capacity: kinds.Duration | None = Field(
+        default=None,
+        alias="no-capacity",
+        description="How long to wait if no offer has capacity: `2h`, for the first machine and later ones. "
+        "Same as `wait`. Default: do not wait.",
+    )
+    error: kinds.Retries = Field(
+        default=0,
+        description="Retries of a run whose command failed, was killed or stalled: on the same machine, from "
+        "its newest checkpoint. Default: 0.",
+    )
+
+
+class AcceptSection(Section):
+    """What a run must show before its model takes the place of the last one."""
+
+    name: kinds.ModelName = Field(
+        default="current", description="Which model: the name of its link in `models/`. Default: current."
+    )
+    metrics: kinds.Limits = Field(
+        default_factory=dict,
+        description='Limits of the run\'s own metrics: `{accuracy: ">= 0.95", loss: {max: 0.3}}`.',
+    )
+    not_worse: kinds.Margins = Field(
+        default_factory=dict,
+        description="By how much a metric may be worse than that of the current model: `{accuracy: 0.01}`. "
+        "Which way is better is told by its limit in `metrics`, else by its name.",
+    )
+    parity: kinds.AcceptedParity | None = Field(
+        default=None,
+        description="The verdict of `--local-parity`: `identical`, or `equivalent`, which accepts both.",
+    )
+    model_check: kinds.Flag = Field(
+        default=False,
+        description="Every model file must have been checked to predict the same here. One that failed its "
+        "check is refused in any case.",
+    )
+    resume_proof: kinds.Flag = Field(
+        default=False, description="The run must have been proven to resume exactly (`--resume-proof`)."
+    )
+
+
+class NotifySection(Section):
+    """Who is told of a run's end."""
+
+    on: tuple[kinds.NotifyEvent, ...] = Field(
+        default=kinds.NOTIFY_EVENTS,
+        description="`finished`: the run succeeded and was accepted; `failed`: anything else, also what "
+        "stopped `orch run` before the run began, such as no capacity or the budget. Default: both.",
+    )
+    webhook: kinds.Webhook | None = Field(
+        default=None,
+        description="Where a JSON object is posted: `{from_env: SLACK_WEBHOOK}`, or `https://…`. Its `text` "
+        "is one sentence, as Slack, Mattermost and Google Chat show it.",
+    )
+    command: kinds.Command | None = Field(
+        default=None,
+        description="A command that runs in the profile's folder on this computer, with the same object on "
+        "standard input.",
+    )

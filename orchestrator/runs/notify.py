@@ -1,0 +1,233 @@
+"""Tell whoever the profile's `notify` names that a run has ended: once for each end, with what came of it.
+
+What is to be told is noted in `.orch/notified/<run>.json` before it is sent, and when it was: a call that is
+killed between the two is followed by one that sends it again, with the same `id`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import Busy, OrchError
+from orchestrator.hosts.atomic import atomic_write
+from orchestrator.model import Progress, RunRecord
+from orchestrator.model.answers import SHORT, Malformed, parsed
+from orchestrator.model.error_page import page_of
+from orchestrator.model.files import regular_bytes
+from orchestrator.model.plain import last_words, plain
+from orchestrator.profile import Profile
+from orchestrator.session.project import Project
+
+_FOLDER = "notified"
+_SECONDS = 10.0
+"""For one request; a command has six times as long."""
+_PAUSES = (1.0, 3.0)
+_MOST_TEXT = 1_000
+_MOST_KEYS = 1_000
+
+
+class NotSent(Exception):
+    """Why a notification was not taken, as a sentence without a secret."""
+
+
+@contextmanager
+def notified(
+    project: Project, profile: Profile, run_id: str, tell: Progress
+) -> Iterator[Callable[[RunRecord], RunRecord]]:
+    """Tell of the end that the block comes to: of the record that it hands over, or of its error.
+
+    A run that goes on, and what only has to wait (Busy), is no end. Raises ProfileError, before anything
+    else, where the variable of the webhook is not set here.
+    """
+    if profile.notify is None:
+        yield lambda record: record
+        return
+    sender = _Sender(project, profile, run_id, profile.notify.url(), tell)
+
+    def ended(record: RunRecord) -> RunRecord:
+        if record.exit["reason"] != "running":
+            sender.send(_Ended("finished" if record.succeeded else "failed", record, None))
+        return record
+
+    try:
+        yield ended
+    except Busy:
+        raise
+    except OrchError as error:
+        record = getattr(error, "record", None)
+        sender.send(_Ended("failed", record if isinstance(record, RunRecord) else None, error))
+        raise
+
+
+@dataclass(frozen=True)
+class _Ended:
+    event: str
+    record: RunRecord | None
+    error: OrchError | None
+
+    @property
+    def key(self) -> str:
+        """An attempt has one end; without a record, it is told by the kind of error."""
+        if self.record is not None:
+            return f"{self.event}:{max(1, len(self.record.attempts))}"
+        return f"{self.event}:{page_of(self.error) if self.error else ''}"
+
+
+@dataclass(frozen=True)
+class _Sender:
+    project: Project
+    profile: Profile
+    run_id: str
+    url: str | None
+    tell: Progress
+
+    def send(self, end: _Ended) -> None:
+        """Once; what fails is said, and sent by the next call that sees this end."""
+        assert self.profile.notify is not None
+        if end.event not in self.profile.notify.on or self._told().get(end.key):
+            return
+        try:
+            self._note(end.key, sent=False)
+            self._to_all(json.dumps(self._body(end), default=str).encode())
+            self._note(end.key, sent=True)
+        except (NotSent, OSError) as error:
+            self.tell.say(f"The notification that {self.run_id} {end.event} was not sent: {error}")
+
+    def _to_all(self, body: bytes) -> None:
+        failures = []
+        for send in (self._post, self._run):
+            try:
+                send(body)
+            except NotSent as error:
+                failures.append(str(error))
+        if failures:
+            raise NotSent(" ".join(failures))
+
+    def _post(self, body: bytes) -> None:
+        if self.url is not None:
+            post(self.url, body)
+
+    def _run(self, body: bytes) -> None:
+        assert self.profile.notify is not None
+        command = self.profile.notify.command
+        if command is None:
+            return
+        try:
+            done = subprocess.run(
+                command, input=body, cwd=self.profile.path.parent, timeout=6 * _SECONDS,
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise NotSent(f"{command[0]} took longer than {6 * _SECONDS:.0f} s and was ended.") from None
+        except OSError as error:
+            raise NotSent(f"{command[0]} could not be started: {error.strerror}.") from None
+        if done.returncode:
+            said = last_words(done.stderr) or "it said nothing"
+            raise NotSent(f"{command[0]} ended with status {done.returncode}: {said}")
+
+    # ------------------------------------------------------------ what is told
+
+    def _body(self, end: _Ended) -> dict[str, Any]:
+        record, error = end.record, end.error
+        identity = f"{self.project.root}\n{self.run_id}\n{end.key}"
+        return {
+            "schema": "orch.notification/1",
+            "id": hashlib.sha256(identity.encode()).hexdigest()[:32],
+            "event": end.event,
+            "text": self._text(end)[:_MOST_TEXT],
+            "run_id": self.run_id,
+            "name": self.profile.name,
+            "exit": dict(record.exit) if record else None,
+            "metrics": dict(record.metrics) if record else {},
+            "verdict": (record.parity or {}).get("verdict") if record else None,
+            "cost_usd": (record.cost or {}).get("usd") if record else None,
+            "folder": str(record.folder) if record else None,
+            "error": _error_json(error) if error else None,
+        }
+
+    def _text(self, end: _Ended) -> str:
+        name = f"{self.profile.name}: {self.run_id}"
+        if end.error is not None:
+            following = f" Next: {end.error.next_command}" if end.error.next_command else ""
+            left = f" {end.error.exists}" if end.error.exists else ""
+            return plain(f"{name} failed ({page_of(end.error)}). {end.error.message}{left}{following}")
+        if end.record is not None and not end.record.succeeded:
+            return plain(f"{name} failed. {end.record.exit.get('detail') or end.record.exit['reason']}")
+        metrics = end.record.metrics if end.record else {}
+        numbers = [f"{key} {value:.4g}" for key, value in metrics.items() if isinstance(value, int | float)]
+        return plain(f"{name} finished. {', '.join(numbers[:6])}".strip())
+
+    # ------------------------------------------------------------ what was told
+
+    @property
+    def _place(self) -> Path:
+        return self.project.state / _FOLDER / f"{self.run_id}.json"
+
+    def _told(self) -> Mapping[str, bool]:
+        try:
+            found = parsed(regular_bytes(self._place, SHORT))
+        except (OSError, Malformed):
+            return {}
+        return {str(key): value is True for key, value in found.items()} if isinstance(found, dict) else {}
+
+    def _note(self, key: str, *, sent: bool) -> None:
+        self.project.ignore_state()
+        self._place.parent.mkdir(parents=True, exist_ok=True)
+        kept = dict(list({**self._told(), key: sent}.items())[-_MOST_KEYS:])
+        atomic_write(self._place, json.dumps(kept).encode())
+
+
+def _error_json(error: OrchError) -> dict[str, Any]:
+    return {
+        "code": page_of(error),
+        "message": error.message,
+        "exists": error.exists,
+        "next_command": error.next_command,
+        "exit_code": error.exit_code,
+        "retry": error.worth_repeating,
+    }
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """What is told goes to the address that the profile names, and to no other."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def post(url: str, body: bytes) -> None:
+    """Post JSON. Raises NotSent, which does not name the address: it may be a secret."""
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    opener = urllib.request.build_opener(_NoRedirect())
+    for pause in (*_PAUSES, None):
+        try:
+            with opener.open(request, timeout=_SECONDS):
+                return
+        except urllib.error.HTTPError as error:
+            with error:
+                why, passes = (
+                    f"the webhook answered with status {error.code}.",
+                    error.code in (429, *range(500, 600)),
+                )
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            why, passes = f"the webhook did not answer: {_reason(error)}.", True
+        if pause is None or not passes:
+            raise NotSent(why)
+        time.sleep(pause)
+
+
+def _reason(error: Exception) -> str:
+    """Its kind alone where its text may have the address."""
+    inner = error.reason if isinstance(error, urllib.error.URLError) else error
+    return str(getattr(inner, "strerror", None) or type(inner).__name__)
