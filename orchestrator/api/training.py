@@ -54,7 +54,7 @@ def train(
     Where the profile's `retry` allows it, another attempt follows one that was interrupted or failed, on
     another machine of the lease if need be; `approve` is asked, as by `up`, about one that is dearer.
     Raises UsageError, LintRefused, StackMismatch, SyncError, ParityMismatch, ResumeRefused, RunFailed and
-    its kinds (the record is in `runs/<id>/` all the same), HostError (the run goes on without us), NotAccepted.
+    its kinds (the record is in `runs/<id>/` all the same), HostError (it goes on without us), NotAccepted.
     """
     with Interrupts() as interrupts:
         project, tell = Project.at(folder), progress or Silent()
