@@ -28,7 +28,8 @@ def ssh(
 ) -> None:
     """Open a shell on the machine, or run a command there.
 
-    The connection is made only if the machine shows its verified host key.
+    The connection is made only if the machine shows its verified host key. Options of orch stand before the
+    command; all after its first word is the command's.
     """
     from orchestrator.api import ssh as door
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from orchestrator.api import ssh
+from orchestrator.cli.app import app
 from orchestrator.errors import UsageError
 from orchestrator.leases.machine import receipt
 from orchestrator.model import Endpoint, Machine
@@ -161,3 +163,23 @@ def test_a_proxy_is_a_line_of_shell_with_its_percent_signs_kept() -> None:
     door = Door("10.0.0.1", 22, "me", {"HostKeyAlias": "m"}, ("tunnel", "--to", "a b", "%h"))
     assert "    ProxyCommand tunnel --to 'a b' %%h\n" in door.entry(["m"])
     assert "ProxyCommand=tunnel --to 'a b' %%h" in door.argv()
+
+
+def test_json_is_of_orch_before_the_command_and_of_the_command_after_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(bench.project.root)
+    shown = CliRunner().invoke(app, ["ssh", "--json", "echo", "--json"])
+    argv = json.loads(shown.stdout)["argv"]
+    assert shown.exit_code == 0 and argv[0].endswith("ssh")
+    assert subprocess.run(argv, capture_output=True, text=True, timeout=60).stdout == "--json\n"
+
+    class Replaced(Exception):
+        """This process would be ssh now."""
+
+    def replaced(file: str, words: list[str]) -> None:
+        raise Replaced(file, words)
+
+    monkeypatch.setattr("os.execvp", replaced)
+    given = CliRunner().invoke(app, ["ssh", "echo", "--json"])
+    assert isinstance(given.exception, Replaced) and given.exception.args[1] == argv
