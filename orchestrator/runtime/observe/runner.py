@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+from importlib.util import find_spec
 from pathlib import Path
-from typing import List
+from typing import List, Optional
 
 from . import observation
 from .imports import FRAMEWORKS, ImportHook, notifier
@@ -22,12 +23,37 @@ def main(argv: List[str]) -> int:
     if argv[:1] == ["-m"] and len(argv) > 1:
         sys.argv = argv[1:]
         sys.path.insert(0, "")
-        runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
+        run_as_main(argv[1], module=True)
     elif argv:
         sys.argv = argv
         sys.path.insert(0, str(Path(argv[0]).resolve().parent))
-        runpy.run_path(argv[0], run_name="__main__")
+        run_as_main(argv[0])
     else:
         print("run: name a script, or -m and a module", file=sys.stderr)
         return 2
     return 0
+
+
+def run_as_main(program: str, *, module: bool = False) -> None:
+    """Run a file, or a module by its name, as `__main__`.
+
+    When it has ended, `__main__` is the file that started this interpreter again. What is written down then
+    is to name the program, so its file's name stands there too.
+    """
+    file = _file_of(program) if module else os.path.abspath(program)  # noqa: PTH100
+    sys.modules["__main__"].__file__ = file
+    if module:
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(program, run_name="__main__")
+
+
+def _file_of(module: str) -> Optional[str]:
+    """The file that `python -m MODULE` runs; None where there is none."""
+    try:
+        spec = find_spec(module)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = find_spec(f"{module}.__main__")
+    except (ImportError, AttributeError, ValueError):  # runpy says it in its own words
+        return None
+    return spec.origin if spec else None

@@ -20,7 +20,6 @@ import atexit
 import importlib
 import json
 import os
-import runpy
 import select
 import signal
 import sys
@@ -30,6 +29,7 @@ import traceback
 from typing import Any, Dict, List, Sequence, Tuple
 
 from ..observe import install_now
+from ..observe.runner import run_as_main
 from ..observe.settings import from_environment
 from . import interventions, mounting
 
@@ -161,10 +161,7 @@ def _run(request: Request) -> int:
     if not request.get("module"):
         os.stat(program)  # one that is not there was never begun
     try:
-        if request.get("module"):
-            runpy.run_module(program, run_name="__main__", alter_sys=True)
-        else:
-            runpy.run_path(program, run_name="__main__")
+        run_as_main(program, module=bool(request.get("module")))
     except SystemExit as ended:
         return _status(ended.code)
     except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from orchestrator.reads.opened import Opened, read_opened
 from orchestrator.runtime.observe.files import Files
 from orchestrator.runtime.observe.project import outside, project_modules, roots, sha256
 from orchestrator.runtime.observe.surroundings import surroundings
+from tests.unit.far_side import agent_at
 
 
 @pytest.fixture
@@ -182,3 +184,20 @@ def test_files_that_a_library_of_c_is_given_are_seen(tmp_path: Path) -> None:
     opened = seen(tmp_path, f"import sys\nsys.path.insert(0, {str(packages)!r})\n{READS_IN_C}")
     read = {Path(path).name for path in opened.files} - {"train.py"}
     assert read == {"1.png", "2.png", "3.h5", "5.parquet"}  # what nobody names to Python is not seen
+
+
+@pytest.mark.parametrize("program", [["train.py"], ["-m", "train"]])
+def test_a_program_that_orch_starts_is_named_as_one_that_python_starts(
+    tmp_path: Path, program: list[str]
+) -> None:
+    """Also at its end, when the file that started it is the main program again."""
+    (tmp_path / "helper.py").write_text("")
+    (tmp_path / "data.csv").write_text("1,2")
+    (tmp_path / "train.py").write_text("import helper\nopen('data.csv').read()\n")
+    enter = str(Path(agent_at(tmp_path / "machine").root) / "enter.py")
+    observed = tmp_path / "observe"
+    env = {**os.environ, "ORCH_OBSERVE_DIR": str(observed), "ORCH_OBSERVE_STEPS": "1"}
+    subprocess.run([sys.executable, enter, "run", *program], cwd=tmp_path, env=env, check=True, timeout=60)
+    (written,) = [json.loads(file.read_text()) for file in observed.glob("opened-*.json")]
+    assert [Path(path).name for path in written["modules"]] == ["helper.py", "train.py"]
+    assert [Path(each["path"]).name for each in written["files"]["list"]] == ["data.csv"]
