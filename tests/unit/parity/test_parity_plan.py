@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.model.outcomes import Stage
 from orchestrator.parity.changes import changes
 from orchestrator.parity.intervention import Candidate, Intervention, Other
 from orchestrator.parity.ladder import Finding
@@ -110,6 +111,13 @@ def test_a_language_is_imposed_by_all_variables_that_make_it() -> None:
     theirs = facts(locale__decimal_point=",", variables={"LC_ALL": "de_DE.UTF-8"})
     imposed = [each.imposed for each in planned(theirs, "batch") if each.topic == "locale"]
     assert imposed and all(each and each.env["LC_ALL"] == "de_DE.UTF-8" for each in imposed)
+
+
+@pytest.mark.parametrize("stage", list(Stage))
+def test_a_variable_of_a_library_of_numbers_is_tried_at_every_stage(stage: Stage) -> None:
+    """NumPy prepares batches with it, before any step."""
+    candidate = only(planned(facts(environment__OPENBLAS_CORETYPE="Nehalem"), stage))
+    assert candidate.imposed == Intervention(env={"OPENBLAS_CORETYPE": "Nehalem"})
 
 
 IMPOSSIBLE = {
