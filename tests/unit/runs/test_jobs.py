@@ -61,8 +61,11 @@ def test_ends_are_told_apart(
     assert state.started_at and state.ended_at and state.ended_at >= state.started_at
 
 
-def test_what_is_printed_is_there_at_once_and_outlives_a_kill(agent: Agent) -> None:
+def test_what_is_printed_is_there_at_once_and_outlives_a_kill(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As scripts print: without a flush. Nobody is connected while it prints."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     jobs.start(HOST, agent, python("import time; print('step', 1); time.sleep(60)"))
     until(lambda: (folder(agent) / "output.log").read_text() == "step 1\n", 20)
     os.kill(started(agent)["job"]["pid"], signal.SIGKILL)
@@ -70,7 +73,8 @@ def test_what_is_printed_is_there_at_once_and_outlives_a_kill(agent: Agent) -> N
     assert (folder(agent) / "output.log").read_text().startswith("step 1\n")
 
 
-def test_the_profile_may_have_what_is_printed_buffered(agent: Agent) -> None:
+def test_the_profile_may_have_what_is_printed_buffered(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     code = "import sys; print(sys.stdout.write_through)"
     assert to_the_end(agent, python(code))[1] == b"True\n"
     assert to_the_end(agent, python(code, "q", env={"PYTHONUNBUFFERED": ""}))[1] == b"False\n"
