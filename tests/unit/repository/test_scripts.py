@@ -159,3 +159,10 @@ def test_setup_makes_a_clone_ready_and_then_does_nothing(tmp_path: Path) -> None
     with (clone / "pyproject.toml").open("a") as file:
         file.write("\n# changed\n")
     assert len(setup()) == 1
+
+
+def test_orch_forbids_no_later_version_of_what_it_needs() -> None:
+    """It is installed beside schedulers such as Airflow, whose own packages it must not replace."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    wanted = [Requirement(line) for line in declared]
+    assert wanted and {each.operator for one in wanted for each in one.specifier} == {">="}
