@@ -107,7 +107,7 @@ def _judged(project: Project, held: Lease, pulled: PullReport, tell: Progress) -
     records, refused = [], []
     for record in pulled.records:
         try:
-            with notified(project, profile, record.run_id, tell) as ended:
+            with notified(project, profile, record.run_id, tell, began=True) as ended:
                 records.append(ended(judge(project, profile, record, "pull", tell)))
         except NotAccepted as error:
             refused.append(error)

@@ -115,7 +115,7 @@ def attach(
     from orchestrator.training.one_run import finish, opened
 
     tell = progress or Silent()
-    with notified(project, profile, run.run_id, tell) as ended:
+    with notified(project, profile, run.run_id, tell, began=True) as ended:
         with (
             shared_use(project, profile.name),
             turn_of(project, run.run_id, "attach", tell) as turn,

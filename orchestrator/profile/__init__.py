@@ -4,7 +4,17 @@
 """
 
 from orchestrator.profile.load import load
-from orchestrator.profile.resolved import Code, DataTree, Parity, Profile, Resources, Retry, Stack, Train
+from orchestrator.profile.resolved import (
+    Code,
+    DataTree,
+    Notify,
+    Parity,
+    Profile,
+    Resources,
+    Retry,
+    Stack,
+    Train,
+)
 from orchestrator.profile.schema import json_schema
 from orchestrator.profile.starter import OUTPUT_NAMES, FoundData, starter
 from orchestrator.profile.values import Accelerator, FromEnv
@@ -16,6 +26,7 @@ __all__ = [
     "DataTree",
     "FoundData",
     "FromEnv",
+    "Notify",
     "Parity",
     "Profile",
     "Resources",

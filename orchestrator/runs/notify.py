@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import Busy, OrchError
+from orchestrator.errors import Busy, OrchError, ProfileError
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.model import Progress, RunRecord
 from orchestrator.model.answers import SHORT, Malformed, parsed
 from orchestrator.model.error_page import page_of
 from orchestrator.model.files import regular_bytes
 from orchestrator.model.plain import last_words, plain
-from orchestrator.profile import Profile
+from orchestrator.profile import Notify, Profile
 from orchestrator.session.project import Project
 
 _FOLDER = "notified"
@@ -43,17 +43,19 @@ class NotSent(Exception):
 
 @contextmanager
 def notified(
-    project: Project, profile: Profile, run_id: str, tell: Progress
+    project: Project, profile: Profile, run_id: str, tell: Progress, *, began: bool = False
 ) -> Iterator[Callable[[RunRecord], RunRecord]]:
     """Tell of the end that the block comes to: of the record that it hands over, or of its error.
 
     A run that goes on, and what only has to wait (Busy), is no end. Raises ProfileError, before anything
-    else, where the variable of the webhook is not set here.
+    else, where the variable of the webhook is not set here; for a run that `began` before, that is said.
     """
     if profile.notify is None:
         yield lambda record: record
         return
-    sender = _Sender(project, profile, run_id, profile.notify.url(), tell)
+    if not began:
+        profile.notify.url()
+    sender = _Sender(project, profile, profile.notify, run_id, tell)
 
     def ended(record: RunRecord) -> RunRecord:
         if record.exit["reason"] != "running":
@@ -88,14 +90,13 @@ class _Ended:
 class _Sender:
     project: Project
     profile: Profile
+    wish: Notify
     run_id: str
-    url: str | None
     tell: Progress
 
     def send(self, end: _Ended) -> None:
         """Once; what fails is said, and sent by the next call that sees this end."""
-        assert self.profile.notify is not None
-        if end.event not in self.profile.notify.on or self._told().get(end.key):
+        if end.event not in self.wish.on or self._told().get(end.key):
             return
         try:
             self._note(end.key, sent=False)
@@ -115,12 +116,15 @@ class _Sender:
             raise NotSent(" ".join(failures))
 
     def _post(self, body: bytes) -> None:
-        if self.url is not None:
-            post(self.url, body)
+        try:
+            url = self.wish.url()
+        except ProfileError as error:
+            raise NotSent(error.message) from None
+        if url is not None:
+            post(url, body)
 
     def _run(self, body: bytes) -> None:
-        assert self.profile.notify is not None
-        command = self.profile.notify.command
+        command = self.wish.command
         if command is None:
             return
         try:

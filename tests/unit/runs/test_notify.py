@@ -258,6 +258,19 @@ def test_a_variable_that_is_not_set_is_refused_before_anything_is_done(
         pytest.fail("the block was begun")
 
 
+def test_for_a_run_that_began_before_it_is_said_and_nothing_fails(
+    told: Told, hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOOK")
+    record = told.record()
+    with notified(told.project, told.profile, "one", told.said, began=True) as ended:
+        assert ended(record) is record
+    assert "the variable HOOK is not set here" in told.said.lines[0]
+    monkeypatch.setenv("HOOK", hook.url)
+    told.end(record)
+    assert len(hook.came) == 1
+
+
 def test_a_command_has_the_same_on_its_standard_input(tmp_path: Path) -> None:
     told = Told(tmp_path / "p", "{command: [./tell.sh, now]}")
     script = told.project.root / "tell.sh"
