@@ -195,7 +195,7 @@ created-by = "a test"
 [[packages]]
 name = "torch"
 version = "2.9.0+cpu"
-wheels = [{ url = "https://index.example/torch.whl", hashes = { sha256 = "HASH" } }]
+wheels = [{ url = "https://index.example/torch-2.9.0%2Bcpu-py3-none-any.whl", hashes = { sha256 = "HASH" } }]
 """
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import orchestrator as orch
+from orchestrator.api import logs
 from orchestrator.errors import NotAccepted
 from tests.unit import here_cloud
 from tests.unit.here_cloud import HereCloud
@@ -54,6 +55,7 @@ def test_train_and_pull_judge_what_they_bring_home(cloud: HereCloud, tmp_path: P
     with pytest.raises(NotAccepted):
         orch.train(run_id="bad", folder=folder, overrides=["train.env.ACCURACY=0.1"])
     orch.train(run_id="two", folder=folder, detach=True)
+    logs.logs("two", follow=True, folder=folder, output=lambda _data: None)  # it ends
     orch.pull("two", folder=folder)
     assert (folder / "models/current").resolve().name == "two"
     orch.down(folder=folder)

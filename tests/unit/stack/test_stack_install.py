@@ -213,7 +213,7 @@ def _local_pylock(folder: Path) -> Path:
     (file,) = collect([wheel], folder / "cache", Silent())
     shutil.copy(file, folder)
     path.write_text(
-        'lock-version = "1.0"\n[[packages]]\nname = "six"\nversion = "1.17.0"\n'
+        'lock-version = "1.0"\ncreated-by = "a test"\n[[packages]]\nname = "six"\nversion = "1.17.0"\n'
         f'wheels = [{{ path = "{wheel.filename}", hashes = {{ sha256 = "{wheel.sha256}" }} }}]\n'
     )
     return path

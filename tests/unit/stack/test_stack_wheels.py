@@ -105,7 +105,7 @@ def test_uv_says_where_the_files_are_and_the_answer_is_kept(
 
 def test_a_package_without_a_fitting_wheel_is_named(tmp_path: Path) -> None:
     (tmp_path / "pylock.toml").write_text(
-        'lock-version = "1.0"\n[[packages]]\nname = "foo"\nversion = "1"\n'
+        'lock-version = "1.0"\ncreated-by = "a test"\n[[packages]]\nname = "foo"\nversion = "1"\n'
         f'sdist = {{ url = "https://example.org/foo-1.tar.gz", hashes = {{ sha256 = "{DIGEST}" }} }}\n'
     )
     lock = read_lock(tmp_path / "pylock.toml")
@@ -115,7 +115,7 @@ def test_a_package_without_a_fitting_wheel_is_named(tmp_path: Path) -> None:
 
 def test_credentials_in_a_lock_are_not_kept(tmp_path: Path) -> None:
     (tmp_path / "pylock.toml").write_text(
-        'lock-version = "1.0"\n[[packages]]\nname = "foo"\nversion = "1"\nwheels = [{ '
+        'lock-version = "1.0"\ncreated-by = "a test"\n[[packages]]\nname = "foo"\nversion = "1"\nwheels = [{ '
         'url = "https://me:word@example.org/foo-1-py3-none-any.whl", '
         f'hashes = {{ sha256 = "{DIGEST}" }} }}]\n'
     )
@@ -147,7 +147,7 @@ def test_where_a_login_may_be_found(tmp_path: Path) -> None:
 
 def test_an_answer_with_signed_urls_is_not_kept(tmp_path: Path) -> None:
     (tmp_path / "pylock.toml").write_text(
-        'lock-version = "1.0"\n[[packages]]\nname = "foo"\nversion = "1"\nwheels = [{ '
+        'lock-version = "1.0"\ncreated-by = "a test"\n[[packages]]\nname = "foo"\nversion = "1"\nwheels = [{ '
         'url = "https://example.org/foo-1-py3-none-any.whl?signature=word", '
         f'hashes = {{ sha256 = "{DIGEST}" }} }}]\n'
     )
