@@ -31,11 +31,13 @@ AT_NIGHT = {
         "test_the_same_of_real_machines",
     ),
     "tests/crash/test_kills_on_clouds.py": ("test_other_verbs[gcp-run]", "test_up_and_down[aws]"),
+    "tests/e2e/test_signals.py": {
+        "test_interrupted_before_the_run_says_so",
+    },
     "tests/e2e/test_adverse.py": (
         "test_a_result_that_equals_an_earlier_one_comes_home",
         "test_data_appear_where_the_script_expects_them",
         "test_down_in_another_folder_names_what_runs",
-        "test_interrupted_before_the_run_says_so",
         "test_status_asks_the_machine_how_a_run_ended_that_nobody_followed",
         "test_up_killed_on_the_way_and_repeated_makes_one_machine[create.intent]",
         "test_what_the_machine_is_cannot_be_changed_by_train",

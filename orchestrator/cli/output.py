@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from orchestrator.cli.signals import stopped_as_interrupted
 from orchestrator.cli.terminal import ours
 from orchestrator.errors import (
     EXIT_INTERRUPTED,
@@ -37,13 +38,17 @@ def emit(verb: str, value: Mapping[str, Any], as_json: bool, text: str) -> None:
 
 
 def guarded(function: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a verb so that its failures become a message and an exit code, never a traceback."""
+    """Decorate a verb so that its failures become a message and an exit code, never a traceback.
+
+    A scheduler's SIGTERM and a closed terminal end it as Ctrl-C does.
+    """
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> None:
         as_json = bool(kwargs.get("as_json"))
         try:
-            function(*args, **kwargs)
+            with stopped_as_interrupted():
+                function(*args, **kwargs)
         except OrchError as error:
             fail(error, as_json)
         except OSError as error:
@@ -52,7 +57,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
                 raise typer.Exit(0) from None
             fail(_of_this_computer(error), as_json)
         except KeyboardInterrupt as interrupt:
-            print(ours(f"\nInterrupted.\n{interrupt or _INTERRUPTED}"), file=sys.stderr)
+            print(ours(f"\nInterrupted.\n{str(interrupt) or _INTERRUPTED}"), file=sys.stderr)
             raise typer.Exit(EXIT_INTERRUPTED) from None
 
     return call

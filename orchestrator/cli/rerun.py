@@ -37,19 +37,17 @@ def rerun(
     """
     from orchestrator import api
     from orchestrator.cli import approval, progress, runs
-    from orchestrator.cli.signals import stopped_as_interrupted
     from orchestrator.report.rerun import rerun_text
 
     named = ["--run-id", run_id] if run_id else []
-    with stopped_as_interrupted():
-        done = api.rerun(
-            run,
-            run_id=run_id,
-            overrides=sets or (),
-            approve=approval.ask(yes, ["orch", "rerun", run, *named]),
-            output=runs.output(as_json),
-            progress=progress.progress(),
-        )
+    done = api.rerun(
+        run,
+        run_id=run_id,
+        overrides=sets or (),
+        approve=approval.ask(yes, ["orch", "rerun", run, *named]),
+        output=runs.output(as_json),
+        progress=progress.progress(),
+    )
     emit("rerun", done.as_json(), as_json, rerun_text(done.first, done.record, done.as_json()))
     if not done.same:
         raise typer.Exit(EXIT_PARITY)

@@ -40,21 +40,19 @@ def run(
     """
     from orchestrator import api
     from orchestrator.cli import progress, runs
-    from orchestrator.cli.signals import stopped_as_interrupted
 
     try:
-        with stopped_as_interrupted():
-            record = api.run(
-                profile,
-                run_id=run_id,
-                overrides=sets or (),
-                local_parity=local_parity,
-                resume_proof=resume_proof,
-                retry_failed=retry_failed,
-                parallel=parallel,
-                output=runs.output(as_json),
-                progress=progress.progress(),
-            )
+        record = api.run(
+            profile,
+            run_id=run_id,
+            overrides=sets or (),
+            local_parity=local_parity,
+            resume_proof=resume_proof,
+            retry_failed=retry_failed,
+            parallel=parallel,
+            output=runs.output(as_json),
+            progress=progress.progress(),
+        )
     except KeyboardInterrupt as interrupt:
         left = f"{interrupt.exists}\n" if isinstance(interrupt, Interrupted) else ""
         said = f"\nInterrupted.\n{left}Next: repeat the command; it continues from here"

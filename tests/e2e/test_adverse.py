@@ -69,22 +69,6 @@ def test_down_refuses_to_lose_results(project: Project) -> None:
     assert project.json("status")["leases"][0]["state"] == "running"
 
 
-def test_ctrl_c_detaches_and_logs_go_on_at_the_right_byte(project: Project) -> None:
-    write(project, COUNT % 60)
-    project.orch("up", "orch.yaml")
-    train = project.start("train", "--run-id", "long")
-    seen = wait_for_line(train, b"line 5\n")
-    train.send_signal(signal.SIGINT)
-    out, err = train.communicate(timeout=30)
-    seen += out
-    assert train.returncode == 130
-    assert b"orch logs -f" in err
-    rest = project.orch("logs", "-f").out
-    lines = (seen.decode() + rest).splitlines()
-    assert [line for line in lines if line.startswith("line ")] == [f"line {n}" for n in range(60)]
-    assert project.json("pull")["exit"]["reason"] == "completed"
-
-
 def test_a_killed_client_is_no_end_and_the_run_id_finds_it(project: Project) -> None:
     write(project, COUNT % 40)
     project.orch("up", "orch.yaml")
@@ -355,24 +339,6 @@ def test_down_in_another_folder_names_what_runs(project: Project, tmp_path: Path
     stranger = Project(tmp_path / "other", project.state, {"ORCH_STATE_HOME": str(tmp_path / "another home")})
     assert stranger.json("down", "--all", "--yes")["machines"] == []
     assert project.json("status")["leases"][0]["state"] == "running"
-
-
-def test_interrupted_before_the_run_says_so(project: Project, tmp_path: Path) -> None:
-    big = tmp_path / "big"
-    with open(big, "wb") as file:
-        file.truncate(3 << 30)
-    with open(project.folder / "orch.yaml", "a") as profile:
-        profile.write(f"data: [{{source: '{big}'}}]\n")
-    project.orch("up", "orch.yaml")
-    train = project.start("train", "--run-id", "early")
-    assert train.stderr
-    while b"code:" not in (line := train.stderr.readline()):  # sent; the big file comes next
-        assert line
-    train.send_signal(signal.SIGINT)
-    _, err = train.communicate(timeout=60)
-    assert train.returncode == 130
-    assert b"before the run was started" in err
-    assert project.json("status")["leases"][0]["runs"] == []
 
 
 def test_a_run_whose_machines_are_killed_is_the_run_that_was_not_though_its_caller_died(
