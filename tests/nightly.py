@@ -31,9 +31,7 @@ AT_NIGHT = {
         "test_the_same_of_real_machines",
     ),
     "tests/crash/test_kills_on_clouds.py": ("test_other_verbs[gcp-run]", "test_up_and_down[aws]"),
-    "tests/e2e/test_signals.py": {
-        "test_interrupted_before_the_run_says_so",
-    },
+    "tests/e2e/test_signals.py": ("test_interrupted_before_the_run_says_so",),
     "tests/e2e/test_adverse.py": (
         "test_a_result_that_equals_an_earlier_one_comes_home",
         "test_data_appear_where_the_script_expects_them",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import ipaddress
 import os
+import shlex
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ def setup(
     if undo:
         where, steps = known.made(region, environ)
     else:
-        where, steps = known.lacking(_range(source or own_address(cloud)), region, environ)
+        where, steps = known.lacking(_range(source or _own_address(cloud, region)), region, environ)
     if steps and approve and not approve(where, steps):
         raise UsageError("Not approved; nothing was changed.")
     for step in steps:
@@ -72,16 +73,17 @@ def _setup_of(cloud: str) -> Setup:
     return found
 
 
-def own_address(cloud: str, url: str = WHO_AM_I) -> str:
+def own_address(cloud: str, region: str | None = None, url: str = WHO_AM_I) -> str:
     """This computer's public address. Raises UsageError if it cannot be found out."""
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return str(ipaddress.ip_address(answer.read(_LONGEST).decode("ascii").strip()))
     except (OSError, ValueError) as error:
+        asked = ["--region", region] if region else []
         raise UsageError(
             f"This computer's public address is needed, to let ssh in from it alone; {url} did not tell it: "
             f"{error}. Give the address yourself.",
-            next_command=f"orch setup {cloud} --from YOUR.ADDRESS/32",
+            next_command=shlex.join(["orch", "setup", cloud, *asked, "--from", "YOUR.ADDRESS/32"]),
         ) from error
 
 

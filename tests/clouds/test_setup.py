@@ -106,10 +106,11 @@ def test_ones_own_address_is_asked_for() -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/"
     try:
-        assert api.own_address("aws", url) == "203.0.113.7"
+        assert api.own_address("aws", "eu-west-1", url) == "203.0.113.7"
         _Address.text = b"<html>Sign in</html>"
-        with pytest.raises(UsageError, match="did not tell it"):
-            api.own_address("aws", url)
+        with pytest.raises(UsageError, match="did not tell it") as refused:
+            api.own_address("aws", "eu-west-1", url)
+        assert refused.value.next_command == "orch setup aws --region eu-west-1 --from YOUR.ADDRESS/32"
     finally:
         server.shutdown()
         server.server_close()
