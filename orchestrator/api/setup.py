@@ -53,7 +53,7 @@ def setup(
     if undo:
         where, steps = known.made(region, environ)
     else:
-        where, steps = known.lacking(_range(source or _own_address(cloud, region)), region, environ)
+        where, steps = known.lacking(_range(source or own_address(cloud, region)), region, environ)
     if steps and approve and not approve(where, steps):
         raise UsageError("Not approved; nothing was changed.")
     for step in steps:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -19,6 +20,7 @@ from orchestrator.errors import SyncError, UsageError
 from orchestrator.hosts.atomic import atomic_write
 from orchestrator.model import Progress
 from orchestrator.model.answers import LONG, Like, Malformed, Most, decoded
+from orchestrator.model.counted import counted
 from orchestrator.model.files import regular_bytes
 from orchestrator.model.stores import Link, Store, Stored
 from orchestrator.profile import DataTree
@@ -32,6 +34,8 @@ ACCEPT = "orch train --new-data"
 LINK_LASTS = 3600.0
 LARGEST_HERE = 2 << 30
 """The most bytes that are downloaded to this computer if the profile names no sample."""
+_GETS = 8
+"""Concurrent downloads to this computer."""
 
 
 @dataclass(frozen=True)
@@ -144,21 +148,60 @@ def mirror(tree: DataTree, pin: Pin, progress: Progress) -> None:
             f"{tree.bucket} has {size:,} bytes; a proof on this computer needs what the first steps read.",
             next_command="name them in the profile: data[].sample: [train-000*.tfrecord]",
         )
-    notes = tree.source.with_name(f"{tree.source.name}.objects.json")
+    bring(pin, wanted, tree.source, progress)
+
+
+def bring(pin: Pin, wanted: Sequence[Stored], place: Path, progress: Progress) -> None:
+    """Make `place` the objects `wanted` of `pin`, each at its pinned version, and nothing else.
+
+    `place` is a folder, or a file if the pin is of one object. Objects that it has already are not downloaded
+    again.
+    """
+    notes = place.with_name(f"{place.name}.objects.json")
     there = _read(notes)
-    known = {each.key: each for each in there.objects} if there else {}
-    keep = {each.key for each in wanted if known.get(each.key) == each and _file(tree, pin, each).is_file()}
-    _remove_others(tree, pin, keep)
-    missing = [each for each in wanted if each.key not in keep]
+    known = {each.key: each for each in there.objects} if there and there.source == pin.source else {}
+    came = [each for each in wanted if known.get(each.key) == each and _file(place, pin, each).is_file()]
+    _remove_others(place, pin, {each.key for each in came})
+    here = {each.key for each in came}
+    missing = [each for each in wanted if each.key not in here]
     if missing:
-        progress.say(f"{tree.bucket}: {len(missing)} objects of {size:,} bytes come to this computer")
-    store = _store_of(pin)
-    for number, each in enumerate(missing, start=1):
-        place = _file(tree, pin, each)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        store.fetch(each.key, place, each.version)
-        progress.transfer(tree.source.name, number, len(missing))
-    _keep(notes, replace(pin, objects=tuple(wanted)))
+        _require_space(pin, place, sum(each.size for each in missing))
+        progress.say(f"{pin.source}: {counted(len(missing), 'object')} are downloaded to this computer")
+    try:
+        came.extend(_downloaded(pin, missing, place, progress))
+    finally:
+        _keep(notes, replace(pin, objects=tuple(came)))
+
+
+def _downloaded(pin: Pin, missing: Sequence[Stored], place: Path, progress: Progress) -> Iterator[Stored]:
+    """Download the objects, some at a time; yields each that is here."""
+    store, size, done = _store_of(pin), sum(each.size for each in missing), 0
+
+    def download(each: Stored) -> Stored:
+        into = _file(place, pin, each)
+        into.parent.mkdir(parents=True, exist_ok=True)
+        store.fetch(each.key, into, each.version)
+        return each
+
+    pool = ThreadPoolExecutor(_GETS)
+    try:
+        for each in pool.map(download, missing):
+            done += each.size
+            progress.transfer(place.name, done, size)
+            yield each
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _require_space(pin: Pin, place: Path, size: int) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(place.parent).free
+    if size > free:
+        raise SyncError(
+            f"The disk of this computer is too small for {pin.source}: {size:,} bytes are needed, "
+            f"{free:,} are free. Nothing was downloaded.",
+            next_command="free some space, and repeat the command",
+        )
 
 
 def _sampled(tree: DataTree, pin: Pin) -> list[Stored]:
@@ -173,19 +216,19 @@ def _sampled(tree: DataTree, pin: Pin) -> list[Stored]:
     return found
 
 
-def _file(tree: DataTree, pin: Pin, of: Stored) -> Path:
-    return tree.source if pin.single else tree.source / of.key
+def _file(place: Path, pin: Pin, of: Stored) -> Path:
+    return place if pin.single else place / of.key
 
 
-def _remove_others(tree: DataTree, pin: Pin, keep: set[str]) -> None:
+def _remove_others(place: Path, pin: Pin, keep: set[str]) -> None:
     """Remove files that are not in the sample: the script would read them as data."""
-    tree.source.parent.mkdir(parents=True, exist_ok=True)
-    if pin.single or not tree.source.is_dir() or tree.source.is_symlink():
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if pin.single or not place.is_dir() or place.is_symlink():
         if not keep:
-            _remove(tree.source)
+            _remove(place)
         return
-    for path in list(_files(tree.source)):
-        if path.relative_to(tree.source).as_posix() not in keep:
+    for path in list(_files(place)):
+        if path.relative_to(place).as_posix() not in keep:
             path.unlink()
 
 

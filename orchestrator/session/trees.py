@@ -19,7 +19,7 @@ from orchestrator.model import Agent, DataFacts, Manifest, Progress, TreeLink
 from orchestrator.model.acceptance import MODELS
 from orchestrator.model.counted import counted
 from orchestrator.profile import DataTree, Profile
-from orchestrator.session import buckets, staging, streaming
+from orchestrator.session import buckets, relayed, staging, streaming
 from orchestrator.session.session import Session
 
 CODE_TREE = "code"
@@ -65,6 +65,9 @@ def _data(session: Session, tree: DataTree, name: str, pin: buckets.Pin | None) 
     """One tree of data on the machine, and what the record knows it by."""
     if pin is None:
         sent = _sent(session, name, tree.source, data=True, staged=tree.stage).manifest
+        return _link(session.agent, name, tree.target, sent), sent
+    if why := relayed.out_of_reach(session, pin):
+        sent = relayed.relayed(session, name, pin, why)
         return _link(session.agent, name, tree.target, sent), sent
     if not tree.stream:
         fetched = _fetched(session, name, pin)

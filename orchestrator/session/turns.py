@@ -152,6 +152,18 @@ def promoting(project: Project, model: str, verb: str, tell: Progress) -> Iterat
 
 
 @contextmanager
+def downloading(project: Project, source: str, name: str, tell: Progress) -> Iterator[None]:
+    """One call at a time downloads the bucket data `source` to this computer. `name`: of the lock."""
+    with _opened(project, f"data-{name}") as handle:
+        turn = Turn(handle, "train", f"downloads {source}", tell)
+        turn.take()
+        try:
+            yield
+        finally:
+            turn.give_back()
+
+
+@contextmanager
 def changing(project: Project, lease: str, verb: str, tell: Progress) -> Iterator[None]:
     """One call at a time creates a machine for `lease`, or deletes its machines and closes it.
 

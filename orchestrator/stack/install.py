@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from orchestrator.errors import StackError
+from orchestrator.hosts.reach import unreachable
 from orchestrator.model import Agent, Fingerprint, Host, Lock, Pin, Progress, Silent
 from orchestrator.model.answers import LONG, Malformed
 from orchestrator.model.counted import counted
-from orchestrator.model.plain import last_words
 from orchestrator.stack.attest import attest, attest_argv, parse_fingerprint
 from orchestrator.stack.bootstrap import ask, sh
 from orchestrator.stack.compare import altered, read_back
@@ -31,12 +31,6 @@ _SECONDS = 900.0
 """For the machine to check, or to remove, all files of a stack."""
 _DELIVERIES = ("auto", "push", "download")
 _READ_MARKER = 'cat "$1" 2>/dev/null || exit 9; echo; shift; exec "$@"'
-_REACH = """
-import socket, sys
-for place in sys.argv[1:]:
-    host, _, port = place.rpartition(":")
-    socket.create_connection((host, int(port)), timeout=3).close()
-"""
 
 
 @dataclass(frozen=True)
@@ -205,15 +199,9 @@ def _push(place: _Place, order: _Order, progress: Progress) -> tuple[Wheel, ...]
 
 def _no_download(place: _Place, wheels: Sequence[Wheel]) -> str | None:
     """Why the machine cannot fetch these itself, None where it can. Index logins are never given to it."""
-    urls = [urlsplit(wheel.url) for wheel in wheels]
-    if any(url.scheme not in ("http", "https") for url in urls):
+    if any(urlsplit(wheel.url).scheme not in ("http", "https") for wheel in wheels):
         return "some packages come from files of this computer."
-    places = sorted({f"{url.hostname}:{url.port or (443 if url.scheme == 'https' else 80)}" for url in urls})
-    argv = ("timeout", "8", place.agent.python, "-I", "-c", _REACH, *places)
-    done = place.host.run(argv, timeout=30)
-    if done.returncode != 0:
-        return f"it cannot reach {', '.join(places)}: {last_words(done.stderr, 200) or 'no answer'}."
-    return None
+    return unreachable(place.host, place.agent.python, [wheel.url for wheel in wheels])
 
 
 def _try_build(place: _Place, wheels: Sequence[Wheel], *, network: bool) -> str | None:

@@ -1,0 +1,38 @@
+"""Bucket data for a machine that cannot reach the bucket: downloaded here, and sent like local data."""
+
+from __future__ import annotations
+
+import hashlib
+
+from orchestrator import sync
+from orchestrator.hosts.reach import unreachable
+from orchestrator.model import Manifest
+from orchestrator.session import buckets
+from orchestrator.session.session import Session
+from orchestrator.session.turns import downloading
+
+
+def out_of_reach(session: Session, pin: buckets.Pin) -> str | None:
+    """Why the machine cannot download the objects of `pin` itself; None if it can."""
+    link = buckets.linker(pin)(pin.objects[0])
+    return unreachable(session.host, session.agent.python, [link.url])
+
+
+def relayed(session: Session, name: str, pin: buckets.Pin, why: str) -> Manifest:
+    """Make the tree `name` on the machine from the objects of `pin`, by way of this computer.
+
+    The objects stay in `.orch/relayed/`, so that the next run and the next machine download nothing again.
+    """
+    session.progress.say(
+        f"{pin.source} is downloaded to this computer and sent to {session.machine.id}, because {why}"
+    )
+    folder = session.project.state / "relayed" / hashlib.sha256(pin.source.encode()).hexdigest()[:16]
+    place = folder / (pin.single or "objects")
+
+    def look() -> sync.Scan:
+        return sync.scan(place, cache=session.project.cache, data=True)
+
+    with downloading(session.project, pin.source, folder.name, session.progress):
+        buckets.bring(pin, pin.objects, place, session.progress)
+        pushed = sync.push_latest(session.host, session.agent, look, name, progress=session.progress)
+    return pushed.manifest

@@ -1,0 +1,79 @@
+"""Data in a bucket that an isolated machine cannot reach: they come by way of this computer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import orchestrator as orch
+from orchestrator.storage import Store, open_store
+from tests.clouds.conftest import shared_aws  # noqa: F401
+from tests.clouds.signing import new_bucket
+from tests.e2e.project import Project
+from tests.unit import here_cloud
+
+pytestmark = pytest.mark.machine
+
+SCRIPT = """
+import pathlib
+top = pathlib.Path("images")
+found = sorted((str(p.relative_to(top)), p.read_bytes()) for p in top.rglob("*") if p.is_file())
+pathlib.Path("sum.txt").write_text(repr(found))
+"""
+
+
+@pytest.fixture(params=["s3"])
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Store]:
+    made = open_store(f"{new_bucket(request, monkeypatch, tmp_path)}/data/images")
+    for key, content in {"a/1.bin": b"one" * 999, "a/ü 2.bin": b"two", "b.bin": b""}.items():
+        made.put(key, content)
+    yield made
+
+
+def read_by(project: Project, run_id: str) -> str:
+    return (project.folder / f"runs/{run_id}/outputs/sum.txt").read_text()
+
+
+def test_an_isolated_machine_gets_the_objects_as_one_that_reaches_the_bucket(
+    store: Store, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = project.folder / "orch.yaml"
+    (project.folder / "train.py").write_text(SCRIPT)
+    profile.write_text(f"{profile.read_text()}  outputs: [sum.txt]\ndata:\n  - source: {store.url}\n")
+    project.orch("up", "orch.yaml")
+    said = project.orch("train", "--run-id", "one")
+    assert f"{store.url} is downloaded to this computer and sent to" in said.err
+    assert "it cannot reach 127.0.0.1:" in said.err and "Traceback" not in said.err
+    assert read_by(project, "one") == repr([("a/1.bin", b"one" * 999), ("a/ü 2.bin", b"two"), ("b.bin", b"")])
+
+    reached = here_cloud.cloud(tmp_path / "machines", monkeypatch, prepared=True)
+    folder = tmp_path / "reached"
+    orch.up(here_cloud.project(folder, SCRIPT, more=f"data:\n  - source: {store.url}\n"), folder=folder)
+    fetched = orch.train(run_id="one", folder=folder)
+    relayed = json.loads((project.folder / "runs/one/run.json").read_text())
+    assert reached.alive() and fetched.data == relayed["data"]
+    orch.down(folder=folder)
+
+
+def test_objects_that_changed_are_refused_and_only_they_are_downloaded_again(
+    store: Store, project: Project
+) -> None:
+    profile = project.folder / "orch.yaml"
+    (project.folder / "train.py").write_text(SCRIPT)
+    profile.write_text(f"{profile.read_text()}  outputs: [sum.txt]\ndata:\n  - source: {store.url}\n")
+    project.orch("up", "orch.yaml")
+    project.orch("train", "--run-id", "one")
+    assert " objects are downloaded" not in project.orch("train", "--run-id", "same").err
+    store.put("a/ü 2.bin", b"TWO")
+    store.delete("b.bin")
+    assert "differs" in project.json("train", "--run-id", "two", code=5)["error"]["message"]
+    said = project.orch("train", "--run-id", "two", "--new-data").err
+    assert "1 object" in said
+    assert read_by(project, "two") == repr([("a/1.bin", b"one" * 999), ("a/ü 2.bin", b"TWO")])
+    shutil.rmtree(project.folder / ".orch/relayed")  # as a user may who needs the space
+    project.orch("train", "--run-id", "three")
+    assert read_by(project, "three") == read_by(project, "two")
