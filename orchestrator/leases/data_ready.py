@@ -27,12 +27,16 @@ def require_data(wanted: Profile) -> tuple[buckets.Pin, ...]:
             next_command="ask for a larger resources.disk in the profile",
         )
     for pin in pins:
-        _require_readable(pin)
+        try:
+            _require_readable(pin)
+        except buckets.CannotSign:  # then this computer downloads it
+            if wanted.cloud != "local" and pin.size > buckets.LARGEST_HERE:
+                raise
     return pins
 
 
 def _require_readable(pin: buckets.Pin) -> None:
-    """Read one byte in the way the machine will."""
+    """Read one byte as the machine will. Raises CannotSign, and SyncError if the link does not open it."""
     first = next((each for each in pin.objects if each.size), None)
     if first is None:
         return

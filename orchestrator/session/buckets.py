@@ -33,7 +33,9 @@ from orchestrator.sync.scan import shown
 ACCEPT = "orch train --new-data"
 LINK_LASTS = 3600.0
 LARGEST_HERE = 2 << 30
-"""The most bytes that are downloaded to this computer if the profile names no sample."""
+"""The most bytes that are downloaded to this computer if the profile names no sample, or for a cloud's machine
+because no link can be signed.
+"""
 _GETS = 8
 """Concurrent downloads to this computer."""
 
@@ -66,6 +68,17 @@ class DataChanged(SyncError):
             next_command=f"{ACCEPT}    # train on the current objects from now on",
         )
         self.source, self.changed, self.added, self.removed = source, changed, added, removed
+
+
+class CannotSign(UsageError):
+    """The credentials here cannot sign links to the objects of a source."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(
+            f"The credentials here cannot sign links to the objects of {source}, so a machine cannot download "
+            "them by itself.",
+            next_command="use credentials that can sign: an access key, or a service account's key",
+        )
 
 
 def listed(source: str) -> Pin:
@@ -126,11 +139,7 @@ class Linker:
     def __call__(self, of: Stored) -> Link:
         link = self._store.link(self._key_of(of.key), self._lasts, of.version or None)
         if link is None:
-            raise UsageError(
-                f"No links to the objects of {self._source} can be made with the credentials here, so a "
-                "machine cannot fetch them.",
-                next_command="use credentials that can sign: an access key, or a service account's key",
-            )
+            raise CannotSign(self._source)
         self.ends = min(self.ends or link.expires, link.expires)
         return link
 

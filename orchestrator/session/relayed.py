@@ -14,7 +14,10 @@ from orchestrator.session.turns import downloading
 
 def out_of_reach(session: Session, pin: buckets.Pin) -> str | None:
     """Why the machine cannot download the objects of `pin` itself; None if it can."""
-    link = buckets.linker(pin)(pin.objects[0])
+    try:
+        link = buckets.linker(pin)(pin.objects[0])
+    except buckets.CannotSign:
+        return "the credentials here cannot sign links to it."
     return unreachable(session.host, session.agent.python, [link.url])
 
 

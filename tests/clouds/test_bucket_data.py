@@ -156,3 +156,24 @@ def test_what_would_stop_the_first_run_stops_before_anything_is_rented(store: St
     small = load(profile_of(tmp_path / "p", store))
     with pytest.raises(UsageError):
         require_data(replace(small, resources=replace(small.resources, disk=2 << 20)))
+
+
+@pytest.mark.parametrize("store", ["gs"], indirect=True)
+def test_without_signed_links_the_objects_come_by_way_of_this_computer(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here_cloud.cloud(tmp_path / "machines", monkeypatch)
+    folder = tmp_path / "p"
+    orch.up(profile_of(folder, store), folder=folder)
+    signed = orch.train(run_id="signed", folder=folder)
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS")
+    require_data(load(folder / "orch.yaml"))
+    unsigned = orch.train(run_id="unsigned", folder=folder)
+    assert (folder / "runs/unsigned/outputs/sum.txt").read_text() == repr(
+        [("a/1.bin", b"one" * 999), ("a/ü 2.bin", b"two"), ("b.bin", b"")]
+    )
+    assert unsigned.data == signed.data
+    monkeypatch.setattr(buckets, "LARGEST_HERE", 10)  # too much to go through somebody's home line
+    with pytest.raises(buckets.CannotSign):
+        require_data(load(folder / "orch.yaml"))
+    orch.down(folder=folder)
