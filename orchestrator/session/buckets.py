@@ -33,8 +33,8 @@ from orchestrator.sync.scan import shown
 ACCEPT = "orch train --new-data"
 LINK_LASTS = 3600.0
 LARGEST_HERE = 2 << 30
-"""The most bytes that are downloaded to this computer if the profile names no sample, or for a cloud's machine
-because no link can be signed.
+"""The most bytes that are downloaded to this computer if the profile names no sample, or for the machine of a
+cloud because no link can be signed.
 """
 _GETS = 8
 """Concurrent downloads to this computer."""
