@@ -75,8 +75,8 @@ class CannotSign(UsageError):
 
     def __init__(self, source: str) -> None:
         super().__init__(
-            f"The credentials here cannot sign links to the objects of {source}, so a machine cannot download "
-            "them by itself.",
+            f"The credentials here cannot sign links to the objects of {source}, so a machine cannot "
+            "download them by itself.",
             next_command="use credentials that can sign: an access key, or a service account's key",
         )
 
