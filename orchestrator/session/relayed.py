@@ -7,18 +7,18 @@ import hashlib
 from orchestrator import sync
 from orchestrator.hosts.reach import unreachable
 from orchestrator.model import Manifest
+from orchestrator.model.stores import Stored
 from orchestrator.session import buckets
 from orchestrator.session.session import Session
 from orchestrator.session.turns import downloading
 
 
-def out_of_reach(session: Session, pin: buckets.Pin) -> str | None:
-    """Why the machine cannot download the objects of `pin` itself; None if it can."""
+def out_of_reach(session: Session, link: buckets.Linker, of: Stored) -> str | None:
+    """Why the machine cannot download `of` and its neighbours by such links; None if it can."""
     try:
-        link = buckets.linker(pin)(pin.objects[0])
+        return unreachable(session.host, session.agent.python, [link(of).url])
     except buckets.CannotSign:
         return "the credentials here cannot sign links to it."
-    return unreachable(session.host, session.agent.python, [link.url])
 
 
 def relayed(session: Session, name: str, pin: buckets.Pin, why: str) -> Manifest:

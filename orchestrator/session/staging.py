@@ -13,6 +13,7 @@ from orchestrator.errors import StorageError, SyncError
 from orchestrator.model import Entry, store_keys
 from orchestrator.model.counted import counted
 from orchestrator.model.stores import Store, Stored
+from orchestrator.session import relayed
 from orchestrator.session.buckets import Linker
 from orchestrator.session.session import Session
 from orchestrator.storage import open_store
@@ -28,14 +29,19 @@ def fill(session: Session, found: sync.Scan, name: str) -> None:
     if session.profile.store is None or sync.is_there(session.host, session.agent, name):
         return
     store, bodies = open_store(session.profile.store), _bodies(found)
+    objects = [Stored(entry.digest, entry.size, "", f"sha256:{entry.digest}") for entry in bodies.values()]
+    link = Linker(store, store.url, store_keys.blob)
+    if why := objects and relayed.out_of_reach(session, link, objects[0]):
+        session.progress.say(f"{name} is sent from this computer, because {why}")
+        return
     try:
         _put_missing(session, store, found, bodies)
         sync.prefetch(
             session.host,
             session.agent,
-            [Stored(entry.digest, entry.size, "", f"sha256:{entry.digest}") for entry in bodies.values()],
+            objects,
             name,
-            Linker(store, store.url, store_keys.blob),
+            link,
             session.progress,
             single=bool(found.single),
         )

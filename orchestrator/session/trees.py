@@ -66,7 +66,7 @@ def _data(session: Session, tree: DataTree, name: str, pin: buckets.Pin | None) 
     if pin is None:
         sent = _sent(session, name, tree.source, data=True, staged=tree.stage).manifest
         return _link(session.agent, name, tree.target, sent), sent
-    if why := relayed.out_of_reach(session, pin):
+    if why := relayed.out_of_reach(session, buckets.linker(pin), pin.objects[0]):
         sent = relayed.relayed(session, name, pin, why)
         return _link(session.agent, name, tree.target, sent), sent
     if not tree.stream:

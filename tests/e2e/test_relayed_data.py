@@ -77,3 +77,19 @@ def test_objects_that_changed_are_refused_and_only_they_are_downloaded_again(
     shutil.rmtree(project.folder / ".orch/relayed")  # as a user may who needs the space
     project.orch("train", "--run-id", "three")
     assert read_by(project, "three") == read_by(project, "two")
+
+
+def test_staged_data_go_directly_to_a_machine_that_cannot_reach_the_store(
+    store: Store, project: Project
+) -> None:
+    profile = project.folder / "orch.yaml"
+    (project.folder / "train.py").write_text(SCRIPT)
+    (project.folder / "images").mkdir()
+    (project.folder / "images/one.bin").write_bytes(b"one")
+    more = f"  outputs: [sum.txt]\nstore: {store.url}\ndata:\n  - source: images\n    stage: true\n"
+    profile.write_text(profile.read_text() + more)
+    project.orch("up", "orch.yaml")
+    said = project.orch("train", "--run-id", "one")
+    assert "data-0 is sent from this computer, because it cannot reach 127.0.0.1:" in said.err
+    assert read_by(project, "one") == repr([("one.bin", b"one")])
+    assert [each.key for each in store.list("blobs/")] == []
