@@ -31,7 +31,6 @@ AT_NIGHT = {
         "test_the_same_of_real_machines",
     ),
     "tests/crash/test_kills_on_clouds.py": ("test_other_verbs[gcp-run]", "test_up_and_down[aws]"),
-    "tests/e2e/test_signals.py": ("test_interrupted_before_the_run_says_so",),
     "tests/e2e/test_adverse.py": (
         "test_a_result_that_equals_an_earlier_one_comes_home",
         "test_data_appear_where_the_script_expects_them",
@@ -77,6 +76,8 @@ AT_NIGHT = {
         "test_a_spot_machine_taken_back_before_it_served_gives_way_to_the_next[0.0]",
     ),
     "tests/e2e/test_main_job.py": ("test_a_variable_of_this_shell_is_the_same_on_both_sides",),
+    "tests/e2e/test_mlflow_server.py": ("test_the_client_of_mlflow_reads_what_orch_logged",),
+    "tests/e2e/test_signals.py": ("test_interrupted_before_the_run_says_so",),
     "tests/e2e/test_observe_job.py": ("test_started_otherwise_and_run_to_its_end_it_is_the_same",),
     "tests/e2e/test_parity_verdicts.py": (
         "test_what_a_verdict_does[EQUIVALENT-]",

@@ -101,13 +101,13 @@ def _judged(project: Project, held: Lease, pulled: PullReport, tell: Progress) -
     """
     from orchestrator.errors import NotAccepted
     from orchestrator.promotion.gate import judge
-    from orchestrator.runs.notify import notified
+    from orchestrator.runs.endings import reported
 
     profile = profile_of(held, ())
     records, refused = [], []
     for record in pulled.records:
         try:
-            with notified(project, profile, record.run_id, tell, began=True) as ended:
+            with reported(project, profile, record.run_id, tell, began=True) as ended:
                 records.append(ended(judge(project, profile, record, "pull", tell)))
         except NotAccepted as error:
             refused.append(error)

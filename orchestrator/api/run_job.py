@@ -93,9 +93,9 @@ def run(
         verb="run",
     )
     words = _words(profile, name, overrides, wish)
-    from orchestrator.runs.notify import notified
+    from orchestrator.runs.endings import reported
 
-    with notified(project, wanted, name, tell) as ended:
+    with reported(project, wanted, name, tell) as ended:
         return ended(_run(_Call(project, wanted, name, overrides, wish, tell, words), output))
 
 

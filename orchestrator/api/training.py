@@ -62,7 +62,7 @@ def train(
         profile = profile_of(held, overrides)
         from orchestrator.promotion.gate import judge
         from orchestrator.runs import attempts
-        from orchestrator.runs.notify import notified
+        from orchestrator.runs.endings import reported
         from orchestrator.training.attended import train_to_the_end
         from orchestrator.training.elsewhere import bring_record
         from orchestrator.training.one_run import RunOptions, refuse_another_machine
@@ -75,7 +75,7 @@ def train(
         seen = attempts.latest_attempt(project.run(name))
         wish = RunOptions(*options, seen, overrides, new_data=new_data)
         job = (project, held, profile, name, wish, interrupts, output, tell, approve)
-        with notified(project, profile, name, tell) as ended:
+        with reported(project, profile, name, tell) as ended:
             with shared_use(project, profile.name):
                 record = train_to_the_end(*job)
             return ended(judge(project, profile, record, "train", tell))
@@ -110,12 +110,12 @@ def attach(
     held, run = known_run(project, run_id, lease)
     profile = profile_of(held, ())
     from orchestrator.promotion.gate import judge
-    from orchestrator.runs.notify import notified
+    from orchestrator.runs.endings import reported
     from orchestrator.runs.outcome import raise_for_outcome
     from orchestrator.training.one_run import finish, opened
 
     tell = progress or Silent()
-    with notified(project, profile, run.run_id, tell, began=True) as ended:
+    with reported(project, profile, run.run_id, tell, began=True) as ended:
         with (
             shared_use(project, profile.name),
             turn_of(project, run.run_id, "attach", tell) as turn,

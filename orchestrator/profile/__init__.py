@@ -7,6 +7,7 @@ from orchestrator.profile.load import load
 from orchestrator.profile.resolved import (
     Code,
     DataTree,
+    Mlflow,
     Notify,
     Parity,
     Profile,
@@ -26,6 +27,7 @@ __all__ = [
     "DataTree",
     "FoundData",
     "FromEnv",
+    "Mlflow",
     "Notify",
     "Parity",
     "Profile",

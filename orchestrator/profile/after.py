@@ -58,6 +58,25 @@ class AcceptSection(Section):
     )
 
 
+class MlflowSection(Section):
+    """The MLflow server that a run's end is logged to."""
+
+    uri: kinds.Webhook | None = Field(
+        default=None,
+        description="The server: `https://mlflow.example.org`, or `{from_env: NAME}`. Default: "
+        "`MLFLOW_TRACKING_URI`.",
+    )
+    experiment: kinds.Text | None = Field(default=None, description="Default: the profile's `name`.")
+    model: kinds.Text | None = Field(
+        default=None,
+        description="The registered model that gets a version for each run that succeeded and, with "
+        "`accept`, was accepted. Default: none is registered.",
+    )
+    artifacts: kinds.Flag = Field(
+        default=True, description="`false`: the outputs and the log are not uploaded."
+    )
+
+
 class NotifySection(Section):
     """Who is told of a run's end."""
 

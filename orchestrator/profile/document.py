@@ -9,7 +9,7 @@ from pydantic import Field
 
 from orchestrator.model import Bound
 from orchestrator.profile import kinds
-from orchestrator.profile.after import AcceptSection, NotifySection, RetrySection
+from orchestrator.profile.after import AcceptSection, MlflowSection, NotifySection, RetrySection
 from orchestrator.profile.mismatch import OnMismatch
 from orchestrator.profile.section import Section
 
@@ -294,6 +294,11 @@ class Document(Section):
         description="Who is told when a run has ended, by the command that sees it first: `run`, `train`, "
         "`watch` or `pull`. A notification that fails is reported, and changes nothing. Default: nobody.",
     )
+    mlflow: MlflowSection | None = Field(
+        default=None,
+        description="The MLflow server that gets parameters, metrics, outputs and verdicts of each run that "
+        "ends. Default: the server that `MLFLOW_TRACKING_URI` names; without it, none.",
+    )
     reservation: kinds.Text | None = Field(
         default=None,
         description="Reserved capacity of the account: a capacity reservation or capacity block (`cr-…`), or "
@@ -330,6 +335,7 @@ SECTIONS: dict[tuple[str, ...], type[Section]] = {
     ("retry",): RetrySection,
     ("accept",): AcceptSection,
     ("notify",): NotifySection,
+    ("mlflow",): MlflowSection,
     ("stack",): StackSection,
     ("code",): CodeSection,
     ("data", "*"): DataSection,

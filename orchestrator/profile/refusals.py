@@ -42,6 +42,8 @@ _OTHER_WORDS = {
     "file_mounts": "data",
     "command": "train.command",
     "notifications": "notify",
+    "tracking": "mlflow",
+    "tracking_uri": "mlflow.uri",
     "run": "train.command",
     "cmd": "train.command",
     "script": "train.command",

@@ -63,6 +63,7 @@ def resolve(
         retry=resolved.Retry(document.retry.interruption, document.retry.error),
         accept=_accept(document),
         notify=_notify(document, places),
+        mlflow=_mlflow(document, places),
         reservation=document.reservation,
         identity=document.identity,
         labels=document.labels,
@@ -163,6 +164,16 @@ def _notify(document: Document, places: Mapping[str, str]) -> resolved.Notify | 
     if isinstance(webhook, FromEnv):
         webhook = replace(webhook, where=places["notify.webhook"])
     return resolved.Notify(section.on, webhook, section.command)
+
+
+def _mlflow(document: Document, places: Mapping[str, str]) -> resolved.Mlflow:
+    section = document.mlflow
+    if section is None:
+        return resolved.Mlflow()
+    uri = section.uri
+    if isinstance(uri, FromEnv):
+        uri = replace(uri, where=places["mlflow.uri"])
+    return resolved.Mlflow(uri, section.experiment, section.model, section.artifacts)
 
 
 def default_lock(code: Path) -> Path | None:

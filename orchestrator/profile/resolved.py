@@ -136,6 +136,23 @@ class Notify:
 
 
 @dataclass(frozen=True)
+class Mlflow:
+    """The MLflow server of a run. None: `MLFLOW_TRACKING_URI`, the profile's name, no registered model."""
+
+    uri: str | FromEnv | None = None
+    experiment: str | None = None
+    model: str | None = None
+    artifacts: bool = True
+
+    def server(self, environ: Mapping[str, str] | None = None) -> str | None:
+        """The address of the server. Raises ProfileError if `environ` lacks its variable."""
+        given = os.environ if environ is None else environ
+        if self.uri is None:
+            return given.get("MLFLOW_TRACKING_URI", "").strip() or None
+        return _value("mlflow.uri", self.uri, given)
+
+
+@dataclass(frozen=True)
 class Retry:
     """How often a run is begun again by itself: after its machine was taken or lost, after it failed."""
 
@@ -188,6 +205,7 @@ class Profile:
     ledger: str = ""
     accept: Accept | None = None
     notify: Notify | None = None
+    mlflow: Mlflow = Mlflow()
     reservation: str | None = None
     identity: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -12,14 +12,24 @@ from typing import Any
 from orchestrator.api import comparing
 from orchestrator.errors import OrchError
 from orchestrator.leases.gpu_ready import parse_listing
-from orchestrator.model import Completed, Exit, RunRecord, files
+from orchestrator.model import Completed, Exit, RunRecord, Silent, files
 from orchestrator.model.answers import Malformed, parsed
 from orchestrator.model.outcomes import ExitReason
 from orchestrator.parity import facts, interventions, lines, numbers, recording
 from orchestrator.profiling import trace
 from orchestrator.reads import opened
 from orchestrator.replay import fork_server, recipe, replayer
-from orchestrator.runs import bookmarks, checkpoints, collect, curves, inputs, kept_code, model_check, outputs
+from orchestrator.runs import (
+    bookmarks,
+    checkpoints,
+    collect,
+    curves,
+    inputs,
+    kept_code,
+    mlflow,
+    model_check,
+    outputs,
+)
 from orchestrator.runs import logs as run_logs
 from orchestrator.runs.stored import StoredRun
 from orchestrator.session import buckets
@@ -119,6 +129,20 @@ def _hashes(path: Path) -> Any:
     return cache.load(path.parent, path.parent)
 
 
+class _Mlflow:
+    """A server that takes whatever it is sent."""
+
+    def upload(self, _artifacts: str, _name: str, content: Any, _size: int) -> None:
+        content.read(MOST)
+
+
+def _to_mlflow(path: Path) -> None:
+    exit_ = collect.exit_json(Exit(0, None, ExitReason.COMPLETED, "It ended."))
+    record, project = RunRecord("one", str(path.parent), exit_), Project.at(path.parent)
+    end = mlflow._End(project, None, record, _Mlflow(), Silent(), began=False)  # type: ignore[arg-type]
+    end._upload("mlflow-artifacts:/1")
+
+
 def _copied_log(path: Path) -> None:
     with open(path.with_name("log copied"), "wb") as target:
         run_logs._copy(path, target, 3)
@@ -148,6 +172,7 @@ READERS: dict[str, Reader] = {
     "runs.outputs._members": Reader("m.keras", outputs._members),
     "runs.inputs._kept": Reader("code.json", lambda p: inputs._kept(p.parent)),
     "runs.logs._copy": Reader("output.log", _copied_log),
+    "runs.mlflow._upload": Reader("output.log", _to_mlflow),
     "runs.logs._opened": Reader("output.log", _passed_on, (OrchError,)),
     "runs.curves._of_file": Reader("metrics.csv", curves._of_file, LEFT_OUT),
     "runs.curves._json_lines": Reader("metrics.jsonl", curves._of_file, LEFT_OUT),
@@ -216,6 +241,7 @@ ELSEWHERE = {
 """Readers whose answers come by a channel: the test of this folder that lies to them."""
 
 LOCK, WRITE, USER, OURS = "a lock", "it writes", "a file that the user names", "a file of ours, no run's"
+SERVER = "the answer of a server: tests/unit/runs/test_mlflow.py::test_a_server_that_is_none_changes_nothing"
 NOT_OF_A_RUN = {
     "runs.model_check._begun": "a command, and no file",
     "runs.model_check.started_ahead": "a command, and no file", "report.page.html._asset": OURS,
@@ -235,7 +261,8 @@ NOT_OF_A_RUN = {
     "hosts.atomic.atomic_file": WRITE, "hosts.atomic.flush_folder": WRITE, "session.team.remembered": OURS,
     "model.files.open_to_write": WRITE, "model.files.write_new": WRITE, "runs.kept_code._packed": WRITE,
     "runs.events._write": WRITE, "runs.notify._told": OURS,
-    "runs.notify.post": WRITE,
+    "runs.notify.post": WRITE, "runs.mlflow._notes": OURS,
+    **{f"runs.mlflow_server.{name}": SERVER for name in ("_send", "_call", "_refusal")},
     "runs.kept_code._found": USER, "runs.kept_code.candidates": USER, "runs.kept_code._content": USER,
     "training.again._text": USER, "training.identity.request_of": USER,
     "stack.bootstrap.far_script": OURS, "stack.bundle._is_binary": USER,

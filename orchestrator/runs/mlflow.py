@@ -1,0 +1,250 @@
+"""Log each end of a run to an MLflow server: parameters, metrics, outputs, verdicts, and the model's version.
+
+What is to be logged is noted in `.orch/mlflow/<run>.json` before the server is asked: a call that is killed
+is followed by one that finds the MLflow run by its tag, and completes it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from orchestrator.errors import ProfileError
+from orchestrator.hosts.atomic import atomic_write
+from orchestrator.model import Progress, RunRecord
+from orchestrator.model.answers import SHORT, Like, Malformed, Most, decoded
+from orchestrator.model.files import open_regular, regular_bytes
+from orchestrator.model.outcomes import ExitReason
+from orchestrator.profile import Profile
+from orchestrator.runs.curves import curves_of
+from orchestrator.runs.mlflow_server import MlflowError, Server, takes_files
+from orchestrator.session.project import Project
+
+_FOLDER = "mlflow"
+_MARK = "orch.id"
+_LONGEST = 500
+_LARGEST_FILE = 5 << 30
+_UNNAMEABLE = re.compile(r"[^\w\-. /]")
+_FLAG = re.compile(r"--([A-Za-z][\w-]*)(?:=(.*))?\Z", re.S)
+
+
+@dataclass(frozen=True)
+class _Note:
+    """One end of a run: `id` is the tag of its MLflow run; `logged` once all of it is there."""
+
+    attempt: int
+    id: Annotated[str, Like("[0-9a-f]{32}")]
+    logged: bool = False
+
+
+@dataclass(frozen=True)
+class _Notes:
+    ends: Annotated[tuple[_Note, ...], Most(1_000)] = ()
+
+
+def log_end(project: Project, profile: Profile, record: RunRecord, tell: Progress, *, began: bool) -> None:
+    """Log the end of `record` once. A failure is reported, and the next call that sees the end repeats it.
+
+    `began`: the run was begun by another call, whose overrides of the profile are not known here.
+    """
+    if record.exit["reason"] == ExitReason.RUNNING:
+        return
+    try:
+        url = profile.mlflow.server()
+    except ProfileError as error:
+        tell.say(f"{record.run_id} was not logged to MLflow: {error.message}")
+        return
+    if url is None:
+        return
+    if not re.match(r"https?://", url):
+        tell.say(
+            f"{record.run_id} was not logged to MLflow: MLFLOW_TRACKING_URI is no http or https address, and "
+            "orch logs to servers only, such as: mlflow server --backend-store-uri sqlite:///mlflow.db"
+        )
+        return
+    end = _End(project, profile, record, Server(url, os.environ), tell, began)
+    try:
+        end.log()
+    except (MlflowError, OSError) as error:
+        leased = any(record.run_id in lease.runs for lease in project.open_leases())
+        again = f"orch pull {record.run_id}" if leased else "repeat the command"
+        tell.say(f"{record.run_id} was not logged to MLflow: {error} To try again: {again}")
+
+
+@dataclass(frozen=True)
+class _End:
+    project: Project
+    profile: Profile
+    record: RunRecord
+    server: Server
+    tell: Progress
+    began: bool
+
+    def log(self) -> None:
+        note = self._note()
+        if note.logged:
+            return
+        self._keep(note)
+        experiment = self.server.experiment(self.profile.mlflow.experiment or self.profile.name)
+        started, ended = self._times_ms()
+        run, artifacts = self.server.run(experiment, self.record.run_id, started, (_MARK, note.id))
+        self.server.log(run, self._params(), list(self._metrics(ended)), self._tags())
+        if self.profile.mlflow.artifacts:
+            self._upload(artifacts)
+        self.server.end(run, _status(self.record), ended)
+        self._register(run, artifacts)
+        self._keep(replace(note, logged=True))
+
+    def _register(self, run: str, artifacts: str) -> None:
+        model, accepted = self.profile.mlflow.model, (self.record.acceptance or {}).get("accepted", True)
+        if model is None or not self.record.succeeded or not accepted:
+            return
+        version = self.server.register(model, f"{artifacts}/outputs", run)
+        if version is not None:
+            self.tell.say(f"MLflow: {model} version {version} is {self.record.run_id}")
+
+    # ------------------------------------------------------------ what is logged
+
+    def _params(self) -> dict[str, str]:
+        """The flags of the command, the variables of `train.env` that are no secrets, and what identifies the
+        run.
+        """
+        record, train = self.record, self.profile.train
+        withheld = record.request["withheld"] if record.request and self.began else ()
+        env = {
+            name: value
+            for name, value in train.env.items()
+            if isinstance(value, str) and f"train.env.{name}" not in withheld
+        }
+        facts = {
+            "command": " ".join(record.command or ()),
+            "code": record.code["digest"] if record.code else None,
+            "data": record.data["digest"] if record.data else None,
+            "stack": record.stack["digest"] if record.stack else None,
+            "cloud": record.machine["provider"] if record.machine else None,
+            "instance_type": record.machine["instance_type"] if record.machine else None,
+        }
+        known = {f"orch.{name}": str(value) for name, value in facts.items() if value}
+        given = {**_flags(record.command or ()), **env, **known}
+        return {_name(name): value[:_LONGEST] for name, value in given.items() if value}
+
+    def _metrics(self, ended: int) -> Iterator[dict[str, Any]]:
+        """The curves of the run, then its final metrics, later by 1 ms, because MLflow shows the latest.
+
+        Values that are no finite number are left out.
+        """
+        record = self.record
+        folder = Path(record.path)
+        curves = curves_of(folder, record.artifacts, folder / "output.log")
+        for curve in curves:
+            for x, y in zip(curve.xs, curve.ys, strict=True):
+                if math.isfinite(y):
+                    yield {"key": _name(curve.name), "value": y, "timestamp": ended, "step": int(x)}
+        last = max((int(curve.xs[-1]) for curve in curves), default=0)
+        for name, value in record.metrics.items():
+            if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+                yield {"key": _name(name), "value": float(value), "timestamp": ended + 1, "step": last}
+
+    def _tags(self) -> dict[str, str]:
+        record = self.record
+        check, accepted = record.model_check or {}, (record.acceptance or {}).get("accepted")
+        git = record.code.get("git") if record.code else None
+        facts: dict[str, Any] = {
+            "orch.run_id": record.run_id,
+            "orch.attempts": len(record.attempts) or 1,
+            "orch.exit": record.exit["reason"],
+            "orch.exit_detail": record.exit.get("detail"),
+            "orch.verdict": (record.parity or {}).get("verdict"),
+            "orch.resume_proof": (record.resume_proof or {}).get("verdict"),
+            "orch.model_check": check.get("equal"),
+            "orch.accepted": accepted,
+            "orch.cost_usd": record.cost["run_usd"] if record.cost else None,
+            "mlflow.source.name": " ".join(record.command or ()),
+            "mlflow.source.type": "JOB",
+            "mlflow.source.git.commit": git["revision"] if git else None,
+        }
+        return {
+            key: str(value)[:_LONGEST] for key, value in facts.items() if value is not None and value != ""
+        }
+
+    def _upload(self, artifacts: str) -> None:
+        """What came home, the record, and the log; what cannot be uploaded is reported."""
+        if not takes_files(artifacts):
+            self.tell.say(
+                "MLflow: no files are uploaded, because the server leaves them to its clients; start it with "
+                "--serve-artifacts, or write mlflow.artifacts: false"
+            )
+            return
+        folder = Path(self.record.path)
+        for name in (*(artifact["path"] for artifact in self.record.artifacts), "run.json", "output.log"):
+            try:
+                with open_regular(folder / name) as content:
+                    size = os.fstat(content.fileno()).st_size
+                    if size > _LARGEST_FILE:
+                        raise Malformed(f"it has more than {_LARGEST_FILE:,} bytes")
+                    self.server.upload(artifacts, name, content, size)
+            except (FileNotFoundError, Malformed) as error:
+                why = "it is not there" if isinstance(error, FileNotFoundError) else error
+                self.tell.say(f"MLflow: {name} of {self.record.run_id} is not uploaded: {why}")
+
+    def _times_ms(self) -> tuple[int, int]:
+        attempts = self.record.attempts
+        started = attempts[0]["started_at"] if attempts else None
+        ended = attempts[-1]["ended_at"] if attempts else None
+        begun = int((started or ended or 0) * 1000)
+        return begun, max(begun, int((ended or 0) * 1000))
+
+    # ------------------------------------------------------------ what was logged
+
+    @property
+    def _place(self) -> Path:
+        return self.project.state / _FOLDER / f"{self.record.run_id}.json"
+
+    def _notes(self) -> _Notes:
+        try:
+            return decoded(_Notes, regular_bytes(self._place, SHORT))
+        except (OSError, Malformed):
+            return _Notes()
+
+    def _note(self) -> _Note:
+        attempt = max(1, len(self.record.attempts))
+        known = (note for note in self._notes().ends if note.attempt == attempt)
+        return next(known, _Note(attempt, secrets.token_hex(16)))
+
+    def _keep(self, note: _Note) -> None:
+        self.project.ignore_state()
+        self._place.parent.mkdir(parents=True, exist_ok=True)
+        others = tuple(each for each in self._notes().ends if each.attempt != note.attempt)
+        kept = _Notes((*others, note)[-1_000:])
+        atomic_write(self._place, json.dumps(asdict(kept)).encode())
+
+
+def _status(record: RunRecord) -> str:
+    if record.succeeded:
+        return "FINISHED"
+    return "KILLED" if record.exit["reason"] == ExitReason.CANCELLED else "FAILED"
+
+
+def _flags(command: Sequence[str]) -> Mapping[str, str]:
+    """`--lr 0.1`, `--lr=0.1` and `--fast` as lr, lr and fast."""
+    found: dict[str, str] = {}
+    for place, word in enumerate(command):
+        flag = _FLAG.match(word)
+        if flag is None:
+            continue
+        following = command[place + 1] if place + 1 < len(command) else "--"
+        alone = "true" if following.startswith("--") else following
+        found[flag[1]] = alone if flag[2] is None else flag[2]
+    return found
+
+
+def _name(name: str) -> str:
+    """A name as MLflow takes it."""
+    return _UNNAMEABLE.sub("_", name)[:250] or "_"
