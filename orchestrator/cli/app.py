@@ -38,6 +38,7 @@ from orchestrator.cli.options import (
     RunId,
     Sets,
     Strict,
+    run_ids,
 )
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.verbs import Verb, Verbs
@@ -47,7 +48,7 @@ app = typer.Typer(
     cls=Verbs,
     help="Train on another machine and verify that the result is the same as on yours.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     epilog="Exit codes: 0 success, 1 error on this computer, 2 usage or profile, 3 credentials, "
@@ -111,7 +112,10 @@ def plan(
     profile: ProfilePath,
     sets: Sets = None,
     like: Annotated[
-        str | None, typer.Option("--like", metavar="RUN", help="Plan a machine that fits what RUN used.")
+        str | None,
+        typer.Option(
+            "--like", metavar="RUN", help="Plan a machine that fits what RUN used.", autocompletion=run_ids
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

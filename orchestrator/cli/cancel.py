@@ -6,14 +6,17 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Json, Lease
+from orchestrator.cli.options import Json, Lease, run_ids
 from orchestrator.cli.output import emit, guarded
 
 
 @guarded
 def cancel(
     run_id: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="The run's id. Default: the latest active run.")
+        str | None,
+        typer.Argument(
+            metavar="RUN", help="The run's id. Default: the latest active run.", autocompletion=run_ids
+        ),
     ] = None,
     lease: Lease = None,
     as_json: Json = False,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Json, duration
+from orchestrator.cli.options import Json, duration, run_ids
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.screen import screen
 from orchestrator.model.outcomes import Conclusion
@@ -14,8 +14,15 @@ from orchestrator.model.outcomes import Conclusion
 
 @guarded
 def compare(
-    run_a: Annotated[str, typer.Argument(metavar="RUN_A", help="A run id under runs/, or a run's folder.")],
-    run_b: Annotated[str, typer.Argument(metavar="RUN_B", help="The run to compare it with.")],
+    run_a: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN_A", help="A run id under runs/, or a run's folder.", autocompletion=run_ids
+        ),
+    ],
+    run_b: Annotated[
+        str, typer.Argument(metavar="RUN_B", help="The run to compare it with.", autocompletion=run_ids)
+    ],
     confirm: Annotated[
         bool,
         typer.Option(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Json
+from orchestrator.cli.options import Json, run_ids
 from orchestrator.cli.output import emit, guarded
 
 
@@ -35,7 +35,11 @@ def models(
 def rollback(
     run_id: Annotated[
         str | None,
-        typer.Argument(metavar="[RUN]", help="An accepted run; default: the one that was current before."),
+        typer.Argument(
+            metavar="[RUN]",
+            help="An accepted run; default: the one that was current before.",
+            autocompletion=run_ids,
+        ),
     ] = None,
     model: Annotated[
         str, typer.Option("--model", metavar="NAME", help="Which model, as `orch models` lists it.")

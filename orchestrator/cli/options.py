@@ -18,11 +18,28 @@ def duration(text: str) -> int:
         raise typer.BadParameter(str(error)) from error
 
 
+def run_ids(incomplete: str) -> list[str]:
+    """Complete the id of a run."""
+    from orchestrator.api.completing import run_ids as known
+
+    return known(incomplete)
+
+
+def lease_ids(incomplete: str) -> list[str]:
+    """Complete the id of a lease."""
+    from orchestrator.api.completing import lease_ids as known
+
+    return known(incomplete)
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print one versioned JSON object on stdout.")]
 Lease = Annotated[
     str | None,
     typer.Option(
-        "--lease", metavar="NAME", help="The lease, as `orch status` names it, if the project has several."
+        "--lease",
+        metavar="NAME",
+        help="The lease, as `orch status` names it, if the project has several.",
+        autocompletion=lease_ids,
     ),
 ]
 Sets = Annotated[
@@ -46,4 +63,7 @@ NewData = Annotated[
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop if lint finds an error in the script.")]
 ProfilePath = Annotated[Path, typer.Argument(metavar="PROFILE", help="The profile, for example orch.yaml.")]
-RunId = Annotated[str | None, typer.Argument(metavar="RUN", help="The run's id. Default: the latest run.")]
+RunId = Annotated[
+    str | None,
+    typer.Argument(metavar="RUN", help="The run's id. Default: the latest run.", autocompletion=run_ids),
+]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Json, Lease
+from orchestrator.cli.options import Json, Lease, run_ids
 from orchestrator.cli.output import guarded
 
 
@@ -14,7 +14,11 @@ from orchestrator.cli.output import guarded
 def pull(
     run_id: Annotated[
         str | None,
-        typer.Argument(metavar="RUN", help="The run's id. Default: the latest run that was not pulled."),
+        typer.Argument(
+            metavar="RUN",
+            help="The run's id. Default: the latest run that was not pulled.",
+            autocompletion=run_ids,
+        ),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Pull every run of the lease that has ended.")

@@ -6,17 +6,23 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Json
+from orchestrator.cli.options import Json, run_ids
 from orchestrator.cli.output import emit, guarded
 
 
 @guarded
 def report(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="A run: an id, or a folder; default: the newest.")
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help="A run: an id, or a folder; default: the newest.", autocompletion=run_ids
+        ),
     ] = None,
     other: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="A second run, to be compared with the first.")
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help="A second run, to be compared with the first.", autocompletion=run_ids
+        ),
     ] = None,
     form: Annotated[
         str,

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Json
+from orchestrator.cli.options import Json, run_ids
 from orchestrator.cli.output import emit, guarded
 from orchestrator.errors import EXIT_PARITY
 
 
 @guarded
 def rerun(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run, by its id.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run, by its id.", autocompletion=run_ids)],
     run_id: Annotated[
         str | None,
         typer.Option("--run-id", metavar="ID", help="Name the new run. A repeated call continues it."),

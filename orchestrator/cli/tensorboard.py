@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.options import Json, Lease
+from orchestrator.cli.options import Json, Lease, run_ids
 from orchestrator.cli.output import emit, guarded
 from orchestrator.cli.terminal import ours
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 @guarded
 def tensorboard(
     run_id: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="The run's id. Default: the latest run.")
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help="The run's id. Default: the latest run.", autocompletion=run_ids
+        ),
     ] = None,
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The port on this computer.")] = 6006,
     lease: Lease = None,

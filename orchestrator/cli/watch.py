@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import Json, Sets
+from orchestrator.cli.options import Json, Sets, run_ids
 from orchestrator.cli.output import guarded
 
 
 @guarded
 def watch(
-    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")],
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", autocompletion=run_ids)],
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
