@@ -25,7 +25,6 @@ from orchestrator.errors import (
     ResumeRefused,
     UsageError,
 )
-from orchestrator.model import RunRecord
 from orchestrator.model.error_page import page_of
 
 
@@ -101,6 +100,7 @@ def _letter(error: OrchError) -> str:
 
 def _show_run(error: NotAccepted) -> None:
     """The screen of the run, which succeeded."""
+    from orchestrator.model import RunRecord
     from orchestrator.report.run import summary
 
     if isinstance(error.record, RunRecord):

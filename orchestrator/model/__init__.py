@@ -1,73 +1,79 @@
 """The nouns that cross seams, and the protocols Provider and Host.
 
-Plain frozen dataclasses, quick to import. Sizes are bytes, durations seconds, times aware UTC
-datetimes, prices US dollars an hour, hashes lower-case hex SHA-256.
+Plain frozen dataclasses; a module is imported when one of its names is first used. Sizes are bytes, durations
+seconds, times aware UTC datetimes, prices US dollars an hour, hashes lower-case hex SHA-256.
 """
 
-from .checks import Check, CheckState, Readiness, Topic, Wanted
-from .disks import AS_MADE, DiskKind, DiskMarket, Volume
-from .hosts import FAR_BASE, LARGEST_FILE, OUTPUT, Agent, Channel, Completed, Host
-from .machines import (
-    LABEL_ATTEMPT,
-    LABEL_EXPIRES,
-    LABEL_LASTS,
-    LABEL_LEASE,
-    LABEL_OWNER,
-    LABEL_SPEC,
-    Ending,
-    Endpoint,
-    Labels,
-    Machine,
-    MachineSpec,
-    MachineState,
-    NotYet,
-    Partial,
-    Provider,
-    unseen_in,
-)
-from .needs import AcceleratorNeed, Bound, Need, Offer, Place
-from .outcomes import Conclusion, ExitReason, Kind, Outcome, Stage
-from .progress import Progress, Silent
-from .records import (
-    MODEL_CHECK,
-    PULL,
-    RUN_SCHEMA,
-    CancelReport,
-    DownReport,
-    LeaseStatus,
-    PullReport,
-    RunRecord,
-)
-from .resume import ResumeCheck
-from .run_json import (
-    Artifact,
-    AttemptFacts,
-    CodeFacts,
-    CostFacts,
-    DataFacts,
-    Exited,
-    MachineFacts,
-    NotWritten,
-    RequestFacts,
-    StackFacts,
-    Unfetched,
-)
-from .runs import (
-    Divergence,
-    DriftBand,
-    Exit,
-    GpuRoom,
-    Job,
-    Reason,
-    RecordedFact,
-    Room,
-    RunState,
-    Subject,
-    Tried,
-    Verdict,
-)
-from .stacks import Difference, Distribution, Fingerprint, Lock, Pin, is_allowed
-from .trees import Entry, Manifest, NotFetched, Refused, TreeLink
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .checks import Check, CheckState, Readiness, Topic, Wanted
+    from .disks import AS_MADE, DiskKind, DiskMarket, Volume
+    from .hosts import FAR_BASE, LARGEST_FILE, OUTPUT, Agent, Channel, Completed, Host
+    from .machines import (
+        LABEL_ATTEMPT,
+        LABEL_EXPIRES,
+        LABEL_LASTS,
+        LABEL_LEASE,
+        LABEL_OWNER,
+        LABEL_SPEC,
+        Ending,
+        Endpoint,
+        Labels,
+        Machine,
+        MachineSpec,
+        MachineState,
+        NotYet,
+        Partial,
+        Provider,
+        unseen_in,
+    )
+    from .needs import AcceleratorNeed, Bound, Need, Offer, Place
+    from .outcomes import Conclusion, ExitReason, Kind, Outcome, Stage
+    from .progress import Progress, Silent
+    from .records import (
+        MODEL_CHECK,
+        PULL,
+        RUN_SCHEMA,
+        CancelReport,
+        DownReport,
+        LeaseStatus,
+        PullReport,
+        RunRecord,
+    )
+    from .resume import ResumeCheck
+    from .run_json import (
+        Artifact,
+        AttemptFacts,
+        CodeFacts,
+        CostFacts,
+        DataFacts,
+        Exited,
+        MachineFacts,
+        NotWritten,
+        RequestFacts,
+        StackFacts,
+        Unfetched,
+    )
+    from .runs import (
+        Divergence,
+        DriftBand,
+        Exit,
+        GpuRoom,
+        Job,
+        Reason,
+        RecordedFact,
+        Room,
+        RunState,
+        Subject,
+        Tried,
+        Verdict,
+    )
+    from .stacks import Difference, Distribution, Fingerprint, Lock, Pin, is_allowed
+    from .trees import Entry, Manifest, NotFetched, Refused, TreeLink
 
 __all__ = [
     "AS_MADE",
@@ -158,3 +164,36 @@ __all__ = [
     "is_allowed",
     "unseen_in",
 ]
+
+_NAMES = {
+    "disks": "AS_MADE DiskKind DiskMarket Volume",
+    "hosts": "FAR_BASE LARGEST_FILE OUTPUT Agent Channel Completed Host",
+    "machines": (
+        "LABEL_ATTEMPT LABEL_EXPIRES LABEL_LASTS LABEL_LEASE LABEL_OWNER LABEL_SPEC Ending Endpoint "
+        "Labels Machine MachineSpec MachineState NotYet Partial Provider unseen_in"
+    ),
+    "records": "MODEL_CHECK PULL RUN_SCHEMA CancelReport DownReport LeaseStatus PullReport RunRecord",
+    "needs": "AcceleratorNeed Bound Need Offer Place",
+    "run_json": (
+        "Artifact AttemptFacts CodeFacts CostFacts DataFacts Exited MachineFacts NotWritten "
+        "RequestFacts StackFacts Unfetched"
+    ),
+    "checks": "Check CheckState Readiness Topic Wanted",
+    "outcomes": "Conclusion ExitReason Kind Outcome Stage",
+    "stacks": "Difference Distribution Fingerprint Lock Pin is_allowed",
+    "runs": "Divergence DriftBand Exit GpuRoom Job Reason RecordedFact Room RunState Subject Tried Verdict",
+    "trees": "Entry Manifest NotFetched Refused TreeLink",
+    "progress": "Progress Silent",
+    "resume": "ResumeCheck",
+}
+"""The names of each module."""
+
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
