@@ -1,4 +1,4 @@
-"""Providers sell machines. They are opened by name, and loaded only then."""
+"""Create, list and delete machines. A provider is opened by its name, and its library is loaded only then."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def ending_of(provider: Provider, machine: Machine) -> Ending | None:
 
 
 def made_there(provider: str, machine: Machine) -> ProviderError:
-    """The refusal to vouch for a machine that made its host key itself."""
+    """Return the error for a machine whose host key was generated on the machine: nobody can vouch for it."""
     return ProviderError(
         Fault.INVALID,
         f"The host key of {machine.id} was made on the machine; {provider} records no other.",
@@ -27,7 +27,7 @@ def made_there(provider: str, machine: Machine) -> ProviderError:
 
 
 def names() -> tuple[str, ...]:
-    """Every provider whose machines outlive this process."""
+    """Return the name of every provider whose machines outlive this process."""
     return clouds.names()
 
 
@@ -36,7 +36,8 @@ def exists(name: str) -> bool:
 
 
 def open_provider(name: str, *, state: Path | None = None) -> Provider:
-    """The provider of that name; `state` is where it may keep what outlives this process.
+    """Return the provider with this name; `state` is the folder for what outlives this process. Raises
+    ProviderError(INVALID) for an unknown name.
 
     Raises ProviderError(INVALID) for a name that is unknown.
     """

@@ -1,4 +1,4 @@
-"""What a provider makes beside a machine, where it makes nothing."""
+"""The part of Provider for clouds that create nothing except the machine."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from orchestrator.model import Machine
 
 
 class NothingBeside:
-    """The part of Provider for clouds whose machines end by themselves and leave nothing else."""
+    """Mixin for clouds whose machines end by themselves and leave nothing else behind."""
 
     def guard(self, machine: Machine, lasts: float) -> Machine:  # noqa: ARG002
         return machine
 
     def forget(self, machine: Machine) -> None:
-        """Nothing was made beside it."""
+        """Do nothing: nothing was created apart from the machine."""

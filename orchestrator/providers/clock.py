@@ -1,4 +1,4 @@
-"""A cloud's own clock, as its answers tell it: this computer's may be wrong."""
+"""Read the cloud's clock from its answers; the clock of this computer may be wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 
 
 def http_time(header: object) -> datetime | None:
-    """Parse the Date header of an answer. None where there is none, or it cannot be read."""
+    """Parse the Date header of an answer. Returns None if it is absent or not a date."""
     try:
         told = parsedate_to_datetime(str(header))
     except (ValueError, TypeError, OverflowError):
@@ -16,5 +16,5 @@ def http_time(header: object) -> datetime | None:
 
 
 def age(created_at: datetime | None, now: datetime | None) -> float | None:
-    """Seconds between two times of one clock; None where either is unknown. It is never negative."""
+    """Return the seconds between two times of one clock, at least 0; None if either is unknown."""
     return None if created_at is None or now is None else max(0.0, (now - created_at).total_seconds())

@@ -1,4 +1,5 @@
-"""A cloud in this process: everything that a real one does to its callers, and nothing that runs.
+"""An emulated cloud inside this process, for tests. It behaves towards its callers as a real cloud does, but
+runs nothing.
 
 It lists late, starts slowly, fails before or after it has done what was asked, runs out of capacity
 and quota, and ends machines at their deadlines; all by a clock that tests can turn.
@@ -51,7 +52,7 @@ CATALOG = (
 
 @dataclass(frozen=True)
 class Temper:
-    """How slow this cloud is, in seconds: until listed, until running, until gone."""
+    """The delays of this cloud in seconds: until a machine is listed, runs, and is gone."""
 
     visible_after: float = 0.0
     running_after: float = 0.0
@@ -60,7 +61,7 @@ class Temper:
 
 @dataclass(frozen=True)
 class Mishap:
-    """One failure to come. `after_effect`: it is done all the same, and the caller does not learn it."""
+    """One planned failure. `after_effect`: the operation is carried out, but the caller gets an error."""
 
     fault: Fault
     code: str = "Scripted"
@@ -141,30 +142,32 @@ class MemoryProvider(NothingBeside):
     # ------------------------------------------------------------ what tests can do to it
 
     def fail_next(self, operation: str, *mishaps: Mishap | None) -> None:
-        """Let the next calls of `operation` fail in this order; None lets one pass."""
+        """Make the next calls of `operation` fail in this order; None lets one call succeed."""
         self._script[operation].extend(mishaps)
 
     def sell_out(self, instance_type: str, zone: str) -> None:
-        """No more of that type there, until restock()."""
+        """Make this type unavailable in this zone until restock()."""
         self._sold_out.add((instance_type, zone))
 
     def restock(self) -> None:
         self._sold_out.clear()
 
     def deny(self, region: str) -> None:
-        """Refuse `list`, `find` and `delete` in that region, as a policy of an organisation does."""
+        """Refuse `list`, `find` and `delete` in this region, as an organisation's policy does."""
         self._denied.add(region)
 
     def list_nothing(self, times: int, *, after: int = 0) -> None:
-        """After so many answers of `list`, let as many be empty, as those of a list that lags behind."""
+        """After this many answers of `list`, return that many empty ones, like a list that lags behind."""
         self._stale_lists = [False] * after + [True] * times
 
     def kill(self, machine: Machine) -> None:
-        """End it without notice, as a preemption does."""
+        """End the machine without notice, as a preemption does."""
         self._end(machine.id)
 
     def alive(self) -> Sequence[Machine]:
-        """What really exists, listed already or not: for tests to compare with what was claimed."""
+        """Return the machines that exist, whether listed already or not; tests compare them with what was
+        reported.
+        """
         self._enforce_deadlines()
         return [made.machine for made in self._made.values() if made.ended_at is None]
 

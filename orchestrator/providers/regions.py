@@ -1,4 +1,6 @@
-"""Ask every region of a cloud for its machines; one that refuses these credentials hides no other."""
+"""List the machines of all regions of a cloud. A region that refuses the credentials does not hide the
+others.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ _AT_ONCE = 8
 
 
 def list_regions(regions: Sequence[str], list_one: Callable[[str], Sequence[Machine]]) -> Sequence[Machine]:
-    """The machines of all regions, asked side by side; Partial where some refuse as AUTH.
+    """List all regions in parallel. Raises Partial if some refuse with AUTH, and ProviderError if all refuse
+    or if one fails for another reason, so that the call is repeated.
 
     Raises ProviderError where all refuse, or one fails otherwise: that may pass, so the call is repeated.
     """

@@ -1,4 +1,4 @@
-"""A provider that tries another provider again when the trouble will pass."""
+"""A provider that repeats the calls of another provider after transient errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ R = TypeVar("R")
 
 
 class RetryingProvider:
-    """Repeats what failed as TRANSIENT or BUSY, after the pauses of Backoff, for at most `deadline_s` a call.
+    """Repeat calls that failed with TRANSIENT or BUSY, after the pauses of Backoff, for at most `deadline_s`
+    per call.
 
     Everything may be repeated, create too: it names its machine. No other fault is: an UNKNOWN create may
     have happened, and only `list` tells. The last error is raised as it came.
@@ -100,7 +101,7 @@ class RetryingProvider:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> ProviderError:
-        """What was done is not known: an answer came that has not the fields of one."""
+        """The error for an answer without the expected fields: it is unknown what was done."""
         return ProviderError(
             Fault.UNKNOWN,
             f"{self.name} gave an answer that cannot be read ({type(error).__name__}: {error}).",

@@ -1,4 +1,4 @@
-"""Ways to machines without a public address: programs whose standard streams are the connection."""
+"""Reach machines without a public address through programs whose standard streams are the connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _GREETING_S = 15.0
 
 
 def require(programs: Mapping[str, str], purpose: str) -> None:
-    """ProviderError(INVALID) naming the first of `programs` (name → how it is installed) that is not here."""
+    """Raise ProviderError(INVALID) for the first of `programs` (name to installation hint) that is not
+    installed here.
+    """
     for name, install in programs.items():
         if shutil.which(name) is None:
             raise ProviderError(
@@ -32,15 +34,16 @@ def require(programs: Mapping[str, str], purpose: str) -> None:
 
 
 class Tunnels:
-    """Whether tunnels lead to ssh servers yet: a machine runs long before its tunnel does."""
+    """Check whether tunnels lead to ssh servers yet: a machine runs long before its tunnel works."""
 
     def __init__(self, patience_s: float = 120.0) -> None:
         self._patience_s = patience_s
         self._since: dict[str, float] = {}
 
     def leads(self, machine: str, command: Sequence[str]) -> bool:
-        """Whether an ssh server greets through it. ProviderError, with the program's own words, where none
-        has greeted for longer than machines take."""
+        """Return whether an ssh server answers through the tunnel. Raises ProviderError with the
+        program's own words if none has answered for longer than machines take to start.
+        """
         complaint = _complaint(command)
         if complaint is None:
             return True
@@ -58,7 +61,9 @@ class Tunnels:
 
 
 def _complaint(command: Sequence[str]) -> str | None:
-    """None where an ssh server greets through the tunnel; else the last that its program says."""
+    """Return None if an ssh server answers through the tunnel, else the last line that its program
+    printed.
+    """
     with (
         tempfile.TemporaryFile() as said,
         subprocess.Popen(
@@ -78,7 +83,7 @@ def _complaint(command: Sequence[str]) -> str | None:
 
 
 def _first(descriptor: int, count: int, patience_s: float) -> bytes:
-    """Up to `count` bytes that come within that time, fewer where they end."""
+    """Read up to `count` bytes within the time limit; fewer if the stream ends."""
     end = time.monotonic() + patience_s
     found = b""
     while len(found) < count:

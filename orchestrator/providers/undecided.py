@@ -1,4 +1,6 @@
-"""What is refused after a create call was accepted does not say that no machine was made."""
+"""Mark refusals that do not exclude that a machine was created: they came after a create call was
+accepted.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _DENY_ALL = (Fault.CAPACITY, Fault.QUOTA)
 
 @contextmanager
 def undecided() -> Iterator[None]:
-    """Mark the refusals of the block, which comes after a call that may have made the machine."""
+    """Mark the refusals raised in the block, which follows a call that may have created the machine."""
     try:
         yield
     except ProviderError as error:
@@ -22,5 +24,7 @@ def undecided() -> Iterator[None]:
 
 
 def note_repeated(error: ProviderError) -> None:
-    """Mark the refusal of a call that was made before without an answer: that one may have made it."""
+    """Mark the refusal of a repeated call: the earlier call, which got no answer, may have created the
+    machine.
+    """
     error.undecided = error.undecided or error.fault not in _DENY_ALL

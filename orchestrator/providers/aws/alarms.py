@@ -1,4 +1,5 @@
-"""Alarms of CloudWatch that end a machine whose guest cannot: dead, or past its deadline with its timer gone.
+"""CloudWatch alarms that end a machine if its guest cannot: because it is dead, or past its deadline without
+a timer.
 
 They carry EC2's own terminate action, under a role that AWS makes itself
 (docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/UsingAlarmActions.html). An alarm outlives its machine
@@ -32,7 +33,8 @@ def name_of(identity: str, kind: str) -> str:
 
 
 def alarms_of(identity: str, region: str, lasts: float) -> tuple[Mapping[str, Any], ...]:
-    """The parameters of PutMetricAlarm for each. `lasts`: seconds from the machine's start to its deadline.
+    """Return the parameters of PutMetricAlarm for each alarm. `lasts`: seconds from the machine's start to
+    its deadline.
 
     An alarm looks back a day at most, or a week with periods of an hour (PutMetricAlarm's reference, Period):
     a machine for longer has none for its deadline.
@@ -69,12 +71,14 @@ def alarms_of(identity: str, region: str, lasts: float) -> tuple[Mapping[str, An
 
 
 def partition_of(region: str) -> str:
-    """The first part of an ARN of that region."""
+    """Return the ARN partition of a region, such as aws or aws-cn."""
     return {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get(region.rpartition("-")[0].rpartition("-")[0], "aws")
 
 
 def arm(clients: Clients, region: str, identity: str, lasts: float) -> dict[str, Any]:
-    """Make the alarms; what the machine's detail tells of them. A refusal is told, and fails nothing."""
+    """Create the alarms; returns what the machine's detail says about them. A refusal is reported and is
+    no error.
+    """
     kinds: list[str] = []
     try:
         with asking(clients, region):
@@ -87,7 +91,7 @@ def arm(clients: Clients, region: str, identity: str, lasts: float) -> dict[str,
 
 
 def remove(clients: Clients, region: str, identity: str) -> None:
-    """Remove what may have been made, one at a time: a name that is unknown keeps the others."""
+    """Delete the alarms that may exist, one call each: an unknown name in a call would keep the others."""
     for kind in _KINDS:
         with suppress(*_FAILURES), asking(clients, region):
             clients.client("cloudwatch", region).delete_alarms(AlarmNames=[name_of(identity, kind)])

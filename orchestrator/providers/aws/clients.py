@@ -1,4 +1,4 @@
-"""The clients of boto3, one for each region and service, and the errors that they raise, translated."""
+"""boto3 clients, one for each region and service, and the translation of their errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READ_S = 60
 
 
 class Clients:
-    """Credentials, profile and endpoints come by boto3's own chain. Safe to use from several threads.
+    """Create boto3 clients; credentials, profile and endpoints are found by boto3.
 
     Nothing is retried below: what may be repeated is decided above, where it is known.
     """
@@ -37,7 +37,9 @@ class Clients:
         return boto3.Session()
 
     def client(self, service: str, region: str) -> Any:
-        """Making one is not safe in two threads at once; using it is."""
+        """Return the client of a service in a region. Creating one is not thread-safe, so it is done
+        under a lock.
+        """
         import botocore.config
 
         with self._lock:
@@ -60,14 +62,16 @@ class Clients:
 
     @property
     def home(self) -> str:
-        """The region of the environment or the profile, where there is one."""
+        """Return the region of the environment or the AWS profile; None if neither names one."""
         if self._settings.regions:
             return self._settings.regions[0]
         return str(self._session.region_name or HOME)
 
     @functools.cached_property
     def regions(self) -> tuple[str, ...]:
-        """Every region in which a machine of ours could be: one ask, of what the account has enabled."""
+        """Return every region in which a machine of this account could be, from one request for the
+        enabled regions.
+        """
         if self._settings.regions:
             return self._settings.regions
         wanted = {*self._catalog_regions(), self.home}
@@ -82,7 +86,7 @@ class Clients:
         return tuple(sorted(wanted & enabled)) or (self.home,)
 
     def require_region(self, region: str) -> None:
-        """Nothing is made where nobody would look for it."""
+        """Refuse a region in which `list` would not look for the machine."""
         if region not in self.regions:
             raise ProviderError(
                 Fault.INVALID,
@@ -92,7 +96,7 @@ class Clients:
             )
 
     def identity(self) -> str:
-        """Whose credentials these are, or "" where that cannot be learned: it only helps a message."""
+        """Return the caller's ARN for messages; "" if it cannot be found out."""
         try:
             return str(self.client("sts", self.home).get_caller_identity()["Arn"])
         except Exception:
@@ -100,7 +104,9 @@ class Clients:
 
 
 def _require_answer(http_response: Any, parsed: Any, model: Any, **_: Any) -> None:
-    """NotAnAnswer for a page, or for what holds nothing of the operation; an empty list is an answer."""
+    """Raise NotAnAnswer for a web page or an answer without any field of the operation. An empty list is
+    an answer.
+    """
     from orchestrator.providers.aws.faults import NotAnAnswer
 
     if http_response.status_code >= 300:
@@ -112,7 +118,7 @@ def _require_answer(http_response: Any, parsed: Any, model: Any, **_: Any) -> No
 
 
 def _readable(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
-    """NotAnAnswer where botocore's parser stumbles over XML that is not of the operation."""
+    """Raise NotAnAnswer if botocore cannot parse the XML as an answer of the operation."""
 
     def asked(operation: str, parameters: Any) -> Any:
         from orchestrator.providers.aws.faults import NotAnAnswer
@@ -129,7 +135,7 @@ def _readable(call: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
 def asking(
     clients: Clients, region: str, *, instance_type: str = "", zone: str = "", spot: bool = False
 ) -> Iterator[None]:
-    """What boto3 raises inside comes out as ProviderError, and nothing else does."""
+    """Turn what boto3 raises in the block into ProviderError."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
 

@@ -1,4 +1,4 @@
-"""Who logs in to an image of AWS may do everything as root, the timer of the deadline included. This ends it.
+"""Take root rights from the login user of an AWS image, who could otherwise stop the deadline timer.
 
 The first boot installs a program, `PROGRAM`, that root owns. It runs once the machine has its own host key,
 for making that takes root, and before any job. From then on the user may end the machine early, by
@@ -39,5 +39,5 @@ chmod 755 {PROGRAM}
 
 
 def program(user: str) -> str:
-    """The program that takes all but one right from `user`, who is not root."""
+    """Return the program that takes all rights but one (`sudo -n poweroff`) from `user`, who is not root."""
     return _PROGRAM.replace("@USER@", user).replace("@PROGRAM@", PROGRAM)

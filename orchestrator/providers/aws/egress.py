@@ -21,6 +21,8 @@ _ELSEWHERE = (0.02, 0.09)
 
 
 def usd_per_gib(bucket: str, region: str | None) -> float:
-    """Of a bucket in the region `bucket`, for a machine in `region`, or in no region of this cloud."""
+    """Return the price for data from a bucket in the region `bucket` to a machine in `region`, or to one
+    outside this cloud.
+    """
     between, outside = _OUT.get(bucket, _ELSEWHERE)
     return outside if region is None else between

@@ -36,7 +36,7 @@ _NOBODY_S = {
 
 
 def ending_of(instance: Mapping[str, Any], region: str) -> Ending | None:
-    """None while the instance, as DescribeInstances gives it, has not ended."""
+    """Return how the instance ended, from its DescribeInstances entry; None while it has not ended."""
     if not is_ending(instance):
         return None
     reason = instance.get("StateReason") or {}
@@ -52,8 +52,9 @@ def ending_of(instance: Mapping[str, Any], region: str) -> Ending | None:
 
 
 def stopped_at(instance: Mapping[str, Any]) -> float | None:
-    """When it began to end, in Unix seconds, of StateTransitionReason: "User initiated (2026-01-02 03:04:05
-    GMT)". None where that tells no time, as for a machine that a limit ended at launch."""
+    """Return when the instance began to end, in Unix seconds, from StateTransitionReason: "User initiated
+    (2026-01-02 03:04:05 GMT)". None without a time, as for a machine that a limit ended at launch.
+    """
     found = _WHEN.search(str(instance.get("StateTransitionReason") or ""))
     try:
         when = datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S") if found else None

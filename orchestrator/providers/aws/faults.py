@@ -1,4 +1,4 @@
-"""What AWS says no with, and which fault that is. By code and HTTP status, never by the text.
+"""Classify the errors of AWS as faults: by code and HTTP status, never by the text.
 
 Codes: the EC2 API reference, botocore's own exceptions, and those of STS and SSM that the calls here meet.
 """
@@ -83,7 +83,7 @@ EXPIRED = frozenset(("ExpiredToken", "ExpiredTokenException", "RequestExpired"))
 
 
 class NotAnAnswer(boto.BotoCoreError):  # type: ignore[misc]
-    """Something on the way answered in place of AWS, as the sign-in page of a network does."""
+    """Something between this computer and AWS answered, such as the sign-in page of a network."""
 
     fmt = "What answered {operation} is not AWS (content type {kind})"
 
@@ -144,7 +144,9 @@ _ACTION_IN_TEXT = re.compile(r"not authorized to perform:? ([a-z0-9-]+:\w+)")
 
 @dataclass(frozen=True)
 class Asked:
-    """What was wanted when the answer came: for the message alone, never for the class."""
+    """What was requested when the error came. It is used for the message only, never for the
+    classification.
+    """
 
     region: str
     instance_type: str = ""
@@ -154,14 +156,14 @@ class Asked:
 
 
 def code_of(error: BaseException) -> str:
-    """The structured code: AWS's own, or the name of botocore's exception."""
+    """Return the structured code: the one of AWS, or the name of botocore's exception."""
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code", ""))
     return type(error).__name__
 
 
 def classify(error: BaseException) -> Fault:
-    """Which fault this exception of boto3 is."""
+    """Return the fault of an exception of boto3."""
     if isinstance(error, ClientError):
         return _by_code(code_of(error), _status(error))
     if isinstance(error, _NO_CREDENTIALS):
@@ -189,7 +191,7 @@ def _status(error: ClientError) -> int:
 
 
 def provider_error(error: BaseException, asked: Asked) -> ProviderError:
-    """The same for people: which quota and where to ask, whose permission, which field."""
+    """Return the error for people: which quota and where to raise it, whose permission, or which field."""
     fault = classify(error)
     tell = {
         Fault.CAPACITY: _no_capacity,
@@ -255,7 +257,9 @@ def _is_late(error: BaseException) -> bool:
 
 
 def refused_action(error: BaseException) -> str:
-    """The permission that was refused, as policies name it: AWS's own word, else that of the operation."""
+    """Return the refused permission as policies spell it: from the message of AWS, else from the
+    operation.
+    """
     named = _ACTION_IN_TEXT.search(text_of(error))
     operation = _operation(error)
     taken = (one.name for one in permissions.of("aws") if one.name.partition(":")[2] == operation)

@@ -71,7 +71,7 @@ echo $? > "$done"
 
 
 def base_of(user: str) -> str:
-    """Where everything of ours lies on a machine that `user` logs in to: a folder that is the user's own."""
+    """Return orch's folder on a machine with the login `user`; it belongs to that user."""
     return FAR_BASE if user == "root" else f"/home/{user}/orch"
 
 

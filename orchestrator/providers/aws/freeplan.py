@@ -20,7 +20,7 @@ _NAME = "account plan"
 
 
 def is_limited(clients: Clients) -> bool:
-    """Whether the account is on the Free plan. Raises ProviderError where AWS does not say."""
+    """Return whether the account is on the Free plan. Raises ProviderError if AWS does not say."""
     try:
         with asking(clients, HOME):
             answer = clients.client("freetier", HOME).get_account_plan_state()
@@ -44,7 +44,7 @@ def check(clients: Clients, instance_type: str) -> Check:
 
 
 def explained(error: ProviderError, clients: Clients, instance_type: str) -> ProviderError:
-    """The refusal of a launch, with the way out where the account's plan is its cause, or may be."""
+    """Return the refusal of a launch, with advice if the account's plan is, or may be, the cause."""
     if error.code != CODE or instance_type in TYPES:
         return error
     try:

@@ -1,4 +1,4 @@
-"""The user's own region of AWS, as its tools find it. Loads no library: a plan is made without one."""
+"""Find the user's own AWS region as the AWS tools do, without loading a library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def region(environ: Mapping[str, str]) -> str | None:
-    """AWS_REGION, AWS_DEFAULT_REGION, then the region of the profile in use; None where none is named."""
+    """Return AWS_REGION, AWS_DEFAULT_REGION or the region of the active AWS profile; None if none is set."""
     named = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
     return named or _of_profile(environ)
 

@@ -35,7 +35,8 @@ def make() -> KeyPair:
 
 
 def from_console(text: str) -> tuple[str, ...]:
-    """The host keys that cloud-init printed; none where there is no whole block, or two that differ.
+    """Return the host keys that cloud-init printed to the console; none if there is no complete block, or two
+    different ones.
 
     What runs on the machine later can print a block too, so two that differ prove nothing.
     """
@@ -44,6 +45,6 @@ def from_console(text: str) -> tuple[str, ...]:
 
 
 def _keys(block: str) -> tuple[str, ...]:
-    """Lines of a console may carry a prefix: a time, or the name of the unit that printed them."""
+    """Parse lines of the console; they may have a prefix, such as a time or the name of a systemd unit."""
     found = (_LINE.search(line) for line in block.splitlines())
     return tuple(sorted({match.group(1) for match in found if match}))

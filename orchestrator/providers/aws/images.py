@@ -1,4 +1,5 @@
-"""Which image a machine boots: by a public parameter that always names the newest, else by its name.
+"""Choose the image of a machine: from a public SSM parameter that names the newest one, else by the image's
+name.
 
 GPUs before Turing need the proprietary kernel modules (NVIDIA Driver Installation Guide, "Kernel Modules"):
 AWS has an image of its own for "G3, P3, P3dn" (DLAMI release notes). Its system is older, and AWS hides
@@ -29,14 +30,16 @@ _AMAZON_LINUX = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-
 
 @dataclass(frozen=True)
 class Family:
-    """Images that serve alike: parameters in order of preference, then owner and pattern of the name."""
+    """Interchangeable images: SSM parameters in order of preference, then owner and name pattern."""
 
     parameters: tuple[str, ...]
     names: tuple[tuple[str, str], ...]
 
 
 def _deep_learning(modules: str, title: str, *releases: str) -> Family:
-    """AWS's images with a driver: `modules` as parameters call its kernel modules, `title` as names do."""
+    """Return the family of AWS images with a GPU driver. `modules`: the kernel modules, as in the
+    parameter's name; `title`: as in the image's name.
+    """
     return Family(
         tuple(_DLAMI.replace("{modules}", modules).replace("{release}", each) for each in releases),
         tuple(
@@ -71,7 +74,7 @@ _USERS = (
 
 
 def family(spec: MachineSpec) -> Family:
-    """With drivers where there is a GPU; `parameters` and `names` for the offer's processor."""
+    """Return the images for an offer: with a driver if it has a GPU, and for its processor architecture."""
     arch, gpu = spec.offer.arch, spec.offer.accelerator or ""
     chosen = _PLAIN
     if gpu or spec.offer.accelerator_count:
@@ -85,12 +88,13 @@ def family(spec: MachineSpec) -> Family:
 
 
 def user_of(name: str) -> str:
-    """Who logs in to an image of that name; "" where the name does not tell."""
+    """Return the login user of an image with this name; "" if the name does not tell."""
     return next((user for pattern, user in _USERS if fnmatch.fnmatch(name.lower(), pattern)), "")
 
 
 def find(clients: Clients, region: str, spec: MachineSpec, wanted: str | None) -> Image:
-    """The image for `spec`; `wanted` is `ami-…`, `ssm:/parameter`, a pattern of names, or None.
+    """Return the image for `spec`. `wanted` is `ami-…`, `ssm:/parameter`, a name pattern, or None. Raises
+    ProviderError(INVALID) if there is none.
 
     Raises ProviderError(INVALID) where there is none.
     """
@@ -136,7 +140,7 @@ def _missing(region: str, wanted: str) -> ProviderError:
 
 
 def _parameter(clients: Clients, region: str, name: str) -> str | None:
-    """What the parameter holds; None where this endpoint has no such parameter."""
+    """Return the value of an SSM parameter; None if this endpoint does not have it."""
     try:
         with asking(clients, region):
             answer = clients.client("ssm", region).get_parameter(Name=name)
@@ -173,7 +177,7 @@ def _newest(
 
 
 def _of_linux(found: Sequence[Mapping[str, Any]]) -> list[Image]:
-    """Windows has no first boot by cloud-init, and no shell."""
+    """Refuse Windows images: they have neither cloud-init nor a shell."""
     return [_image(image) for image in found if image.get("Platform", "").lower() != "windows"]
 
 
@@ -190,7 +194,7 @@ def _image(found: Mapping[str, Any]) -> Image:
 
 
 def _smallest(found: Mapping[str, Any]) -> int:
-    """The size of the snapshot that the root disk is made of, in bytes."""
+    """Return the size in bytes of the snapshot of the root disk."""
     for device in found.get("BlockDeviceMappings", ()):
         if device.get("DeviceName") == found.get("RootDeviceName"):
             return int(device.get("Ebs", {}).get("VolumeSize") or 0) * GIB

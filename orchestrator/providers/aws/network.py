@@ -1,4 +1,4 @@
-"""Where a machine is plugged in: a security group that lets ssh in, and a subnet of its zone."""
+"""Find the security group that admits ssh, and the subnet in the zone of a machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ GROUP = "orch-ssh"
 
 
 def find(clients: Clients, region: str, zone: str, settings: Settings) -> Network:
-    """The network for a machine in `zone` ("": any).
+    """Return the network for a machine in `zone` ("": any). Raises ProviderError: INVALID without a security
+    group, CAPACITY without a subnet in the zone.
 
     Raises ProviderError: INVALID where there is no group; CAPACITY where no subnet lies in the zone.
     """
@@ -25,7 +26,7 @@ def find(clients: Clients, region: str, zone: str, settings: Settings) -> Networ
 
 
 def _groups(clients: Clients, region: str, named: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """The groups' ids, and the VPC that they belong to."""
+    """Return the ids of the security groups, and their VPC."""
     with asking(clients, region):
         found = _described(clients, region, named)
     if not found:
@@ -75,7 +76,9 @@ def _subnet(clients: Clients, region: str, zone: str, named: Sequence[str], vpc:
 
 
 def _preference(subnet: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Ours, then the zone's default, then the emptiest."""
+    """Sort key of subnets: those tagged for orch, then the zone's default, then the one with most free
+    addresses.
+    """
     free = subnet.get("AvailableIpAddressCount", 0)
     return (not _is_ours(subnet), not subnet.get("DefaultForAz", False), -free, subnet["SubnetId"])
 

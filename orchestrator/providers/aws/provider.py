@@ -1,4 +1,4 @@
-"""The provider `aws`, whole: offers, create, list, delete, endpoint, and vouch."""
+"""The provider `aws`."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def open_aws(state: Path | None = None) -> RetryingProvider:  # noqa: ARG001 (AW
 
 
 class AwsProvider:
-    """Instances of EC2. Tries each call once: RetryingProvider repeats what may be repeated."""
+    """EC2 instances. Each call is tried once; RetryingProvider repeats it if that is safe."""
 
     name = "aws"
     list_lag_s = 90.0
@@ -89,7 +89,7 @@ class AwsProvider:
     # ------------------------------------------------------------ the protocol
 
     def offers(self, need: Need) -> Sequence[Offer]:
-        """What the catalog holds for the regions in use, with the zones that sell it, cheapest first."""
+        """Return the catalog's offers in the enabled regions and their zones, cheapest first."""
         from orchestrator import catalog
 
         found = catalog.offers(need, clouds=("aws",))
@@ -124,12 +124,12 @@ class AwsProvider:
         )
 
     def list(self, labels: Labels) -> Sequence[Machine]:
-        """Asks every region in which a machine of ours could be."""
+        """List the machines of every region in which one could be."""
         filters = tags.filters(labels)
         return list_regions(self._clients.regions, lambda region: self._listed(region, filters))
 
     def find(self, machine: Machine) -> Machine | None:
-        """By DescribeInstances of one id, which knows the terminated for an hour."""
+        """Find a machine by its id; EC2 shows terminated ones for an hour."""
         identity, region = _identity(machine), self._region(machine)
         instance = self._described(region, identity)
         if instance is None and self._is_young(machine):
@@ -149,7 +149,7 @@ class AwsProvider:
                 raise self._unknown_yet(machine, error.code) from error
 
     def _is_young(self, machine: Machine) -> bool:
-        """Whether it was made so recently that EC2 may not know it by its id yet."""
+        """Return whether the machine is so new that EC2 may not find it by its id yet."""
         here = time.monotonic() - self._made.get(machine.id, -VISIBLE_WITHIN_S)
         there = abs(time.time() - machine.created_at.timestamp())
         return min(here, there) < VISIBLE_WITHIN_S
@@ -163,7 +163,7 @@ class AwsProvider:
         )
 
     def endpoint(self, machine: Machine) -> Endpoint | NotYet | None:
-        """NotYet until the ssh server greets: an instance runs long before anybody can log in."""
+        """Raises NotYet until the ssh server answers, long after the instance "runs"."""
         identity, region = _identity(machine), self._region(machine)
         instance = self._described(region, identity)
         if instance is None or instance["State"]["Name"] != "running":
@@ -183,7 +183,7 @@ class AwsProvider:
         return answers_ssh(address, 22, _GREETING_S)
 
     def _way_to(self, instance: dict[str, Any], region: str) -> tuple[str, tuple[str, ...]]:
-        """Address and tunnel; "" where the machine has no address yet, or none that is to be used."""
+        """Return the address and the tunnel. The address is "" if there is none yet, or if it is not used."""
         public = instance.get("PublicIpAddress")
         if public or self._settings.public:
             return str(public or ""), ()
@@ -193,7 +193,7 @@ class AwsProvider:
         return str(instance.get("PrivateIpAddress") or ""), ()
 
     def ending(self, machine: Machine) -> Ending | None:
-        """EC2 knows what it ended for an hour; what it does not know at all may not be listed yet."""
+        """EC2 knows for an hour how a machine ended. One that it does not know may not be listed yet."""
         region = self._region(machine)
         instance = self._described(region, _identity(machine))
         return endings.ending_of(instance, region) if instance else None
@@ -202,7 +202,7 @@ class AwsProvider:
         self._clients.require_region(self._region(machine))
 
     def _require_ending(self, machine: Machine, region: str, error: ProviderError) -> None:
-        """What is ending already cannot always be ended once more; that is no error."""
+        """Ignore the refusal to terminate an instance that is shutting down already."""
         instance = self._described(region, machine.id) if error.fault is Fault.INVALID else None
         if instance is None or not tags.is_ending(instance):
             raise error
@@ -212,7 +212,7 @@ class AwsProvider:
 
     @functools.cached_property
     def _principal(self) -> str:
-        """The caller's ARN. A session that was named by a program is named anew each time: it is nobody."""
+        """Return the caller's ARN; "" for a session with a generated name, which is new each time."""
         arn = self._clients.identity()
         return "" if _PASSING_SESSION.search(arn) else arn
 
@@ -267,7 +267,7 @@ class AwsProvider:
     # ------------------------------------------------------------ create, step by step
 
     def _request(self, spec: MachineSpec, region: str) -> dict[str, Any]:
-        """What RunInstances is asked: the same every time for the same spec, host key and image too."""
+        """Return the parameters of RunInstances: the same for the same spec, host key and image."""
         key = (spec.id, spec.attempt, spec.offer.zone)
         before = self._asked.get(key)
         if before and before[0] == spec:
@@ -287,7 +287,7 @@ class AwsProvider:
         return wanted
 
     def _found(self, spec: MachineSpec, region: str) -> tuple[request.Image, request.Network]:
-        """Image and network, looked for at the same time."""
+        """Look up the image and the network in parallel."""
         chosen = spec.image or self._settings.image
         with ThreadPoolExecutor(max_workers=1) as pool:
             image = pool.submit(images.find, self._clients, region, spec, chosen)
@@ -295,7 +295,7 @@ class AwsProvider:
             return image.result(), plugged
 
     def _run(self, spec: MachineSpec, region: str, wanted: dict[str, Any]) -> Machine | None:
-        """The machine of this token; None where the token belongs to one that has been ended."""
+        """Return the instance of this client token; None if it was terminated."""
         offer = spec.offer
         try:
             with asking(
@@ -317,7 +317,7 @@ class AwsProvider:
         return None if tags.is_ending(instance) else tags.machine(instance, region)
 
     def _earlier(self, spec: MachineSpec, region: str, token: str) -> Machine | None:
-        """The machine that somebody else, or this command before it was killed, made by this token."""
+        """Return the machine that another call, or an interrupted one, created with this token."""
         end = time.monotonic() + VISIBLE_WITHIN_S
         while time.monotonic() < end:
             found = self._instances(region, [{"Name": "client-token", "Values": [token]}])
@@ -339,7 +339,7 @@ class AwsProvider:
     # ------------------------------------------------------------ asking EC2
 
     def _find(self, region: str, filters: Sequence[dict[str, Any]]) -> Machine | None:
-        """The oldest that is not ending: all that look for it choose the same one."""
+        """Return the oldest machine that is not ending, so that all callers choose the same one."""
         found = [one for one in self._listed(region, filters) if one.state is not MachineState.STOPPING]
         return min(found, key=lambda machine: (machine.created_at, machine.id), default=None)
 
@@ -350,7 +350,7 @@ class AwsProvider:
     def _instances(
         self, region: str, filters: Sequence[dict[str, Any]]
     ) -> Sequence[tuple[dict[str, Any], datetime | None]]:
-        """Each with the time of the answer, by EC2's clock."""
+        """Yield instances, each with the time of the answer by the clock of EC2."""
         with asking(self._clients, region):
             pages = self._clients.ec2(region).get_paginator("describe_instances")
             return [
@@ -375,7 +375,7 @@ class AwsProvider:
 
 
 def _told_at(answer: Mapping[str, Any]) -> datetime | None:
-    """When EC2 answered, by its own clock."""
+    """Return the time of an answer by the clock of EC2."""
     return http_time(answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date"))
 
 
@@ -390,7 +390,7 @@ def _identity(machine: Machine) -> str:
 
 
 def _catalog_regions() -> tuple[str, ...]:
-    """Where the catalog sells: a machine of ours can be nowhere else."""
+    """Return the regions of the catalog: orch creates machines nowhere else."""
     from orchestrator import catalog
 
     sales = catalog.load("aws").sales.values()

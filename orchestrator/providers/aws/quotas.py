@@ -1,4 +1,4 @@
-"""The quotas of EC2 that a machine counts against: their names, codes, and where more is asked for."""
+"""The EC2 quotas that apply to a machine: names, codes, and where to request an increase."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _STANDARD = frozenset("acdhimrtz")
 
 @dataclass(frozen=True)
 class Quota:
-    """`code` is "" where AWS has one quota per resource and the console alone lists it."""
+    """`code` is "" if AWS has one quota per resource that only the console lists."""
 
     name: str
     code: str
@@ -20,12 +20,12 @@ class Quota:
         return f"“{self.name}” ({self.code})" if self.code else f"“{self.name}”"
 
     def address(self, region: str) -> str:
-        """The page of the console where it is shown and raised."""
+        """Return the console page that shows and raises the quota."""
         page = f"https://{region}.console.aws.amazon.com/servicequotas/home/services/{self.service}/quotas"
         return f"{page}/{self.code}" if self.code else page
 
     def request(self, region: str) -> str | None:
-        """The command that asks for more; the value is the user's to choose."""
+        """Return the command that requests an increase; the user chooses the value."""
         if not self.code:
             return None
         return (
@@ -62,7 +62,7 @@ _BY_CODE = {
 
 
 def quota(instance_type: str, *, spot: bool, code: str = "") -> Quota:
-    """The quota that a machine of this type counts against, or the one that `code` is about."""
+    """Return the quota for machines of this type, or the one that the error `code` is about."""
     if code in _BY_CODE:
         return _BY_CODE[code]
     table = _SPOT if spot else _ON_DEMAND

@@ -1,4 +1,6 @@
-"""Whether AWS would make a machine for this user now, and if not, what it takes. Reads and dry runs only."""
+"""Check whether AWS would create a machine for this user now, and what is missing. Uses reads and dry
+runs only.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ class Identity:
 
 
 def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readiness:
-    """Every check that can be made; those that need what is missing are left out.
+    """Run every check that is possible; a check that needs something missing is left out.
 
     Raises ProviderError(INVALID) for an ORCH_AWS_… variable that says nothing sensible.
     """
@@ -75,7 +77,7 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
 
 
 def before_up(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> tuple[Check, ...]:
-    """What would refuse the first offer, each asked once: credentials, network, account plan, quota."""
+    """Check what would refuse the first offer: credentials, network, account plan, quota."""
     settings = read(environ)
     first = wanted.offers[0]
     same = [o for o in wanted.offers if (o.region, o.instance_type) == (first.region, first.instance_type)]
@@ -93,7 +95,7 @@ def _plan(site: place.Site) -> tuple[Check, ...]:
 
 
 class _PatientClients(Clients):
-    """Clients whose questions are repeated where they fail for a moment."""
+    """Clients that repeat requests after transient errors."""
 
     def __init__(self, settings: Settings, regions: Callable[[], tuple[str, ...]]) -> None:
         super().__init__(settings, regions)
@@ -154,7 +156,7 @@ def _unusable(error: ProviderError) -> str:
 
 
 def _source() -> str:
-    """Where boto3 found the credentials: env, shared-credentials-file, sso, iam-role, …"""
+    """Return where boto3 found the credentials: env, shared-credentials-file, sso, iam-role, …"""
     import boto3
 
     found = boto3.Session().get_credentials()
@@ -162,14 +164,14 @@ def _source() -> str:
 
 
 def _endpoints(clients: Clients) -> dict[str, str]:
-    """Services that are asked elsewhere than at Amazon's own address."""
+    """Return the services whose endpoint is not the one of Amazon."""
     addresses = {name: str(clients.client(name, clients.home).meta.endpoint_url) for name in _SERVICES}
     own = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
     return {name: url for name, url in addresses.items() if not url.rstrip("/").endswith(own)}
 
 
 def _told(endpoints: Mapping[str, str]) -> tuple[Check, ...]:
-    """One line for each other endpoint, however many services share it."""
+    """Return one check for each such endpoint, however many services share it."""
     shared: dict[str, list[str]] = {}
     for name, url in endpoints.items():
         shared.setdefault(url, []).append(name)
@@ -183,7 +185,9 @@ def _told(endpoints: Mapping[str, str]) -> tuple[Check, ...]:
 
 
 def _chosen(clients: Clients, wanted: Wanted) -> tuple[str, tuple[Offer, ...]]:
-    """The region, and the offers there that `up` would try first: one type, in each zone that sells it."""
+    """Return the region, and the offers there that `up` would try first: one type, in each zone that has
+    it.
+    """
     regions: tuple[str, ...] = (wanted.region,) if wanted.region else _in_use(clients)
     here = [offer for offer in wanted.offers if offer.region in regions]
     if not here:
@@ -205,7 +209,7 @@ def _in_use(clients: Clients) -> tuple[str, ...]:
 
 
 def _left_out(settings: Settings, region: str) -> Check | None:
-    """Where the user's own list of regions lacks it, `up` makes nothing: `down` would not look there."""
+    """Check that the region is in ORCH_AWS_REGIONS if that is set: `up` creates nothing elsewhere."""
     if not settings.regions or region in settings.regions:
         return None
     detail = f"ORCH_AWS_REGIONS leaves it out: it has {', '.join(settings.regions)}."
@@ -215,7 +219,9 @@ def _left_out(settings: Settings, region: str) -> Check | None:
 
 
 def _region(clients: Clients, region: str) -> Check:
-    """Asked elsewhere where nobody knows the region: its own address may not exist."""
+    """Check that the region exists and is enabled. An unknown region is asked about at another one,
+    because it may have no address.
+    """
     known = _known_regions()
     asked = region if region in known else HOME
     try:

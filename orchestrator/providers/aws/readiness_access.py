@@ -1,4 +1,4 @@
-"""Which of the table's permissions AWS grants: by dry runs, by harmless reads, and by simulating the policy.
+"""Find out which permissions AWS grants: by dry runs, harmless reads, and the policy simulator.
 
 A dry run answers DryRunOperation to who may and UnauthorizedOperation to who may not, and does nothing. A
 policy may allow a thing only for machines that carry orch's tags, and where there is none yet, a dry run
@@ -30,8 +30,9 @@ _ANSWERED = frozenset({"DryRunOperation", "ParameterNotFound", "NoSuchResourceEx
 
 @dataclass(frozen=True)
 class Situation:
-    """What would be asked: `request` of RunInstances, {} where nothing is offered, and not `whole` where
-    image or network is missing."""
+    """The request to check: `request` for RunInstances, {} without an offer, and not `whole` without
+    image or network.
+    """
 
     request: Mapping[str, Any]
     whole: bool
@@ -41,8 +42,9 @@ class Situation:
 
 @dataclass(frozen=True)
 class Heard:
-    """One answer. `allowed` None: it tells nothing of the permission; `action`: which one was refused;
-    `settled`: a refusal that counts whatever machine was asked about; `code`: of the error that AWS gave."""
+    """One answer. `allowed` is None if it says nothing about the permission. `action`: the one that was
+    refused; `settled`: the refusal applies to every machine; `code`: of the error of AWS.
+    """
 
     allowed: bool | None
     why: str
@@ -52,7 +54,7 @@ class Heard:
 
 
 def look(caller: Caller, situation: Situation) -> tuple[Check, ...]:
-    """One check for each permission that this situation needs."""
+    """Return one check for each permission that this situation needs."""
     simulation = Simulation(caller, situation.offer)
     target = _own_instance(caller)
     heard = {name: _heard(probe) for name, probe in _probes(caller, situation, target or _NOBODYS).items()}
@@ -70,7 +72,9 @@ def lacking(checks: Sequence[Check]) -> tuple[Permission, ...]:
 
 
 def grant(lost: Sequence[Permission], arn: str) -> str:
-    """The policy that adds them all, and the commands that attach it; written inline it might be too long."""
+    """Return the policy that adds the permissions, and the commands that attach it as a managed policy,
+    because an inline one may be too long.
+    """
     kind, name = principal(arn)
     partition, account = arn.split(":")[1], arn.split(":")[4]
     lines = (json.dumps(each) for each in permissions.policy(lost)["Statement"])
@@ -95,7 +99,7 @@ def _applies(permission: Permission, situation: Situation) -> bool:
 
 
 def _probes(caller: Caller, situation: Situation, target: str) -> dict[str, Callable[[], object]]:
-    """Harmless, each, whoever may do what."""
+    """Yield the calls to try; none of them changes anything."""
     clients, region = caller.clients, caller.region
     ec2 = clients.ec2(region)
     offer = situation.offer
@@ -125,7 +129,7 @@ def _probes(caller: Caller, situation: Situation, target: str) -> dict[str, Call
 
 
 def _own_instance(caller: Caller) -> str:
-    """An instance with orch's tag, "" where there is none: what policies say of such, it tells."""
+    """Return an instance with orch's tag, to see what policies allow for those; "" if there is none."""
     from botocore.exceptions import BotoCoreError, ClientError
     from botocore.parsers import ResponseParserError
 
@@ -153,7 +157,7 @@ def _heard(probe: Callable[[], object]) -> Heard:
 
 
 def _blame(heard: dict[str, Heard], request: Mapping[str, Any]) -> None:
-    """A launch takes several permissions; AWS names the one that lacks."""
+    """Return which of the several permissions of a launch is missing, as AWS names it."""
     launch = heard["ec2:RunInstances"]
     if launch.allowed is False and launch.action in ("ec2:CreateTags", "iam:PassRole"):
         heard[launch.action] = Heard(False, launch.why, launch.action, settled=True)
@@ -166,7 +170,9 @@ def _blame(heard: dict[str, Heard], request: Mapping[str, Any]) -> None:
 
 
 def _check(permission: Permission, heard: Heard | None, simulation: Simulation, own: bool) -> Check:
-    """What is known of one permission: what AWS answered, or the simulator where that settles nothing."""
+    """Return what is known about one permission: the answer of AWS, or of the simulator if that is
+    inconclusive.
+    """
     if permission.name == "iam:SimulatePrincipalPolicy":
         simulation.decision(permission)
         heard = Heard(not simulation.refusal, simulation.refusal)
@@ -181,7 +187,9 @@ def _check(permission: Permission, heard: Heard | None, simulation: Simulation, 
 
 
 def _is_bound(permission: Permission) -> bool:
-    """Whether policies may allow it for orch's own machines alone: a refusal for another settles nothing."""
+    """Return whether policies may allow the action for orch's own machines only: then a refusal for
+    another machine is inconclusive.
+    """
     return any("resourcetag/" in key.lower() for each in permission.grants for _, key, _ in each.conditions)
 
 

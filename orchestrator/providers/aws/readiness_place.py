@@ -1,4 +1,4 @@
-"""Whether a region is ready for a machine: network, image, the request as a whole, quota. Reads only."""
+"""Check whether a region is ready for a machine: network, image, the complete request, quota. Reads only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SOME_NETWORK = request.Network("subnet-0123456789abcdef0", ("sg-0123456789abcde
 
 @dataclass(frozen=True)
 class Site:
-    """Where a machine would be: `offers` are one type of one region, by zone; () where nothing is offered."""
+    """Where a machine would be created: `offers` of one type in one region, by zone; () without an offer."""
 
     clients: Clients
     settings: Settings
@@ -41,8 +41,9 @@ class Site:
 
 @dataclass(frozen=True)
 class Found:
-    """`request` is what RunInstances would be asked, without a token: the `whole`, or without image and
-    network where they lack; {} where nothing is offered."""
+    """`request`: the parameters of RunInstances without a token, complete if `whole`, else without the
+    missing image or network; {} without an offer.
+    """
 
     checks: tuple[Check, ...]
     offer: Offer | None
@@ -51,7 +52,7 @@ class Found:
 
 
 def look(site: Site) -> Found:
-    """Network and image, and the whole request where both are there."""
+    """Check network and image, and the complete request if both exist."""
     if not site.offers:
         return Found((_nothing_offered(site),), None, {}, whole=False)
     plugged, networks = _networks(site)
@@ -73,7 +74,9 @@ def look(site: Site) -> Found:
 
 
 def before_up(site: Site) -> Iterator[Check]:
-    """Network and ssh. A zone without a subnet leads `up` to the next offer, so it is not told of here."""
+    """Check network and ssh. A zone without a subnet is not reported, because `up` goes on to the next
+    offer.
+    """
     plugged, found = _networks(site)
     yield from (check for check in found if plugged or check.name != _SUBNET)
     yield from _ssh(site, next(iter(plugged.values()), None))
@@ -85,7 +88,7 @@ def _nothing_offered(site: Site) -> Check:
 
 
 def _spec(site: Site, offer: Offer) -> MachineSpec:
-    """As `up` would have it: same tags, same disk, same zone."""
+    """Return the spec that `up` would use: with the same tags, disk and zone."""
     return MachineSpec(
         id="orch-doctor",
         attempt=0,
@@ -101,7 +104,7 @@ def _spec(site: Site, offer: Offer) -> MachineSpec:
 
 
 def _networks(site: Site) -> tuple[dict[str, request.Network], tuple[Check, ...]]:
-    """By zone, and what is to be said of them: one zone without a subnet is no misfortune, all are."""
+    """Return the network of each zone, and the checks: only a region without any subnet is an error."""
     plugged: dict[str, request.Network] = {}
     refusals: list[ProviderError] = []
     for zone in dict.fromkeys(offer.zone for offer in site.offers):
@@ -135,7 +138,9 @@ def _network_check(
 
 
 def _unseen(error: ProviderError) -> str:
-    """Why a thing could not be looked at: the permission has its own line."""
+    """Return the check for something that could not be read; the missing permission has a check of its
+    own.
+    """
     cause = error.__cause__
     return (
         f"not seen: {refused_action(cause)} is refused"
@@ -145,7 +150,7 @@ def _unseen(error: ProviderError) -> str:
 
 
 def _ssh(site: Site, plugged: request.Network | None) -> Iterator[Check]:
-    """Whether the security groups let ssh in, and from where."""
+    """Check whether the security groups admit ssh, and from where."""
     if plugged is None or not site.direct:
         return
     try:
@@ -217,7 +222,7 @@ def _image(site: Site, offer: Offer) -> tuple[request.Image | None, tuple[Check,
 
 
 def quota(site: Site) -> tuple[Check, ...]:
-    """The one quota that this machine counts against, with what is in use of it."""
+    """Check the quota for this machine, and how much of it is used."""
     if not site.offers:
         return ()
     offer = site.offers[0]
@@ -252,7 +257,7 @@ def _limit(site: Site, limit: Quota) -> float:
 
 
 def _used(site: Site, limit: Quota, offer: Offer) -> int:
-    """vCPUs of what runs, or is about to, and counts against the same quota."""
+    """Return the vCPUs of pending and running instances that count against the same quota."""
     states = [{"Name": "instance-state-name", "Values": ["pending", "running"]}]
     cpus = _cpus_by_type()
     with asking(site.clients, site.region):

@@ -1,4 +1,4 @@
-"""What IAM's policy simulator says of the caller: the way to learn what a policy allows under a condition."""
+"""Ask IAM's policy simulator about the caller: it shows what a policy allows under a condition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SOME = "0123456789abcdef0"
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks, where."""
+    """The caller's ARN, account and region."""
 
     clients: Clients
     region: str
@@ -25,7 +25,7 @@ class Caller:
 
 
 class Simulation:
-    """Nobody is asked before the first question, and nobody again after a refusal."""
+    """The simulator. It is first called at the first question, and not again after a refusal."""
 
     def __init__(self, caller: Caller, offer: Offer | None) -> None:
         self._caller = caller
@@ -34,8 +34,9 @@ class Simulation:
         """The code with which the simulator refuses to answer; "" while it answers."""
 
     def decision(self, permission: Permission) -> str:
-        """What the caller's policies say of it for what orch makes: allowed, implicitDeny or explicitDeny;
-        "" where that is not told."""
+        """Return what the caller's policies decide for resources that orch creates: allowed, implicitDeny
+        or explicitDeny; "" if unknown.
+        """
         said: set[str] = set()
         for wanted in permission.grants:
             if not self.refusal:
@@ -63,7 +64,7 @@ class Simulation:
         return set(_told(answer))
 
     def _concrete(self, pattern: str, name: str) -> str:
-        """An ARN of the caller's account and region that the pattern fits."""
+        """Return an ARN in the caller's account and region that matches the pattern."""
         _, _, service, region, account, resource = pattern.split(":", 5)
         region = self._caller.region if region == "*" else region
         account = self._caller.account if account == "*" else account
@@ -89,7 +90,9 @@ def _told(answer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def principal(arn: str) -> tuple[str, str]:
-    """user or role, and its name: of the session of a role, that role, whose policies count."""
+    """Return "user" or "role", and its name. For the session of a role it is that role, whose policies
+    apply.
+    """
     resource = arn.rpartition(":")[2]
     kind, _, rest = resource.partition("/")
     if kind == "assumed-role":
@@ -98,5 +101,5 @@ def principal(arn: str) -> tuple[str, str]:
 
 
 def _arn_start(arn: str) -> str:
-    """arn:aws, or of another partition."""
+    """Return "arn:aws", or the same for another partition."""
     return ":".join(arn.split(":")[:2])

@@ -1,4 +1,4 @@
-"""From a MachineSpec and what AWS has for it to the parameters of one RunInstances call. Pure."""
+"""Build the parameters of one RunInstances call from a MachineSpec. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Image:
-    """An AMI. `smallest` disk in bytes; `architecture` as Offer.arch; `user` may log in."""
+    """An AMI. `smallest`: minimum disk in bytes; `architecture` as in Offer.arch; `user`: its login user."""
 
     id: str
     name: str
@@ -32,7 +32,8 @@ class Image:
 
 @dataclass(frozen=True)
 class Network:
-    """Where the machine is plugged in; `subnet` lies in the machine's zone. `public`: with an address.
+    """Security groups and subnet; `subnet` is in the machine's zone. `public`: the machine gets a public
+    address. `profile`: the instance profile that Session Manager may need, or None.
 
     `profile` names the instance profile that Session Manager may need to reach it, None where it has none.
     """
@@ -48,7 +49,9 @@ def region_of(spec: MachineSpec) -> str:
 
 
 def region_of_zone(zone: str) -> str:
-    """us-east-1a → us-east-1; the Local Zone us-west-2-lax-1a → us-west-2."""
+    """Return the region of a zone: us-east-1a is in us-east-1, the Local Zone us-west-2-lax-1a in
+    us-west-2.
+    """
     found = re.match(r"[a-z]{2}(?:-[a-z]+)+-\d+", zone)
     if not found:
         raise ProviderError(Fault.INVALID, f"{zone!r} is not a zone of AWS.", code="InvalidZone")
@@ -56,7 +59,9 @@ def region_of_zone(zone: str) -> str:
 
 
 def client_token(spec: MachineSpec, generation: int) -> str:
-    """The same for the same machine, 64 ASCII characters; `generation` counts its lives."""
+    """Return the token of a machine: always the same 64 ASCII characters. `generation` counts its
+    instances.
+    """
     text = "\0".join((spec.id, str(spec.attempt), spec.offer.zone, str(generation)))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -70,9 +75,11 @@ def run_instances(
     host_key: KeyPair | None,
     is_block: bool = False,
 ) -> dict[str, Any]:
-    """Everything but the ClientToken. `is_block`: the reservation is a capacity block.
+    """Return all parameters but the ClientToken. `is_block`: the reservation is a capacity block. Raises
+    ProviderError(INVALID) for what EC2 would refuse.
 
-    Raises ProviderError(INVALID) for what EC2 would refuse."""
+    Raises ProviderError(INVALID) for what EC2 would refuse.
+    """
     require_sound(spec, image)
     proof = tags.INJECTED if host_key else tags.CONSOLE
     ours = tags.tags_of(spec, user=user, proof=proof, host_key=host_key.public if host_key else "")
@@ -125,7 +132,9 @@ def _interface(network: Network) -> dict[str, Any]:
 
 
 def _disk(spec: MachineSpec, image: Image) -> dict[str, Any]:
-    """Encryption is the account's own default: naming a key would need permissions on it."""
+    """Return the root disk. Its encryption is the account's default, because naming a key would need
+    permissions on it.
+    """
     size = -(-spec.disk // GIB)
     volume: dict[str, Any] = {
         "VolumeSize": size,
@@ -150,7 +159,9 @@ def _spot() -> dict[str, Any]:
 
 
 def _tagged(ours: Mapping[str, str], spec: MachineSpec) -> list[dict[str, Any]]:
-    """The same on everything that comes to be; what proves the machine, on the machine alone."""
+    """Return the tag specifications: the same tags for all resources, but host key tags for the instance
+    only.
+    """
     common = {key: value for key, value in ours.items() if key not in (tags.HOST_KEY, tags.PROOF)}
     kinds = ["volume", "network-interface", *(["spot-instances-request"] if spec.offer.spot else [])]
     rest = [{"ResourceType": kind, "Tags": _list(common)} for kind in kinds]
@@ -162,7 +173,7 @@ def _list(ours: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def require_sound(spec: MachineSpec, image: Image) -> None:
-    """ProviderError(INVALID) naming the first thing that is wrong."""
+    """Raise ProviderError(INVALID) for the first invalid part of the spec."""
     size = -(-spec.disk // GIB)
     refused = _kind(spec).problems(spec.disk, spec.volume)
     problems: Sequence[tuple[bool, str, str]] = (

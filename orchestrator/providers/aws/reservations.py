@@ -1,4 +1,4 @@
-"""Capacity that the account holds already: capacity reservations, and capacity blocks, which are bought.
+"""Capacity that the account has reserved: capacity reservations, and capacity blocks, which are bought.
 
 A block is rented by another market type, and its id does not show which of the two it is:
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-launch.html
@@ -13,7 +13,7 @@ _BLOCK = "capacity-block"
 
 
 def is_block(clients: Clients, region: str, reservation: str | None) -> bool:
-    """Whether it is a capacity block. False where the caller may not ask."""
+    """Return whether the reservation is a capacity block; False if the caller may not ask."""
     if reservation is None:
         return False
     try:

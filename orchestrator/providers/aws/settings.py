@@ -1,4 +1,4 @@
-"""What the environment says about AWS, besides what boto3 reads of it by itself.
+"""Environment variables for AWS, apart from those that boto3 reads.
 
 boto3 reads AWS_PROFILE, AWS_REGION, AWS_DEFAULT_REGION, the credentials, and AWS_ENDPOINT_URL with its
 forms for one service (AWS_ENDPOINT_URL_EC2, _SSM, _STS).
@@ -30,7 +30,7 @@ PUBLIC, PRIVATE, SSM = "public", "private", "ssm"
 
 @dataclass(frozen=True)
 class Settings:
-    """See the module. Empty tuples and None: not said."""
+    """See the module. Empty tuples and None mean that the variable is not set."""
 
     regions: tuple[str, ...] = ()
     everywhere: bool = False
@@ -48,7 +48,7 @@ class Settings:
 
 
 def read(environ: Mapping[str, str]) -> Settings:
-    """Raises ProviderError(INVALID) for a value that is none."""
+    """Read the settings. Raises ProviderError(INVALID) for an invalid value."""
     regions = _words(environ, "ORCH_AWS_REGIONS")
     return Settings(
         regions=() if regions == (EVERYWHERE,) else regions,
@@ -68,7 +68,7 @@ def _words(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
 
 
 def _choice(environ: Mapping[str, str], name: str, *known: str) -> str:
-    """What it says; the first of what it can say where it says nothing."""
+    """Return the value of a variable; the first of the choices if it is not set."""
     value = environ.get(name) or known[0]
     if value not in known:
         either = " or ".join((", ".join(known[:-1]), known[-1]))

@@ -1,4 +1,5 @@
-"""A security group in the default network that lets ssh in from one's own address: all that `up` needs.
+"""Create a security group in the default network that admits ssh from the caller's address: all that `up`
+needs.
 
 Run by who may administer the network: its calls are not in the table of permissions, which machines take.
 """
@@ -70,7 +71,7 @@ def _group(clients: Clients, region: str) -> dict[str, Any] | None:
 
 
 def _sources(group: Mapping[str, Any]) -> set[str]:
-    """The ranges from which ssh comes in."""
+    """Return the address ranges from which ssh is admitted."""
     rules = (
         rule for rule in group.get("IpPermissions", ()) if rule.get("FromPort") == rule.get("ToPort") == 22
     )
@@ -111,7 +112,9 @@ def _make_group(clients: Clients, region: str, vpc: str) -> None:
 
 
 def _admit(clients: Clients, region: str, source: str) -> None:
-    """The group is looked for now: this run, or one that was killed, has made it."""
+    """Add the address range. The group is looked up at this point, because this or an interrupted call
+    has created it.
+    """
     group = _group(clients, region)
     identity = str(group["GroupId"]) if group else ""
     ranges: dict[str, Any] = (

@@ -55,7 +55,7 @@ def name_of(spec: MachineSpec) -> str:
 
 
 def tags_of(spec: MachineSpec, *, user: str, proof: str, host_key: str) -> dict[str, str]:
-    """Every tag of the machine. ProviderError(INVALID) where EC2 would not take one."""
+    """Return every tag of the machine. Raises ProviderError(INVALID) for one that EC2 would refuse."""
     name = name_of(spec)
     tags = {
         **spec.own_labels,
@@ -87,7 +87,7 @@ def _require_tag(key: str, value: str, labels: Labels) -> None:
 
 
 def filters(labels: Labels) -> list[dict[str, Any]]:
-    """The filters of DescribeInstances for our machines that exist and carry all of `labels`."""
+    """Return the DescribeInstances filters for existing machines of orch with all of `labels`."""
     return [
         {"Name": "tag-key", "Values": [MACHINE]},
         {"Name": "instance-state-name", "Values": list(EXISTING)},
@@ -96,7 +96,7 @@ def filters(labels: Labels) -> list[dict[str, Any]]:
 
 
 def _literal(value: str) -> str:
-    """Filters know `*` and `?`."""
+    """Escape `*` and `?`, which are wildcards in filters."""
     return re.sub(r"([*?\\])", r"\\\1", value)
 
 
@@ -113,7 +113,7 @@ def is_ending(instance: Mapping[str, Any]) -> bool:
 
 
 def machine(instance: Mapping[str, Any], region: str, now: datetime | None = None) -> Machine:
-    """An instance that exists, in orch's terms. `now`: the time of the answer, by EC2's clock."""
+    """Return an existing instance as a Machine. `now`: the time of the answer by the clock of EC2."""
     tags = tags_in(instance)
     user = tags.get(LOGIN, "root")
     launched = _aware(instance["LaunchTime"])

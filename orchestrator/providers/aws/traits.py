@@ -1,4 +1,4 @@
-"""What shared code knows of AWS."""
+"""The facts about AWS for the rooms that know no cloud."""
 
 from orchestrator.model.clouds import CloudTraits, Form, LabelForms, Places
 from orchestrator.providers.aws.disks import MARKET

@@ -1,4 +1,4 @@
-"""The way to a machine without a public address: a tunnel of Session Manager. Pure."""
+"""Reach a machine without a public address through a tunnel of Session Manager. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ PROGRAMS = {
 
 
 def proxy_command(instance: str, region: str) -> tuple[str, ...]:
-    """The command whose standard streams are the machine's ssh server. The machine runs AWS's agent, and may
-    talk to Session Manager by its instance profile or by the account's default host management."""
+    """Return the command whose standard streams are the machine's ssh server. The machine runs the agent
+    of AWS, and is allowed to use Session Manager by its instance profile or by the account's default host
+    management.
+    """
     return (
         *("aws", "ssm", "start-session"),
         f"--region={region}",

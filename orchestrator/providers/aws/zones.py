@@ -1,4 +1,4 @@
-"""Offers of a region spread over the zones that sell them: one that is sold out is not all of them."""
+"""Spread the offers of a region over its zones, so that one sold-out zone does not exclude the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _AT_ONCE = 8
 
 
 def with_zones(clients: Clients, offers: Sequence[Offer]) -> list[Offer]:
-    """`offers`, each that names no zone replaced by one for each zone that sells its type.
+    """Replace each offer without a zone by one for each zone that has its type. Without credentials the
+    offers stay as they are, so that prices can be shown.
 
     Without credentials the offers stay as they are, so that prices can be looked at.
     """

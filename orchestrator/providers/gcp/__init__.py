@@ -1,1 +1,1 @@
-"""The provider `gcp`: machines of Google Compute Engine, by Google's own client library."""
+"""The provider `gcp`: Compute Engine instances, through Google's client library."""

@@ -1,4 +1,4 @@
-"""The calls of Google's API that orch makes: plain JSON in and out, ProviderError where one is refused."""
+"""The calls of Google's API that orch makes: plain JSON in and out, ProviderError for a refusal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ZONES = Doing("list the zones", "compute.zones.list")
 
 
 class Calls:
-    """One project's calls. Nothing is retried here; each call has its own time limit."""
+    """The calls for one project. None is repeated here; each has a time limit."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
@@ -49,7 +49,7 @@ class Calls:
 
     @property
     def principal(self) -> str:
-        """The account's address; "" where it does not show."""
+        """Return the account's address; "" if unknown."""
         try:
             return self._clients.account
         except Exception as error:
@@ -60,7 +60,7 @@ class Calls:
     # ------------------------------------------------------------ instances
 
     def instance(self, zone: str, name: str) -> Json | None:
-        """None where there is no such instance."""
+        """Return the instance; None if it does not exist."""
         with self._refusing(GET):
             found = self._unless_absent(
                 self._clients.instances.get, project=self.project, zone=zone, instance=name
@@ -68,7 +68,7 @@ class Calls:
         return _plain(found) if found is not None else None
 
     def insert(self, zone: str, body: Json, request_id: str) -> Json:
-        """The operation, begun or found: Google carries out one request id once."""
+        """Start the insert operation, or return the existing one: Google carries out each request id once."""
         with self._refusing(INSERT):
             compute = self._clients.compute
             request = compute.InsertInstanceRequest(
@@ -80,11 +80,11 @@ class Calls:
             return _plain(self._clients.instances.insert_unary(request=request, **_once()))
 
     def inserted(self, zone: str, operation: Json) -> Json:
-        """The same operation once it is done; not done where Google takes longer than minutes."""
+        """Wait for the operation; it is returned unfinished if Google takes longer than some minutes."""
         return follow(operation, lambda name: self._operation(zone, name), is_done, _INSERT_S)
 
     def delete(self, zone: str, name: str) -> None:
-        """Returns once the deletion has begun. Absent already is success."""
+        """Start the deletion and return. An absent instance is a success."""
         with self._refusing(DELETE):
             begun = self._unless_absent(
                 self._clients.instances.delete_unary, project=self.project, zone=zone, instance=name
@@ -112,7 +112,9 @@ class Calls:
                     yield from ((instance, now) for instance in scope.get("instances", ()))
 
     def done_to(self, zone: str, number: str) -> Sequence[Json]:
-        """The operations on the machine of that number that Google still knows, its own among them."""
+        """Return the operations on the instance with this numeric id that Google still lists, including
+        its insert.
+        """
         with self._refusing(HISTORY):
             compute = self._clients.compute
             request = compute.ListZoneOperationsRequest(
@@ -121,7 +123,7 @@ class Calls:
             return [_plain(found) for found in self._clients.operations.list(request=request, **_once())]
 
     def guest_attributes(self, zone: str, name: str, path: str) -> Sequence[Json]:
-        """What the guest wrote below `path`; nothing where it wrote nothing yet, or is gone."""
+        """Return what the guest wrote below `path`; empty if nothing, or if the machine is gone."""
         with self._refusing(ATTRIBUTES):
             compute = self._clients.compute
             request = compute.GetGuestAttributesInstanceRequest(
@@ -143,7 +145,9 @@ class Calls:
         return _image(_plain(found)) if found is not None else None
 
     def image(self, reference: str) -> Image:
-        """Of [PROJECT/]NAME, a family's or an image's, or a path …projects/P/global/images/[family/]NAME."""
+        """Return the image for [PROJECT/]NAME of an image or a family, or a path
+        …projects/P/global/images/[family/]NAME.
+        """
         named = parse_name(reference, self.project)
         found = self.newest(named.family) if named.maybe_family else None
         if found is None and named.maybe_image:
@@ -157,7 +161,7 @@ class Calls:
         return found
 
     def zones(self) -> dict[str, list[str]]:
-        """The zones that are up, by region."""
+        """Return the zones that are up, by region."""
         found: dict[str, list[str]] = {}
         with self._refusing(ZONES):
             compute = self._clients.compute
@@ -182,7 +186,7 @@ class Calls:
             return True
 
     def used(self, quota: Quota) -> float | None:
-        """How much of a region's quota is in use; None where that cannot be learned."""
+        """Return how much of a region's quota is used; None if unknown."""
         if not quota.region:
             return None
         try:
@@ -206,7 +210,7 @@ class Calls:
         return _plain(found) if found is not None else None
 
     def _unless_absent(self, call: Any, **arguments: Any) -> Any:
-        """The answer; None where Google knows no such resource (in that project, of that name)."""
+        """Return the answer; None if the resource does not exist."""
         from google.api_core.exceptions import NotFound
 
         try:
@@ -236,12 +240,12 @@ class Calls:
 
 
 def _once() -> dict[str, Any]:
-    """One try, with an end: the one place that tries again is RetryingProvider."""
+    """Make one attempt with a time limit; only RetryingProvider repeats calls."""
     return {"retry": None, "timeout": _CALL_S}
 
 
 def _plain(message: Any) -> dict[str, Any]:
-    """A message of the library as the JSON that came over the wire."""
+    """Return a message of the library as the JSON that was received."""
     text = type(message).to_json(
         message, use_integers_for_enums=False, always_print_fields_with_no_presence=False
     )
@@ -250,7 +254,7 @@ def _plain(message: Any) -> dict[str, Any]:
 
 
 def _image(found: Json) -> Image:
-    """Raises INVALID for one of Windows, which carries out no startup script of ours, and has no shell."""
+    """Return the image. Raises INVALID for Windows, which runs no startup script of orch and has no shell."""
     if any(feature.get("type") == "WINDOWS" for feature in found.get("guestOsFeatures", ())):
         raise ProviderError(Fault.INVALID, f"The image {found['name']} runs Windows.", code="Image")
     return Image(path_of(str(found["selfLink"])), int(found.get("diskSizeGb", 10)))
@@ -261,7 +265,7 @@ def _is_absence(refusal: Refusal) -> bool:
 
 
 def require_complete(answer: Json) -> None:
-    """ProviderError(TRANSIENT) where a zone of an aggregated list did not answer."""
+    """Raise ProviderError(TRANSIENT) if a zone of an aggregated list did not answer."""
     warnings = [(name, scope.get("warning")) for name, scope in answer.get("items", {}).items()]
     warnings.append(("", answer.get("warning")))
     unseen = [

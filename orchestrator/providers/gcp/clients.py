@@ -1,4 +1,4 @@
-"""Clients of Google's APIs, with endpoint, account and project. All loaded late."""
+"""Google's API clients with their endpoint, account and project; imported when first used."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def endpoint_of(environ: Mapping[str, str], variable: str = ENDPOINT) -> str | N
 
 
 def is_anonymous(environ: Mapping[str, str]) -> bool:
-    """Whether nobody need log in: an emulator on this computer, or as gcloud is told the same."""
+    """Return whether no login is needed: for an emulator on this computer, or if gcloud is configured so."""
     if environ.get(_NO_CREDENTIALS, "").strip().lower() in ("1", "true", "yes", "on"):
         return True
     endpoint = endpoint_of(environ)
@@ -48,7 +48,7 @@ def is_anonymous(environ: Mapping[str, str]) -> bool:
 
 
 def project_in(environ: Mapping[str, str]) -> str:
-    """The project that the environment names, "" where it names none."""
+    """Return the project that the environment names; "" if it names none."""
     return next((environ[name].strip() for name in _PROJECT_NAMES if environ.get(name, "").strip()), "")
 
 
@@ -63,7 +63,7 @@ def no_project() -> ProviderError:
 
 
 class Clients:
-    """The clients of one environment, each made when it is first asked for, all with one endpoint."""
+    """The clients of one environment, each created at its first use, all with one endpoint."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
@@ -72,7 +72,7 @@ class Clients:
 
     @functools.cached_property
     def compute(self) -> Any:
-        """The library itself. Takes seconds to load."""
+        """Import and return the compute library, which takes seconds."""
         try:
             from google.cloud import compute_v1
         except ImportError as error:
@@ -86,7 +86,7 @@ class Clients:
 
     @functools.cached_property
     def project(self) -> str:
-        """The project; ProviderError(INVALID) where nobody names one."""
+        """Return the project. Raises ProviderError(INVALID) if none is configured."""
         found = project_in(self._environ) or ("" if self._anonymous else self._default[1])
         if not found:
             raise no_project()
@@ -102,14 +102,14 @@ class Clients:
 
     @property
     def identity(self) -> str:
-        """The account of the credentials, as far as it shows without a request."""
+        """Return the account of the credentials, as far as it is known without a request."""
         if self._anonymous:
             return "nobody (anonymous)"
         return self.account or "the application-default credentials"
 
     @property
     def account(self) -> str:
-        """The address of the account that asks; "" where that does not show without asking."""
+        """Return the account's address; "" if it is not known without a request."""
         if self._anonymous:
             return ""
         named = (getattr(self.credentials, name, "") for name in ("service_account_email", "account"))

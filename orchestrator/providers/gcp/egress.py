@@ -18,7 +18,9 @@ _INTERNET = 0.12
 
 
 def usd_per_gib(bucket: str, region: str | None) -> float:
-    """Of a bucket in a region or a continent, for a machine in `region`, or in none of this cloud."""
+    """Return the price for data from a bucket in a region or multi-region to a machine in `region`, or to
+    one outside this cloud.
+    """
     if region is None:
         return _INTERNET
     here, there = (_CONTINENTS.get(name.lower().partition("-")[0], "") for name in (bucket, region))

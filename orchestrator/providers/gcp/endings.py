@@ -1,4 +1,4 @@
-"""What became of a machine, by the operations that Google keeps of what it did to it. Pure."""
+"""Find out how a machine ended from the operations that Google lists for it. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WHY = {
 
 
 def ending_of(operations: Iterable[Json], name: str, zone: str) -> Ending:
-    """The end of the machine that these operations are about, which does not run any more."""
+    """Return the end of a machine that does not run any more, from its operations."""
     done = {str(operation.get("operationType", "")): operation for operation in operations}
     if _TAKEN_BACK in done:
         when = str(done[_TAKEN_BACK].get("insertTime", ""))
@@ -43,15 +43,16 @@ def ending_of(operations: Iterable[Json], name: str, zone: str) -> Ending:
 
 
 def stopped_at(instance: Json) -> float | None:
-    """When an instance stopped that is still there, in Unix seconds: its lastStopTimestamp, which is set once
-    it is TERMINATED. None where it tells no time, or was started since."""
+    """Return when a TERMINATED instance stopped, in Unix seconds, from lastStopTimestamp; None if
+    unknown, or if it was started since.
+    """
     stopped = _seconds(str(instance.get("lastStopTimestamp", "")))
     started = _seconds(str(instance.get("lastStartTimestamp", "")))
     return None if stopped is None or (started is not None and started > stopped) else stopped
 
 
 def _seconds(when: str) -> float | None:
-    """Unix seconds of a time as Google writes it; None for what is none."""
+    """Parse a time of Google as Unix seconds; None if it is invalid."""
     try:
         return datetime.fromisoformat(when).timestamp()
     except ValueError:

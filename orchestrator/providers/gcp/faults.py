@@ -1,4 +1,4 @@
-"""Google's answers sorted into faults: by structured code, never by the words of a message. Pure.
+"""Classify Google's errors as faults: by structured code, never by the text of a message. Pure.
 
 An HTTP error and an operation that failed carry their codes in different places and spellings:
 `quotaExceeded` as the reason of a 403, `QUOTA_EXCEEDED` as the code of an operation. Both are read here
@@ -50,7 +50,7 @@ _BY_FAULT = {
 
 
 def _spelt(code: str) -> str:
-    """quotaExceeded and QUOTA_EXCEEDED are one code."""
+    """Normalise a code: quotaExceeded and QUOTA_EXCEEDED are the same."""
     return code.replace("_", "").lower()
 
 
@@ -92,7 +92,7 @@ _BY_STATUS = {
 
 @dataclass(frozen=True)
 class Quota:
-    """The quota that was met. `metric` as Google's console lists it; `region` "" for one of all regions."""
+    """The exceeded quota. `metric` as the console lists it; `region` is "" for a global quota."""
 
     metric: str
     region: str = ""
@@ -101,7 +101,8 @@ class Quota:
 
 @dataclass(frozen=True)
 class Refusal:
-    """One answer of Google, understood.
+    """A refusal of Google. `code`: the decisive one; `words`: Google's own sentence; `permission`, `field`
+    and `resource` are "" if not given.
 
     `code` is the code that decided; `words` Google's own sentence; `permission`, `field` and `resource`
     are "" where the answer does not tell.
@@ -119,7 +120,7 @@ class Refusal:
 
 
 def of_answer(status: int, error: Json) -> Refusal:
-    """What an HTTP error says; `error` is the object under "error" of its body, {} where it had none."""
+    """Return the refusal in an HTTP error. `error`: the object under "error" of its body, {} without one."""
     entries = [entry for entry in error.get("errors", ()) if isinstance(entry, Mapping)]
     details = [detail for detail in error.get("details", ()) if isinstance(detail, Mapping)]
     codes = [str(entry["reason"]) for entry in entries if entry.get("reason")]
@@ -159,14 +160,14 @@ def of_operation(operation: Json) -> Refusal | None:
 
 
 def _decide(codes: Sequence[str]) -> tuple[str, Fault]:
-    """The code that counts, and its fault; UNKNOWN where none is known."""
+    """Return the decisive code and its fault; UNKNOWN if no code is known."""
     known = [(code, _FAULTS.get(_spelt(code), Fault.UNKNOWN)) for code in codes if code]
     known.sort(key=lambda pair: _PRECEDENCE.index(pair[1]))
     return known[0] if known else ("", Fault.UNKNOWN)
 
 
 def _flat(details: Sequence[Json]) -> Iterator[Json]:
-    """An operation's errorDetails hold one kind each, under its name."""
+    """Flatten an operation's errorDetails, each of which has its content under the name of its kind."""
     for detail in details:
         for kind in ("errorInfo", "quotaInfo", "help", "localizedMessage"):
             if isinstance(detail.get(kind), Mapping):
@@ -174,7 +175,7 @@ def _flat(details: Sequence[Json]) -> Iterator[Json]:
 
 
 def _told(error: Json, entries: Sequence[Json], details: Sequence[Json]) -> dict[str, Any]:
-    """What can be shown beyond the code, from the structured details; from the words where they lack."""
+    """Return what can be shown beyond the code: from the structured details, else from the message."""
     words = " ".join(str(entry.get("message", "")) for entry in (error, *entries))
     metadata: dict[str, Any] = {}
     for detail in details:
@@ -200,7 +201,7 @@ def _help(details: Sequence[Json]) -> str:
 
 
 def _quota(details: Sequence[Json], metadata: Json) -> Quota | None:
-    """As the console names it: NVIDIA_L4_GPUS, whichever of its names the answer used."""
+    """Return the quota's name as in the console, such as NVIDIA_L4_GPUS, whatever name the answer used."""
     told = next((d for d in details if d.get("limitName") or d.get("metricName")), None)
     if told is None:
         if not metadata.get("quota_metric"):
@@ -215,7 +216,9 @@ def _quota(details: Sequence[Json], metadata: Json) -> Quota | None:
 
 
 def _console_name(name: str) -> str:
-    """compute.googleapis.com/nvidia_l4_gpus, or NVIDIA-L4-GPUS-per-project-region, is NVIDIA_L4_GPUS."""
+    """Convert compute.googleapis.com/nvidia_l4_gpus or NVIDIA-L4-GPUS-per-project-region to
+    NVIDIA_L4_GPUS.
+    """
     return name.rpartition("/")[2].partition("-per-project")[0].replace("-", "_").upper()
 
 

@@ -1,4 +1,4 @@
-"""The user's own region of Google Cloud, as gcloud is configured. Loads no library."""
+"""Find the user's own region of Google Cloud in the configuration of gcloud, without loading a library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from orchestrator.providers.gcp.names import region_of
 
 
 def region(environ: Mapping[str, str]) -> str | None:
-    """gcloud's compute/region, or that of its compute/zone; the environment before its files."""
+    """Return gcloud's compute/region, or the region of its compute/zone; the environment comes before
+    files.
+    """
     named = environ.get("CLOUDSDK_COMPUTE_REGION", "")
     zone = environ.get("CLOUDSDK_COMPUTE_ZONE", "")
     if not named and not zone:
@@ -19,7 +21,7 @@ def region(environ: Mapping[str, str]) -> str | None:
 
 
 def _configured(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Region and zone of the active configuration, "" for what it does not name."""
+    """Return region and zone of the active configuration; "" for a value that is not set."""
     home = Path(environ.get("HOME", "/nonexistent"))
     folder = Path(environ.get("CLOUDSDK_CONFIG") or home / ".config/gcloud")
     found = configparser.ConfigParser(interpolation=None)

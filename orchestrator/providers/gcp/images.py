@@ -1,4 +1,4 @@
-"""Which image a machine starts from: the newest of a family that Google keeps current."""
+"""Choose the image of a machine: the newest of an image family that Google maintains."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ARM = frozenset({"arm64", "aarch64"})
 
 @dataclass(frozen=True)
 class Family:
-    """A name under which a project publishes its newest image."""
+    """An image family: a name under which a project publishes its newest image."""
 
     project: str
     name: str
@@ -33,7 +33,8 @@ class Image:
 
 
 def families(offer: Offer) -> tuple[Family, ...]:
-    """Where to look, best first; each is tried when the one before is not there any more.
+    """Return the families to try in order; one that no longer exists is skipped. GPU machines get images with
+    NVIDIA's driver and CUDA, others plain Ubuntu.
 
     GPU machines get an image that brings NVIDIA's driver and CUDA; others get plain Ubuntu.
     """
@@ -56,7 +57,7 @@ def families(offer: Offer) -> tuple[Family, ...]:
 
 @dataclass(frozen=True)
 class Named:
-    """What a profile calls an image: a name under a project, and what that may be the name of."""
+    """The image that a profile names: a project, a name, and whether that can be an image or a family."""
 
     family: Family
     maybe_family: bool
@@ -64,7 +65,8 @@ class Named:
 
 
 def boots_securely(project: str) -> bool:
-    """Whether images of that project start under Secure Boot with all that they bring.
+    """Return whether the images of this project work with Secure Boot. Ubuntu's kernel and modules are
+    signed; NVIDIA's driver in Deep Learning VM images is not.
 
     Ubuntu's own kernel and modules are signed; NVIDIA's driver of a Deep Learning VM is not.
     """
@@ -85,7 +87,9 @@ def parse_name(reference: str, own_project: str) -> Named:
 
 
 def resolve(candidates: Sequence[Family], newest: Callable[[Family], Image | None]) -> Image:
-    """The image of the first family that still has one. `newest` gives None for a family that is gone."""
+    """Return the image of the first family that still has one. `newest` returns None for a family that is
+    gone.
+    """
     for family in candidates:
         found = newest(family)
         if found is not None:
@@ -99,5 +103,5 @@ def resolve(candidates: Sequence[Family], newest: Callable[[Family], Image | Non
 
 
 def path_of(link: str) -> str:
-    """projects/P/global/images/NAME of any URL of an image."""
+    """Return projects/P/global/images/NAME for any URL of an image."""
     return link[link.index("projects/") :] if "projects/" in link else link

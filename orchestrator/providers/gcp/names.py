@@ -1,4 +1,4 @@
-"""How things are called at Google: the machine, the one call that makes it, what we note on it. Pure."""
+"""Names at Google: of the machine, of the call that creates it, and of the labels. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CALLS = uuid.UUID("9b1c6b0e-3b0a-5d0e-9f43-6f7263682e31")
 
 
 def machine_name(spec: MachineSpec) -> str:
-    """The name of this attempt's machine: always the same, in Google's alphabet, at most 63 characters."""
+    """Return the machine's name for this attempt: always the same, with valid characters, at most 63."""
     plain = f"{spec.id}-{spec.attempt}"
     if is_name(plain):
         return plain
@@ -50,7 +50,7 @@ def call_id(spec: MachineSpec, life: int) -> str:
 
 
 def base_of(user: str) -> str:
-    """Where everything of ours lies: a folder that the account owns; it needs no first boot."""
+    """Return orch's folder on the machine; it belongs to the login account and needs no first boot script."""
     return f"/home/{user}/orch"
 
 
@@ -71,7 +71,7 @@ def region_of(zone: str) -> str:
 
 
 def last(url: str) -> str:
-    """The name at the end of a URL: …/machineTypes/g2-standard-4 is g2-standard-4."""
+    """Return the name at the end of a URL: …/machineTypes/g2-standard-4 is g2-standard-4."""
     return url.rpartition("/")[2]
 
 

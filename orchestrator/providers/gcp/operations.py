@@ -1,4 +1,4 @@
-"""Following an operation to its end, at the endpoint where it began.
+"""Follow an operation until it is done, at the endpoint where it was started.
 
 The stock extended operation asks Google's public endpoint whatever its client was told. Here the name is
 asked for by a client of ours.

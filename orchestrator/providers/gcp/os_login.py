@@ -39,14 +39,16 @@ _FINGERPRINT = re.compile(r"[0-9a-zA-Z+/=_-]{1,128}")
 
 @dataclass(frozen=True)
 class Login:
-    """The account on the machine, and the fingerprint of the key in the profile of the one who made it."""
+    """The account on the machine, and the fingerprint of the key that was imported into the caller's
+    profile.
+    """
 
     user: str
     fingerprint: str
 
 
 class OsLogin:
-    """The login profile of whose credentials these are. `told`: whether to use it; None: as policies say."""
+    """The caller's OS Login profile. `told`: whether to use it; None: as the organisation's policy says."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._questions = Questions(environ)
@@ -54,9 +56,11 @@ class OsLogin:
         self._last: Login | None = None
 
     def given(self, spec: MachineSpec, told: bool | None) -> Login | None:
-        """Import the key of `spec`, where that is the way in; None where its metadata are.
+        """Import the key of `spec` if OS Login is used; returns None if instance metadata is used instead.
+        Raises ProviderError if the key is refused.
 
-        Raises ProviderError where the key is refused."""
+        Raises ProviderError where the key is refused.
+        """
         if told is False or (told is None and not self._is_demanded()):
             return None
         address = self._questions.address()
@@ -72,14 +76,16 @@ class OsLogin:
         return self._last
 
     def withdraw(self) -> bool:
-        """Remove the key that was given last: its machine was refused. Whether there was one."""
+        """Remove the key that was imported last, because its machine was refused. Returns whether there
+        was one.
+        """
         last, self._last = self._last, None
         if last:
             self.remove(last.fingerprint)
         return last is not None
 
     def remove(self, fingerprint: str) -> None:
-        """Take a key out of the profile again. Where that fails it expires by itself."""
+        """Remove a key from the profile. If that fails, the key expires by itself."""
         if not _FINGERPRINT.fullmatch(fingerprint):
             return
         with suppress(ProviderError):
@@ -88,7 +94,9 @@ class OsLogin:
                 self._questions.remove_key(address, fingerprint)
 
     def _is_demanded(self) -> bool:
-        """Asked once. A policy that may not be read is taken not to be there: the insert says otherwise."""
+        """Ask once whether the policy is in force. One that may not be read counts as absent; then the
+        insert is refused.
+        """
         if self._demanded is None:
             policy = self._questions.policy(POLICY)
             self._demanded = not isinstance(policy, Refusal) and is_enforced(policy)
@@ -127,6 +135,6 @@ def _login(profile: Json, key: str, project: str) -> Login:
 
 
 def _user(accounts: Sequence[Json], project: str) -> str:
-    """The account of the project, else the primary one, else the first."""
+    """Return the account for this project, else the primary one, else the first."""
     ordered = sorted(accounts, key=lambda a: (a.get("accountId") != project, not a.get("primary")))
     return str(ordered[0].get("username", "")) if ordered else ""

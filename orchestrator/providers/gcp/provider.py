@@ -71,7 +71,9 @@ def open_gcp(state: Path | None = None) -> Provider:  # noqa: ARG001 (Google kee
 
 
 class GcpProvider(NothingBeside):
-    """Machines of one project. Reads the environment when made, loads the library when first needed."""
+    """Machines of one project. The environment is read at creation, the library is loaded at the first
+    use.
+    """
 
     name = "gcp"
     list_lag_s = 90.0
@@ -138,7 +140,7 @@ class GcpProvider(NothingBeside):
         return [machine for machine in found if labels.items() <= machine.labels.items()]
 
     def find(self, machine: Machine) -> Machine | None:
-        """By instances.get. Another machine of the same name, made after this one, is not this one."""
+        """Find a machine with instances.get. A later machine with the same name is a different machine."""
         _require_named(machine)
         instance = self._calls.instance(machine.zone, machine.id)
         number = str(machine.detail.get("number", ""))
@@ -151,7 +153,7 @@ class GcpProvider(NothingBeside):
         self._calls.delete(machine.zone, machine.id)
 
     def forget(self, machine: Machine) -> None:
-        """Take the lease's key out of the login profile, where OS Login has it."""
+        """Remove the lease's key from the caller's OS Login profile, if it was imported there."""
         key = machine.detail.get("login_key")
         if isinstance(key, str):
             self._os_login.remove(key)
@@ -174,7 +176,7 @@ class GcpProvider(NothingBeside):
         return Endpoint(address, 22, seen.user_of(instance), keys, proxy)
 
     def _way_to(self, instance: Mapping[str, Any], machine: Machine) -> tuple[str, tuple[str, ...]]:
-        """Address and tunnel; "" where the machine has no address yet."""
+        """Return the address and the tunnel; the address is "" if there is none yet."""
         public, private = seen.addresses(instance)
         if seen.has_public_address(instance):
             return public, ()
@@ -188,7 +190,9 @@ class GcpProvider(NothingBeside):
         return request.Setting.of(self._calls.project, self._environ)
 
     def ending(self, machine: Machine) -> Ending | None:
-        """A machine is known here only once Google has shown it: one that it does not know has ended."""
+        """Return how a machine ended. One that Google has listed before and does not know any more has
+        ended.
+        """
         _require_named(machine)
         number = str(machine.detail.get("number", ""))
         instance = self._calls.instance(machine.zone, machine.id)
@@ -225,7 +229,9 @@ class GcpProvider(NothingBeside):
     # ------------------------------------------------------------ making
 
     def _made(self, spec: MachineSpec) -> Machine | None:
-        """The machine; None where Google answered with an operation of an earlier life: ask in a new one."""
+        """Create the machine; None if Google answered with the operation of an earlier machine, so that a
+        new request id is needed.
+        """
         place = f"{machine_name(spec)}/{spec.offer.zone}"
         identity = call_id(spec, self._lives.get(place, 0))
         body = self._body(spec, identity)
@@ -254,7 +260,7 @@ class GcpProvider(NothingBeside):
         return None
 
     def _require_not_taken_back(self, spec: MachineSpec, insert: Mapping[str, Any]) -> None:
-        """ProviderError where Google made the machine just now and ended it before it was looked at."""
+        """Raise ProviderError if Google created the machine and preempted it before it was first seen."""
         name, zone = machine_name(spec), spec.offer.zone
         with undecided():
             done = self._calls.done_to(zone, str(insert["targetId"]))
@@ -263,7 +269,7 @@ class GcpProvider(NothingBeside):
             raise ProviderError(ending.fault, ending.message, code=ending.code)
 
     def _appearing(self, spec: MachineSpec) -> Mapping[str, Any] | None:
-        """The machine, which Google may show a moment after it says that it exists."""
+        """Wait for the machine, which may be listed a moment after its operation is done."""
         end = time.monotonic() + _APPEARING_S
         while True:
             with undecided():
@@ -273,7 +279,7 @@ class GcpProvider(NothingBeside):
             time.sleep(0.2)
 
     def _body(self, spec: MachineSpec, identity: str) -> dict[str, Any]:
-        """What is sent for one request id; a call that is made again sends the same."""
+        """Return the request body for one request id; a repeated call sends the same."""
         if identity not in self._bodies:
             image, setting = self._image(spec), self._setting
             login = self._os_login.given(spec, setting.os_login)
@@ -290,7 +296,7 @@ class GcpProvider(NothingBeside):
         return self._images[key]
 
     def _despite(self, error: ProviderError, spec: MachineSpec) -> Machine:
-        """The machine where another call made it meanwhile; otherwise raises what is to be told."""
+        """Return the machine if another call created it meanwhile; otherwise raise the error."""
         if error.fault is Fault.CONFLICT:
             there = self._appearing(spec)
             if there is not None:
@@ -300,7 +306,7 @@ class GcpProvider(NothingBeside):
         raise self._elsewhere(error, spec)
 
     def _elsewhere(self, error: ProviderError, spec: MachineSpec) -> ProviderError:
-        """`error`; CAPACITY where the reason is that this zone never had the type: the next one may."""
+        """Return `error`, as CAPACITY if this zone never has the type: then the next zone is tried."""
         attached = request.attachment(spec.offer)
         if error.fault is not Fault.INVALID or self._calls.sells(spec.offer, attached):
             return error
@@ -309,7 +315,7 @@ class GcpProvider(NothingBeside):
         return ProviderError(Fault.CAPACITY, message, code="TypeNotInZone")
 
     def _adopted(self, instance: Mapping[str, Any], spec: MachineSpec) -> Machine:
-        """A machine of that name that is there already, if it is the one that was asked for."""
+        """Return an existing machine of that name, if it was created for the same request."""
         found = seen.machine(instance, self._calls.project)
         wanted = {key: value for key, value in spec.labels.items() if key not in (LABEL_EXPIRES, LABEL_OWNER)}
         if not seen.is_ours(instance) or not wanted.items() <= found.labels.items():
@@ -328,7 +334,7 @@ class GcpProvider(NothingBeside):
     # ------------------------------------------------------------ reaching
 
     def _ready(self, machine: Machine, instance: str) -> bool:
-        """Whether its first boot is over: ssh may answer while the driver is not there yet."""
+        """Return whether the first boot is over: ssh may answer before the driver is installed."""
         told = self._calls.guest_attributes(machine.zone, machine.id, f"{GUEST_NAMESPACE}/")
         state = next((str(item.get("value", "")) for item in told if item.get("key") == GUEST_STATE), "")
         if state.startswith("failed"):
@@ -345,7 +351,7 @@ class GcpProvider(NothingBeside):
 
 
 def _is_remembered(operation: Mapping[str, Any], asked: datetime) -> bool:
-    """Whether Google answered with an operation of long ago, which it keeps for its request id."""
+    """Return whether Google answered with an old operation, which it keeps for its request id."""
     try:
         began = datetime.fromisoformat(str(operation["insertTime"]))
     except (KeyError, ValueError):
@@ -354,7 +360,7 @@ def _is_remembered(operation: Mapping[str, Any], asked: datetime) -> bool:
 
 
 def _filter(labels: Labels) -> str:
-    """The one label that chooses most, for Google; the others are compared here."""
+    """Return a filter by the most selective label; the other labels are compared here."""
     for key in (LABEL_LEASE, *labels):
         if key in labels and labels[key] and is_label(key, labels[key]):
             value = labels[key]

@@ -1,4 +1,4 @@
-"""Whether Google would make a machine for this user now, and if not, what it takes. Reads only."""
+"""Check whether Google would create a machine for this user now, and what is missing. Reads only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOGIN = "gcloud auth application-default login"
 
 
 def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readiness:
-    """Every check that can be made; those that need what is missing are left out.
+    """Run every check that is possible; a check that needs something missing is left out.
 
     Raises ProviderError(INVALID) for a variable of the environment that says nothing sensible.
     """
@@ -77,7 +77,7 @@ def examine(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> Readines
 
 
 def before_up(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> tuple[Check, ...]:
-    """What would refuse the first offer, each asked once: credentials, API, network, policies, quota."""
+    """Check what would refuse the first offer: credentials, API, network, policies, quota."""
     questions = Questions(environ, patience_s=0.0)
     nobody = tuple(check for check in _credentials(questions) if check.state is CheckState.MISSING)
     if nobody:
@@ -99,7 +99,7 @@ def before_up(wanted: Wanted, environ: Mapping[str, str] = os.environ) -> tuple[
 
 
 def _machine(wanted: Wanted) -> policies.Machine | None:
-    """What `up` would make first."""
+    """Return the machine that `up` would create first."""
     _, offers = _chosen(wanted)
     return policies.Machine.of(offers[0], wanted.image) if offers else None
 
@@ -112,7 +112,7 @@ def _is_installed() -> bool:
 
 
 def _chosen(wanted: Wanted) -> tuple[str, tuple[Offer, ...]]:
-    """The region, and the offers there that `up` would try first: one type, in each zone recorded."""
+    """Return the region, and the offers there that `up` would try first: one type, in each recorded zone."""
     here = [offer for offer in wanted.offers if wanted.region in (None, offer.region)]
     if not here:
         return wanted.region or "us-central1", ()
@@ -122,7 +122,7 @@ def _chosen(wanted: Wanted) -> tuple[str, tuple[Offer, ...]]:
 
 
 def _credentials(questions: Questions) -> tuple[Check, ...]:
-    """Whether there are any, whether Google takes them, and which project pays."""
+    """Check whether credentials exist, whether Google accepts them, and which project is used."""
     try:
         project = questions.project
     except ProviderError as error:
@@ -147,7 +147,7 @@ def _login(questions: Questions) -> tuple[Check, ...]:
 
 
 def _no_login(error: Exception) -> Check:
-    """Raises what Google's libraries did not."""
+    """Raise the error of Google's libraries for missing credentials."""
     refusal = understood(error)
     if refusal is None:
         raise error

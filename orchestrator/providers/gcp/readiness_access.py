@@ -1,4 +1,6 @@
-"""Which APIs are on, which of the table's permissions one has, and what an organisation forbids."""
+"""Check which APIs are enabled, which permissions the caller has, and what the organisation's policies
+forbid.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,14 @@ def is_disabled(refusal: Refusal) -> bool:
 
 
 def _spelt(refusal: Refusal) -> str:
-    """Google spells the same code as SERVICE_DISABLED and as serviceDisabled."""
+    """Normalise a code: SERVICE_DISABLED and serviceDisabled are the same."""
     return refusal.code.replace("_", "").lower()
 
 
 def api(name: str, refusal: Refusal | None, project: str) -> Check:
-    """Whether an API is on, by an answer of its own: None for any that is no refusal."""
+    """Return whether an API is enabled, judged by one of its answers; None for an answer that is no
+    refusal.
+    """
     if refusal is not None and is_disabled(refusal):
         enable = f"gcloud services enable {name} --project={project}"
         return missing(Topic.API, name, f"It is not enabled in the project {project}.", enable)
@@ -46,7 +50,7 @@ def api(name: str, refusal: Refusal | None, project: str) -> Check:
 def look(
     questions: Questions, environ: Mapping[str, str], machine: policies.Machine | None
 ) -> tuple[Check, ...]:
-    """Permissions, the APIs by which they are asked, and policies. Asks for each only what is needed."""
+    """Check permissions, APIs and policies. Requests only what is needed."""
     wanted = [one for one in permissions.of("gcp") if _applies(one, environ)]
     asked = [one.name for one in wanted if one.name != _POLICY]
     answer = questions.granted(asked)
@@ -72,7 +76,7 @@ def lacking(checks: Sequence[Check]) -> list[str]:
 
 
 def grant(lost: Sequence[str], project: str, identity: str) -> str:
-    """The commands that make a role of these and give it to the caller."""
+    """Return the commands that create a role with these permissions and grant it to the caller."""
     account = identity.endswith(".gserviceaccount.com")
     member = f"serviceAccount:{identity}" if account else f"user:{identity if '@' in identity else 'YOU'}"
     return (
@@ -83,12 +87,12 @@ def grant(lost: Sequence[str], project: str, identity: str) -> str:
 
 
 def _applies(permission: Permission, environ: Mapping[str, str]) -> bool:
-    """What images of others take, nobody's project grants; and no profile names an image of one's own."""
+    """Return whether a permission must be granted in this project: using public images needs none here."""
     return permission.applies(environ) and not permission.name.startswith("compute.images.")
 
 
 def _manager(lost: Refusal | None, project: str) -> Check:
-    """The Resource Manager: without it the doctor sees less, and machines are made all the same."""
+    """Check the Resource Manager API. Without it `doctor` sees less, but machines can be created."""
     if lost is None:
         return ok(Topic.API, RESOURCE_MANAGER, "enabled")
     enable = f"gcloud services enable {RESOURCE_MANAGER} --project={project}"
@@ -100,7 +104,7 @@ def _manager(lost: Refusal | None, project: str) -> Check:
 
 
 def _by_reading(questions: Questions) -> dict[str, bool]:
-    """What harmless reads show of permissions; those that no read shows are absent."""
+    """Return what harmless reads show about permissions; one that no read shows is absent."""
     calls = Calls(questions)
     reads: Mapping[str, Callable[[], object]] = {
         "compute.instances.list": lambda: next(iter(calls.instances("labels.orch-lease:*")), None),

@@ -1,4 +1,4 @@
-"""What the doctor alone asks Google: each question answered by plain JSON, or by a Refusal. Reads only."""
+"""The requests that only `doctor` makes to Google. Each returns plain JSON or a Refusal. Reads only."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ENDPOINTS = (ENDPOINT, _RESOURCE_MANAGER[0], _BILLING[0], _SERVICE_USAGE[0], _OS
 
 
 class Questions(Clients):
-    """The questions of one environment, each repeated where it fails for a moment; nothing is changed."""
+    """The requests for one environment, each repeated after transient errors; nothing is changed."""
 
     def __init__(self, environ: Mapping[str, str], *, patience_s: float | None = None) -> None:
         super().__init__(environ)
@@ -61,7 +61,7 @@ class Questions(Clients):
         return self._one("compute.subnetworks.get", project=project, region=region, subnetwork=name)
 
     def firewalls(self) -> Sequence[Json] | Refusal:
-        """Every rule of the project, of whatever network."""
+        """Return every firewall rule of the project, for all networks."""
         return _heard(
             lambda: [_plain(rule) for rule in self._asked("compute.firewalls.list", project=self.project)]
         )
@@ -71,18 +71,18 @@ class Questions(Clients):
         return self._managed("cloudresourcemanager.projects.testIamPermissions", {"permissions": list(names)})
 
     def policy(self, constraint: str) -> Json | Refusal:
-        """The organisation's policy as it takes effect in the project."""
+        """Return the effective organisation policy of the project."""
         said = {"constraint": f"constraints/{constraint}"}
         return self._managed("cloudresourcemanager.projects.getEffectiveOrgPolicy", said)
 
     def prices(self) -> Json | Refusal:
-        """One of the prices, to see that they can be asked."""
+        """Return one price, to see whether prices can be read."""
         return self._rest("GET", f"{self._base(*_BILLING)}/{_SKUS}?pageSize=1", None)
 
     # ------------------------------------------------------------ OS Login: the caller's own login profile
 
     def address(self) -> str:
-        """The address of the account that asks; "" where nothing tells it."""
+        """Return the address of the calling account; "" if unknown."""
         if self.account:
             return self.account
         told = {} if is_anonymous(self._environ) else self._rest("GET", _USER_INFO, None)
@@ -93,7 +93,9 @@ class Questions(Clients):
         return self._rest("GET", f"{self._profile(address)}/loginProfile?projectId={self.project}", None)
 
     def import_key(self, address: str, key: str, region: str, expires: int) -> Json | Refusal:
-        """`expires`: microseconds of the epoch. Returns once machines of `region` see the key."""
+        """Import an ssh key. `expires`: microseconds since the epoch. Returns once machines of `region`
+        know the key.
+        """
         url = f"{self._profile(address)}:importSshPublicKey?projectId={self.project}&regions={region}"
         return self._rest("POST", url, {"key": key, "expirationTimeUsec": str(expires)})
 
@@ -106,7 +108,7 @@ class Questions(Clients):
     # ------------------------------------------------------------ what `setup` alone asks and changes
 
     def service(self, name: str) -> Json | Refusal:
-        """Whether an API is enabled: {"state": "ENABLED"}."""
+        """Return the state of an API: {"state": "ENABLED"}."""
         return self._rest("GET", self._service(name), None)
 
     def enable(self, name: str) -> Json | Refusal:
@@ -133,7 +135,7 @@ class Questions(Clients):
         return _heard(lambda: _plain(self._asked(call, **wanted)))
 
     def _asked(self, call: str, **wanted: str) -> Any:
-        """By Google's id of the method: compute.projects.get is ProjectsClient.get."""
+        """Call a method by Google's id: compute.projects.get is ProjectsClient.get."""
         _, resource, method = call.split(".")
         client = self._client(f"{resource[0].upper()}{resource[1:]}Client")
         return getattr(client, method)(**wanted, retry=None, timeout=_CALL_S)
@@ -168,12 +170,12 @@ class Questions(Clients):
         return found
 
     def _base(self, variable: str, host: str) -> str:
-        """Of another endpoint the same is demanded as of Compute Engine's."""
+        """Return the base URL of an endpoint, with the same requirements as for Compute Engine's."""
         return endpoint_of(self._environ, variable) or f"https://{host}"
 
 
 class _Refused(Exception):
-    """An answer that refuses, or that is none."""
+    """An answer that refuses, or that is not an answer of Google."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.words)
@@ -186,7 +188,7 @@ def _passes(error: Exception) -> bool:
 
 
 def _heard(ask: Callable[[], R]) -> R | Refusal:
-    """What `ask` returns, or what Google's libraries raised, understood."""
+    """Return the result of `ask`, or what the error of Google's libraries means."""
     try:
         return ask()
     except Exception as error:
@@ -203,7 +205,7 @@ def _plain(message: Any) -> dict[str, Any]:
 
 
 def _error(answer: Any) -> Json:
-    """The "error" object of an answer, {} where its body is none of Google's."""
+    """Return the "error" object of an answer; {} if its body is not Google's."""
     try:
         found = answer.json()
     except ValueError:

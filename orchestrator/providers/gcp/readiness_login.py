@@ -1,4 +1,4 @@
-"""Whether the way in is open where an organisation demands OS Login: the account, its API and its role."""
+"""Check OS Login where an organisation requires it: the account, the API and the role."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAME = "OS Login"
 
 
 def checks(questions: Questions, policies: Mapping[str, Json | Refusal], setting: Setting) -> Iterator[Check]:
-    """Nothing where a machine's own metadata let in."""
+    """Return the checks; none if instance metadata admits the key."""
     policy = policies[POLICY]
     enforced = not isinstance(policy, Refusal) and is_enforced(policy)
     if enforced and setting.os_login is False:

@@ -1,4 +1,4 @@
-"""Whether a region of Google's is ready for a machine: zones, network, image, quotas. Reads only."""
+"""Check whether a region is ready for a machine: zones, network, image, quotas. Reads only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TUNNELS = "35.235.240.0/20"
 
 @dataclass(frozen=True)
 class Site:
-    """Where a machine would be: `offers` are one type of one region, by zone; () where nothing is offered."""
+    """Where a machine would be created: `offers` of one type in one region, by zone; () without an offer."""
 
     questions: Questions
     setting: request.Setting
@@ -39,7 +39,7 @@ class Site:
 
 
 def region(questions: Questions, wanted: str, offers: Sequence[Offer]) -> tuple[Check, tuple[Offer, ...]]:
-    """Whether the region is there, and the offers by zone."""
+    """Check that the region exists, and return the offers by zone."""
     calls = Calls(questions)
     try:
         known = calls.zones()
@@ -70,7 +70,7 @@ def region(questions: Questions, wanted: str, offers: Sequence[Offer]) -> tuple[
 
 
 def network(site: Site) -> Iterator[Check]:
-    """The network or subnetwork that machines go to, and whether ssh comes in there."""
+    """Check the network or subnetwork of the machine, and whether it admits ssh."""
     given = site.setting.subnetwork
     name = given or "default"
     found = _subnetwork(site, given) if given else site.questions.network("default")
@@ -90,7 +90,9 @@ def network(site: Site) -> Iterator[Check]:
 
 
 def _subnetwork(site: Site, given: str) -> Json | Refusal:
-    """By its name in this region and project, or by its path, which may be of another project."""
+    """Return a subnetwork by its name in this region and project, or by its path, which may be in another
+    project.
+    """
     parts = given.split("/")
     if len(parts) >= 6 and parts[-6] == "projects":
         return site.questions.subnetwork(parts[-5], parts[-3], parts[-1])
@@ -111,7 +113,7 @@ def _unplugged(site: Site, name: str, refusal: Refusal) -> Check:
 
 
 def _firewall(site: Site, link: str) -> Check:
-    """Of a network that another project shares, the rules are that project's."""
+    """Return the firewall rules; those of a shared network belong to the project that shares it."""
     owner = link.partition("projects/")[2].partition("/")[0] or site.setting.project
     if owner != site.setting.project:
         detail = f"the network is of the project {owner}, and so are its rules: ssh must come in there"
@@ -120,7 +122,7 @@ def _firewall(site: Site, link: str) -> Check:
 
 
 def _ssh(site: Site, network_name: str) -> Check:
-    """Whether the first of the rules that fit lets ssh in to what carries orch's tag."""
+    """Return whether the first matching rule admits ssh to machines with orch's tag."""
     rules = site.questions.firewalls()
     if isinstance(rules, Refusal):
         return unknown(Topic.NETWORK, "firewall", f"not seen: {rules.words}")
@@ -154,7 +156,9 @@ def _shut(site: Site, network_name: str, *, tunnels: bool) -> Check:
 
 
 def _fits(rule: Json, network_name: str) -> bool:
-    """Whether a rule is of that network, of what comes in, of our machines, and of ssh."""
+    """Return whether a rule applies to this network, to incoming connections, to orch's machines and to
+    ssh.
+    """
     tags = rule.get("targetTags", ())
     return (
         last(str(rule.get("network", ""))) == network_name
@@ -174,7 +178,7 @@ def _is_ssh(part: Json) -> bool:
 
 
 def _precedence(rule: Json) -> tuple[int, bool]:
-    """Lower numbers first; of the same, what denies."""
+    """Sort key of rules: lower priority numbers first; of equal ones, denials first."""
     return int(rule.get("priority", 1000)), not rule.get("denied")
 
 
@@ -188,7 +192,7 @@ def _sources(rule: Json) -> list[str]:
 
 
 def image(site: Site) -> Check:
-    """The image of the offer, and whether the disk holds it."""
+    """Check the image of the offer, and whether the disk is large enough for it."""
     offer = site.offers[0]
     candidates, calls = images.families(offer), Calls(site.questions)
     name = site.image or candidates[0].name
@@ -210,7 +214,7 @@ def image(site: Site) -> Check:
 
 
 def quotas(site: Site, project: Json | Refusal) -> Iterator[Check]:
-    """Every quota that the machine counts against, of its region and of the project."""
+    """Check every quota that applies to the machine, of its region and of the project."""
     offer = site.offers[0]
     regional = site.questions.region(site.region)
     if isinstance(regional, Refusal):
@@ -231,7 +235,7 @@ def _metrics(answer: Json) -> Mapping[str, Json]:
 
 
 def _taken(site: Site, known: Mapping[str, Json]) -> dict[str, float]:
-    """Metrics as the console names them, and how much the machine takes of each."""
+    """Return how much of each metric, named as in the console, the machine uses."""
     offer = site.offers[0]
     series = offer.instance_type.partition("-")[0].upper()
     cpus = [f"{series}_CPUS", "CPUS"]

@@ -1,4 +1,4 @@
-"""What the policies of an organisation say of a machine like ours, before it is made.
+"""Check what an organisation's policies say about a machine before it is created.
 
 Constraints: docs.cloud.google.com/resource-manager/docs/organization-policy/org-policy-constraints
 """
@@ -31,7 +31,7 @@ _REGION = re.compile(r"in:[a-z]+-[a-z]+[0-9]+-locations")
 
 @dataclass(frozen=True)
 class Machine:
-    """What would be made, as far as policies judge it. `image`: the project of its image."""
+    """The machine to create, as far as policies judge it. `image`: the project of its image."""
 
     region: str
     image: str
@@ -44,7 +44,7 @@ class Machine:
 
 
 def answers(questions: Questions, environ: Mapping[str, str]) -> dict[str, Json | Refusal]:
-    """Every policy that could be in the way, as it takes effect in the project."""
+    """Return the effective value of every policy that could forbid the machine."""
     names = [name for name in _FORBIDDEN if name != "compute.vmExternalIpAccess" or _is_public(environ)]
     return {name: questions.policy(name) for name in (*names, _SHIELDED, _IMAGES, _LOCATIONS, OS_LOGIN)}
 
@@ -54,7 +54,9 @@ def _is_public(environ: Mapping[str, str]) -> bool:
 
 
 def judged(policies: Mapping[str, Json | Refusal], project: str, wanted: Machine | None) -> Iterator[Check]:
-    """One line where nothing is forbidden; none where it was not told: the permission has its own line."""
+    """Return the checks: one if nothing is forbidden, none if the policies could not be read, which has a
+    check of its own.
+    """
     told = {name: answer for name, answer in policies.items() if not isinstance(answer, Refusal)}
     found = [check for name, answer in told.items() for check in _judged(name, answer, project, wanted)]
     yield from found
@@ -81,7 +83,9 @@ def _judged(name: str, policy: Json, project: str, wanted: Machine | None) -> It
 
 
 def _placed(policy: Json, region: str, remedy: str) -> Iterator[Check]:
-    """`in:` names groups: of one region, of a continent, or others, which nobody lists here."""
+    """Check that the policy admits the region. `in:` names a value group, such as a region or a
+    continent; the members of other groups are unknown here.
+    """
     continent = region.partition("-")[0]
     names = {region, f"in:{region}-locations", f"in:{continent}-locations"}
     if _admits(policy, names):
@@ -106,7 +110,7 @@ def _allowed(policy: Json) -> list[str]:
 
 
 def _admits(policy: Json, names: set[str]) -> bool:
-    """Whether a list policy lets one of `names` be: what is denied by name is not."""
+    """Return whether a list policy admits one of `names`; explicit denials come first."""
     listed = policy.get("listPolicy", {})
     if listed.get("allValues") == "DENY" or names & set(listed.get("deniedValues", ())):
         return False
@@ -115,6 +119,6 @@ def _admits(policy: Json, names: set[str]) -> bool:
 
 
 def _forbids(policy: Json) -> bool:
-    """A list of allowed values names machines one by one, and a new one is not among them."""
+    """Return whether the policy forbids new machines: a list of allowed values names existing ones only."""
     listed = policy.get("listPolicy", {})
     return is_enforced(policy) or listed.get("allValues") == "DENY" or bool(listed.get("allowedValues"))

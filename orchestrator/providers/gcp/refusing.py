@@ -1,4 +1,4 @@
-"""From whatever Google's library raises to the one error that providers raise."""
+"""Turn the exceptions of Google's libraries into ProviderError."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_AN_ANSWER = Refusal(Fault.TRANSIENT, "NotAnAnswer", "what answered is not Go
 
 @dataclass(frozen=True)
 class Doing:
-    """What was tried: a phrase that follows "Google refused to", and the permission that it takes."""
+    """What was attempted: a phrase that follows "Google refused to", and the permission that it needs."""
 
     what: str
     permission: str
@@ -24,14 +24,14 @@ class Doing:
 
 @dataclass(frozen=True)
 class Asker:
-    """On whose behalf: the identity as far as it is known, and the project."""
+    """Who made the request: the identity, as far as it is known, and the project."""
 
     identity: str
     project: str
 
 
 def understood(error: BaseException) -> Refusal | None:
-    """What an exception of Google's libraries says; None for any other exception."""
+    """Return the refusal in an exception of Google's libraries; None for any other exception."""
     from google.api_core import exceptions as api
     from google.auth import exceptions as auth
     from google.protobuf.json_format import ParseError
@@ -51,7 +51,7 @@ def understood(error: BaseException) -> Refusal | None:
 
 
 def _body(error: Any) -> dict[str, Any]:
-    """The "error" object of the answer, out of the exception that the library made of it."""
+    """Return the "error" object of the answer from the library's exception."""
     words = str(error.message)
     entries = list(error.errors or ())
     told = next((str(entry["message"]) for entry in entries if entry.get("message")), "")
@@ -61,7 +61,7 @@ def _body(error: Any) -> dict[str, Any]:
 def refused(
     refusal: Refusal, doing: Doing, asker: Asker, usage: Callable[[Quota], float | None] = lambda _: None
 ) -> ProviderError:
-    """The error for people. `usage` tells how much of a quota is used, where that can be learned."""
+    """Return the error for people. `usage` returns how much of a quota is used, if known."""
     writers = {
         Fault.AUTH: _not_allowed,
         Fault.INVALID: _invalid,

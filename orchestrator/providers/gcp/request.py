@@ -1,4 +1,4 @@
-"""From a MachineSpec to the body of the one insert call, in the names of Google's API. Pure."""
+"""Build the body of the one insert call from a MachineSpec, with the names of Google's API. Pure."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ def _os_login(environ: Mapping[str, str]) -> bool | None:
 
 
 def require_sound(spec: MachineSpec) -> None:
-    """ProviderError(INVALID) for what Google would refuse in worse words, naming what is wrong."""
+    """Raise ProviderError(INVALID), naming the invalid part, for what Google would refuse with a less
+    clear message.
+    """
     odd = [key for key, value in _labels(spec).items() if not is_label(key, value)]
     problems = {
         "ssh_public_key is not one OpenSSH line": len(spec.ssh_public_key.strip().splitlines()) != 1,
@@ -141,14 +143,16 @@ def instance(
 
 
 def _shield(image: Image) -> Json:
-    """All three, which the policy compute.requireShieldedVm demands, where the image starts with them."""
+    """Return all three Shielded VM options, which compute.requireShieldedVm demands, if the image works
+    with them.
+    """
     secure = images.boots_securely(image.path.split("/")[1])
     told = {"enableVtpm": True, "enableIntegrityMonitoring": True}
     return {**told, "enableSecureBoot": True} if secure else told
 
 
 def attachment(offer: Offer) -> str:
-    """The GPU that the call must attach, as Google names it; "" where the type brings its own."""
+    """Return the GPU to attach, as Google names it; "" if the machine type includes it."""
     if offer.attach:
         return offer.attach
     if _family(offer) != "n1" or not offer.accelerator:
@@ -240,7 +244,7 @@ def _google_s(left: int) -> int:
 
 
 def _migrates(offer: Offer) -> bool:
-    """Whether Google may move it to another host while it runs: not with a GPU, not as spot."""
+    """Return whether Google may migrate the machine to another host: not with a GPU, and not as spot."""
     bound = offer.spot or offer.accelerator is not None or _family(offer) in _NEVER_MIGRATE
     return not bound and not re.search(r"metal|lssd", offer.instance_type)
 

@@ -1,4 +1,4 @@
-"""From what Google says of an instance to a Machine. Pure."""
+"""Convert Google's description of an instance to a Machine. Pure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecds
 
 
 def machine(instance: Json, project: str, now: datetime | None = None) -> Machine:
-    """`now`: the time of the answer, by Google's clock."""
+    """Return the instance as a Machine. `now`: the time of the answer by Google's clock."""
     notes = _notes(instance)
     name, zone = str(instance["name"]), last(str(instance.get("zone", "")))
     public, private = addresses(instance)
@@ -95,7 +95,7 @@ def machine(instance: Json, project: str, now: datetime | None = None) -> Machin
 
 
 def user_of(instance: Json) -> str:
-    """The account into which one logs in there."""
+    """Return the login account of the machine."""
     return _notes(instance).get(NOTE_USER, USER)
 
 
@@ -104,24 +104,24 @@ def state(instance: Json) -> MachineState:
 
 
 def is_ours(instance: Json) -> bool:
-    """Whether orch made it: what belongs to others is never listed, so never ended."""
+    """Return whether orch created the instance; others are never listed, so never deleted."""
     return LABEL_LEASE in instance.get("labels", {}) and NOTE_DEADLINE in _notes(instance)
 
 
 def addresses(instance: Json) -> tuple[str, str]:
-    """Public and internal address, "" where it has none (yet)."""
+    """Return the public and the internal address; "" if there is none (yet)."""
     interface: Json = next(iter(instance.get("networkInterfaces", ())), {})
     public = next((c["natIP"] for c in interface.get("accessConfigs", ()) if c.get("natIP")), "")
     return str(public), str(interface.get("networkIP", ""))
 
 
 def has_public_address(instance: Json) -> bool:
-    """Whether it has one or will get one."""
+    """Return whether the machine has, or will get, a public address."""
     return any(interface.get("accessConfigs") for interface in instance.get("networkInterfaces", ()))
 
 
 def host_keys(attributes: Iterable[Json]) -> tuple[str, ...]:
-    """OpenSSH lines of the guest attributes under hostkeys/, best kind first; what is no key is left out."""
+    """Return the OpenSSH host keys from the guest attributes, best kind first; invalid ones are left out."""
     found = {str(item.get("key", "")): str(item.get("value", "")).strip() for item in attributes}
     return tuple(f"{kind} {found[kind]}" for kind in _KEY_TYPES if _is_key(kind, found.get(kind, "")))
 
@@ -140,7 +140,7 @@ def _notes(instance: Json) -> dict[str, str]:
 
 
 def _what_a_stopped_one_costs(instance: Json) -> str:
-    """A sentence: a machine that powered itself off is not billed, its disk is."""
+    """Return a sentence on a machine that powered itself off: it is not billed, but its disk is."""
     size = sum(int(disk.get("diskSizeGb") or 0) for disk in instance.get("disks", ()))
     cost = size * DISK_USD_GIB_MONTH / _HOURS_A_MONTH
     return f"It runs nothing; its disk of {size} GiB costs about ${cost:.4f}/h until it is ended: orch down"
@@ -162,7 +162,7 @@ def _deadline(instance: Json, notes: Mapping[str, str], created: datetime | None
 
 
 def _time(text: str | None) -> datetime | None:
-    """RFC 3339, as aware UTC."""
+    """Parse RFC 3339 as aware UTC."""
     try:
         return datetime.fromisoformat(text).astimezone(UTC) if text else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""The APIs and the firewall rules of the default network: all that `up` needs of a project of Google's.
+"""Enable the APIs and create the firewall rules of the default network: all that `up` needs.
 
 The network `default` lets ssh in from anywhere (its rule default-allow-ssh, priority 65534); a rule of ours
 denies that to machines with orch's tag, and a stronger one lets one's own address in.
@@ -49,7 +49,7 @@ def lacking(source: str, region: str | None, environ: Mapping[str, str]) -> tupl
 
 
 def made(region: str | None, environ: Mapping[str, str]) -> tuple[str, Sequence[SetupStep]]:
-    """APIs stay enabled: others may use them by now."""
+    """Return what can be removed. APIs stay enabled, because others may use them."""
     del region
     questions = Questions(environ)
     where = f"the project {questions.project}, network {_NETWORK}"
@@ -81,7 +81,7 @@ def _enabling(questions: Questions, name: str) -> SetupStep:
 
 
 def _wanted_apis(questions: Questions) -> Sequence[str]:
-    """Those of every project, and that of OS Login where the organisation demands it."""
+    """Return the APIs that every project needs, and OS Login's if the organisation requires it."""
     policy = questions.policy(POLICY)
     demanded = not isinstance(policy, Refusal) and is_enforced(policy)
     return (*_APIS, *(_OF_OS_LOGIN if demanded else ()))
@@ -121,7 +121,7 @@ def _deny() -> Json:
 
 
 def _admit(questions: Questions, source: str) -> None:
-    """The rule, or one more range in it: a team shares a project."""
+    """Create the rule, or add an address range to it: a team shares a project."""
     there = next((rule for rule in _rules(questions) if rule["name"] == ALLOW), None)
     if there is None:
         _make(questions, _allow([source]))

@@ -1,4 +1,4 @@
-"""The script of a machine's first boot. Pure; it holds no secret: every process there can read it."""
+"""The startup script of a machine. Pure. It contains no secret, because every process there can read it."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ fi
 
 
 def startup_script(user_data: str, *, gpu: bool, user: str = USER) -> str:
-    """Runs `user_data` (a `#!` script or "") once as root, then says ready. `user`: who logs in."""
+    """Return a script that runs `user_data` (a `#!` script or "") once as root, then reports that it is
+    ready. `user`: the login account.
+    """
     return _SCRIPT.format(
         namespace=GUEST_NAMESPACE,
         state=GUEST_STATE,

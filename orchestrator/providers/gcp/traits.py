@@ -1,4 +1,4 @@
-"""What shared code knows of Google Cloud."""
+"""The facts about Google Cloud for the rooms that know no cloud."""
 
 from orchestrator.model.clouds import CloudTraits, Form, LabelForms, Places
 from orchestrator.providers.gcp.disks import MARKET

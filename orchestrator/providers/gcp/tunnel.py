@@ -1,4 +1,4 @@
-"""The way to a machine without a public address: Google's own tunnel (IAP). Pure."""
+"""Reach a machine without a public address through Google's IAP tunnel. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ PROGRAMS = {
 
 
 def tunnel_command(project: str, zone: str, name: str, port: int) -> tuple[str, ...]:
-    """The command that makes ssh of the machine answer at `port` of this computer while it runs."""
+    """Return the command that forwards `port` of this computer to the machine's ssh server while it runs."""
     return _command(project, zone, name, f"--local-host-port=127.0.0.1:{port}")
 
 
 def proxy_command(project: str, zone: str, name: str) -> tuple[str, ...]:
-    """The command whose standard streams are the machine's ssh server. The network's firewall lets Google's
-    proxies (35.235.240.0/20) in at port 22, and the caller has roles/iap.tunnelResourceAccessor."""
+    """Return the command whose standard streams are the machine's ssh server. The firewall must admit
+    Google's proxies (35.235.240.0/20) to port 22, and the caller needs roles/iap.tunnelResourceAccessor.
+    """
     return _command(project, zone, name, "--listen-on-stdin", "--verbosity=warning")
 
 

@@ -1,4 +1,4 @@
-"""Offers whose zones nobody recorded, made into one for each zone that may have them. Pure."""
+"""Replace offers without a recorded zone by one for each zone that may have them. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from orchestrator.model import Offer
 
 
 def expanded(offers: Iterable[Offer], zones: Mapping[str, Sequence[str]]) -> list[Offer]:
-    """In the same order. `zones` gives each region's zones; an offer of a region without any is left out."""
+    """Return the offers in the same order. `zones`: the zones of each region; an offer in a region
+    without zones is left out.
+    """
     return [
         offer if offer.zone else replace(offer, zone=zone)
         for offer in offers
