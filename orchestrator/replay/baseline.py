@@ -1,4 +1,4 @@
-"""The run repeated as it was: is it the one that was recorded, and if not, what is unstable in it?"""
+"""Repeat the run unchanged: does it give the recorded result, and if not, what is unstable in it?"""
 
 from __future__ import annotations
 
@@ -52,9 +52,10 @@ HASH_SEEDS = tuple(Intervention(env={"PYTHONHASHSEED": str(seed)}) for seed in r
 
 @dataclass(frozen=True)
 class Baseline:
-    """`own` is the repetition that counterfactuals are measured against; None where there is none, and
-    `obstacle` says why (`fault`: orch itself failed). `differs`: where the script differs from itself, with
-    the `verdict` on that."""
+    """`own`: the repetition that interventions are compared with; None without one, and `obstacle` says
+    why (`fault`: orch itself failed). `differs`: where the script differs from itself, with the `verdict`
+    on that.
+    """
 
     own: Replay | None = None
     obstacle: str = ""
@@ -64,7 +65,8 @@ class Baseline:
 
 
 def baseline(mine: Recording, runs: Replayer, until: float) -> Baseline:
-    """Repeat the run as it was recorded.
+    """Repeat the run as it was recorded. If the copied folder or the fork changes the result, later runs do
+    without them, which is noted in `runs`.
 
     Where the copy of the folder or the fork changes the run, later runs go without them (`runs` is told).
     """
@@ -86,8 +88,9 @@ def baseline(mine: Recording, runs: Replayer, until: float) -> Baseline:
 
 
 def _first(runs: Replayer, until: float) -> Replay:
-    """The run in a copy that it sees at its own path, for absolute paths lead there; elsewhere where it can
-    have no mounts; as a process of its own where a fork does not do."""
+    """Run in a copy that is mounted at the original path, because absolute paths lead there; elsewhere if
+    mounts are not possible, and as a new process if a fork does not work.
+    """
     if runs.original and runs.forks:
         before, runs.always = runs.always, runs.always | Intervention(path=runs.original)
         own = runs.run(Intervention(), until)
@@ -102,8 +105,9 @@ def _first(runs: Replayer, until: float) -> Replay:
 
 
 def recheck_stability(own: Replay, runs: Replayer, until: float, *, most: int = 1) -> Verdict | None:
-    """The verdict on a script that was the same by luck the first time, and is not in one of `most` further
-    runs; None where it still is."""
+    """Return the verdict on a script that was equal by chance at first and differs in one of up to `most`
+    further runs; None if all are equal.
+    """
     for again in range(1, most + 1):
         if until - time.monotonic() < runs.estimate(Intervention(), again):
             break
@@ -114,8 +118,9 @@ def recheck_stability(own: Replay, runs: Replayer, until: float, *, most: int = 
 
 
 def find_one_sided_nondeterminism(by: Candidate, runs: Replayer, until: float) -> Verdict | None:
-    """The verdict on a script that is the same each time as this side has it, and differs from itself with
-    what the other side has."""
+    """Return the verdict on a script that is stable with this side's inputs and differs from itself with
+    those of the other side.
+    """
     before = runs.always
     runs.always = before | (by.imposed or Intervention())
     try:
@@ -131,7 +136,7 @@ def find_one_sided_nondeterminism(by: Candidate, runs: Replayer, until: float) -
 
 
 def _same_but_other(mine: Recording, own: Replay, runs: Replayer, until: float) -> Baseline:
-    """Repetitions are equal to each other, not to the recording: what did repeating change?"""
+    """Find out what repeating changed if the repetitions equal each other, but not the recording."""
     if runs.forks and until - time.monotonic() > runs.import_seconds + (runs.run_seconds or 0.0):
         before = runs.always
         runs.forks, runs.always = False, replace(before, path=None)
@@ -146,7 +151,7 @@ Remedies = tuple[tuple[Intervention, tuple[Remedy, ...]], ...]
 
 
 def rank_remedies(a: Recording, b: Recording) -> Remedies:
-    """REMEDIES for a script of which `a` and `b` are two runs, the most probable first.
+    """Return REMEDIES for a script, the most probable first, from two of its runs.
 
     Where its generators stood before the first step tells whether it seeds them, and with what: where both
     runs did alike, another seed mends nothing, and none is tried.
@@ -172,7 +177,7 @@ def rank_remedies(a: Recording, b: Recording) -> Remedies:
 
 @dataclass(frozen=True)
 class Stabilised:
-    """`remedies` were seen to make the script stable (empty: none was); else `suspected` are probable."""
+    """`remedies`: what made the script stable, empty if nothing did; then `suspected` are probable causes."""
 
     remedies: tuple[Remedy, ...] = ()
     suspected: tuple[Remedy, ...] = ()
@@ -198,7 +203,7 @@ def _verdict(a: Recording, b: Recording, stabilised: Stabilised) -> Verdict | No
 
 
 def _find_remedies(own: Replay, other: Replay, runs: Replayer, until: float) -> Stabilised:
-    """The first remedy that holds in more runs than luck would let it."""
+    """Return the first remedy that keeps more runs equal than chance would."""
     results = _results([own, other, *_further(runs, Intervention(), until)])
     told: list[Tried] = []
     ordered = rank_remedies(own.recording, other.recording)
@@ -237,7 +242,7 @@ def _find_remedies(own: Replay, other: Replay, runs: Replayer, until: float) -> 
 
 
 def _reordered(a: Recording, b: Recording) -> bool:
-    """Whether files or records are the same ones in another order."""
+    """Return whether files or records are the same in a different order."""
     finding = compare_stages(a, b).finding
     if finding is None or finding.kind == "order":
         return finding is not None
@@ -247,7 +252,9 @@ def _reordered(a: Recording, b: Recording) -> bool:
 
 
 def _equal(runs: Replayer, imposed: Intervention, until: float, most: int) -> tuple[int, bool, Replay | None]:
-    """How many runs with this imposed are equal, of `most`; whether none differed; and one that failed."""
+    """Count the equal ones of up to `most` runs with this intervention; also returns whether none
+    differed, and a run that failed.
+    """
     first: Recording | None = None
     for again in range(most):
         if until - time.monotonic() < runs.estimate(imposed, again):
@@ -263,7 +270,7 @@ def _equal(runs: Replayer, imposed: Intervention, until: float, most: int) -> tu
 
 
 def _further(runs: Replayer, imposed: Intervention, until: float) -> list[Replay]:
-    """One more run, where there is time: what two runs show of luck is little."""
+    """Run once more if there is time: two runs say little about chance."""
     if until - time.monotonic() < runs.estimate(imposed, 2):
         return []
     third = runs.run(imposed, until, again=2)
@@ -271,7 +278,7 @@ def _further(runs: Replayer, imposed: Intervention, until: float) -> list[Replay
 
 
 def _results(trials: Sequence[Replay]) -> list[int]:
-    """A number for each run, the same for equal ones."""
+    """Return a number for each run, the same for equal results."""
     found: list[int] = []
     for trial in trials:
         same = (at for at, one in enumerate(trials) if place(one.recording, trial.recording) is None)
@@ -285,8 +292,9 @@ def _words(remedies: Sequence[Remedy], own: Replay, other: Replay) -> str:
 
 
 def hash_order(mine: Recording, runs: Replayer, until: float) -> Baseline | None:
-    """What Python's hashes do, which forks have in common and processes have not. Two seeds may well give one
-    order, of a small set above all."""
+    """Find out whether Python's hash seed changes the result: forks share it, processes do not. Two seeds
+    may give the same order, above all for small sets.
+    """
     given = (mine.environment.get("hashing") or {}).get("seed", "random")
     first, *others = HASH_SEEDS
     if given != "random" or until - time.monotonic() < 2 * runs.estimate(first):
@@ -302,7 +310,7 @@ def hash_order(mine: Recording, runs: Replayer, until: float) -> Baseline | None
 
 
 def _hashed(one: Replay, other: Replay, runs: Replayer, until: float) -> Baseline | None:
-    """Two runs with a hash seed each differ: do runs with one seed agree?"""
+    """Two runs with different hash seeds differ: check whether runs with one seed are equal."""
     equal, holds, _ = _equal(runs, HASH_SEEDS[0], until, LEAST)
     if not holds:
         return None
@@ -322,5 +330,5 @@ def _since(mine: Recording, own: Replay) -> str:
 
 
 def _ours(mine: Recording) -> dict[str, object]:
-    """Facts that are noted beside a recording, not in it."""
+    """Return facts that are stored beside a recording, not in it."""
     return {name: mine.environment[name] for name in ("variables", "cwd") if name in mine.environment}

@@ -1,4 +1,4 @@
-"""A recorded command line, understood: Python's program, or something else that starts one."""
+"""Parse a recorded command line: a Python program, or something else that starts one."""
 
 from __future__ import annotations
 
@@ -29,19 +29,21 @@ _BARE = re.compile(r"(?<![\w/.-])python(\d+(\.\d+)?)?(?![\w/.=-])")
 
 
 def normalise(argv: Sequence[str], cwd: Path) -> tuple[str, ...]:
-    """A command line as it is on every computer: without the working folder's path and the interpreter's."""
+    """Return a command line without the paths of this computer: the working folder's and the
+    interpreter's.
+    """
     return tuple(_PYTHON.sub("python", word.replace(str(cwd), ".")) for word in argv)
 
 
 def localise(argv: Sequence[str], cwd: Path, wanted: Sequence[str]) -> tuple[str, ...]:
-    """The command `wanted`, worded, with the paths and the interpreter of `argv`."""
+    """Return the normalised command `wanted` with the paths and the interpreter of `argv`."""
     own = dict(zip(normalise(argv, cwd), argv, strict=True))
     found = next((match[0] for match in map(_PYTHON.search, argv) if match), "python")
     return tuple(own.get(word, _BARE.sub(found, word)) for word in wanted)
 
 
 def module_beside(module: str, own: str, other: str) -> str:
-    """The module of the file `other` in the package of `module`, of which `own` is the file."""
+    """Return the module name of the file `other` in the package of `module`, whose file is `own`."""
     package = (
         module if own == "__main__.py" != f"{module.rpartition('.')[2]}.py" else module.rpartition(".")[0]
     )
@@ -49,7 +51,7 @@ def module_beside(module: str, own: str, other: str) -> str:
 
 
 def folder_of(argv: Sequence[str], cwd: Path) -> Path | None:
-    """Where the program of a command line lies; None where that is not known."""
+    """Return the folder of a command line's program; None if unknown."""
     program = program_of(argv)
     if program is None:
         return None
@@ -62,7 +64,7 @@ def folder_of(argv: Sequence[str], cwd: Path) -> Path | None:
 
 
 def program_of(argv: Sequence[str]) -> Program | None:
-    """The program of a command line, None where it is not simply Python's."""
+    """Return the program of a command line; None if it does not simply run Python."""
     if not argv or not _PLAIN.fullmatch(Path(argv[0]).name):
         return None
     words = list(argv[1:])
@@ -76,8 +78,9 @@ def program_of(argv: Sequence[str]) -> Program | None:
 
 
 def command_python(command: Sequence[str]) -> str:
-    """The absolute path of the interpreter of a command's environment: the command itself, or the first
-    `python` on PATH."""
+    """Return the absolute path of the interpreter of a command: the command itself, or the first `python`
+    on PATH.
+    """
     if not command:
         raise UsageError("No command was given.", next_command="orch record -- python train.py")
     found = shutil.which(command[0])

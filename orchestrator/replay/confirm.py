@@ -1,4 +1,4 @@
-"""Confirms the cause of a difference: the first steps again, here, with one thing imposed at a time."""
+"""Confirm the cause of a difference by repeating the first steps here, with one intervention at a time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BUDGET = 120.0
 
 
 def confirm(sides: Sides, first: Verdict, runs: Replayer, budget: float, tell: Progress) -> Verdict:
-    """The verdict `first` on two recordings, confirmed as far as the budget (seconds) allows."""
+    """Return the verdict `first` on two recordings, confirmed as far as the budget (in seconds) allows."""
     clock = Clock(budget)
     tell.say(f"Confirming: the first steps again, for at most {budget:.0f} s")
     finding = _finding(sides)
@@ -65,7 +65,7 @@ def confirm(sides: Sides, first: Verdict, runs: Replayer, budget: float, tell: P
 
 
 def _finding(sides: Sides) -> Finding:
-    """The first difference; runs of different length differ where the shorter one ends."""
+    """Return the first difference; runs of different length differ at the end of the shorter one."""
     outcome = compare_stages(sides.a, sides.b)
     if outcome.finding:
         return outcome.finding
@@ -73,7 +73,7 @@ def _finding(sides: Sides) -> Finding:
 
 
 def _candidates(sides: Sides, finding: Finding, runs: Replayer) -> list[Candidate]:
-    """Differences that were recorded, then files in the folders that nobody was seen to read, then probes."""
+    """Return recorded differences, then differing files that no run was seen to read, then probes."""
     found = changes(sides.a.environment, sides.b.environment, sides.names)
     known = candidates(finding, found, sides.base, sides.mine.environment, sides.other, sides.names)
     seen = _seen(found, (sides.a.environment, sides.b.environment), sides.other.beside)
@@ -93,8 +93,9 @@ def _candidates(sides: Sides, finding: Finding, runs: Replayer) -> list[Candidat
 
 
 def _seen(found: Iterable[Change], facts: Sequence[Facts], beside: Path | None) -> set[str]:
-    """The files and modules that differ, as recorded and as they are called from the working folder: those
-    beside the program are recorded by their place there."""
+    """Return the differing files and modules, by their recorded names and by their paths from the working
+    folder.
+    """
     seen: set[str] = set()
     folders = [str(side["cwd"]) for side in facts if side.get("cwd")]
     for change in found:
@@ -125,7 +126,7 @@ def imitation_of(
 
 
 def is_confirmable(verdict: Verdict, a: Recording, b: Recording) -> bool:
-    """Whether there is a difference to explain, and it is not one that changes nothing."""
+    """Return whether there is a difference to explain that changes results."""
     if verdict.verdict not in (Conclusion.EQUIVALENT, Conclusion.DIVERGENT):
         return False
     finding = compare_stages(a, b).finding
@@ -133,6 +134,8 @@ def is_confirmable(verdict: Verdict, a: Recording, b: Recording) -> bool:
 
 
 def light_steps(verdict: Verdict, recorded: Recording) -> int:
-    """Steps to fingerprint in a repeated run: as far as the first difference is, where it is among them."""
+    """Return how many steps to fingerprint in a repeated run: up to the first difference, if it is among
+    them.
+    """
     first = verdict.divergence.step if verdict.divergence else 0
     return max(0, min(first - len(recorded.steps), len(recorded.light)))

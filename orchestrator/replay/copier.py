@@ -1,4 +1,4 @@
-"""Copies of the user's folders for a repeated run: small files are copied, the rest is linked to."""
+"""Copy the user's folders for a repeated run: small files are copied, everything else is linked."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ _LINKED = frozenset(("runs", "node_modules", "site-packages"))
 
 @dataclass(frozen=True)
 class MountedCopy:
-    """One folder of the user's: its `original`, its `copy`, and where the run sees the copy. Mounted where
-    that is not where it lies; what it hides is then seen at `under`."""
+    """One of the user's folders: `original`, `copy`, and the path at which the run sees the copy. If it
+    is mounted over something, that is visible at `under`.
+    """
 
     original: Path
     copy: Path
@@ -52,8 +53,10 @@ def reached(seats: Sequence[MountedCopy], path: Path) -> Path:
 
 
 class Copier:
-    """Copies folders of `seats`, less what is `made`. `opened`: folders that must not be linked to, for
-    something in them is to be another; `left_empty`: folders on which something is mounted."""
+    """Copy the folders of `seats` without the files in `made`. `opened`: folders that must be copied
+    instead of linked, because something in them is replaced; `left_empty`: folders on which something is
+    mounted.
+    """
 
     def __init__(
         self,
@@ -69,7 +72,7 @@ class Copier:
         self._bytes, self._files, self._names = MOST, MOST_FILES, MOST_NAMES
 
     def folder(self, source: Path, target: Path, *, deep: bool = True) -> None:
-        """Fill `target` with what is in `source`; its folders are linked to unless `deep`."""
+        """Fill `target` with the content of `source`; folders in it are linked unless `deep`."""
         target.mkdir(parents=True, exist_ok=True)
         large: list[tuple[Path, Path]] = []
         for entry in _entries(source):
@@ -100,7 +103,7 @@ class Copier:
                 self._small(path, place)
 
     def _small(self, folder: Path, copy: Path) -> None:
-        """Make the folder anew, unless there were too many names already."""
+        """Create the folder with its entries, unless there are too many names already."""
         if self._names < 0 and not self._made_in(folder):
             copy.symlink_to(self._reach(folder))
             return
@@ -111,12 +114,12 @@ class Copier:
         return any(folder in path.parents for path in self._made)
 
     def _holds_many(self, folder: Path) -> bool:
-        """Whether there are too many names below a folder to link to each, and nothing in it is left out."""
+        """Return whether a folder has too many names to link each of them, and nothing in it is left out."""
         below = (name for _, folders, files in os.walk(folder) for name in (*folders, *files))
         return not self._made_in(folder) and next(islice(below, MANY, None), None) is not None
 
     def _drop_made(self, folder: Path, copy: Path) -> None:
-        """A folder in which nothing lies but what the run made was made by it, too."""
+        """Remove a folder that contains only what the run created: the run created the folder too."""
         if not any(copy.iterdir()) and self._made_in(folder):
             copy.rmdir()
 
@@ -129,8 +132,9 @@ class Copier:
         shutil.copy2(path, place)
 
     def _target(self, link: Path, folder: Path) -> Path:
-        """A link's target: as it is where it stays within its folder, else absolute, in a copy where it leads
-        to one."""
+        """Return a link's target: unchanged within its folder, else absolute, and in a copy if it leads
+        to a copied folder.
+        """
         target = link.readlink()
         real = Path(os.path.realpath(folder / target))  # a link to itself has no target, and is no error
         inside = not target.is_absolute() and real.is_relative_to(os.path.realpath(folder))
@@ -145,7 +149,7 @@ class Copier:
 
 
 def _is_copied(seat: MountedCopy, place: Path) -> bool:
-    """Whether a copy holds what lies at `place`; what is left out of copies is in none."""
+    """Return whether a copy contains what is at `place`."""
     inside = place.is_relative_to(seat.original) and place != seat.original and not seat.shallow
     return inside and not _LEFT_OUT.intersection(place.relative_to(seat.original).parts)
 

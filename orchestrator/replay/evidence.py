@@ -1,4 +1,4 @@
-"""Whether a repeated run shows what was imposed on it: it may have read past that, by absolute paths."""
+"""Check whether a repeated run used an intervention, or read past it by absolute paths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _Files = dict[str, Mapping[str, Any]]
 
 
 def bypassed(imposed: Intervention, repeated: Facts, sides: Sides, *, mounted: bool) -> str | None:
-    """The first file that a repeated run read as it is on one side, not as it was to be for this run.
+    """Return the first file that a repeated run read in its original version instead of the replaced one.
+    `mounted`: the run saw its copy at the original path. Only differing files are considered.
 
     `mounted`: the run saw its copy at the original path. Files that differ are looked at alone.
     """
@@ -37,8 +38,9 @@ def bypassed(imposed: Intervention, repeated: Facts, sides: Sides, *, mounted: b
 
 
 def seen_by_both(each: Candidate, places: tuple[Path, ...]) -> Candidate:
-    """The candidate, for whose run the other side's folders show the content of its own: what it is given may
-    name them."""
+    """Return the candidate with the other side's folders replaced too: values given to the run may name
+    them.
+    """
     imposed = each.imposed
     if imposed and not (imposed.path or imposed.python):
         imposed = imposed | Intervention(also=places)
@@ -47,7 +49,7 @@ def seen_by_both(each: Candidate, places: tuple[Path, ...]) -> Candidate:
 
 
 def own_places(known: Recipe, mine: Facts, other: Other) -> tuple[Path, ...]:
-    """The other side's folder, if nothing that this side needs lies in it or around it."""
+    """Return the other side's folder, unless something that this side needs is in it or around it."""
     there = other.folder
     if there is None or there.is_relative_to(known.cwd) or known.cwd.is_relative_to(there):
         return ()
@@ -58,6 +60,6 @@ def own_places(known: Recipe, mine: Facts, other: Other) -> tuple[Path, ...]:
 
 
 def _by_name(facts: Facts) -> _Files:
-    """What a run read and did not make."""
+    """Return the files that a run read and did not create."""
     listed = (facts.get("files") or {}).get("list") or []
     return {str(entry["name"]): entry for entry in listed if not entry.get("made")}

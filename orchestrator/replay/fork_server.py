@@ -1,4 +1,6 @@
-"""A fork server on this computer: frameworks imported once, every run a fork. See runtime.replay."""
+"""A fork server on this computer: frameworks are imported once, and every run is a fork. See
+runtime.replay.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,14 @@ Number = Annotated[int, Between(-(1 << 31), 1 << 31)]
 
 
 class Ready(TypedDict):
-    """Its first line: what it has imported."""
+    """The first line of the fork server: what it imported."""
 
     ready: Annotated[list[str], Most(10_000)]
     seconds: Moment
 
 
 class Ended(TypedDict):
-    """How a program ended in a fork of it."""
+    """How a program in a fork ended."""
 
     code: Number | None
     signal: Number | None
@@ -45,8 +47,9 @@ T = TypeVar("T")
 
 
 class ForkServerLost(Exception):
-    """It ended, did not answer in time, or answered what it never says. Holds the reason, or what it printed
-    last."""
+    """The fork server ended, did not answer in time, or gave an invalid answer. Contains the reason, or
+    its last output.
+    """
 
 
 class ForkServer:
@@ -71,7 +74,7 @@ class ForkServer:
         self._rest = b""
 
     def ready(self, until: float) -> None:
-        """Wait until its imports are done. Raises ZygoteLost."""
+        """Wait until its imports are done. Raises ForkServerLost."""
         if self.import_seconds is None:
             _answered(Ready, self._line(until))
             self.import_seconds = time.monotonic() - self._begun
@@ -81,7 +84,9 @@ class ForkServer:
         return 0.0 if self.import_seconds is not None else max(0.0, self._begun + usual - time.monotonic())
 
     def run(self, request: Mapping[str, Any], until: float) -> Ended:
-        """Run a program in a fork; how it ended. `until`: on time.monotonic(). Raises ZygoteLost."""
+        """Run a program in a fork; returns how it ended. `until`: on time.monotonic(). Raises
+        ForkServerLost.
+        """
         self.ready(until)
         left = max(1.0, until - time.monotonic())
         assert self._process.stdin
@@ -107,7 +112,7 @@ class ForkServer:
             self._process.stdout.close()
 
     def _line(self, until: float) -> bytes:
-        """Its next line, the only one that it was asked for."""
+        """Read the next line, which is the answer to the only request."""
         assert self._process.stdout
         source = self._process.stdout.fileno()
         while b"\n" not in self._rest:
@@ -154,7 +159,7 @@ class ForkServers:
 
     @property
     def room(self) -> bool:
-        """Whether one more can be started without ending another."""
+        """Return whether one more can be started without ending another."""
         return len(self._known) < self.most
 
     def get(
@@ -170,7 +175,7 @@ class ForkServers:
         return self._known[key]
 
     def forget(self, key: str) -> None:
-        """End one."""
+        """End the fork server of one key."""
         server = self._known.pop(key, None)
         if server:
             server.close()

@@ -1,4 +1,4 @@
-"""What several confirmations in one process can share: imported frameworks, and runs that were repeated."""
+"""What several confirmations in one process share: imported frameworks and repeated runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from orchestrator.replay.replayer import Replayer
 
 
 class ReplayPool:
-    """Fork servers, and the repeated runs of each recording. A context manager: leaving it ends them all.
+    """Fork servers, and the repeated runs of each recording. Leaving this context manager ends them. At most
+    `servers` fork servers are kept, each of which holds a framework in memory. Recordings, projects and data
+    must not change between two confirmations that share a pool.
 
     `servers` of them (each holds a framework in memory) are kept. Recordings, projects and data must stay
     as they are between two confirmations that share one.
@@ -29,13 +31,13 @@ class ReplayPool:
         self.close()
 
     def runs(self, key: str, make: Callable[[ForkServers], Replayer]) -> Replayer:
-        """The repeated runs known by `key`, made by `make` the first time."""
+        """Return the repeated runs for `key`; `make` creates them the first time."""
         if key not in self._runs:
             self._runs[key] = make(self._servers)
         return self._runs[key]
 
     def close(self) -> None:
-        """End the fork servers and remove what repeated runs left."""
+        """End the fork servers and remove the files of repeated runs."""
         for runs in self._runs.values():
             runs.close()
         self._runs.clear()

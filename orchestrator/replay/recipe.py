@@ -1,4 +1,4 @@
-"""What it takes to run a recorded command again: kept beside the recording as `rerun.json`."""
+"""The information needed to run a recorded command again, stored beside the recording as `rerun.json`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _Version:
 
 @dataclass(frozen=True)
 class _Noted:
-    """All of rerun.json, see `note`."""
+    """The content of rerun.json, see `note`."""
 
     argv: Annotated[tuple[_Word, ...], Most(100_000)]
     cwd: Annotated[str, Like(r"/[^\0]*")]
@@ -94,7 +94,7 @@ class Recipe:
 
     @property
     def obstacle(self) -> str | None:
-        """Why it cannot be run again here; None where it can."""
+        """Return why the command cannot be run again here; None if it can."""
         if self.host != this_host():
             return "it was recorded on another computer"
         if not self.cwd.is_dir():
@@ -106,7 +106,9 @@ class Recipe:
         return None
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """The environment of this process, with what acted then instead of what would act now."""
+        """Return the environment of this process, with the recorded values of variables that change
+        results.
+        """
         kept = {name: value for name, value in inherited.items() if not acts(name) and name != _MODULES}
         kept = {name: kept[name] for name in kept if name not in self.unset and name not in self.places}
         there = {name: value for name, value in self.places.items() if value is not None}
@@ -114,12 +116,12 @@ class Recipe:
 
 
 def this_host() -> str:
-    """Names this computer without telling its name."""
+    """Return a stable identifier of this computer that does not reveal its name."""
     return hashlib.sha256(f"orch {platform.node()}".encode()).hexdigest()[:16]
 
 
 def acting_now() -> dict[str, str]:
-    """The variables of this process that can change numbers."""
+    """Return the variables of this process that can change numerical results."""
     return {name: value for name, value in os.environ.items() if acts(name)}
 
 
@@ -167,7 +169,7 @@ _SHORT = 64 << 10
 
 
 def snapshot_inputs(cwd: Path, names: Iterable[str]) -> dict[Path, bytes]:
-    """The small files of a folder, 16 MiB in all, before a run that may write over what it has read."""
+    """Read the small files of a folder, 16 MiB in total, before a run that may overwrite its inputs."""
     found: dict[Path, bytes] = {}
     left = _MOST
     for path in (cwd / name for name in sorted(names) if not _private(name)):
@@ -212,7 +214,7 @@ def keep_inputs(
 
 
 def _facts(folder: Path) -> dict[str, Any]:
-    """What the run in `folder` noted of itself; {} where its recording will be refused for what it holds."""
+    """Return the facts that the run in `folder` recorded; {} if the recording is invalid."""
     try:
         return read_facts(folder / "observe" / "environment.json")
     except Malformed:
@@ -220,7 +222,7 @@ def _facts(folder: Path) -> dict[str, Any]:
 
 
 def keep_content(folder: Path, digest: str, content: bytes) -> None:
-    """Keep a content beside the recording in `folder`, by its sha256."""
+    """Store content beside the recording in `folder`, named by its sha256."""
     kept = folder / KEPT
     if kept.is_symlink():
         kept.unlink()
@@ -244,7 +246,9 @@ def _content(path: Path) -> bytes | None:
 
 
 def _bytes(path: Path, most: int) -> bytes | None:
-    """The regular file that `path` leads to; None where there is none of `most` bytes at most."""
+    """Return the content of the regular file at `path`; None if there is none, or it has more than `most`
+    bytes.
+    """
     try:
         return regular_bytes(path.resolve(), most)
     except (OSError, RuntimeError, ValueError):  # RuntimeError: links in a circle
@@ -252,7 +256,7 @@ def _bytes(path: Path, most: int) -> bytes | None:
 
 
 def _roots(argv: Sequence[str], cwd: Path) -> set[Path]:
-    """Where the project's own modules lie: the working folder and the program's."""
+    """Return the folders of the project's modules: the working folder and the program's folder."""
     program = next((word for word in argv[1:] if word.endswith(".py")), "")
     return {cwd, (cwd / program).resolve().parent, folder_of(argv, cwd) or cwd}
 
@@ -288,7 +292,8 @@ def _read_by(folder: Path, argv: Sequence[str], cwd: Path, environ: Mapping[str,
 
 
 def read_recipe(folder: Path) -> Recipe | None:
-    """What was noted beside a recording; None where nothing was, or another version of orch did.
+    """Return the information stored beside a recording; None if there is none, or another version of orch
+    wrote it. Raises MalformedAnswer.
 
     Raises MalformedAnswer.
     """

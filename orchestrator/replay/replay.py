@@ -1,4 +1,4 @@
-"""One repeated run: what came of it, and where it is started."""
+"""The result of one repeated run, and the folder in which it starts."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from orchestrator.replay.sandbox import Copy
 
 
 def cores() -> int:
-    """How many this process may use, and so may what it starts."""
+    """Return how many cores this process, and what it starts, may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
 class Replay:
-    """One repeated run. `recording` has no steps where it failed, and `why` then says how. `fault`: orch
-    itself failed, before the program began. `unseeded`: where it made generators without a seed, if these
-    were given one."""
+    """One repeated run. If it failed, `recording` has no steps and `why` says how. `fault`: orch itself
+    failed before the program began. `unseeded`: where it created generators without a seed, if these were
+    seeded by the intervention.
+    """
 
     recording: Recording
     seconds: float
@@ -30,8 +31,9 @@ class Replay:
 
 
 def started_in(program: Path, start: str, copy: Copy) -> Path | None:
-    """The folder from which `program` is started, seen from its own as `start`; None where that is not in a
-    folder of the copy."""
+    """Return the folder in which `program` is started, as `start` is relative to its own; None if that is
+    outside the copy.
+    """
     place = Path(os.path.normpath(program.parent / start))
     inside = any(place.is_relative_to(seen) for _, seen in copy.moved)
     return place if inside and place.is_dir() else None

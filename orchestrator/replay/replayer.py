@@ -1,4 +1,4 @@
-"""Runs a recorded command again, its first steps only, with something imposed: one recording each."""
+"""Run the first steps of a recorded command again with an intervention, and record them."""
 
 from __future__ import annotations
 
@@ -50,8 +50,7 @@ _IMPORTS_SECONDS = 15.0
 
 
 class Replayer:
-    """Repeats one command, each way once: what was imposed before is remembered. A context manager: folders
-    go when it is left, and fork servers that are its own.
+    """Repeat one command, once for each intervention. Leaving this context manager removes what it created.
 
     `facts` are those of the run that is repeated (environment.json), `steps` how many it observed in full,
     and `light` how many more are to be fingerprinted. `servers`: those of the caller.
@@ -98,7 +97,7 @@ class Replayer:
         self.close()
 
     def close(self) -> None:
-        """Remove what repeated runs left, and end fork servers of our own."""
+        """Remove the files of repeated runs, and end the fork servers that this object started."""
         if not self._shared:
             self._servers.close()
         for number in range(self._count + 1):
@@ -106,22 +105,22 @@ class Replayer:
 
     @property
     def original(self) -> Path | None:
-        """The folder in which the recorded run took place; None where that is not to be used again."""
+        """Return the folder of the recorded run; None if it must not be used again."""
         return self._place.original
 
     @property
     def run_seconds(self) -> float | None:
-        """What a run takes on the average, without imports; None where there was none yet."""
+        """Return the average duration of a run without imports; None before the first run."""
         return sum(self._seconds) / len(self._seconds) if self._seconds else None
 
     def warm(self, imposed: Intervention) -> None:
-        """Begin the imports that a run with `imposed` needs, where there is room; do not wait for them."""
+        """Start the imports for a run with `imposed` in the background, if there is room."""
         if self.forks and self._servers.room:
             imposed = self.always | imposed
             self._start(self._environment(self._run(0), imposed, {}), imposed)
 
     def estimate(self, imposed: Intervention, again: int = 0) -> float:
-        """Seconds that a run with `imposed` will probably take."""
+        """Return the estimated seconds of a run with `imposed`."""
         imposed = self.always | imposed
         if (imposed.key, self.forks, again) in self._known:
             return 0.0
@@ -132,8 +131,7 @@ class Replayer:
         return once + self._servers.left(key, self.import_seconds)
 
     def run(self, imposed: Intervention, until: float, *, again: int = 0) -> Replay:
-        """The run repeated with `imposed`; for the `again`-th further time, where one time is not enough.
-        `until`, on time.monotonic(), it is ended."""
+        """Run with `imposed`, for the `again`-th further time, until `until` on time.monotonic() at most."""
         imposed = self.always | imposed
         key = imposed.key, self.forks, again
         if key not in self._known:
@@ -168,8 +166,9 @@ class Replayer:
         return Replay(recording, seconds, self._why(run, ending, recording), fault=self._fault)
 
     def _ended(self, run: RunDir, imposed: Intervention, until: float) -> str:
-        """Run it, in a copy that lies in the same place each time: a program may make something of its path.
-        How it ended."""
+        """Run in a copy at the same path each time: a program may depend on its path. Returns how it
+        ended.
+        """
         root = Path(self._run(0).root)
         root.mkdir(parents=True, exist_ok=True)
         copy = self._place.lay_out(root, imposed, Path(self._agent.base))
@@ -191,7 +190,7 @@ class Replayer:
         return open_run(self._agent.base, f"{self._name}-{number}")
 
     def _environment(self, run: RunDir, imposed: Intervention, plan: Mapping[str, Any]) -> dict[str, str]:
-        """The whole environment of a repeated run, hook and wishes included."""
+        """Return the complete environment of a repeated run, with the hook and the intervention."""
         inherited = self.rerun.environment(os.environ)
         own = {**self._profile_environment}
         for name, value in imposed.env.items():
@@ -275,7 +274,7 @@ class Replayer:
         return str(given.resolve()) if given else ""
 
     def _program_there(self, copy: Copy, imposed: Intervention) -> str:
-        """The program as it was named, relative where it was relative and lies in the copy."""
+        """Return the program's path: relative if it was relative and is in the copy."""
         assert self.program
         name = self.program.name
         if imposed.program:
@@ -304,7 +303,7 @@ class Replayer:
         return self._servers.get(self._key(environment), self._agent, python, self._modules(), seen)
 
     def _modules(self) -> list[str]:
-        """What the recorded run had imported, frameworks first as it would."""
+        """Return the modules that the recorded run imported, frameworks first."""
         known = self._facts.get("versions", {})
         return [
             name
@@ -313,7 +312,7 @@ class Replayer:
         ]
 
     def _at_import(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """What imports see: the run's environment, less our wishes, and what the program sets before them."""
+        """Return the environment during imports: without orch's variables and what the program sets first."""
         kept = {name: value for name, value in environment.items() if not name.startswith("ORCH_")}
         kept["PYTHONPATH"] = _without_hook(environment["PYTHONPATH"])
         if not kept["PYTHONPATH"]:
@@ -331,7 +330,7 @@ class Replayer:
         return json.dumps([environment.get("PATH", ""), self._modules(), chosen], sort_keys=True)
 
     def _job(self, run: RunDir, copy: Copy, imposed: Intervention, until: float) -> str:
-        """The command as a process of its own, as recordings are made."""
+        """Run the command as a separate process, as for a recording."""
         environment = self._environment(run, imposed, self._plan(run, copy, imposed))
         argv = self._argv(copy, imposed)
         dropped = [word for name, value in imposed.env.items() if value is None for word in ("-u", name)]
@@ -386,7 +385,7 @@ class Replayer:
 
 
 def _unseeded(line: str) -> Unseeded:
-    """A line of the file that runtime.replay.interventions writes."""
+    """One line of the file that runtime.replay.interventions writes."""
     generator, _, place = line.partition("\t")
     return Unseeded(generator, place)
 
@@ -396,5 +395,5 @@ def _lines(path: Path) -> list[str]:
 
 
 def _without_hook(path: str) -> str:
-    """What is left of a run's PYTHONPATH, in which our hook comes first."""
+    """Return a run's PYTHONPATH without the entry of orch's hook."""
     return path.partition(os.pathsep)[2]

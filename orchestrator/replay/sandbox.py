@@ -1,4 +1,4 @@
-"""A working folder for a run that is repeated: a copy, so that nothing of the user's is changed.
+"""A copy of the working folder for a repeated run, so that no file of the user is changed.
 
 Small files are copied. Large ones, folders of very many, and environments are linked to: they are read, and
 the guard of the runtime refuses to write them. A copy can seem to lie elsewhere: the run then has mounts of
@@ -19,14 +19,15 @@ from orchestrator.replay.copier import LARGE, Copier, MountedCopy, reached
 
 
 class Unplaceable(Exception):
-    """A file cannot be another for one run alone, where it lies. Holds where."""
+    """A file cannot be replaced for one run only, at the place where it is. Contains the place."""
 
 
 @dataclass(frozen=True)
 class Copy:
-    """Where a repeated run works: `cwd` as the run sees it, and `seats` for each folder. `mounts`: (folder,
-    where the run is to see it), all of them at once, see runtime.replay.mounting. `removable`
-    goes afterwards."""
+    """The folders of a repeated run: `cwd` as the run sees it, and `seats` for each folder. `mounts`:
+    pairs (folder, path at which the run sees it), see runtime.replay.mounting. `removable` is deleted
+    afterwards.
+    """
 
     cwd: Path
     seats: tuple[MountedCopy, ...] = ()
@@ -35,7 +36,7 @@ class Copy:
 
     @property
     def moved(self) -> tuple[tuple[Path, Path], ...]:
-        """(original folder, where the run sees its copy) pairs."""
+        """Return pairs (original folder, path at which the run sees its copy)."""
         return tuple((seat.original, seat.seen) for seat in self.seats)
 
     def at(self, path: Path) -> Path:
@@ -46,12 +47,12 @@ class Copy:
         return path
 
     def reach(self, path: Path) -> Path:
-        """By which path the run reaches what lies at `path`, where a mount hides that."""
+        """Return the path by which the run reaches `path` if a mount hides it."""
         return reached(self.seats, path)
 
 
 class Layout(Protocol):
-    """The folder of a repeated run, as that run sees it."""
+    """The folder of a repeated run as that run sees it."""
 
     @property
     def original(self) -> Path | None:
@@ -64,8 +65,9 @@ class Layout(Protocol):
 
 @dataclass(frozen=True)
 class Folders:
-    """Originals to copy: the working folder, and the program's own where it lies elsewhere. `made` files are
-    left out: the recorded run made them itself, and a repeated one must begin where that began."""
+    """The originals to copy: the working folder, and the program's folder if it is elsewhere. Files in
+    `made` are left out, because the recorded run created them itself.
+    """
 
     cwd: Path
     program: Path | None = None
@@ -111,7 +113,7 @@ class Folders:
 
 
 def _seen(original: Path, cwd: Path, path: Path) -> Path:
-    """Where a folder must seem to lie for the working folder to seem to lie at `path`."""
+    """Return the path at which a folder must appear for the working folder to appear at `path`."""
     if not cwd.is_relative_to(original):
         return original
     inside = cwd.relative_to(original).parts
@@ -121,7 +123,7 @@ def _seen(original: Path, cwd: Path, path: Path) -> Path:
 
 
 def _also(seat: MountedCopy, cwd: Path, imposed: Intervention, root: Path, number: int) -> list[MountedCopy]:
-    """The same copy in the places of the other side, where the run has mounts."""
+    """Mount the same copy at the paths of the other side too, if the run has mounts."""
     asked = (_seen(seat.original, cwd, place) for place in imposed.also if seat.mounted)
     places = [place for place in asked if place not in (seat.seen, seat.original)]
     return [
@@ -131,7 +133,9 @@ def _also(seat: MountedCopy, cwd: Path, imposed: Intervention, root: Path, numbe
 
 
 def _outside(seats: Sequence[MountedCopy], imposed: Intervention, root: Path) -> tuple[MountedCopy, ...]:
-    """A seat for each folder beside `seats` in which a file is to be another: the copy lies over it."""
+    """Return a seat for each folder outside `seats` in which a file is replaced: the copy is mounted over
+    it.
+    """
     names = [Path(name) for name in (*imposed.files, *imposed.times) if name.startswith("/")]
     beside = {_standing(n.parent) for n in names if not any(n.is_relative_to(s.original) for s in seats)}
     outermost = [f for f in sorted(beside) if not any(f != o and f.is_relative_to(o) for o in beside)]
@@ -190,8 +194,7 @@ def _fill(
 
 
 def _mounted_on(seat: MountedCopy, seats: Sequence[MountedCopy], base: Path) -> frozenset[Path]:
-    """The folders below a mounted seat on which something else is mounted, as they are called in its
-    original."""
+    """Return the folders below a mounted seat on which something else is mounted, by their original names."""
     if not seat.mounted:
         return frozenset()
     targets = [other.seen for other in seats if other.mounted and other is not seat] + [base]

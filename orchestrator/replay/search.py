@@ -58,7 +58,7 @@ class Search:
         """Whether something was enough in one run and not in another."""
 
     def verdict(self, first: Verdict, finding: Finding, listed: Sequence[Candidate]) -> Verdict:
-        """The verdict with what was found."""
+        """Return the verdict with what was found."""
         self._kind = finding.kind
         causes = self._known_causes(listed)
         self.unsettles = None if causes else self._unsettling(listed)
@@ -82,7 +82,7 @@ class Search:
     # ------------------------------------------------------------ searching
 
     def _known_causes(self, listed: Sequence[Candidate]) -> tuple[Candidate, ...]:
-        """The causes; none where one of them is only what a program makes of something that was not tried."""
+        """Return the causes; none if one of them is only a consequence of something that was not tried."""
         causes = self._causes(listed)
         for cause in causes:
             if any(brings_about(each, cause) and not self._was_tried(each) for each in listed):
@@ -323,7 +323,7 @@ class Search:
         return frozenset(before - self._differing(trial.recording, together))
 
     def _differing(self, repeated: Recording, imposed: Intervention) -> set[Subject]:
-        """The differences of a repeated run and the other side."""
+        """Return the differences between a repeated run and the other side."""
         a, b = self._sides.a.environment, self._sides.b.environment
         now = as_if_recorded(repeated.environment, self._sides.mine.environment, imposed)
         a, b = named_alike(now, b) if self._sides.base == "A" else named_alike(a, now)

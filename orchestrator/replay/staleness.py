@@ -16,7 +16,8 @@ MOST = 256 << 20
 
 
 def changed_since(known: Recipe, facts: Mapping[str, Any], *, caches: bool = False) -> str | None:
-    """The first module or data file that is no longer what the run had; None where all seem to be.
+    """Return the first module or data file that is not as it was in the run; None if nothing changed.
+    `facts`: of its recording (environment.json). `caches`: include caches of libraries.
 
     `facts` are those of its recording (environment.json). `caches`: of those of libraries, too.
     """

@@ -1,4 +1,4 @@
-"""What became of a candidate, with the reason for people."""
+"""The outcome of trying a candidate, with the reason for people."""
 
 from __future__ import annotations
 

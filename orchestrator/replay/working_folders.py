@@ -28,8 +28,9 @@ _FIX = "Sync the project's folder: both sides must have the same files."
 
 @dataclass(frozen=True)
 class Tree:
-    """The working folder of `side` ("A" or "B"), where its recording lies, and the files that its run made:
-    they were not there when it began."""
+    """The working folder of `side` ("A" or "B"), the folder of its recording, and the files that its run
+    created.
+    """
 
     folder: Path | None
     observe: Path | None = None
@@ -38,16 +39,16 @@ class Tree:
 
     @cached_property
     def began_with(self) -> frozenset[str]:
-        """The files of the folder, as far as its run did not make them."""
+        """Return the files of the folder that its run did not create."""
         return frozenset(files_of(self.folder)) - self.made if self.folder else frozenset()
 
     @cached_property
     def listed(self) -> frozenset[str]:
-        """What else its folders list: empty folders, and hidden names below the folder itself."""
+        """Return the other entries: empty folders, and hidden names directly below the folder."""
         return frozenset(_besides(self.folder)) if self.folder else frozenset()
 
     def wrote(self, name: str) -> bool:
-        """Whether a file was last changed after the steps that were observed, or is not there."""
+        """Return whether a file was last changed after the recorded steps, or does not exist."""
         assert self.folder
         try:
             observed = (self.observe or self.folder).joinpath("environment.json").stat().st_mtime
@@ -59,9 +60,10 @@ class Tree:
 def unseen(
     mine: Tree, theirs: Tree, seen: Set[str], facts: Mapping[str, Any], called: SideNames = LETTERS
 ) -> Iterator[Candidate]:
-    """One candidate for all files that differ, those in `seen` left out, and those that the runs made
-    themselves: by their `facts`, or because they are newer than what was observed. None where both sides ran
-    in one folder, or one of the folders is not here."""
+    """Return one candidate for all differing files, except those in `seen` and those that the runs
+    created: by their `facts`, or because they are newer than the recorded steps. None if both sides ran
+    in one folder, or one folder is not here.
+    """
     if mine.folder is None or theirs.folder is None or mine.folder.resolve() == theirs.folder.resolve():
         return
     made = {str(e["name"]) for e in (facts.get("files") or {}).get("list") or [] if e.get("made")}
@@ -77,8 +79,9 @@ def unseen(
 
 @dataclass(frozen=True)
 class _Sides:
-    """Two trees by what their runs began with. Their folders are `here` (of the run that is repeated) and
-    `there`."""
+    """The files of two folders when their runs began. `here`: the folder of the run that is repeated;
+    `there`: the other one.
+    """
 
     mine: Tree
     theirs: Tree
@@ -93,7 +96,7 @@ class _Sides:
         return {n for n in left & right if not _same(self.here / n, self.there / n)} | alone
 
     def candidate(self, name: str) -> Candidate:
-        """The other side's file instead of this side's."""
+        """Return the candidate that replaces this side's file by the other side's."""
         has = [tree.side for tree in (self.mine, self.theirs) if name in tree.began_with]
         what = "is not the same" if len(has) == 2 else f"is {self.called.inside(has[0])} alone"
         fix = f"Decide which {name} is right, and copy it to the other side."
@@ -118,7 +121,9 @@ def _same(one: Path, other: Path) -> bool:
 def not_sent(
     folder: Path, names: Sequence[str], side: str, called: SideNames = LETTERS
 ) -> Iterator[Candidate]:
-    """One candidate for what lies in `folder` of `side` alone, for it was not sent: its presence may act."""
+    """Return one candidate for the files that only `folder` of `side` has because they were not sent:
+    their presence may change results.
+    """
     parts = []
     for name in names:
         words = f"{name} is {called.inside(side)} alone (no run was seen to open it)"
@@ -132,8 +137,9 @@ def not_sent(
 
 
 def only_listed(mine: Tree, theirs: Tree, called: SideNames = LETTERS) -> Iterator[Candidate]:
-    """A probe for what one side's folders list and the other's do not, although it holds no data: an empty
-    folder, or what a file manager left. A program that counts the names it finds counts these too."""
+    """Return a probe for entries without data that only one side has, such as empty folders or files of
+    file managers: a program that counts names counts them.
+    """
     if mine.folder is None or theirs.folder is None or mine.folder.resolve() == theirs.folder.resolve():
         return
     differing = sorted(mine.listed ^ theirs.listed)
@@ -150,12 +156,14 @@ def only_listed(mine: Tree, theirs: Tree, called: SideNames = LETTERS) -> Iterat
 
 
 def appeared(before: Set[str], folder: Path) -> Set[str]:
-    """Files of a project that were not there `before` (see files_of); none where there are too many."""
+    """Return the files of a project that were not there `before` (see files_of); none if there are too
+    many.
+    """
     return set(files_of(folder)) - before if len(before) < MOST else set()
 
 
 def files_of(folder: Path) -> Iterator[str]:
-    """Relative paths of the first files of a project, environments and hidden folders left out."""
+    """Return relative paths of the first files of a project, without environments and hidden folders."""
     waiting, left = [folder], MOST
     while waiting and left > 0:
         place = waiting.pop(0)
@@ -170,7 +178,7 @@ def files_of(folder: Path) -> Iterator[str]:
 
 
 def _besides(folder: Path) -> Iterator[str]:
-    """Relative paths of what files_of passes over below the folder itself, and of empty folders."""
+    """Return relative paths of what files_of leaves out directly below the folder, and of empty folders."""
     waiting, left = [folder], MOST
     while waiting and left > 0:
         place = waiting.pop(0)

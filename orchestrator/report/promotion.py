@@ -1,4 +1,4 @@
-"""Render the models of a project, and what the gate made of a run."""
+"""The output of `orch models`, and the line about the gate in the summary of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_MODEL = (
 
 
 def models_text(models: Sequence[Mapping[str, Any]]) -> str:
-    """A block for each model: which run is current, and the promotions, the newest first."""
+    """Return a block for each model: the current run, and the promotions, newest first."""
     return "\n\n".join(_block(each) for each in models) if models else _NO_MODEL
 
 
@@ -30,7 +30,7 @@ def rollback_text(model: Mapping[str, Any]) -> str:
 
 
 def gate_line(acceptance: Mapping[str, Any] | None, refused: str) -> str:
-    """What the gate made of a run, in one line; "" for a run without one. `refused`: why, in words."""
+    """Return the gate's result in one line; "" for a run without one. `refused`: the reasons."""
     if not acceptance:
         return ""
     link = f"{MODELS}/{plain(str(acceptance.get('model')))}"

@@ -22,7 +22,7 @@ _STATE = {
 
 
 def rerun_text(first: RunRecord, second: RunRecord, found: Mapping[str, Any]) -> str:
-    """The summary of the new run, then what the two have in common. `found`: the JSON of the verb."""
+    """Return the summary of the new run, then the comparison of both. `found`: the JSON of the verb."""
     facts = [
         ("outputs", _outputs(found["outputs"])),
         *(("", each) for each in _differing(found["outputs"])),

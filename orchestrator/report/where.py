@@ -35,17 +35,17 @@ def where_time_went(profile: Mapping[str, Any], run_id: str = "RUN") -> str:
 
 
 def measures(profile: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The columns of `io_table`: a name and a value each, those that are known."""
+    """Return the columns of `io_table` as names and values; unknown ones are left out."""
     return [(name, text) for name, text in _columns(profile) if text != "unknown"]
 
 
 def time_notes(profile: Mapping[str, Any]) -> list[Row]:
-    """What is said of the time: label and text; a further line of the same label has none."""
+    """Return notes about the time as (label, text); a further line of the same label has an empty one."""
     return [*_speed(profile), *_said(profile), *_one_change(profile), *_unknown(profile)]
 
 
 def machine_notes(profile: Mapping[str, Any], run_id: str) -> list[Row]:
-    """Which machine would have been right, as `time_notes`."""
+    """Return notes, like `time_notes`, about the machine that would have been right."""
     return list(_machine(profile, run_id))
 
 

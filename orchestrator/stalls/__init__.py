@@ -1,1 +1,1 @@
-"""What the input of a training costs: measured, with fixes tried."""
+"""Measure what the input of a training costs, and try fixes."""

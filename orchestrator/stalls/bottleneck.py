@@ -1,4 +1,4 @@
-"""What a training's input is held up by: the first rule that applies, each with its evidence."""
+"""Find what delays a training's input: the first rule that applies, with its evidence."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Named:
 
 
 def name(differential: Differential) -> Named:
-    """The bottleneck. "none" where input holds up less than a tenth of a step, or nothing that is sure."""
+    """Return the bottleneck; "none" if input delays a step by less than a tenth, or by nothing certain."""
     kind, words = _kind(differential)
     return Named(
         kind,
@@ -80,8 +80,9 @@ def _percent(share: float) -> str:
 
 
 def _memory(differential: Differential) -> str | None:
-    """Files that were read a moment ago are not in the page cache any more, or the job's own pages are
-    not."""
+    """Return a sentence if recently read files are no longer in the page cache, or the job's own pages
+    are not; else None.
+    """
     warm, cold = differential.timings["warm"], differential.timings.get("cold")
     if warm.faults >= FAULTS:
         return f"Memory is short: {warm.faults:.0f} pages are read back from disk at every step."
@@ -154,7 +155,9 @@ def _hands(source: Mapping[str, Any]) -> str:
 
 
 def _network(differential: Differential) -> float:
-    """Bytes that came over the network for one batch: what comes anyway, without input, is taken off."""
+    """Return the bytes received from the network for one batch, without what is received without input
+    too.
+    """
     pull, idle = (
         differential.timings.get("pull") or differential.timings["warm"],
         differential.timings["synthetic"],
@@ -163,12 +166,14 @@ def _network(differential: Differential) -> float:
 
 
 def _decodes(operation: str) -> bool:
-    """Pictures, sound, packed text; raw bytes are only looked at in another way."""
+    """Return whether an operation decodes images, sound or compressed text; reinterpreting raw bytes does
+    not count.
+    """
     return "Decode" in operation and not operation.endswith("Raw")
 
 
 def crowded(differential: Differential) -> int | None:
-    """Threads that one stage asks for, where these are far more than cores."""
+    """Return the threads that one stage uses, if they are far more than the cores."""
     asked = [call.get("num_parallel_calls") or 0 for call in differential.calls]
     asked += [call.get("private_threadpool") or 0 for call in differential.calls]
     most = max(asked, default=0)
@@ -176,7 +181,7 @@ def crowded(differential: Differential) -> int | None:
 
 
 def ahead(differential: Differential) -> bool:
-    """Whether the pipeline's last stage works ahead of the step."""
+    """Return whether the last stage of the pipeline prefetches."""
     for call in differential.calls:
         if call["call"] in ("with_options", "repeat"):
             continue
@@ -185,7 +190,7 @@ def ahead(differential: Differential) -> bool:
 
 
 def full(differential: Differential) -> bool:
-    """Whether input and step together had all the cores that were to be had."""
+    """Return whether input and step together used all available cores."""
     actual = differential.actual
     return (actual.cpu + actual.waited) / actual.seconds >= FULL * differential.cores
 
@@ -207,7 +212,9 @@ _NODES = {
 
 
 def node_seconds(differential: Differential, calls: tuple[str, ...]) -> float | None:
-    """Seconds a batch that tf.data counted in nodes of these calls; None where it counted nothing."""
+    """Return the seconds per batch that tf.data measured in nodes of these calls; None if it measured
+    none.
+    """
     if not differential.nodes or not differential.node_batches:
         return None
     wanted = {name for call in calls for name in _NODES.get(call, ())}
@@ -220,14 +227,18 @@ def _plain(name: str) -> str:
 
 
 def of_arrays(calls: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether Keras made the pipeline, of arrays given to `fit`: it zips indices with them and gathers."""
+    """Return whether Keras built the pipeline from arrays given to `fit`: it zips indices with them and
+    gathers.
+    """
     gathers = any(call["call"] == "map" and "GatherV2" in (call.get("operations") or ()) for call in calls)
     zips = any(call["call"] == "zip" for call in calls)
     return gathers and zips and not any(call.get("site") for call in calls)
 
 
 def busiest_call(differential: Differential) -> dict[str, Any] | None:
-    """The call that took most of tf.data's own account; {call, operations, num_parallel_calls, words, site}.
+    """Return the call that took most of the time by tf.data's statistics, as {call, operations,
+    num_parallel_calls, words, site}. Without statistics, the likeliest one: a generator, then a map without
+    parallel calls.
 
     Where there is no account, the likeliest: a generator, then a map that does one thing at a time.
     """

@@ -58,24 +58,25 @@ class Timing:
 
     @property
     def seconds(self) -> float:
-        """The median; of the quicker half where strangers wanted the cores, who only make it longer."""
+        """Return the median, or that of the quicker half if other processes used the cores."""
         return statistics.median(self.undisturbed if self.busy else self.rounds)
 
     @property
     def undisturbed(self) -> Sequence[float]:
-        """The quicker half of the rounds."""
+        """Return the quicker half of the rounds."""
         return sorted(self.rounds)[: (len(self.rounds) + 1) // 2]
 
     @property
     def spread(self) -> float:
-        """Half of what the quicker half of the rounds differ by."""
+        """Return half the range of the quicker half of the rounds."""
         return (self.undisturbed[-1] - self.undisturbed[0]) / 2
 
 
 @dataclass(frozen=True)
 class Gap:
-    """A difference between two kinds of windows: `seconds` and `noise` of a step, `share` of the slower
-    one."""
+    """The difference between two kinds of windows: `seconds` and `noise` per step, and the `share` of the
+    slower one.
+    """
 
     seconds: float
     noise: float
@@ -115,7 +116,7 @@ class Differential:
 
     @property
     def ideal(self) -> float:
-        """Seconds of a step that never waits for its batch."""
+        """Return the seconds of a step that never waits for its batch."""
         return quickest(self.timings).seconds
 
     @property
@@ -124,21 +125,21 @@ class Differential:
 
     @property
     def pulling(self) -> Timing:
-        """The pipeline alone, with nothing to train."""
+        """Return the seconds per batch of the pipeline alone, without training."""
         return self.timings["pull cold" if self.cold else "pull"]
 
     def share(self, gap: Gap) -> float:
-        """Of the step as it is: what a gap takes of it."""
+        """Return the fraction of the step that a gap takes."""
         return min(1.0, max(0.0, gap.seconds / self.actual.seconds)) if self.actual.seconds > 0 else 0.0
 
     def rate(self, mode: str) -> float | None:
-        """Examples a second (batches, where their size is not fixed)."""
+        """Return examples per second (batches if their size is not fixed)."""
         found = self.timings.get(mode)
         return (self.batch or 1) / found.seconds if found and found.seconds > 0 else None
 
     @property
     def storage_bytes(self) -> float | None:
-        """Bytes a second that the disk gave while nothing was trained."""
+        """Return the bytes per second that the disk delivered without training."""
         cold = self.timings.get("pull cold")
         return cold.device / cold.seconds if cold and cold.device and cold.seconds else None
 
@@ -185,7 +186,7 @@ def gap_json(gap: Gap | None) -> dict[str, Any] | None:
 
 
 def differential(result: Mapping[str, Any]) -> Differential | None:
-    """What a scratch run wrote, read; None where a kind of window that is needed never gave a step."""
+    """Parse what a scratch run wrote; None if a required kind of window has no step."""
     timings = timings_of(result)
     if any(mode not in timings for mode in ("synthetic", "warm")):
         return None
@@ -221,8 +222,9 @@ def differential(result: Mapping[str, Any]) -> Differential | None:
 
 
 def _possible(found: Gap, slower: Timing, pull: Timing | None) -> Gap:
-    """Input holds a step up by no more than making its batch takes, and what they cost each other: the rest
-    is the computer's unrest."""
+    """Limit the delay to the time that a batch takes plus their mutual cost; the rest is noise of the
+    computer.
+    """
     most = AT_MOST * pull.seconds if pull else math.inf
     if found.seconds <= most or slower.seconds <= 0:
         return found
@@ -230,7 +232,7 @@ def _possible(found: Gap, slower: Timing, pull: Timing | None) -> Gap:
 
 
 def quickest(timings: Mapping[str, Timing]) -> Timing:
-    """Of the two kinds of steps that never wait, the quicker: what the other took longer was not the step."""
+    """Return the quicker of the two kinds of steps that never wait for input."""
     found = [timings[mode] for mode in ("synthetic", "cached") if mode in timings]
     return min(found, key=lambda timing: timing.seconds)
 
@@ -253,7 +255,7 @@ def _fetch(timings: Mapping[str, Timing]) -> Gap | None:
 
 
 def timings_of(result: Mapping[str, Any]) -> dict[str, Timing]:
-    """The windows by mode, of which those without a step are left out."""
+    """Return the windows by mode, without those that have no step."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for line in result.get("windows") or ():
         if line.get("steps") and line.get("wall"):
@@ -311,14 +313,14 @@ def gap(slower: Timing, faster: Timing) -> Gap:
 
 
 def _error(values: Sequence[float]) -> float:
-    """Twice the standard error of the median of these."""
+    """Return twice the standard error of the median."""
     middle = statistics.median(values)
     deviation = statistics.median(abs(each - middle) for each in values)
     return 2 * 1.4826 * 1.2533 * deviation / math.sqrt(len(values))
 
 
 def ratio(slower: Timing, faster: Timing) -> tuple[float, float]:
-    """(how many times as fast, its noise): the median of the rounds, or by their quicker halves."""
+    """Return (speed-up, its noise): from the median of the rounds, or from their quicker halves."""
     if min(len(slower.rounds), len(faster.rounds)) < 2:
         return slower.seconds / faster.seconds, math.inf
     if slower.busy or faster.busy:

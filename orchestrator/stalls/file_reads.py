@@ -1,4 +1,4 @@
-"""Opens and reads of each path, as the runtime's shim counted them in the processes of one run."""
+"""Opens and reads of each path, as counted by the runtime's shim in the processes of one run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ENVIRONMENT = (
 
 @dataclass(frozen=True)
 class FileReads:
-    """One path: how often it was opened, reads of it, bytes they gave and seconds they took."""
+    """One path: how often it was opened, how often read, the bytes and the seconds."""
 
     path: str
     opens: int
@@ -56,7 +56,7 @@ class FileReads:
 
 
 def reads_of(folder: Path) -> Sequence[FileReads]:
-    """Of all processes, the most bytes first; () where there is no such folder. Raises Malformed."""
+    """Return the reads of all processes, most bytes first; () without such a folder. Raises Malformed."""
     sums: dict[str, list[int]] = {}
     for table in sorted(folder.glob("*.reads"))[:_MOST_TABLES]:
         for path, *counts in _rows(_table(table)):

@@ -1,4 +1,4 @@
-"""What is worth a word beside the one thing that holds a training's input up, and what to do about that."""
+"""Findings beside the bottleneck, and what to do about it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Finding = tuple[str, str]
 
 
 def findings(differential: Differential, kind: str) -> tuple[Finding, ...]:
-    """(kind, words) of what is not what is held up by, `kind`, and still worth a word."""
+    """Return other findings than the bottleneck `kind`, as (kind, words)."""
     return (
         *_mixes(differential),
         *_first(differential),
@@ -33,7 +33,7 @@ def findings(differential: Differential, kind: str) -> tuple[Finding, ...]:
 
 
 def many_small_files(differential: Differential) -> str | None:
-    """Their words, where what is read are many of them."""
+    """Return the finding about many small files, if many are read."""
     mean = differential.file_bytes / differential.files if differential.files else 0.0
     if differential.files < max(64, differential.batch or 0) or mean >= SMALL_FILE:
         return None
@@ -51,7 +51,7 @@ def _mixes(differential: Differential) -> Iterator[Finding]:
 
 
 def _first(differential: Differential) -> Iterator[Finding]:
-    """Only where it is known how many batches an epoch has."""
+    """Return the finding about the first batch, if the number of batches per epoch is known."""
     batches = differential.facts.get("cardinality") or 0
     first = differential.timings["warm"].first - differential.timings["warm"].seconds
     epoch = first + batches * differential.actual.seconds
@@ -82,7 +82,7 @@ def _reading(differential: Differential, kind: str) -> Iterator[Finding]:
 
 
 def _single(differential: Differential, kind: str) -> Iterator[Finding]:
-    """Functions called for each example, that take so little that calling is a good part of it."""
+    """Return the functions called for each example that are so short that the call itself is a large part."""
     if kind == "none" or not differential.node_batches:
         return
     nodes = differential.nodes
@@ -105,7 +105,9 @@ def _single(differential: Differential, kind: str) -> Iterator[Finding]:
 
 
 def remedy(differential: Differential, kind: str) -> str | None:
-    """What the script's author can do where nothing that was tried helps; None where nothing is held up."""
+    """Return what the author of the script can do if no fix that was tried helps; None without a
+    bottleneck.
+    """
     if kind == "generator":
         return _of_python(differential)
     if kind in ("cores", "decode") and differential.actual.busy:

@@ -1,4 +1,4 @@
-"""What a fix would give, by what was measured before it was tried; and what it gave."""
+"""The predicted and the measured effect of a fix."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _short(value: float | None) -> float | None:
 
 
 def judge_fixes(differential: Differential, result: Mapping[str, Any]) -> list[Tried]:
-    """Every fix that a scratch run tried, the best first."""
+    """Return every fix that a scratch run tried, best first."""
     timings = timings_of(result)
     base = timings.get("base")
     fixes = result.get("fixes") or ()
@@ -72,7 +72,7 @@ def judge_fixes(differential: Differential, result: Mapping[str, Any]) -> list[T
 
 
 def untried_fixes(result: Mapping[str, Any]) -> str | None:
-    """Why a scratch run that was to try fixes tried none; None where it tried one, or was not to."""
+    """Return why a scratch run tried no fix; None if it tried one, or none was requested."""
     if result.get("fixes") != []:
         return None
     calls = result.get("calls") or ()
@@ -101,8 +101,9 @@ def untried_fixes(result: Mapping[str, Any]) -> str | None:
 
 
 def winner(all_tried: Sequence[Tried]) -> Tried | None:
-    """The simplest of those that give nearly the most and leave the batches in their order, else as they
-    are."""
+    """Return the simplest of the fixes that are nearly the best: one that keeps the order of batches if
+    possible.
+    """
     for kept in (("order",), ("order", None), ("order", None, "examples")):
         helped = [each for each in all_tried if each.helped and each.parity in kept]
         if helped:
@@ -159,12 +160,12 @@ def predicted_seconds(
 
 
 def _crowded(differential: Differential, base: Timing) -> float:
-    """The CPU's own limit."""
+    """Return the limit by the CPU."""
     return base.cpu * _stretch(differential, base, differential.cores) / differential.cores
 
 
 def _stretch(differential: Differential, timing: Timing, threads: int) -> float:
-    """How much longer so many threads take, because strangers want the cores too."""
+    """Return the factor by which this many threads are slower because other processes use the cores too."""
     return max(1.0, (threads + timing.others) / differential.cores)
 
 
@@ -186,12 +187,15 @@ def _both(differential: Differential, base: Timing, pull: Timing, fix: Mapping[s
 
 
 def _reading(pull: Timing) -> bool:
-    """What a disk gives to several readers at once is not known from one."""
+    """Return whether the pipeline reads from disk: what a disk delivers to several readers cannot be
+    derived from one.
+    """
     return pull.device > 0
 
 
 def _split(differential: Differential, pull: Timing, fix: Mapping[str, Any]) -> tuple[float, float] | None:
-    """(seconds of the mapping once it is parallel, seconds of all else) for one batch.
+    """Return (seconds of the mapping once it is parallel, seconds of everything else) per batch; None for
+    Python code, whose threads take turns.
 
     None for Python code: its threads take turns, and how much of it does cannot be seen from outside.
     """
@@ -207,7 +211,9 @@ def _split(differential: Differential, pull: Timing, fix: Mapping[str, Any]) -> 
 
 
 def _cache(differential: Differential, base: Timing, pull: Timing, fix: Mapping[str, Any]) -> float | None:
-    """As fast as batches held in memory, which none is that is prepared in another place than cached."""
+    """Return the seconds with batches held in memory; None if they are prepared after the place of the
+    cache.
+    """
     del base, pull
     above = list(fix.get("above") or ())
     cached = differential.timings.get("cached")

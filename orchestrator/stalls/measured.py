@@ -1,4 +1,6 @@
-"""feeding.json as a scratch run wrote it, checked to the leaf. Its meaning: runtime/stalls/measure."""
+"""The content of feeding.json, as a scratch run wrote it, with every value checked. See
+runtime/stalls/measure.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ class _Place(TypedDict):
 
 
 class Edit(_Place, total=False):
-    """A change of the script: one of the three."""
+    """One of the three kinds of changes of a script."""
 
     keyword: Word
     after: Word
@@ -107,7 +109,7 @@ class _Work(TypedDict):
 
 
 class Node(_Work, total=False):
-    """A node of tf.data's own account."""
+    """One node of tf.data's statistics."""
 
     n: Count | None
     bytes: Count | None
@@ -121,14 +123,14 @@ class Node(_Work, total=False):
 
 
 class Pipeline(TypedDict, total=False):
-    """tf.data's account of one window."""
+    """The statistics of tf.data for one window."""
 
     batches: Count | None
     nodes: list[Node] | None
 
 
 class Source(TypedDict, total=False):
-    """What Keras made the pipeline of."""
+    """What Keras built the pipeline from."""
 
     source: Word | None
     source_name: Word | None
@@ -137,7 +139,7 @@ class Source(TypedDict, total=False):
 
 
 class Result(TypedDict, total=False):
-    """All of feeding.json."""
+    """The complete content of feeding.json."""
 
     v: Small
     python: Word | None
@@ -165,7 +167,7 @@ class Result(TypedDict, total=False):
 
 
 def read_result(path: Path) -> Mapping[str, Any]:
-    """What a scratch run measured; {} where there is no file. Raises Malformed."""
+    """Return what a scratch run measured; {} if there is no file. Raises Malformed."""
     try:
         found: Any = value(Result, parsed(regular_bytes(path, MOST_BYTES), most=MOST_BYTES))
         _check_pipeline((found.get("pipeline") or {}).get("nodes") or ())

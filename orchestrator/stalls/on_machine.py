@@ -1,4 +1,6 @@
-"""train --io-analyze: the same measurement on the leased machine, after the run itself came home."""
+"""train --io-analyze: measure the input on the leased machine, after the results of the run were
+downloaded.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,7 @@ def _measured(session: Session, run_id: str, home: Path, wish: Options) -> Profi
 
 
 def _free_name(session: Session, run_id: str) -> str:
-    """A run id that was not used on the machine yet."""
+    """Return a run id that was not used on the machine yet."""
     number = 1
     while jobs.state(session.host, session.agent, f"{run_id}-io{number}").state != "absent":
         number += 1

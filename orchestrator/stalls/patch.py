@@ -1,4 +1,4 @@
-"""A fix as a change of the script's text: found by the line of the call, written as a diff."""
+"""Apply a fix to the script's text, found by the line of the call, and show it as a diff."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLACES = {("map", "num_parallel_calls"): 1, ("interleave", "num_parallel_calls"
 
 
 def change_call(source: str, edits: Sequence[Edit]) -> str | None:
-    """The text with all edits made; None where a call could not be found."""
+    """Return the text with all edits applied; None if a call was not found."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -35,7 +35,7 @@ def change_call(source: str, edits: Sequence[Edit]) -> str | None:
 
 
 def diff(name: str, source: str, edits: Sequence[Edit]) -> str | None:
-    """A unified diff of one file, None where nothing can be shown."""
+    """Return a unified diff of one file; None if nothing can be shown."""
     new = change_call(source, edits)
     if new is None or new == source:
         return None
@@ -44,7 +44,7 @@ def diff(name: str, source: str, edits: Sequence[Edit]) -> str | None:
 
 
 def _call(tree: ast.AST, name: str, line: int) -> ast.Call | None:
-    """The call of that name on that line, of several the shortest."""
+    """Return the call of this name on this line; of several, the shortest."""
     found = [call for call in _calls(tree, name) if call.lineno <= line <= (call.end_lineno or line)]
     exact = [call for call in found if call.func.end_lineno == line]
     return min(exact or found, key=lambda call: (call.end_lineno or 0) - call.lineno, default=None)
@@ -69,7 +69,7 @@ def _line_starts(text: bytes) -> list[int]:
 def _change(
     tree: ast.AST, call: ast.Call, edit: Edit, text: bytes, starts: Sequence[int]
 ) -> tuple[int, int, bytes]:
-    """(begin, end, new bytes) of one edit."""
+    """Return one edit as (begin, end, new bytes)."""
     end = _end(call, starts)
     if "after" in edit:
         return end, end, str(edit["after"]).encode()
@@ -98,7 +98,7 @@ def _argument(call: ast.Call, name: str) -> ast.expr | None:
 
 
 def _statement(tree: ast.AST, call: ast.Call) -> ast.stmt:
-    """The innermost statement around a call."""
+    """Return the innermost statement around a call."""
     around = [
         node
         for node in ast.walk(tree)

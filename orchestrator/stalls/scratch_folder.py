@@ -29,25 +29,27 @@ _WHOLE = frozenset(("runs", "node_modules", "site-packages"))
 
 @dataclass(frozen=True)
 class Scratch:
-    """`original` as it is, `copy` in which a run may do as it likes; the same folder for a run in place."""
+    """`original`, and `copy`, which the run may change; both are the same folder for a run in place."""
 
     original: Path
     copy: Path
 
     def at(self, path: Path) -> Path:
-        """Where a path of the original lies in the copy; a path from elsewhere is itself."""
+        """Return the path in the copy for a path of the original; other paths are returned unchanged."""
         return self.copy / path.relative_to(self.original) if path.is_relative_to(self.original) else path
 
     def back(self, path: Path) -> Path:
-        """Where a path of the copy lies in the original."""
+        """Return the path in the original for a path in the copy."""
         return self.original / path.relative_to(self.copy) if path.is_relative_to(self.copy) else path
 
     def argv(self, argv: Sequence[str]) -> tuple[str, ...]:
-        """A command line whose absolute paths into the original lead into the copy."""
+        """Return a command line with absolute paths into the original replaced by paths into the copy."""
         return tuple(str(self.at(Path(word))) if word.startswith("/") else word for word in argv)
 
     def plan(self, free: str, refusals: str) -> dict[str, Any]:
-        """What must be imposed for the copy to be taken for the original, and for that to stay as it is."""
+        """Return the interventions by which the copy appears as the original, and the original stays
+        unchanged.
+        """
         if self.copy == self.original:
             return {}
         return {

@@ -1,4 +1,6 @@
-"""profile: what the input of a training costs, and what a fix of its pipeline gives; on a scratch run."""
+"""profile: measure what the input of a training costs and what fixes of its pipeline gain, in a scratch
+run.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ class Options:
     staging: str | None = None
 
     def plan(self, folder: str) -> dict[str, Any]:
-        """The "feed" of an imposed plan whose results go into `folder` of that side."""
+        """Return the "feed" intervention whose results are written to `folder` of that side."""
         return {
             "result": f"{folder}/{RESULT}",
             "try": self.attempt,
@@ -104,7 +106,7 @@ class Profiled:
 
     @property
     def failed(self) -> bool:
-        """The command itself failed, and nothing was measured."""
+        """Whether the command itself failed, so that nothing was measured."""
         return self.found is None and self.exit.get("reason") not in (
             ExitReason.COMPLETED,
             ExitReason.CANCELLED,
@@ -185,7 +187,7 @@ def profile(
 
 
 def _command(command: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str], Path]:
-    """(argv, environment, folder) of a command line, or of the profile in this folder."""
+    """Return (argv, environment, folder) of a command line, or of the profile in this folder."""
     if command:
         return tuple(command), {}, Path.cwd()
     own = Path("orch.yaml")
@@ -217,7 +219,7 @@ def _scratch(cwd: Path, in_place: bool) -> Iterator[Scratch]:
 
 @contextmanager
 def _staging(wish: Options) -> Iterator[Options]:
-    """The wish with a folder of its own for staged data, which goes with it."""
+    """Return the options with a folder for staged data, which is deleted afterwards."""
     if not wish.attempt:
         yield wish
         return
@@ -246,7 +248,7 @@ def _run(agent: Agent, job: Job, limit: float, output: Callable[[bytes], None]) 
 
 
 def told_lines(tell: Progress) -> Callable[[bytes], None]:
-    """Of a run's output, our own lines are told while it goes on."""
+    """Pass on those lines of a run's output that orch wrote, while it runs."""
     rest = [b""]
 
     def write(data: bytes) -> None:
@@ -263,7 +265,7 @@ FOLDERS = ("trace", "files")
 
 
 def collect_local(source: Path, home: Path) -> None:
-    """What a scratch run left of its measurement, into `home`."""
+    """Copy the measurements of a scratch run to `home`."""
     home.mkdir(parents=True, exist_ok=True)
     for each in KEPT:
         collect.copy_file(source / each, home / each)
@@ -274,7 +276,7 @@ def collect_local(source: Path, home: Path) -> None:
 def read(
     home: Path, run_id: str, command: tuple[str, ...], exit_: Mapping[str, Any], scratch: Scratch
 ) -> Profiled:
-    """What lies in `home` of a scratch run, judged. Raises MalformedAnswer."""
+    """Read and judge the measurements of a scratch run in `home`. Raises MalformedAnswer."""
     result = _result(home / RESULT)
     system = rightsize.profile_of_run(home)
     found = differential(result) if result.get("v") == 1 and not result.get("unmeasured") else None
@@ -325,14 +327,14 @@ def _unmeasured(home: Path, error: Malformed) -> MalformedAnswer:
 
 
 def _last_lines(home: Path) -> tuple[str, ...]:
-    """Of what a failed command printed: what it failed of is at the end."""
+    """Return the end of a failed command's output, which says why it failed."""
     text = plain(last_bytes(home / "output.log", _LOG_END).decode("utf-8", "replace"))
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("orch: ")]
     return tuple(line[:_LONGEST] for line in lines[-_LAST:])
 
 
 def _why(home: Path, result: Mapping[str, Any], exit_: Mapping[str, Any]) -> str:
-    """Why there is nothing to tell of the input."""
+    """Return why nothing is known about the input."""
     if result.get("unmeasured"):
         return (
             f"The input was not measured: {result['unmeasured']}. What its steps take, and what passes "
@@ -356,7 +358,7 @@ def _why(home: Path, result: Mapping[str, Any], exit_: Mapping[str, Any]) -> str
 
 
 def _refused(path: Path) -> str:
-    """The first path that a scratch run was refused to change; "" where there was none."""
+    """Return the first path that a scratch run was not allowed to change; "" if there was none."""
     try:
         lines = regular_bytes(path, REFUSED_BYTES).decode("utf-8", "replace").splitlines()
     except (FileNotFoundError, Malformed):
@@ -365,7 +367,7 @@ def _refused(path: Path) -> str:
 
 
 def _change(best: Tried, scratch: Scratch) -> str | None:
-    """The winner as a diff of the user's own files."""
+    """Return the winning fix as a diff of the user's files."""
     files: dict[str, list[Mapping[str, Any]]] = {}
     for edit in best.edits:
         files.setdefault(str(edit["file"]), []).append(edit)

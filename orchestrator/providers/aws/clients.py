@@ -62,7 +62,9 @@ class Clients:
 
     @property
     def home(self) -> str:
-        """Return the region of the environment or the AWS profile; None if neither names one."""
+        """Return the first region of ORCH_AWS_REGIONS, else the one boto3 is configured for, else
+        us-east-1.
+        """
         if self._settings.regions:
             return self._settings.regions[0]
         return str(self._session.region_name or HOME)

@@ -157,7 +157,7 @@ def _heard(probe: Callable[[], object]) -> Heard:
 
 
 def _blame(heard: dict[str, Heard], request: Mapping[str, Any]) -> None:
-    """Return which of the several permissions of a launch is missing, as AWS names it."""
+    """Attribute the refusal of a launch to the permission that AWS named: a launch needs several."""
     launch = heard["ec2:RunInstances"]
     if launch.allowed is False and launch.action in ("ec2:CreateTags", "iam:PassRole"):
         heard[launch.action] = Heard(False, launch.why, launch.action, settled=True)

@@ -33,8 +33,8 @@ def _spelt(refusal: Refusal) -> str:
 
 
 def api(name: str, refusal: Refusal | None, project: str) -> Check:
-    """Return whether an API is enabled, judged by one of its answers; None for an answer that is no
-    refusal.
+    """Return the check of whether an API is enabled, judged by the `refusal` of one of its calls (None:
+    it answered).
     """
     if refusal is not None and is_disabled(refusal):
         enable = f"gcloud services enable {name} --project={project}"

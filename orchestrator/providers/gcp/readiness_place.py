@@ -122,7 +122,7 @@ def _firewall(site: Site, link: str) -> Check:
 
 
 def _ssh(site: Site, network_name: str) -> Check:
-    """Return whether the first matching rule admits ssh to machines with orch's tag."""
+    """Check whether the first matching rule admits ssh to machines with orch's tag."""
     rules = site.questions.firewalls()
     if isinstance(rules, Refusal):
         return unknown(Topic.NETWORK, "firewall", f"not seen: {rules.words}")

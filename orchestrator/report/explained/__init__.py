@@ -1,5 +1,6 @@
-"""A page for each kind of error: what happened, what is left and may cost, what to do. docs/errors.md is made
-of them."""
+"""A page for each kind of error: what happened, what still exists and may cost money, what to do.
+docs/errors.md is generated from them.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ PAGES: Mapping[str, Explanation] = {page.code: page for page in (*calls.PAGES, *
 
 
 def list_text(pages: Sequence[Explanation]) -> str:
-    """A line for each page."""
+    """Return one line for each page."""
     width = max(len(page.code) for page in pages)
     return "\n".join(f"{page.code.ljust(width)}  {page.title}" for page in pages)
 
 
 def text_of(page: Explanation) -> str:
-    """A page for a terminal."""
+    """Return a page as text for a terminal."""
     exits = " or ".join(map(str, page.exits))
     return (
         f"{page.code}: {page.title} (exit code {exits})\n\n{page.what}\n\nWhat is left: {page.left}\n\n"

@@ -1,4 +1,4 @@
-"""Pages of errors of a command, a cloud, a machine, its packages and a store."""
+"""Pages about errors of commands, clouds, machines, packages and stores."""
 
 from __future__ import annotations
 

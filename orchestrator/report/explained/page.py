@@ -1,4 +1,4 @@
-"""A page, and sentences that several have."""
+"""The structure of a page, and sentences that several pages share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Explanation:
-    """`exits`: the exit codes of such an error. `left`: what exists then, and may cost."""
+    """`exits`: the exit codes of such an error. `left`: what still exists then, and may cost money."""
 
     code: str
     title: str

@@ -1,4 +1,4 @@
-"""Pages of errors of a run, and of what is checked before and after it."""
+"""Pages about errors of runs, and of the checks before and after them."""
 
 from __future__ import annotations
 

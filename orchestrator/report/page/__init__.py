@@ -1,4 +1,4 @@
-"""A run, or two, as one page: view models as data, and their renderings as HTML, Markdown and JSON."""
+"""The page of one run or two: data structures for its content, rendered as HTML, Markdown and JSON."""
 
 from orchestrator.report.page.build import page_of, page_of_two
 from orchestrator.report.page.html import html_of

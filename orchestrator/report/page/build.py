@@ -1,4 +1,6 @@
-"""From a run's details to a page. What its machine wrote may be anything: no shape of it ends a page."""
+"""Build a page from a run's details. The machine may have written anything: no content of a record makes
+this fail.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ _RESUME = (
 
 
 def page_of(details: RunDetails, *, version: str, now: float) -> Page:
-    """The page of one run. `version` of orch; `now`: Unix seconds."""
+    """Return the page of one run. `version`: of orch; `now`: Unix seconds."""
     record = details.record
     told = _guarded("verdict", "Verdict", lambda: headline.headline_of(record, details.tail))
     verdict = told if isinstance(told, Headline) else Headline(State.NOTE, "Not readable", _UNREADABLE)
@@ -68,7 +70,7 @@ def _sections(details: RunDetails) -> Iterator[Section]:
 
 
 def _guarded(key: str, title: str, build: Callable[[], object]) -> object:
-    """What is built; of a damaged part a section that says so."""
+    """Return the section that `build` makes; if a part of the record is damaged, a section that says so."""
     try:
         return build()
     except _DAMAGED:
@@ -84,7 +86,7 @@ def _guarded_text(build: Callable[[], str]) -> str:
 
 
 def _subtitle(details: RunDetails) -> str:
-    """When and where."""
+    """Return when and where the run took place."""
     record = details.record
     last = safe.mapping(record.attempts[-1]) if record.attempts else {}
     at = safe.number(last.get("ended_at")) or safe.number(last.get("started_at")) or details.recorded_at
@@ -98,7 +100,7 @@ def _subtitle(details: RunDetails) -> str:
 
 
 def _noticed(details: RunDetails) -> Section | None:
-    """What was wrong while it went on."""
+    """Return the problems that were noticed during the run."""
     exit_ = safe.mapping(details.record.exit)
     told = [
         Note(
@@ -156,7 +158,7 @@ def _output(details: RunDetails) -> Section | None:
 
 
 def page_of_two(a: RunDetails, b: RunDetails, compared: Comparison, *, version: str, now: float) -> Page:
-    """The page that lays two runs beside each other."""
+    """Return the page that compares two runs."""
     names = (safe.line(a.record.run_id, 120), safe.line(b.record.run_id, 120))
     told = _guarded("verdict", "Verdict", lambda: two.headline_of(names, compared))
     return Page(

@@ -1,4 +1,4 @@
-"""Charts as SVG that is as wide as its place: lines are stretched, and no letter is."""
+"""Charts as SVG that fills the width of its container: lines are stretched, text is not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST = 600
 
 
 def chart(found: Chart) -> Markup:
-    """Lines over one axis, with a legend where there are several."""
+    """Return a chart of lines over one axis, with a legend if there are several."""
     y = scale([v for line in found.lines for v in line.ys], found.unit, limit=found.limit, log=found.log)
     x = along(found.begin, found.end, found.axis)
     legend = (
@@ -37,7 +37,7 @@ def chart(found: Chart) -> Markup:
 
 
 def _spoken(found: Chart) -> str:
-    """What the chart shows, for those who do not see it."""
+    """Describe the chart in words, for screen readers."""
     told = [
         f"{line.name}: from {shown(line.ys[0], found.unit)} to {shown(line.ys[-1], found.unit)}"
         for line in found.lines
@@ -106,7 +106,7 @@ def _at(y: Scale, value: float) -> float:
 
 
 def _below(x: Scale) -> Iterator[Markup]:
-    """Written under the axis; those at its ends do not leave it."""
+    """Return the labels under the axis; those at its ends stay within the chart."""
     for value, text in x.ticks:
         place = x.place(value)
         anchor = "start" if place < 0.04 else "end" if place > 0.96 else "middle"
@@ -133,7 +133,7 @@ def _line(line: Line, x: Scale, y: Scale, filled: bool) -> Markup:
 
 
 def _pieces(points: Sequence[tuple[float, float]], x: Scale, y: Scale) -> Iterator[list[tuple[float, float]]]:
-    """A line is broken where a value is no number."""
+    """Split a line at values that are not numbers."""
     piece: list[tuple[float, float]] = []
     for at, value in points:
         if math.isfinite(value) and math.isfinite(at):
@@ -159,7 +159,9 @@ def _limit(found: Chart, y: Scale) -> Markup:
 
 
 def _data(found: Chart) -> str:
-    """What the pointer reads out: names, places and written values; longer lines are thinned."""
+    """Return what the script shows at the pointer: names, positions and formatted values. Long lines are
+    thinned.
+    """
     series = []
     for line in found.lines:
         stride = max(1, -(-len(line.xs) // _MOST))
@@ -180,7 +182,7 @@ def _data(found: Chart) -> str:
 
 
 def stacked(found: Stacked) -> Markup:
-    """Shares over time, one layer on the other."""
+    """Return a chart of shares over time as stacked areas."""
     if len(found.edges) < 2:
         return Markup("")
     begin, end = found.edges[0], found.edges[-1]
@@ -254,7 +256,7 @@ def _key(key: str, name: str) -> Markup:
 
 
 def parts(found: Parts) -> Markup:
-    """One bar of the whole, and a line for each part."""
+    """Return one bar for the whole, and a line of text for each part."""
     drawn, at = [], 0.0
     for part in found.items:
         if part.share > 0:

@@ -1,4 +1,4 @@
-"""What it cost, on which machine, in which attempts, and which machine would have done for less."""
+"""The cost of a run, its machine and attempts, and a cheaper machine that would have been sufficient."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _timings(record: RunRecord) -> Table | None:
 
 
 def attempts(record: RunRecord) -> Section | None:
-    """Each attempt at the run's id; None of a run that had one."""
+    """Return a section with the attempts; None if there was only one."""
     if len(record.attempts) < 2:
         return None
     rows = tuple(_attempt(each) for each in safe.mappings(list(record.attempts)[-50:]))

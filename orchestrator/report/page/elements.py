@@ -1,4 +1,4 @@
-"""HTML that cannot be forged: every text is escaped where it enters, unless it is an element itself."""
+"""Build HTML safely: every text is escaped, unless it is an element that was built here."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ _VOID = frozenset(("br", "hr", "img", "link", "meta"))
 
 
 class Markup(str):
-    """Text that is HTML already. Made by `el` and `joined` alone."""
+    """Text that is HTML already. Only `el` and `joined` create it."""
 
     __slots__ = ()
 
 
 def el(name: str, attributes: Attributes | None = None, *children: str) -> Markup:
-    """The element; a child that is no Markup is text. Attributes of None and False are left out."""
+    """Return an element. A child that is not Markup is escaped as text; attributes that are None or False
+    are left out.
+    """
     told = "".join(_attribute(key, value) for key, value in (attributes or {}).items())
     if name in _VOID:
         return Markup(f"<{name}{told}>")
@@ -27,17 +29,17 @@ def el(name: str, attributes: Attributes | None = None, *children: str) -> Marku
 
 
 def joined(children: Iterable[str]) -> Markup:
-    """Children after one another."""
+    """Concatenate children."""
     return Markup("".join(child if isinstance(child, Markup) else escaped(child) for child in children))
 
 
 def escaped(text: str) -> str:
-    """Text of anybody as the text of a page, without control characters."""
+    """Escape any text for HTML, and remove control characters."""
     return html.escape(plain(text), quote=True)
 
 
 def raw(text: str) -> Markup:
-    """A style sheet or program of our own, which goes in as it is."""
+    """Insert a style sheet or script of orch without escaping."""
     if "</" in text:
         raise ValueError("an asset of the page holds the end of an element")
     return Markup(text)

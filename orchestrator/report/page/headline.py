@@ -1,4 +1,4 @@
-"""The verdict on a run in one sentence, and the numbers beside it."""
+"""The verdict on a run in one sentence, and the most important numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GOOD = (Conclusion.IDENTICAL, Conclusion.EQUIVALENT)
 
 
 def headline_of(record: RunRecord, tail: str = "") -> Headline:
-    """The verdict. Whatever went wrong comes first; what was proven comes after it. `tail`: of its output."""
+    """Return the verdict: failures first, then what was proven. `tail`: the end of the run's output."""
     reason = safe.line(record.exit.get("reason"), 40)
     if reason == ExitReason.RUNNING:
         return Headline(
@@ -52,7 +52,7 @@ def _unfinished(record: RunRecord, reason: str, tail: str) -> Headline:
 
 
 def _stopped(parity: Mapping[str, Any]) -> str:
-    """Where the two sides differ first, and what is known of the cause."""
+    """Say where the two sides differ first, and what is known about the cause."""
     step, stage = safe.count(parity.get("step")), safe.line(parity.get("stage"), 20)
     cause = safe.line(parity.get("cause"), 300).rstrip(".")
     words = STAGE_WORDS.get(Stage(stage)) if stage in tuple(map(str, Stage)) else None
@@ -68,7 +68,7 @@ def _one_sentence(label: str, detail: str, far: str, last: str) -> str:
 
 
 def _last_line(tail: str) -> str:
-    """The last line that was printed: of a Python program that failed, its error."""
+    """Return the last line of the output: for a failed Python program, its error."""
     lines = [line for each in tail.split("\n") if (line := safe.line(each.rpartition("\r")[2], 200))]
     return lines[-1] if lines else ""
 
@@ -122,7 +122,9 @@ def _where(record: RunRecord) -> str:
 
 
 def _proof(record: RunRecord) -> tuple[str, bool | None]:
-    """What parity found, and whether that proves the two sides equal; None: nothing was compared."""
+    """Return what parity found, and whether that proves that both sides are equal; None if nothing was
+    compared.
+    """
     parity = safe.mapping(record.parity)
     verdict = parity.get("verdict")
     steps = safe.count(parity.get("steps")) or 0
@@ -176,7 +178,7 @@ def _lower(words: str) -> str:
 
 
 def figures_of(record: RunRecord) -> Figures:
-    """At most six numbers: the metrics that count most, time, speed, money, and what limited it."""
+    """Return at most six numbers: the most important metrics, time, speed, cost, and what limited the run."""
     return Figures(tuple([*_metrics(record), *_time(record), *_cost(record), *_limit(record)][:6]))
 
 

@@ -1,4 +1,6 @@
-"""A page as one HTML file: no request leaves it, and nothing that a machine wrote can act in it."""
+"""Render a page as one HTML file that sends no request, and in which nothing written by a machine is
+executed.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ _MARKS = {
 
 
 def html_of(page: Page) -> str:
-    """The whole file."""
+    """Return the complete file."""
     style, program = _asset("style.css"), _asset("page.js")
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(program)}'; img-src data:; "
@@ -121,7 +123,7 @@ def _verdict(headline: Headline) -> Markup:
 
 
 def _sign(state: State, size: int) -> Markup:
-    """A mark that is told by its form, not by its colour alone."""
+    """Return a symbol for a state that can be recognised without its colour."""
     drawn = joined(
         [
             el("circle", {"cx": 11, "cy": 11, "r": 11, "class": "disc"}),

@@ -1,4 +1,4 @@
-"""A page as a summary in Markdown, for pages of CI jobs: the verdict, the numbers, what was wrong."""
+"""Render a page as a Markdown summary for CI jobs: the verdict, the numbers, and the problems."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FOLDED = frozenset(("stack", "results", "cost", "output"))
 
 
 def markdown_of(page: Page) -> str:
-    """The summary. Text of a machine is escaped: it makes no link, no image, no mention and no HTML."""
+    """Return the summary. Text from a machine is escaped, so it creates no link, image, mention or HTML."""
     lines = [
         f"## {_SIGNS[page.headline.state]} {_text(page.title)}: {_text(page.headline.label)}".replace(
             "  ", " "
@@ -116,7 +116,9 @@ def _rungs(rungs: Rungs) -> Iterator[str]:
 
 
 def _charts(charts: Charts) -> Iterator[str]:
-    """Where each curve of a training began and ended; what is over seconds is in the picture alone."""
+    """Return the first and last value of each curve over epochs or steps; curves over seconds are in the
+    HTML only.
+    """
     rows = [
         [line.name, digits(line.ys[0], 4), digits(line.ys[-1], 4), f"{chart.axis} {digits(line.xs[-1])}"]
         for chart in charts.items
@@ -129,7 +131,7 @@ def _charts(charts: Charts) -> Iterator[str]:
 
 
 class _Ready(str):
-    """A cell that is Markdown already."""
+    """A table cell that is Markdown already."""
 
     __slots__ = ()
 
@@ -143,13 +145,13 @@ def _cells(cells: list[str]) -> str:
 
 
 def _code(text: str) -> str:
-    """Text in the letters of code; nothing in it has a meaning."""
+    """Format text as code, so that no character has a special meaning."""
     shown = _text(text)
     return _Ready(f"<code>{shown}</code>") if shown else _Ready("")
 
 
 def _text(text: str) -> str:
-    """Text that has no meaning in Markdown or HTML, on one line."""
+    """Escape text for Markdown and HTML, on one line."""
     one = " ".join(plain(text).split())
     safe = html.escape(_SPECIAL.sub(r"\\\1", one), quote=False)
     for said, shown in _LINKS.items():

@@ -1,4 +1,4 @@
-"""Loss and metrics: curves over the training, and the numbers at its end."""
+"""Loss and metrics: curves over the training, and the final values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def section(details: RunDetails) -> Section | None:
 
 
 def charts_of(runs: Sequence[tuple[str, Sequence[Curve]]]) -> tuple[Chart, ...]:
-    """One chart for a metric and its validation; curves of several runs lie on one another."""
+    """Return one chart for each metric with its validation; with several runs, their curves share the
+    charts.
+    """
     groups: dict[tuple[str, str], list[tuple[str, Curve]]] = {}
     for name, curves in runs:
         for curve in curves:
@@ -38,7 +40,7 @@ def charts_of(runs: Sequence[tuple[str, Sequence[Curve]]]) -> tuple[Chart, ...]:
 
 
 def _base(name: str) -> str:
-    """`val_loss`, `eval/loss` and `train_loss` belong to `loss`."""
+    """Return the metric that a name belongs to: `val_loss`, `eval/loss` and `train_loss` belong to `loss`."""
     for start in (
         "val_",
         "valid_",

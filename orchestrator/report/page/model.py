@@ -1,4 +1,4 @@
-"""What a page holds, as data: sections of blocks. Every text is plain text; renderers escape it."""
+"""The content of a page as data: sections of blocks. All text is plain; the renderers escape it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SCHEMA = "orch.report/1"
 
 
 class State(StrEnum):
-    """How good something is. NONE: it is neither good nor bad."""
+    """How good something is. NONE: neither good nor bad."""
 
     OK = "ok"
     NOTE = "note"
@@ -21,7 +21,7 @@ class State(StrEnum):
 
 
 class Mark(StrEnum):
-    """What became of one stage of one step."""
+    """The result of comparing one stage of one step."""
 
     EQUAL = "equal"
     ROUNDING = "rounding"
@@ -30,7 +30,7 @@ class Mark(StrEnum):
 
 
 class Unit(StrEnum):
-    """Of the values of a chart."""
+    """The unit of the values of a chart."""
 
     NUMBER = "number"
     CORES = "cores"
@@ -40,7 +40,7 @@ class Unit(StrEnum):
 
 
 class Align(StrEnum):
-    """Of a column."""
+    """The alignment of a column."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -58,7 +58,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class Figure:
-    """One number that is worth a large letter."""
+    """One important number, shown large."""
 
     label: str
     value: str
@@ -73,7 +73,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Line:
-    """Points of one curve; `tone` is its colour's number. A NaN interrupts it."""
+    """The points of one curve; `tone` is the number of its colour. A NaN interrupts the line."""
 
     name: str
     xs: tuple[float, ...]
@@ -84,7 +84,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """`begin` to `end` on the x axis. `limit`: what there was of it. `filled`: the area below is tinted."""
+    """`begin` and `end` are the limits of the x axis. `limit`: the available amount, drawn as a line.
+    `filled`: the area below is coloured.
+    """
 
     title: str
     lines: tuple[Line, ...]
@@ -101,7 +103,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Charts:
-    """Beside each other where there is room. `linked`: they share one time axis."""
+    """Charts beside each other if there is room. `linked`: they share one time axis."""
 
     items: tuple[Chart, ...]
     linked: bool = False
@@ -109,7 +111,7 @@ class Charts:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a whole: its share, and what is said of it."""
+    """One part of a whole: its share and its label."""
 
     name: str
     key: str
@@ -120,7 +122,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Parts:
-    """One bar, divided."""
+    """One bar, divided into parts."""
 
     title: str
     items: tuple[Part, ...]
@@ -128,7 +130,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Layer:
-    """One of the layers of a stack: its share in each span."""
+    """One layer of a stacked chart: its share in each time span."""
 
     name: str
     key: str
@@ -137,7 +139,9 @@ class Layer:
 
 @dataclass(frozen=True)
 class Stacked:
-    """Shares over time, that add up to 1 in each span. `edges`: seconds, one more than there are spans."""
+    """Shares over time that add up to 1 in each span. `edges`: the limits of the spans in seconds, one
+    more than there are spans.
+    """
 
     title: str
     edges: tuple[float, ...]
@@ -147,7 +151,7 @@ class Stacked:
 
 @dataclass(frozen=True)
 class Cell:
-    """One stage of one step of the ladder. `first`: the first difference is here."""
+    """One stage of one step. `first`: the first difference is here."""
 
     mark: Mark
     text: str = ""
@@ -157,7 +161,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Rungs:
-    """The ladder: `rows` by stage, a cell for each of `steps`."""
+    """The comparison by stage (`rows`) and step (`steps`), with a cell for each."""
 
     steps: tuple[str, ...]
     stages: tuple[str, ...]
@@ -180,7 +184,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """`more`: what is said of rows that were left out. `states`: rows have a mark before them."""
+    """`more`: a note about rows that were left out. `states`: a symbol before each row."""
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
@@ -206,7 +210,7 @@ class Notes:
 
 @dataclass(frozen=True)
 class Commands:
-    """Lines for a shell, to be copied; `title` says what they do."""
+    """Shell commands to copy; `title` says what they do."""
 
     title: str
     lines: tuple[str, ...]
@@ -214,7 +218,7 @@ class Commands:
 
 @dataclass(frozen=True)
 class Output:
-    """What a program printed; folded, unless `open`."""
+    """What a program printed; collapsed unless `open`."""
 
     title: str
     text: str
@@ -226,7 +230,7 @@ Block = Figures | Chart | Charts | Parts | Stacked | Rungs | Table | Notes | Com
 
 @dataclass(frozen=True)
 class Section:
-    """`key` is its anchor. `damaged`: the record cannot be read there."""
+    """`key` is its anchor. `damaged`: this part of the record cannot be read."""
 
     key: str
     title: str
@@ -238,7 +242,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """One page. `subtitle`: when and where. `made`: by which version of orch and when, a sentence."""
+    """One page. `subtitle`: when and where; `made`: a sentence with the version of orch and the time."""
 
     title: str
     subtitle: str
@@ -250,7 +254,7 @@ class Page:
     facts: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The same, for programs; NaN becomes null."""
+        """Return a block as JSON values; NaN becomes null."""
         found = asdict(self)
         for section, one in zip(found["sections"], self.sections, strict=True):
             for block, typed in zip(section["blocks"], one.blocks, strict=True):

@@ -1,4 +1,4 @@
-"""Parity: the ladder of the first steps with the first difference on it, its cause, and what was tried."""
+"""Parity: the comparison of the first steps, the first difference, its cause, and what was tried."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LEADS: Mapping[str, str] = {
 
 
 def section(parity: Mapping[str, Any] | None, rungs: Sequence[Rung]) -> Section | None:
-    """The parity of a run, or of two; `rungs` may be missing, then the record tells what it can."""
+    """Return the parity of a run, or of two. Without `rungs`, the record's summary is shown."""
     if not parity:
         return None
     found = safe.mapping(parity)
@@ -101,7 +101,9 @@ def _cell(rung: Rung) -> Cell:
 
 
 def _told(found: Mapping[str, Any]) -> dict[tuple[int, Stage], Cell]:
-    """Of a record whose recordings are not here: what came before the first difference was equal."""
+    """Build the comparison from the record if the recordings are not here: all before the first
+    difference was equal.
+    """
     steps = min(safe.count(found.get("steps")) or 0, 10_000)
     if not safe.count(found.get("compared")):
         return {}
@@ -120,7 +122,9 @@ def _place(stage: Stage) -> int:
 
 
 def _first(found: Mapping[str, Any], rungs: Sequence[Rung]) -> tuple[int, Stage] | None:
-    """Where the record says that the first difference is; of files, where they first showed."""
+    """Return where the first difference is according to the record; for files, where they were first
+    noticed.
+    """
     shown = safe.mapping(found.get("shows")) if found.get("stage") == Stage.FILES else found
     step, stage = safe.count(shown.get("step")), safe.line(shown.get("stage"), 20)
     if step is not None and stage in [str(each) for each in STAGES]:
@@ -133,7 +137,7 @@ def _first(found: Mapping[str, Any], rungs: Sequence[Rung]) -> tuple[int, Stage]
 
 
 def _chosen(steps: Sequence[int], first: int | None) -> list[int]:
-    """As many as fit: the first ones, and those around the first difference."""
+    """Choose the steps that fit: the first ones, and those around the first difference."""
     if len(steps) <= _COLUMNS:
         return list(steps)
     if first is None or first not in steps or steps.index(first) < _COLUMNS - 2:

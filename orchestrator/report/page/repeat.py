@@ -1,4 +1,4 @@
-"""Everything that is needed to run it again: commands, code, versions, digests."""
+"""Everything needed to repeat the run: commands, code, versions, digests."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _with_files(facts: Mapping[str, Any]) -> str:
 
 
 def revision_line(code: Mapping[str, Any]) -> str:
-    """The revision of git, its branch, and how much was not of it; "" outside a repository."""
+    """Return the git revision, its branch, and how much was not committed; "" outside a repository."""
     git = safe.mapping(code.get("git"))
     revision, branch = safe.line(git.get("revision"), 64), safe.line(git.get("branch"), 100)
     if not revision:

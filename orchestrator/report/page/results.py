@@ -1,4 +1,4 @@
-"""What the run left: its files with their hashes, the check of its models, and what did not come home."""
+"""The results of a run: files with hashes, the model check, and what was not downloaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Values of a record that a machine may have written: of the type that is asked for, short, plain text."""
+"""Read values of a record that a machine may have written: with the requested type, short, and as plain
+text.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ MOST = 500
 
 
 def text(value: object, most: int = LONGEST) -> str:
-    """`value` as plain text of at most `most` characters; "" for None."""
+    """Return `value` as plain text of at most `most` characters; "" for None."""
     if value is None:
         return ""
     shown = plain(value[: 4 * most] if isinstance(value, str) else str(value)[: 4 * most])
@@ -22,12 +24,12 @@ def text(value: object, most: int = LONGEST) -> str:
 
 
 def line(value: object, most: int = 300) -> str:
-    """The same, on one line."""
+    """Return `value` as `text` does, on one line."""
     return " ".join(text(value, most).split())
 
 
 def number(value: object) -> float | None:
-    """A finite number; None for everything else."""
+    """Return a finite number; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -37,23 +39,23 @@ def number(value: object) -> float | None:
 
 
 def count(value: object) -> int | None:
-    """A whole number that is not negative."""
+    """Return a non-negative integer; None for any other value."""
     found = number(value)
     return int(found) if found is not None and found >= 0 else None
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """An object; {} for everything else."""
+    """Return an object; {} for any other value."""
     return value if isinstance(value, Mapping) else {}
 
 
 def items(value: object, most: int = MOST) -> Sequence[Any]:
-    """The first elements of a list; () for everything else."""
+    """Return the first elements of a list; () for any other value."""
     return list(value[:most]) if isinstance(value, list | tuple) else ()
 
 
 def mappings(value: object, most: int = MOST) -> Iterator[Mapping[str, Any]]:
-    """The objects among the first elements of a list."""
+    """Return the objects among the first elements of a list."""
     return (each for each in items(value, most) if isinstance(each, Mapping))
 
 

@@ -1,4 +1,4 @@
-"""Axes: round numbers between two ends, and how they are written."""
+"""Axes: round numbers between two limits, and their labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BINARY = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"
 
 @dataclass(frozen=True)
 class Scale:
-    """From `low` to `high`; `ticks` are round numbers between them, each with what is written there."""
+    """An axis from `low` to `high`; `ticks` are round numbers between them, each with its label."""
 
     low: float
     high: float
@@ -22,7 +22,7 @@ class Scale:
     log: bool = False
 
     def place(self, value: float) -> float:
-        """Where a value lies, 0 at `low` and 1 at `high`."""
+        """Return the position of a value: 0 at `low`, 1 at `high`."""
         low, high, at = self.low, self.high, value
         if self.log:
             low, high, at = math.log10(low), math.log10(high), math.log10(max(value, 1e-300))
@@ -32,7 +32,7 @@ class Scale:
 def scale(
     values: Sequence[float], unit: Unit, *, limit: float | None = None, log: bool = False, wanted: int = 4
 ) -> Scale:
-    """For the y axis. What is an amount begins at 0."""
+    """Return the scale of a y axis. Amounts begin at 0."""
     found = [value for value in values if math.isfinite(value)]
     if limit is not None:
         found.append(limit)
@@ -92,7 +92,7 @@ def _decades(low: float, high: float) -> Scale:
 
 
 def along(begin: float, end: float, axis: str, wanted: int = 5) -> Scale:
-    """For the x axis: its ends are those of the data. Seconds are written as times."""
+    """Return the scale of an x axis, which ends where the data end. Seconds are labelled as times."""
     if not (math.isfinite(begin) and math.isfinite(end)) or end <= begin:
         end = (begin if math.isfinite(begin) else 0.0) + 1.0
         begin = end - 1.0
@@ -105,7 +105,7 @@ def along(begin: float, end: float, axis: str, wanted: int = 5) -> Scale:
 
 
 def _whole_step(rough: float) -> float:
-    """Epochs and steps have no fractions."""
+    """Return an integer step for epochs and steps, which have no fractions."""
     step = _step(max(rough, 1.0))
     return step if step == int(step) else 2.0 * step
 
@@ -143,7 +143,7 @@ def _times(begin: float, end: float, wanted: int) -> Scale:
 
 
 def clock(seconds: float, step: float) -> str:
-    """A time on an axis with ticks `step` seconds apart."""
+    """Format a time on an axis whose ticks are `step` seconds apart."""
     if seconds == 0:
         return "0"
     if step < 60 and seconds < 600:
@@ -159,7 +159,7 @@ def clock(seconds: float, step: float) -> str:
 
 
 def shown(value: float, unit: Unit) -> str:
-    """One value, as the reader sees it who points at it."""
+    """Format one value for the label at the pointer."""
     from orchestrator.report.units import size
 
     if value != value:

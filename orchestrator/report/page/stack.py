@@ -1,4 +1,4 @@
-"""Stack and data: what was the same on both sides, and everything that was not."""
+"""Stack and data: what was equal on both sides, and every difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each second went: in all, over time, and with what was in use meanwhile."""
+"""Where the time went: in total and over time, with the use of CPU, GPU, memory, disk and network."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def parts_of(line: Timeline, title: str) -> Parts:
 
 
 def _kinds(line: Timeline) -> list[tuple[str, str, str]]:
-    """Without the wait for input where it was not measured: then it is part of the steps."""
+    """Return the kinds of time; without the wait for input if it was not measured, because it is part of
+    the steps then.
+    """
     if line.first is None:
         return [
             (key, name, meaning)

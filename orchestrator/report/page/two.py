@@ -1,4 +1,4 @@
-"""Two runs beside each other: facts, curves on one another, time, and files."""
+"""Two runs side by side: facts, common charts, time, and files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SAID: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """The verdict on both, as run.json has it; `rungs` where both were recorded."""
+    """The verdict on both runs, as in run.json; `rungs` if both were recorded."""
 
     verdict: Mapping[str, Any]
     rungs: tuple[Rung, ...] = ()
@@ -62,7 +62,7 @@ def headline_of(names: tuple[str, str], compared: Comparison) -> Headline:
 
 
 def _differing(found: Mapping[str, Any]) -> str:
-    """Of two records: the facts that they do not have in common."""
+    """Return the facts in which two records differ."""
     names = [
         safe.line(each.get("name"), 60)
         for each in safe.mappings(found.get("recorded"))

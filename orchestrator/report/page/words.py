@@ -1,4 +1,4 @@
-"""The words of a page that several of its parts have in common."""
+"""Text formatting that several parts of a page share."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OUTCOMES: Mapping[str, State] = {
 
 
 def sentence(*parts: str) -> str:
-    """Parts as sentences, each with one full stop."""
+    """Join parts as sentences, each with one full stop."""
     said = [part.strip() for part in parts if part and part.strip()]
     return " ".join(part if part[-1] in ".!?…:" else f"{part}." for part in said)
 
@@ -59,7 +59,7 @@ def capital(words: str) -> str:
 
 
 def digits(value: float, figures: int = 5) -> str:
-    """A number in so many significant digits, with separators: 0.98888, 12,345."""
+    """Format a number with this many significant digits and separators: 0.98888, 12,345."""
     if value != value:
         return "NaN"
     if value == int(value) and abs(value) < 1e15:
