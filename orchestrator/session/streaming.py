@@ -1,4 +1,4 @@
-"""Data of a bucket that come while the run goes on, where the profile says `stream: true`."""
+"""Bucket data that are downloaded during the run, if the profile says `stream: true`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _AFTER_S = 600.0
 
 
 def streamed(session: Session, tree: DataTree, name: str, pin: buckets.Pin) -> TreeLink | None:
-    """The tree as the machine shows it while it fetches it.
+    """Return the tree that the machine shows while it downloads it. None if it must be downloaded first:
+    everything is there already, or the machine cannot mount it, which is reported.
 
     None where it is to be fetched whole first: all is there already, or this machine can show nothing, which
     is said.

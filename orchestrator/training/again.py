@@ -1,4 +1,6 @@
-"""What a run had, made ready to run again: its profile, lock, data and code, compared with its record."""
+"""Restore the inputs of a recorded run (its profile, lock, data and code) and compare them with its
+record.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ class Again:
 
     @property
     def words(self) -> str:
-        """The command that goes on with it."""
+        """The command that continues the repeated run."""
         withheld = self.first.request["withheld"] if self.first.request else ()
         given = "".join(f" --set {name}=…" for name in withheld)
         return f"orch rerun {self.first.run_id} --run-id {self.name}{given}"
@@ -54,7 +56,7 @@ class Again:
         return secrets_of(self.overrides)
 
     def options(self, project: Project, overrides: Sequence[str]) -> RunOptions:
-        """How to run it, with the checks that the first run had."""
+        """The options of the repeated run, with the checks that the first run had."""
         request = self.first.request
         return RunOptions(
             local_parity=request["local_parity"] if request else self.first.parity is not None,
@@ -71,7 +73,9 @@ class Again:
 def again(
     project: Project, first: RunRecord, name: str, given: Sequence[str], tell: Progress
 ) -> Iterator[Again]:
-    """Lay out what the run had; its code goes when this ends. Raises UsageError where it is not to be had."""
+    """Restore the inputs of a run for the block; its code is removed afterwards. Raises UsageError if
+    something is no longer available.
+    """
     key = hashlib.sha256(os.fsencode(project.root) + b"\0" + name.encode()).hexdigest()[:16]
     scratch = state_home(os.environ) / FOLDER / key
     shutil.rmtree(scratch, ignore_errors=True)
@@ -87,7 +91,9 @@ def again(
 
 @contextmanager
 def _kept_unless_refused(folder: Path) -> Iterator[None]:
-    """Remove what the block wrote there if it raises; an earlier call may have leased a machine with it."""
+    """Remove the folder if the block raises and it is new: an earlier call may have leased a machine with
+    it.
+    """
     known = folder.exists()
     try:
         yield
@@ -100,7 +106,7 @@ def _kept_unless_refused(folder: Path) -> Iterator[None]:
 def _prepared(
     project: Project, first: RunRecord, name: str, given: Sequence[str], code: Path, tell: Progress
 ) -> Again:
-    """What the run had, with its code in the new folder `code`. Raises UsageError."""
+    """Return the restored run, with its code in the new folder `code`. Raises UsageError."""
     _require_environment(first, given)
     path, then, said = _profile_then(project, first, name, given)
     _require_inherited(first, then)
@@ -123,7 +129,7 @@ def _refused(first: RunRecord, why: str, next_command: str) -> UsageError:
 
 
 def _require_environment(first: RunRecord, given: Sequence[str]) -> None:
-    """Refuse ORCH_SET_… that the run did not have, and values that are missing."""
+    """Refuse ORCH_SET_… variables that the run did not have, and values that are missing."""
     request = first.request
     withheld, recorded = (request["withheld"], request["overrides"]) if request else ([], [])
     names = [name for name in os.environ if name.startswith(PREFIX)]
@@ -146,7 +152,7 @@ def _require_environment(first: RunRecord, given: Sequence[str]) -> None:
 
 
 def _require_inherited(first: RunRecord, then: Profile) -> None:
-    """Refuse a shell whose variables change numbers, and are others than those that the run inherited."""
+    """Refuse a shell whose result-changing variables differ from those that the run inherited."""
     before = (first.stack or {}).get("inherited")
     if before is None:
         return
@@ -168,7 +174,7 @@ def _require_inherited(first: RunRecord, then: Profile) -> None:
 def _profile_then(
     project: Project, first: RunRecord, name: str, given: Sequence[str]
 ) -> tuple[Path, Profile, tuple[str, ...]]:
-    """A copy of the profile, what it said where it lay, and the overrides that go with it."""
+    """Return a copy of the profile, the profile as it was read at its original place, and its overrides."""
     place, said, text = _profile_text(project, first)
     copy = project.state / FOLDER / name / place.name
     project.ignore_state()
@@ -178,7 +184,7 @@ def _profile_then(
 
 
 def _profile_text(project: Project, first: RunRecord) -> tuple[Path, tuple[str, ...], bytes]:
-    """Where the profile lay, the overrides, and its text."""
+    """Return the profile's original path, the overrides, and its text."""
     request = first.request
     if request is None:
         return _profile_of_lease(project, first)
@@ -194,7 +200,7 @@ def _profile_text(project: Project, first: RunRecord) -> tuple[Path, tuple[str, 
 
 
 def _profile_of_lease(project: Project, first: RunRecord) -> tuple[Path, tuple[str, ...], bytes]:
-    """For records of older versions: the profile of the lease on which the run was."""
+    """Return the profile of the run's lease, for records of older versions."""
     lease = next((each for each in reversed(project.leases()) if first.run_id in each.runs), None)
     place = Path(str(lease.profile["path"])) if lease else None
     text = _text(place) if place else None
@@ -224,7 +230,7 @@ def _require_data(first: RunRecord, then: Profile) -> None:
 
 
 def _code(project: Project, first: RunRecord, then: Profile, target: Path, tell: Progress) -> Path:
-    """A folder with the run's code: `target`, or the project where no list of its files was kept."""
+    """Return a folder with the run's code: `target`, or the project if no list of its files was kept."""
     assert first.code is not None
     entries = kept_code.kept_tree(first.folder)
     if entries is None:
@@ -268,7 +274,7 @@ _WHY: Mapping[str, str] = {
 
 
 def _placed(then: Profile, code: Path) -> Iterator[str]:
-    """The overrides by which the profile finds everything from where its copy lies."""
+    """Return the overrides that make the copied profile find all paths from its new place."""
 
     def put(key: str, value: object) -> str:
         return f"{key}={json.dumps(value if isinstance(value, list) else str(value))}"
@@ -287,7 +293,7 @@ def _placed(then: Profile, code: Path) -> Iterator[str]:
 
 
 def _python(then: Profile) -> Path | None:
-    """The interpreter in which the user works; None where orch makes an environment of the lock."""
+    """Return the interpreter of the user's own environment; None if orch creates one from the lock."""
     found = then.stack.python
     if found is None and then.stack.lock is not None and then.stack.lock.is_file():
         own = existing_environment(read_lock(then), then.code.path)
@@ -309,7 +315,7 @@ def _require_inputs(project: Project, first: RunRecord, profile: Profile) -> Non
 
 
 def require_machine(first: RunRecord, leased: Profile, wanted: Profile, lease: Lease) -> None:
-    """Refuse a leased machine that is another than the run's profile asks for."""
+    """Refuse a leased machine that is different from what the run's profile asks for."""
     found = other_machine(leased, wanted)
     if found:
         raise UsageError(

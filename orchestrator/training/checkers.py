@@ -1,4 +1,4 @@
-"""The two sides of a run's model check, and their processes that are ready when the run ends."""
+"""The model check on both sides, with processes that are ready when the run ends."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _FRAMEWORKS = frozenset({"keras", "tf-keras", "tensorflow", "tensorflow-cpu"})
 
 @dataclass(frozen=True)
 class Checkers:
-    """The machine's side and this one's."""
+    """The checker on the machine and the one on this computer."""
 
     there: Side
     here: Side
 
 
 def checkers(session: Session, run_id: str) -> Checkers:
-    """Both sides, by the interpreters of the stack that the run has."""
+    """Return the checkers of both sides, with the interpreters of the run's stack."""
     lease = session.ledger.lease()
     stack = lease.runs[run_id].draft.stack or lease.stack or {}
     python = str(stack.get("interpreter") or session.agent.python)
@@ -45,7 +45,7 @@ def _outputs(session: Session, run_id: str) -> Path:
 
 @contextmanager
 def checkers_ahead(session: Session, run_id: str) -> Iterator[Checkers | None]:
-    """Both sides with their framework imported while the run goes on; None where that is of no use.
+    """Yield checkers that import their framework during the run; None if that does not help.
 
     In nobody's way: the lowest priority, and no memory that is scarce. Both end with the block.
     """

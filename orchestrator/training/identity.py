@@ -1,4 +1,4 @@
-"""What identifies a run for its record: which code was sent, and how the run was asked for."""
+"""Identify a run for its record: which code was sent, and how the run was requested."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def identify(
 def request_of(
     session: Session, run: Path, overrides: Sequence[str], local_parity: bool
 ) -> RequestFacts | None:
-    """How the run was asked for, with its profile kept; None where the profile's file has changed since."""
+    """Return how the run was requested, and keep its profile; None if the profile's file has changed
+    since it was read.
+    """
     path, leased = session.profile.path, session.ledger.lease().profile
     said = (*of_environment(os.environ), *leased["overrides"], *overrides)
     with suppress(OSError, ValueError, ProfileError):
@@ -65,7 +67,7 @@ def request_of(
 
 
 def require_same(same_as: RunRecord | None, now: Inputs) -> None:
-    """Raises UsageError where what was sent is not what the record of `same_as` has."""
+    """Raise UsageError if what was sent differs from the record of `same_as`."""
     found = differences(same_as, now) if same_as is not None else []
     if same_as is not None and found:
         raise UsageError(
